@@ -19,15 +19,15 @@ from typing import Final
 
 from figures import Figure, progress, render, say, take_turns
 from remit.core.ids import uuid7
-from remit.goals.finder.finder import Asked, EmbeddedFinder
+from remit.goals.finder.finder import EmbeddedFinder, Utterance
 from remit.goals.gates import question_of
 from remit.goals.history import load_decision, read_history
 from remit.goals.replay import evidence_of
 from remit.goals.rules import PastRules
 from remit.goals.slo import MOST, percentile
-from remit.ledger.documents import Shelf
+from remit.ledger.documents import DocumentStore
 from remit.testing.goal_load import run_load
-from remit.testing.goal_workspace import SOURCE, TENANT, USER, Scratch, carry_through, make_scratch
+from remit.testing.goal_workspace import SOURCE, TENANT, USER, GoalWorkspace, carry_through, make_scratch
 from remit.workspace.workspace import Workspace
 
 MANY: Final = 16
@@ -44,7 +44,7 @@ def timed(work: Callable[[], object]) -> float:
 class Ways:
     """The same copy as a goal and as a leased task; a goal that only reads; and two parts of a goal on their own."""
 
-    def __init__(self, scratch: Scratch, workspace: Workspace) -> None:
+    def __init__(self, scratch: GoalWorkspace, workspace: Workspace) -> None:
         self._scratch = scratch
         self._workspace = workspace
         self._numbers = itertools.count()
@@ -55,7 +55,7 @@ class Ways:
             self._rules = workspace.goals.rules(TENANT, connection)
             history = read_history(connection, lambda: workspace.keyring, TENANT, correlation_id)
             record = load_decision(connection, TENANT, history.decision_ref or "")
-            evidence = evidence_of(Shelf(connection, TENANT), PastRules(), TENANT, record)
+            evidence = evidence_of(DocumentStore(connection, TENANT), PastRules(), TENANT, record)
         entry = self._rules.catalogue.find("copy-form")
         assert entry is not None
         self._question = question_of(evidence, entry.simulation)
@@ -83,7 +83,7 @@ class Ways:
         return timed(lambda: self._succeeded(asked("are you there", user=USER, tenant=TENANT).outcome.reason_code))
 
     def find(self) -> float:
-        asked = Asked("c", TENANT, USER, "c", "en", f"copy the form as find-{next(self._numbers)}", None)
+        asked = Utterance("c", TENANT, USER, "c", "en", f"copy the form as find-{next(self._numbers)}", None)
         return timed(lambda: self._finder.find_with_proof(asked, self._rules.catalogue))
 
     def access(self) -> float:

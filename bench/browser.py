@@ -22,7 +22,7 @@ from typing import Any, Final
 from playwright.sync_api import Page, sync_playwright
 
 from figures import Figure, render, say, take_turns
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.browser.policy import CAPABILITY_OF
 from remit.contracts.browser.browser import Approval, TokenConstraints
 from remit.core.ids import system_clock
@@ -141,7 +141,9 @@ def governed(folder: Path, port: int) -> Iterator[Governed]:
     browser = {"hosts": {HOST: "127.0.0.1"}, "ports": [port], "private_addresses": ["127.0.0.1/32"]}
     (project / "remit.yaml").write_text(json.dumps({"version": 1, "browser": browser}))
     with Workspace.open(project, environ=environ) as workspace:
-        wish = Wish("bench", tuple(CAPABILITY_OF.values()), TokenConstraints(domains=(HOST,)), timedelta(hours=1))
+        wish = TokenRequest(
+            "bench", tuple(CAPABILITY_OF.values()), TokenConstraints(domains=(HOST,)), timedelta(hours=1)
+        )
         yield Governed(workspace, workspace.tokens.issue(wish).text, port)
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from figures import progress
 from remit.contracts.plans.outcome import PlanRefusal
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.core.ids import system_clock
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -276,8 +276,8 @@ class Walk:
             self._compare(commit, "applied again", after)
             self.tally.applied += 1
             self.tally.actions += len(json.loads(plan)["action_plan"])
-        except (Inexpressible, Refused) as problem:
-            self.tally.refused[problem.reason.value if isinstance(problem, Refused) else str(problem)] += 1
+        except (Inexpressible, RefusedError) as problem:
+            self.tally.refused[problem.reason.value if isinstance(problem, RefusedError) else str(problem)] += 1
             set_tree(self.repository, self.root, after)
         remove_empty_folders(self.root)
         for name in OURS:  # nobody goes back further than one commit

@@ -24,7 +24,7 @@ from uuid import uuid4
 from figures import Figure, progress, render, say
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer
-from remit.ledger.entry import COLUMNS, Entry, Event
+from remit.ledger.entry import COLUMNS, Entry, NewEntry
 from remit.ledger.heads import Anchors
 from remit.ledger.verify.verifier import verify_store
 from remit.ledger.writer import Batch, Ledger
@@ -57,10 +57,10 @@ def open_ledger(folder: Path) -> Ledger:
     return Ledger(store, lambda: signer, lambda: keyring, Anchors(folder / "anchors"), system_clock)
 
 
-def event(number: int) -> Event:
+def event(number: int) -> NewEntry:
     # A random correlation id is the worst case for the index on it: each goes to another page.
     payload = {"number": number, "path": "src/remit/example.py", "summary": "moved one file and kept a way back" * 2}
-    return Event(TENANT, "bench.append", str(uuid4()), payload, task_id=f"task-{number}", capability_id="FILE_MOVE")
+    return NewEntry(TENANT, "bench.append", str(uuid4()), payload, task_id=f"task-{number}", capability_id="FILE_MOVE")
 
 
 # --- one caller ------------------------------------------------------------------------------------------------------

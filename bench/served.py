@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.workspace.workspace import Workspace
 
@@ -39,7 +39,7 @@ class Server:
         self._local = threading.local()
 
     def agent(self, name: str, *caps: str) -> str:
-        return self.workspace.tokens.issue(Wish(name, caps, TokenConstraints(), timedelta(days=1))).text
+        return self.workspace.tokens.issue(TokenRequest(name, caps, TokenConstraints(), timedelta(days=1))).text
 
     def ask(self, method: str, path: str, token: str | None = None, body: bytes | None = None) -> tuple[int, bytes]:
         """Over this thread's own connection, which stays open."""

@@ -23,10 +23,10 @@ import duckdb
 from figures import Figure, render, say, take_turns
 from remit.core.ids import system_clock
 from remit.plans import operation as plan_door
-from remit.plans.apply.executor import PlanLives
+from remit.plans.apply.executor import PlanExecutor
 from remit.plans.engines.duckdb import Engine
 from remit.plans.preparation import database_versions as lineages
-from remit.plans.runtime.runner import Runner
+from remit.plans.runtime.runner import PlanRunner
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 
@@ -158,8 +158,8 @@ class Stopwatch:
         ("the SQL, in the sandbox", Engine, "run"),
         ("hashing what it left", lineages, "keep"),
         ("the backup", plan_door, "take_all"),
-        ("the exchange, in the sandbox", Runner, "carry_out"),
-        ("looking at it afterwards", PlanLives, "verify"),
+        ("the exchange, in the sandbox", PlanRunner, "carry_out"),
+        ("looking at it afterwards", PlanExecutor, "verify"),
     )
     BACKUP: Final = "the backup"
 

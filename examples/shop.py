@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.services.common import Decision
 from remit.core.errors import RemitError
@@ -21,7 +21,7 @@ from remit.core.ids import system_clock
 from remit.governed import governed, tool_of, tools_of
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import person_at_terminal
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 
@@ -47,7 +47,7 @@ _OWN_TOOLS: Final = {
 class ShopTools:
     """What the model can have done: two tools for plans, and every governed function. All of it is on Remit's road."""
 
-    def __init__(self, desk: Desk, token: str) -> None:
+    def __init__(self, desk: Services, token: str) -> None:
         self._desk = desk
         self._token = token
         self._caller = AgentCaller.by(desk.workspace.tokens, token)
@@ -89,7 +89,7 @@ def waits_for_person(result: dict[str, Any]) -> bool:
     return result["state"] in {"waiting", "PENDING"}
 
 
-def answer_as_person(desk: Desk) -> None:
+def answer_as_person(desk: Services) -> None:
     """Read what waits, and say yes: what you would do in the console. You are you by your login at this machine.
 
     Whoever is an agent (REMIT_AGENT or REMIT_TOKEN is set) is refused here.
@@ -110,7 +110,7 @@ def answer_as_person(desk: Desk) -> None:
 @dataclass
 class Shop:
     workspace: Workspace
-    desk: Desk
+    desk: Services
     tools: ShopTools
     customers: dict[str, int]
 
@@ -128,10 +128,10 @@ def open_shop() -> Iterator[Shop]:
         project.mkdir()
         (project / "discounts.md").write_text("acme: 0%\n")
         workspace, _ = initialise(project, {**os.environ, "REMIT_STATE": f"{folder}/state"}, system_clock)
-        with workspace, Desk(workspace) as desk:
+        with workspace, Services(workspace) as desk:
             customers = {"acme": 0}
             declare_functions(workspace, customers)
-            wish = Wish("shop-assistant", CAPABILITIES, TokenConstraints(), timedelta(hours=1))
+            wish = TokenRequest("shop-assistant", CAPABILITIES, TokenConstraints(), timedelta(hours=1))
             token = workspace.tokens.issue(wish).text
             yield Shop(workspace, desk, ShopTools(desk, token), customers)
 

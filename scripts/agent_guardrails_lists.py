@@ -18,11 +18,11 @@ LEDGER: Final = {
     "remit.ledger.goal_tables": names("AccessRow", "ConfirmationRow", "StepRow", "append_agent_row", "row_values"),
     "remit.ledger.writer": names("Batch", "Ledger"),
     "remit.ledger.proof": names("require_covered"),
-    "remit.ledger.documents": names("Document", "Shelf", "keep_documents", "load_document", "tree_of"),
-    "remit.ledger.entry": names("COLUMNS", "Entry", "Event"),
+    "remit.ledger.documents": names("StoredDocument", "DocumentStore", "keep_documents", "load_document", "tree_of"),
+    "remit.ledger.entry": names("COLUMNS", "Entry", "NewEntry"),
     "remit.ledger.projections": names("append_step"),
     "remit.ledger.search": names("not_before_newest"),  # reads only
-    "remit.store.claims": names("ClaimKey", "Done", "Running", "read_claim"),
+    "remit.store.claims": names("ClaimKey", "ClaimCompleted", "ClaimHeld", "read_claim"),
     "remit.store.connection": names("Connection"),
 }
 PURE: Final = dict.fromkeys(
@@ -68,9 +68,11 @@ COMMON: Final = {**PURE, **LEDGER, "contextlib": names("contextmanager"), "remit
 ONLY_THERE: Final = {
     "goals/catalogue/files.py": {"remit.goals.binding.file_cache": names("MOST_FILES", "SeenFiles")},  # reads only
     "goals/simulation_executor.py": {
-        "remit.execution.engine": names("Door", "Note", "Notes", "Preview", "Site", "Unsettled", "travel"),
+        "remit.execution.engine": names(
+            "Operation", "Note", "Notes", "Preview", "ExecutionContext", "IncompleteError", "travel"
+        ),
         "remit.execution.recovery": names("Recovered", "recover"),
-        "remit.execution.journal": names("Also", "Trace"),
+        "remit.execution.journal": names("ExtraRecord", "RequestIds"),
     },
     "goals/service.py": {
         "remit.identity.person": names("Person"),
@@ -84,10 +86,10 @@ ONLY_THERE: Final = {
     },
 }
 HANDS: Final = {
-    "remit.authority.capability_token": names("Wish"),
+    "remit.authority.capability_token": names("TokenRequest"),
     "remit.browser.service": names("Browsing"),
     "remit.plans.model.callbacks": names("PlanHooks"),
-    "remit.execution.journal": names("Journal", "Trace"),
+    "remit.execution.journal": names("Journal", "RequestIds"),
     "remit.plans.service": names("Plans"),
     "remit.browser.policy": names("CAPABILITY_OF"),
     "remit.tasks.service": names("Tasks"),
@@ -129,7 +131,7 @@ WRITERS: Final = {
     "append_step": names("goals/recording.py", "goals/simulation_executor.py", "goals/rollback.py"),
     "append_agent_row": names("goals/recording.py"),
     "keep_documents": names("goals/recording.py"),
-    "Event": names("goals/core.py", "goals/service.py"),
+    "NewEntry": names("goals/core.py", "goals/service.py"),
     "transact": names("goals/core.py", "goals/service.py"),
 }
 KINDS: Final = names("'agent.refused'", "APPROVAL")
@@ -185,9 +187,9 @@ ENVELOPES_READ_IN: Final = {
 """Where a recorded envelope is read back."""
 
 MADE_IN: Final = {
-    "SimulationDoor": "goals/service.py",
+    "SimulationOperation": "goals/service.py",
     "SimulationExecutor": "goals/service.py",
-    "GoalHands": "workspace/container.py",
+    "GoalActionRunner": "workspace/container.py",
 }
 """One place each."""
 PASSES_ON: Final = {("goals/simulation_executor.py", "self.dispatch"), ("testing/goal_load.py", "self.inner.dispatch")}

@@ -142,7 +142,7 @@ def _writes(module: Module) -> Iterator[Violation]:
 
 def _written_by_call(module: Module, node: ast.Call) -> str:
     called = node.func
-    if module.ends(called) == "Event" and module.origin(called).startswith("remit.ledger."):
+    if module.ends(called) == "NewEntry" and module.origin(called).startswith("remit.ledger."):
         kind = ast.unparse(node.args[1]) if len(node.args) > 1 else "nobody knows"
         return "" if kind in KINDS else f"it appends an event of the kind {kind}"
     if not isinstance(called, ast.Attribute):

@@ -91,7 +91,7 @@ def _plan_code(reason: errors.Reason) -> str:
 
 def _browser_code(reason: errors.Reason) -> str:
     where = "browser.click" if reason is errors.Reason.CAPABILITY_MISSING else ""
-    return browser_error(errors.Refused(reason, "what was wrong", where=where)).code
+    return browser_error(errors.RefusedError(reason, "what was wrong", where=where)).code
 
 
 def render_errors() -> str:

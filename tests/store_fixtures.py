@@ -20,8 +20,8 @@ from psycopg import sql
 from remit.contracts.ledger import LedgerHead
 from remit.crypto.keyring import create_keys, load_keyring, load_signer
 from remit.crypto.signing import Keyring, Signer
-from remit.ledger.entry import COLUMNS, Entry, Event
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.entry import COLUMNS, Entry, NewEntry
+from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.heads import Anchors
 from remit.ledger.projections import append_step
@@ -40,7 +40,7 @@ LEDGER_TABLES = (
     "agent_execution_access_decision_ledger",
 )
 NUMBERS = itertools.count(1)
-Found = set[tuple[Fault, str, int | None]]
+Found = set[tuple[RecordFault, str, int | None]]
 
 
 class Ticking:
@@ -168,7 +168,7 @@ class World:
         """`count` transactions of one entry each."""
         return [
             self.ledger.append(
-                Event(
+                NewEntry(
                     tenant_id,
                     "test.event",
                     f"corr-{number % 3}",
@@ -194,16 +194,16 @@ class World:
             )
             self.ledger.transact(partial(append_step, tenant_id=tenant_id, row=row))
 
-    def verify(self, *known_heads: LedgerHead) -> Verdict:
+    def verify(self, *known_heads: LedgerHead) -> VerificationReport:
         return verify_store(self.store, self.keyring, Anchors(self.anchor_folder), known_heads=known_heads)
 
-    def verify_tenant(self, tenant_id: str) -> Verdict:
+    def verify_tenant(self, tenant_id: str) -> VerificationReport:
         return verify_store(self.store, self.keyring, Anchors(self.anchor_folder), tenant_id=tenant_id)
 
     def found(self, *known_heads: LedgerHead) -> Found:
         return {(one.fault, one.tenant_id, one.seq) for one in self.verify(*known_heads).findings}
 
-    def faults(self) -> set[Fault]:
+    def faults(self) -> set[RecordFault]:
         return {one.fault for one in self.verify().findings}
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remit.core.canonical import MAX_DEPTH, MAX_SAFE_INTEGER, canonical_bytes, digest, digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.parsing import parse_json
 
 # RFC 8785, appendix B: the bits of an IEEE 754 double, and its text.
@@ -97,7 +97,7 @@ def test_numbers_of_the_rfc_get_their_text(bits: str, text: str) -> None:
 
 @pytest.mark.parametrize("bits", NOT_NUMBERS)
 def test_what_is_no_number_is_refused(bits: str) -> None:
-    with pytest.raises(Refused, match="not finite"):
+    with pytest.raises(RefusedError, match="not finite"):
         canonical_bytes({"n": ieee_double(bits)})
 
 
@@ -157,7 +157,7 @@ def test_canonical_bytes_survive_a_round_trip(value: Any) -> None:
 @given(st.floats(MAX_SAFE_INTEGER + 1, 1e21, exclude_max=True).filter(float.is_integer))
 def test_a_float_that_reads_back_as_an_unsafe_integer_is_refused_then(number: float) -> None:
     once = canonical_bytes(number)
-    with pytest.raises(Refused, match=r"past 2\^53-1"):
+    with pytest.raises(RefusedError, match=r"past 2\^53-1"):
         canonical_bytes(parse_json(once))
 
 
@@ -210,7 +210,7 @@ class Foreign:
     ],
 )
 def test_what_has_no_canonical_form_is_refused(value: Any, why: str) -> None:
-    with pytest.raises(Refused, match=why) as refused:
+    with pytest.raises(RefusedError, match=why) as refused:
         canonical_bytes(value)
     assert refused.value.reason is Reason.MALFORMED
 
@@ -222,7 +222,7 @@ def test_the_deepest_allowed_nesting_passes_both_ways() -> None:
 
 def test_a_refusal_never_quotes_the_value() -> None:
     secret = 4111_1111_1111_1111
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         canonical_bytes({"card": secret * 100})
     assert str(secret) not in str(refused.value)
     assert refused.value.__context__ is None, "the encoder's own complaint would quote it"

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.fs.atomic_write import make_private_directory, start_writing, sync_all, write_durably, write_together
 from remit.testing.child_process import Fault, run_child
 from tests.disks import only_root, small_disk
@@ -61,7 +61,7 @@ def test_a_reader_sees_the_old_file_or_the_new_one_never_a_mixture(tmp_path: Pat
 
 def test_an_existing_file_is_kept_when_it_must_not_be_replaced(tmp_path: Path) -> None:
     write_durably(tmp_path / "file", b"old", replace=False)
-    with pytest.raises(EnvironmentFailed, match="File exists"):
+    with pytest.raises(EnvironmentFailureError, match="File exists"):
         write_durably(tmp_path / "file", b"new", replace=False)
     assert (tmp_path / "file").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
@@ -71,7 +71,7 @@ def test_of_many_who_create_one_file_exactly_one_succeeds(tmp_path: Path) -> Non
     def create(number: int) -> bool:
         try:
             write_durably(tmp_path / "file", str(number).encode(), replace=False)
-        except EnvironmentFailed:
+        except EnvironmentFailureError:
             return False
         return True
 
@@ -93,7 +93,7 @@ def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailed, match="No such file or directory") as failed:
+    with pytest.raises(EnvironmentFailureError, match="No such file or directory") as failed:
         write_durably(tmp_path / "nowhere" / "file", b"x")
     assert failed.value.reason is Reason.STATE_UNSAFE
     assert failed.value.where == str(tmp_path / "nowhere" / "file")
@@ -104,7 +104,7 @@ def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
 def test_a_full_disk_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path, size: int) -> None:
     with small_disk(tmp_path / "small", "64k") as disk:
         write_durably(disk / "file", b"old" * 1_000)
-        with pytest.raises(EnvironmentFailed, match="is full") as failed:
+        with pytest.raises(EnvironmentFailureError, match="is full") as failed:
             write_durably(disk / "file", b"n" * 65_536 * size)
         assert failed.value.reason is Reason.DISK_FULL
         assert "Free some space" in failed.value.next_step
@@ -200,7 +200,7 @@ def test_an_existing_folder_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
-    with pytest.raises(EnvironmentFailed, match="Not a directory"):
+    with pytest.raises(EnvironmentFailureError, match="Not a directory"):
         make_private_directory(tmp_path / "a" / "b")
 
 
@@ -239,7 +239,7 @@ def test_files_written_together_have_their_bytes_and_their_mode(tmp_path: Path, 
 def test_files_that_do_not_fit_together_leave_the_old_ones_as_they_were(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "64k") as disk:
         in_folder(disk, PAPERS)
-        with pytest.raises(EnvironmentFailed, match="is full") as failed:
+        with pytest.raises(EnvironmentFailureError, match="is full") as failed:
             in_folder(disk, {"report": b"new", "log": b"n" * 200_000, "status": b"new"})
         assert (failed.value.reason, failed.value.where) == (Reason.DISK_FULL, "log")
         assert read_all(disk) == PAPERS
@@ -247,7 +247,7 @@ def test_files_that_do_not_fit_together_leave_the_old_ones_as_they_were(tmp_path
 
 def test_a_folder_that_takes_no_file_is_named_by_what_it_did_not_take(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
-    with pytest.raises(EnvironmentFailed, match="directory") as failed:
+    with pytest.raises(EnvironmentFailureError, match="directory") as failed:
         in_folder(tmp_path, PAPERS)
     assert (failed.value.reason, failed.value.where) == (Reason.STATE_UNSAFE, "log")
     assert "REMIT_STATE" not in failed.value.next_step

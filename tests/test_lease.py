@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from remit.authority.lease import MAX_LIFE, issue_lease, signed_body, verify_lease
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
-from remit.core.errors import Reason, Refused, task_code
+from remit.core.errors import Reason, RefusedError, task_code
 from remit.crypto.signing import Keyring, PublicKey, Signer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -36,7 +36,7 @@ def signed(**changes: Any) -> LeaseToken:
 
 
 def refusal(token: LeaseToken, task: TaskManifest | None = None, now: datetime = NOW) -> Reason:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         verify_lease(token, task or manifest(), KEYRING, EXECUTOR, now)
     return refused.value.reason
 
@@ -113,14 +113,14 @@ def test_a_retired_kernel_key_signs_no_new_lease_but_its_old_ones_live_out() -> 
     retired = Keyring([PublicKey("kernel", KERNEL.public, CREATED, retired_at="2026-03-01T12:00:01Z")])
     assert verify_lease(lease(), manifest(), retired, EXECUTOR, NOW + timedelta(minutes=1)).task_id == "t-1"
     late = issue_lease(KERNEL, manifest(), EXECUTOR, NOW + timedelta(seconds=2), timedelta(minutes=5))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         verify_lease(late, manifest(), retired, EXECUTOR, NOW + timedelta(seconds=3))
     assert refused.value.reason is Reason.KEY_RETIRED
 
 
 @pytest.mark.parametrize("life", [timedelta(0), timedelta(seconds=-1), MAX_LIFE + timedelta(seconds=1)])
 def test_the_kernel_issues_no_lease_without_a_sensible_end(life: timedelta) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         lease(life=life)
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.observability.logs import (
     IDS,
     LEVELS,
@@ -303,7 +303,7 @@ def test_a_level_is_known_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "loud", "10", "notset"])
 def test_an_unknown_level_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         parse_level(name)
     assert refusal.value.next_step == "Use one of: debug, info, warning, error."
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.fs.state_dir import locate_state, require_private, workspace_id
 
 
@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
 def refused(root: Path, environ: dict[str, str]) -> Reason | None:
     try:
         locate_state(root, environ)
-    except Refused as problem:
+    except RefusedError as problem:
         return problem.reason if problem.next_step else None
     return None
 
@@ -55,7 +55,7 @@ def test_without_a_usable_home_the_account_says_where(root: Path, environ: dict[
 
 @pytest.mark.parametrize("relative", ["state", "./state", "../state", "~/state"])
 def test_a_relative_remit_state_is_refused(root: Path, relative: str) -> None:
-    with pytest.raises(Refused, match="not an absolute path") as problem:
+    with pytest.raises(RefusedError, match="not an absolute path") as problem:
         locate_state(root, {"REMIT_STATE": relative})
     assert problem.value.where == relative
 
@@ -134,16 +134,16 @@ def test_a_private_folder_is_accepted_and_an_open_one_is_not(tmp_path: Path) -> 
     require_private(folder, what="the folder")
     for mode in (0o701, 0o710, 0o770, 0o704):
         folder.chmod(mode)
-        with pytest.raises(EnvironmentFailed, match=f"the folder is open to others .mode {mode:04o}"):
+        with pytest.raises(EnvironmentFailureError, match=f"the folder is open to others .mode {mode:04o}"):
             require_private(folder, what="the folder")
 
 
 def test_what_is_missing_or_behind_a_file_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailed, match="the folder is missing") as missing:
+    with pytest.raises(EnvironmentFailureError, match="the folder is missing") as missing:
         require_private(tmp_path / "nowhere", what="the folder")
     assert missing.value.reason is Reason.STATE_MISSING
     (tmp_path / "file").touch()
-    with pytest.raises(EnvironmentFailed, match="cannot be read: Not a directory") as wrong:
+    with pytest.raises(EnvironmentFailureError, match="cannot be read: Not a directory") as wrong:
         require_private(tmp_path / "file" / "below", what="the folder")
     assert wrong.value.reason is Reason.STATE_UNSAFE
 

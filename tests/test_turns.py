@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from remit.core.concurrency import Turns, aside, away
+from remit.core.concurrency import ConcurrencyLimiter, aside, away
 
 
 class Crowd:
     """Threads that want a turn one after the other, and who had one, in which order."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: ConcurrencyLimiter) -> None:
         self.turns = turns
         self.had: list[int] = []
         self.at_once = 0
@@ -57,7 +57,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def crowd(turns: Turns) -> Iterator[Crowd]:
+def crowd(turns: ConcurrencyLimiter) -> Iterator[Crowd]:
     """Nothing is left over afterwards."""
     made = Crowd(turns)
     try:
@@ -70,7 +70,7 @@ def crowd(turns: Turns) -> Iterator[Crowd]:
 
 @pytest.mark.parametrize("begun, computing", [(1, 1), (4, 1), (4, 2)])
 def test_only_so_many_at_once_and_in_the_order_they_came(begun: int, computing: int) -> None:
-    with crowd(Turns(begun, computing)) as people:
+    with crowd(ConcurrencyLimiter(begun, computing)) as people:
         for number in range(8):
             people.want(number)
         assert people.had == list(range(computing))
@@ -88,7 +88,7 @@ def test_whoever_steps_aside_lets_one_that_has_begun_compute_and_comes_back_befo
             assert on.wait(10)
         back.set()
 
-    with crowd(Turns(begun=2, computing=1)) as people:
+    with crowd(ConcurrencyLimiter(begun=2, computing=1)) as people:
         people.want(0, step_aside)
         people.want(1)  # has begun too, and computes
         people.want(2)  # may not begin: two have
@@ -115,7 +115,7 @@ def test_whoever_goes_away_lets_others_begin_and_does_not_wait_in_line_to_go_on(
         with away():
             assert back.wait(10)
 
-    with crowd(Turns(begun=1, computing=1)) as people:
+    with crowd(ConcurrencyLimiter(begun=1, computing=1)) as people:
         people.want(0, go_away)
         people.want(1, wait_for_the_first)
         people.want(2, wait_for_the_first)
@@ -125,7 +125,7 @@ def test_whoever_goes_away_lets_others_begin_and_does_not_wait_in_line_to_go_on(
 
 
 def test_without_a_turn_there_is_nothing_to_give() -> None:
-    turns = Turns(1, 1)
+    turns = ConcurrencyLimiter(1, 1)
     with aside(), away():
         assert (turns.begun.taken, turns.computing.taken) == (0, 0)
     with turns.taken(), turns.taken():
@@ -138,7 +138,7 @@ def test_without_a_turn_there_is_nothing_to_give() -> None:
 
 
 def test_a_failure_gives_the_turn_back() -> None:
-    turns = Turns(1, 1)
+    turns = ConcurrencyLimiter(1, 1)
     for wait in (aside, away):
         with pytest.raises(ZeroDivisionError), turns.taken(), wait():
             raise ZeroDivisionError
@@ -146,7 +146,7 @@ def test_a_failure_gives_the_turn_back() -> None:
 
 
 def test_whoever_waited_for_long_goes_ahead() -> None:
-    with crowd(Turns(1, 1, patience=0.01)) as people:
+    with crowd(ConcurrencyLimiter(1, 1, patience=0.01)) as people:
         people.want(0)
         people.want(1)
         wait_for(lambda: people.had == [0, 1])
@@ -155,7 +155,7 @@ def test_whoever_waited_for_long_goes_ahead() -> None:
 
 def test_a_place_that_was_lost_is_taken_over_by_whoever_waited_for_it() -> None:
     """Such as by an interrupt between the taking and the `try`."""
-    turns = Turns(1, 1, patience=0.01)
+    turns = ConcurrencyLimiter(1, 1, patience=0.01)
     for places in (turns.begun, turns.computing):
         places.take_at_once()
         with turns.taken():
@@ -179,7 +179,7 @@ def test_whoever_comes_back_with_a_lock_that_the_one_who_computes_wants_does_not
         with lock:
             assert back.wait(10)
 
-    with crowd(Turns(begun=2, computing=1, patience=100)) as people:
+    with crowd(ConcurrencyLimiter(begun=2, computing=1, patience=100)) as people:
         people.want(0, wait_with_the_lock)
         assert has_it.wait(10)
         people.want(1, want_the_lock)
@@ -188,7 +188,7 @@ def test_whoever_comes_back_with_a_lock_that_the_one_who_computes_wants_does_not
 
 @pytest.mark.parametrize("begun", [1, 2])
 def test_whoever_is_interrupted_while_waiting_leaves_the_line(begun: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = Turns(begun, 1)
+    turns = ConcurrencyLimiter(begun, 1)
 
     class Struck:
         def __init__(self) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from remit.contracts.plans.plan import Plan
 from remit.contracts.tasks.task import TaskManifest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.parsing import Bounds, parse_json, read_bounded
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -69,7 +69,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     ],
 )
 def test_bad_json_is_refused_with_where_and_why(raw: bytes, reason: Reason, what: str, where: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         parse_json(raw)
     assert refusal.value.reason is reason
     assert what in refusal.value.what
@@ -78,7 +78,7 @@ def test_bad_json_is_refused_with_where_and_why(raw: bytes, reason: Reason, what
 
 def test_object_with_too_many_members_is_refused_by_its_first_key() -> None:
     raw = json.dumps({"inner": {f"k{n}": n for n in range(5001)}}).encode()
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         parse_json(raw)
     assert (refusal.value.reason, "'k0'" in refusal.value.where) == (Reason.TOO_LARGE, True)
 
@@ -108,14 +108,14 @@ def test_reading_stops_one_byte_past_the_bound(size: int, *, fits: bool) -> None
     if fits:
         assert read_bounded(stream, bounds) == b"x" * size
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             read_bounded(stream, bounds)
         assert stream.tell() == 11
 
 
 def test_refusal_names_field_and_contract_but_shows_no_value() -> None:
     raw = json.dumps({"task_id": "t", "capability_id": "NO_EFFECT", "inputs": {}, "constraints": "hunter2-hunter2"})
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         TaskManifest.parse(raw.encode(), source="manifest.json")
     assert refusal.value.where == "manifest.json, $.constraints"
     assert "hunter2" not in str(refusal.value)
@@ -134,7 +134,7 @@ def test_any_bytes_give_a_value_or_a_refusal(raw: bytes) -> None:
 def test_json_like_text_gives_what_the_standard_library_gives_or_a_refusal(text: str) -> None:
     try:
         value = parse_json(text.encode())
-    except Refused:
+    except RefusedError:
         return
     assert value == json.loads(text)
 
@@ -158,10 +158,10 @@ def test_numbers_keep_their_kind() -> None:
     assert math.copysign(1, parsed[3]) == 1
 
 
-def _refusal(parse: Callable[[Any], object], given_input: Any) -> Refused | None:
+def _refusal(parse: Callable[[Any], object], given_input: Any) -> RefusedError | None:
     """How the input was refused, or None. Any other exception is a failure of the test."""
     try:
         parse(given_input)
-    except Refused as refusal:
+    except RefusedError as refusal:
         return refusal
     return None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.parsing import Bounds
 from remit.parsing.yaml import parse_yaml
 
@@ -55,7 +55,7 @@ BILLION_LAUGHS = "a: &a [x]\n" + "".join(
 )
 def test_bad_yaml_is_refused_with_where_and_why(text: str, reason: Reason, what: str, where: str) -> None:
     bounds = Bounds(max_bytes=64 << 10, max_items=5_000)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         parse_yaml(text.encode(), bounds)
     assert refusal.value.reason is reason
     assert what in refusal.value.what
@@ -63,7 +63,7 @@ def test_bad_yaml_is_refused_with_where_and_why(text: str, reason: Reason, what:
 
 
 def test_yaml_that_is_not_utf8_is_refused_at_its_byte() -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         parse_yaml(b"a: \xff", source="remit.yaml")
     assert refusal.value.where == "remit.yaml, byte 3"
 
@@ -124,6 +124,6 @@ def test_json_reads_as_yaml_to_the_same_value(value: Any) -> None:
 def _value_or_refusal(raw: bytes) -> None:
     try:
         value = parse_yaml(raw)
-    except Refused:
+    except RefusedError:
         return
     assert json.loads(json.dumps(value, allow_nan=False).encode("utf-8")) == value

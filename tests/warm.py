@@ -33,7 +33,7 @@ from typing import Any, Final, NoReturn, get_args
 import remit as package
 from remit.contracts.base import Contract
 from remit.core import faultpoints
-from remit.core.errors import SANDBOX_OPTION, EnvironmentFailed
+from remit.core.errors import SANDBOX_OPTION, EnvironmentFailureError
 from remit.masking import mask_diff, mask_json, mask_text
 from remit.sandbox import zygote_pool as pool
 from remit.sandbox.support import require_confinement_here
@@ -162,7 +162,7 @@ def _do_what_is_done_once() -> None:
     mask_json({"text": _MASKED})
     for dialect in get_args(Dialect):
         shipped_shape(dialect)
-    with contextlib.suppress(EnvironmentFailed):  # then each says so where it needs it
+    with contextlib.suppress(EnvironmentFailureError):  # then each says so where it needs it
         require_confinement_here()
     Counter("")  # looks through all that is a mapping
 

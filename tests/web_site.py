@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.identity.models import Role
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.web.app import build_app
 from remit.web.config.settings import WebSettings
-from remit.web.server.run import Server
+from remit.web.server.run import HttpServer
 from remit.web.server.socket import open_socket, port_of, server_config
 from remit.workspace.workspace import Workspace
 from tests.plan_road.project import Project
@@ -54,7 +54,7 @@ NOBODY: Final = Who({})
 
 def agent_of(workspace: Workspace, name: str, *caps: str, **constraints: Any) -> Who:
     """With these capabilities; without any named, a token that lets it do nothing."""
-    wish = Wish(name, caps or ("call.nothing",), TokenConstraints(**constraints), timedelta(days=2))
+    wish = TokenRequest(name, caps or ("call.nothing",), TokenConstraints(**constraints), timedelta(days=2))
     return Who({"Authorization": f"Bearer {workspace.tokens.issue(wish).text}"})
 
 
@@ -103,9 +103,9 @@ class WebSite:
         wanted = WebSettings.of(self.workspace.config.web)
         self._socket = open_socket(wanted)
         self.settings = wanted.listening_at(port_of(self._socket))
-        self.desk = Desk(self.workspace, console_url=self.settings.url)
+        self.desk = Services(self.workspace, console_url=self.settings.url)
         self.app = build_app(self.desk, self.settings)
-        self._server = Server(server_config(self.app, self.settings), self.desk)
+        self._server = HttpServer(server_config(self.app, self.settings), self.desk)
         self._thread = threading.Thread(target=self._serve, name="web-site", daemon=True)
         self._thread.start()
         while not self._server.started:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from remit.contracts.goals.access import MAX_FILE_BYTES
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.goals.access.cedar import MAX_POLICIES
 from remit.goals.access.policy import find_policy_problems
 from remit.goals.access.policy_text import MAX_NESTING, split_policies
@@ -62,7 +62,7 @@ ANY = "(principal, action, resource)"
     ],
 )
 def test_a_policy_that_does_not_hold_is_refused_by_file_and_line(text: str, what: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         access(f"// the first line\n{text}")
     assert what in caught.value.what
     assert caught.value.where.startswith("access.cedar, line ")
@@ -75,7 +75,7 @@ def test_one_bad_policy_refuses_all_files_and_says_what_there_is() -> None:
         "a.cedar": ALL,
         "b/c.cedar": f'{ALL.replace("all", "more")}\n\n@id("x") permit(principal, action == Action::"p", resource);',
     }
-    with pytest.raises(Refused, match=r"the policy x names the action 'p'.*everybody is denied") as caught:
+    with pytest.raises(RefusedError, match=r"the policy x names the action 'p'.*everybody is denied") as caught:
         access(files=files)
     assert caught.value.where == "b/c.cedar, line 3"
     assert "look, refund" in caught.value.next_step
@@ -106,14 +106,14 @@ def test_all_that_is_wrong_is_found_at_once_and_nothing_is_made_of_any_of_it() -
 
 def test_a_policy_cannot_reach_from_one_file_into_the_next() -> None:
     halves = {"a.cedar": '@id("x") permit(principal, action,', "b.cedar": "resource);"}
-    with pytest.raises(Refused, match="in the middle of a policy"):
+    with pytest.raises(RefusedError, match="in the middle of a policy"):
         access(files=halves)
     harmless = {"a.cedar": ALL + "// no line end", "b.cedar": '@id("no") forbid(principal, action, resource);'}
     assert access(files=harmless).decide(question()).policies == ("no",)
 
 
 def test_without_an_action_in_the_catalogue_no_policy_fits() -> None:
-    with pytest.raises(Refused, match="does not fit the schema") as caught:
+    with pytest.raises(RefusedError, match="does not fit the schema") as caught:
         access(ALL, actions=())
     assert "none" in caught.value.next_step
 
@@ -131,11 +131,11 @@ def nested(opening: str, inner: str, closing: str, depth: int) -> str:
 @pytest.mark.parametrize("depth", [MAX_NESTING, 2_000, 50_000])
 @pytest.mark.parametrize("shape", ["()", "[]", "{}"])
 def test_brackets_that_would_end_the_process_never_reach_the_engine(shape: str, depth: int) -> None:
-    with pytest.raises(Refused, match="nested more than") as caught:
+    with pytest.raises(RefusedError, match="nested more than") as caught:
         access(nested(shape[0], "true", shape[1], depth))
     assert caught.value.reason is Reason.TOO_DEEP
     hidden = nested(f"{shape[0]} // {shape[1]}\n", f'"{shape[1]}" == "x"', shape[1], depth)[: MAX_FILE_BYTES - 99]
-    with pytest.raises(Refused, match="nested more than"):
+    with pytest.raises(RefusedError, match="nested more than"):
         access(hidden)
 
 
@@ -145,19 +145,19 @@ def test_brackets_as_deep_as_they_may_be_are_read() -> None:
 
 def test_sizes_are_bounded() -> None:
     one = f'@id("x") permit{ANY} when {{ ["{"a" * 16_384}"].contains("b") }};'
-    with pytest.raises(Refused, match="a policy may have at most 16 KiB"):
+    with pytest.raises(RefusedError, match="a policy may have at most 16 KiB"):
         access(one)
-    with pytest.raises(Refused, match="at most 262144"):
+    with pytest.raises(RefusedError, match="at most 262144"):
         access("/" * (MAX_FILE_BYTES + 1))
-    with pytest.raises(Refused, match="256 KiB"):
+    with pytest.raises(RefusedError, match="256 KiB"):
         access("//" + "é" * (MAX_FILE_BYTES // 2))
-    with pytest.raises(Refused, match="1 MiB together"):
+    with pytest.raises(RefusedError, match="1 MiB together"):
         access(files={f"{n}.cedar": "/" * MAX_FILE_BYTES for n in range(5)})
-    with pytest.raises(Refused, match="at most 100"):
+    with pytest.raises(RefusedError, match="at most 100"):
         access(files={f"{n}.cedar": "" for n in range(101)})
-    with pytest.raises(Refused, match=f"at most {MAX_POLICIES} are read"):
+    with pytest.raises(RefusedError, match=f"at most {MAX_POLICIES} are read"):
         access("".join(ALL.replace("all", f"p{n}") + "\n" for n in range(MAX_POLICIES + 1)))
-    with pytest.raises(Refused, match="at most 500"):
+    with pytest.raises(RefusedError, match="at most 500"):
         access(actions=[f"a{n}" for n in range(501)])
 
 
@@ -166,13 +166,13 @@ def test_sizes_are_bounded() -> None:
 )
 def test_the_worst_text_is_refused_in_no_time(unit: str) -> None:
     begin = time.process_time()
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         access(f"x {unit * (200_000 // len(unit))}")
     assert time.process_time() - begin < 2
 
 
 def test_a_tenant_whose_users_could_be_taken_for_those_of_another_is_refused() -> None:
-    with pytest.raises(Refused, match="may not contain a slash"):
+    with pytest.raises(RefusedError, match="may not contain a slash"):
         access(ALL, tenants={"a/b": ("c",), "a": ("b/c",)})
     with_slash = access('@id("x") permit(principal == User::"a/b/c", action, resource);', tenants={"a": ("b/c",)})
     assert with_slash.decide(question(tenant_id="a", user_id="b/c")).verdict == "ALLOWED"
@@ -183,6 +183,6 @@ def test_an_engine_that_fails_while_loading_is_an_error_of_the_machine(monkeypat
         raise MemoryError("secret of ann")
 
     monkeypatch.setattr("cedarpy.validate_policies", fail)
-    with pytest.raises(EnvironmentFailed, match="the policy engine failed: MemoryError") as caught:
+    with pytest.raises(EnvironmentFailureError, match="the policy engine failed: MemoryError") as caught:
         access(ALL)
     assert "ann" not in str(caught.value)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.goals.access import MAX_FILE_BYTES
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.goals.access.policy_files import read_policy_files
 from tests.access.rules import ALL, access, question
 
@@ -33,7 +33,7 @@ def test_the_files_come_by_their_plain_names(root: Path) -> None:
     "name", ["absent.cedar", "policies", "../outside.cedar", "policies/../../outside.cedar", "/etc/hosts"]
 )
 def test_what_is_not_a_file_below_the_root_is_refused(root: Path, name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         read_policy_files(root, ["policies/access.cedar", name])
 
 
@@ -42,7 +42,7 @@ def test_links_of_either_kind_are_refused(root: Path) -> None:
     (root / "folder").symlink_to("policies")
     os.link(root.parent / "outside.cedar", root / "hard.cedar")
     for name in ("soft.cedar", "folder/access.cedar", "hard.cedar"):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             read_policy_files(root, [name])
         assert caught.value.reason is Reason.PATH_REFUSED
 
@@ -54,5 +54,5 @@ def test_a_file_too_large_or_not_text_is_refused(root: Path) -> None:
         with pytest.raises(RemitError) as caught:
             read_policy_files(root, [name])
         assert name in caught.value.where
-    with pytest.raises(Refused, match="more than 100"):
+    with pytest.raises(RefusedError, match="more than 100"):
         read_policy_files(root, [f"{n}.cedar" for n in range(101)])

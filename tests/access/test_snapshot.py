@@ -7,7 +7,7 @@ import pytest
 
 from remit.contracts.goals.access import AccessSnapshot
 from remit.core.canonical import canonical_bytes, digest
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.access import cedar as access_engine
 from remit.goals.access.cedar_schema import SCHEMA_VERSION, schema_tree
 from remit.goals.access.policy import AccessPolicy, build_access_policy
@@ -90,9 +90,9 @@ def test_another_engine_is_told_and_keeps_the_name_of_the_document(monkeypatch: 
     ],
 )
 def test_a_document_that_is_none_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         AccessPolicy.from_document({**access(ALL).document(), **change})
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         AccessPolicy.from_document([])
 
 
@@ -100,7 +100,7 @@ def test_no_part_of_a_document_may_lack() -> None:
     document = access(ALL).document()
     assert set(document) == set(AccessSnapshot.model_fields)
     for part in document:
-        with pytest.raises(Refused, match="missing"):
+        with pytest.raises(RefusedError, match="missing"):
             AccessPolicy.from_document({key: value for key, value in document.items() if key != part})
 
 

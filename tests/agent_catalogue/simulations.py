@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from remit.contracts.goals.simulation import Simulation
 from remit.goals.catalogue.catalogue import Catalogue, build_catalogue, check_files
-from remit.goals.catalogue.files import Finding
+from remit.goals.catalogue.files import CatalogueFinding
 from remit.ledger.goal_queries import PromotedState
 
 TENANT: Final = "acme"
@@ -163,14 +163,14 @@ def simulation(tree: dict[str, Any]) -> Simulation:
     return Simulation.from_tree(tree)
 
 
-def findings(folder: Path, *trees: dict[str, Any]) -> list[Finding]:
+def findings(folder: Path, *trees: dict[str, Any]) -> list[CatalogueFinding]:
     """What the check says of these, with the rest of the catalogue beside them."""
     ids = {tree["id"] for tree in trees}
     beside = [tree for tree in ALL if tree["id"] not in ids]
     return raw_findings(folder, *trees, *beside)
 
 
-def raw_findings(folder: Path, *trees: dict[str, Any]) -> list[Finding]:
+def raw_findings(folder: Path, *trees: dict[str, Any]) -> list[CatalogueFinding]:
     (folder / "simulations.json").write_text(json.dumps({"version": 1, "simulations": trees}))
     return list(check_files(folder, ["simulations.json"], read_only_connections=READ_ONLY)[1])
 

@@ -8,7 +8,7 @@ import pytest
 from remit.contracts.browser.browser import Action
 from remit.contracts.plans.plan import Plan
 from remit.contracts.tasks.task import TaskManifest
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.binding.binding import BrowserAction, PlanAction, TaskAction, UndoAction, fill
 from tests.agent_catalogue.simulations import BUY, MOVE, NOTE, REFUND, UNDO, changed, findings, simulation
 
@@ -81,7 +81,7 @@ def test_the_id_of_an_action_is_not_the_templates() -> None:
 
 def test_fields_that_are_not_valid_never_reach_the_action() -> None:
     for name in ("../../etc/x", "a/b", "", ".ssh", "a b", "-x"):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             fill(simulation(MOVE), {"name": name})
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from remit.core.errors import Refused
-from remit.core.ttl_cache import Kept
+from remit.core.errors import RefusedError
+from remit.core.ttl_cache import TTLCache
 from remit.goals.catalogue.catalogue import Catalogue, build_catalogue
 from remit.ledger.goal_queries import PromotedState
 from tests.agent_catalogue.simulations import ALL, MOVE, REFUND, catalogue_of, changed, simulation
@@ -42,10 +42,10 @@ def test_a_catalogue_comes_back_from_its_document_and_only_unchanged() -> None:
 
     other = json.loads(json.dumps(tree))
     other["simulations"][0]["simulation"]["title"] = "Something else"
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Catalogue.from_document(other)
     for broken in ({**tree, "more": 1}, {**tree, "simulations": tree["simulations"][::-1]}, {**tree, "version": 2}):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             Catalogue.from_document(broken)
 
 
@@ -64,7 +64,7 @@ def test_the_ref_tells_tenants_states_and_definitions_apart() -> None:
 @pytest.mark.req("AC-21")
 def test_what_is_kept_is_bounded_in_number_and_time_and_found_by_its_digest_only() -> None:
     now, made = [0.0], []
-    kept: Kept[str, str] = Kept(2, 10, clock=lambda: now[0])
+    kept: TTLCache[str, str] = TTLCache(2, 10, clock=lambda: now[0])
 
     def get(key: str) -> str:
         def make() -> str:

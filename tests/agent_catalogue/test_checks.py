@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.catalogue.catalogue import check_files, read_definitions
-from remit.goals.catalogue.files import Finding
+from remit.goals.catalogue.files import CatalogueFinding
 from tests.agent_catalogue.simulations import (
     ALL,
     AMOUNT,
@@ -27,7 +27,7 @@ from tests.agent_catalogue.simulations import (
 )
 
 
-def said(found: list[Finding], simulation_id: str) -> list[tuple[str, str]]:
+def said(found: list[CatalogueFinding], simulation_id: str) -> list[tuple[str, str]]:
     assert all(each.next_step and each.file for each in found)
     return [(each.field, each.what) for each in found if each.simulation == simulation_id]
 
@@ -149,7 +149,7 @@ def test_a_broken_file_does_not_hide_what_is_wrong_with_the_others(tmp_path: Pat
     found = check_files(tmp_path, names)[1]
     assert [each.file for each in found] == ["one.yaml", "two.json", "four.json", "three.json"]
     assert "colour" in found[1].where
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         read_definitions(tmp_path, names)
     assert "and 2 more" in refused.value.what
     assert refused.value.where.startswith("one.yaml")
@@ -161,10 +161,10 @@ def test_files_are_read_below_the_root_and_not_through_links(tmp_path: Path) -> 
     (tmp_path / "outside.json").write_text(json.dumps({"version": 1, "simulations": [LOOKUP]}))
     os.symlink(tmp_path / "outside.json", root / "link.json")
     for name in ("../outside.json", str(tmp_path / "outside.json"), "link.json"):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             read_definitions(root, [name], read_only_connections=READ_ONLY)
     (root / "large.json").write_text(" " * (300 << 10))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         read_definitions(root, ["large.json"])
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from remit.contracts.goals.simulation import FieldSpec
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.binding.fields import fingerprint, problem_with, read_text, require_fields
 from tests.agent_catalogue.simulations import REFUND, changed, simulation
 
@@ -96,7 +96,7 @@ def test_a_pattern_cannot_take_long() -> None:
     ],
 )
 def test_missing_extra_and_wrong_fields_are_refused_by_name(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         require_fields(simulation(REFUND), fields)
     assert said in refused.value.where
 

@@ -10,10 +10,10 @@ import pytest
 
 import remit.goals
 from remit.contracts.goals.simulation import Simulation
-from remit.core.errors import EnvironmentFailed, Reason, Refused
-from remit.goals.promotion import Promotion
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
+from remit.goals.promotion import PromotionService
 from remit.identity.person import Person
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.goal_queries import CORRELATION, KIND, newest_state_seq, read_states
 from remit.ledger.writer import Ledger
 from tests.agent_catalogue.simulations import ALL, MOVE, changed, simulation
@@ -29,7 +29,7 @@ class Desk:
     def __init__(self, world: World) -> None:
         self.world = world
         self.trees: list[dict[str, Any]] = list(ALL)
-        self.promotion = Promotion(self.read, lambda: {"acme", "globex"}, lambda: world.ledger)
+        self.promotion = PromotionService(self.read, lambda: {"acme", "globex"}, lambda: world.ledger)
 
     def read(self) -> tuple[Simulation, ...]:
         return tuple(simulation(tree) for tree in self.trees)
@@ -55,7 +55,7 @@ def desk(world: World) -> Desk:
 
 
 def refused(call: Any, *arguments: Any, **named: Any) -> Reason:
-    with pytest.raises(Refused) as problem:
+    with pytest.raises(RefusedError) as problem:
         call(*arguments, **named)
     return problem.value.reason
 
@@ -69,10 +69,10 @@ def test_what_stands_promoted_is_told_apart_and_the_next_step_is_for_the_tenant(
     desk.trees = [tree for tree in desk.trees if tree["id"] != "look-up-order"]
     assert desk.promotion.standing("acme") == (("undo-file-report",), (ID,), ("look-up-order",))
     assert desk.promotion.standing("globex") == ((), (), ())
-    with pytest.raises(Refused) as changed_since:
+    with pytest.raises(RefusedError) as changed_since:
         desk.promote(digest="sha256:" + "0" * 64)
     assert changed_since.value.next_step == f"Read it again: remit catalogue show {ID} --tenant acme"
-    with pytest.raises(Refused) as never:
+    with pytest.raises(RefusedError) as never:
         desk.retire("globex")
     assert never.value.next_step == "See: remit catalogue list --tenant globex"
 
@@ -130,9 +130,9 @@ def test_what_is_active_can_be_stopped_whatever_became_of_its_file(desk: Desk) -
 
 def test_a_broken_catalogue_promotes_nothing(world: World) -> None:
     def broken() -> tuple[Simulation, ...]:
-        raise Refused(Reason.MALFORMED, "two simulations have the same id")
+        raise RefusedError(Reason.MALFORMED, "two simulations have the same id")
 
-    promotion = Promotion(broken, lambda: {"acme"}, lambda: world.ledger)
+    promotion = PromotionService(broken, lambda: {"acme"}, lambda: world.ledger)
     assert refused(promotion.promote, ID, tenant_id="acme", who=ANN) is Reason.MALFORMED
     assert promotion.states("acme") == {}
 
@@ -145,7 +145,7 @@ def test_a_state_that_somebody_wrote_into_the_database_is_not_believed(desk: Des
     attacker.drop_guards()
     [(payload,)] = attacker.run("SELECT payload FROM ledger_entries WHERE seq = 2")
     attacker.run("UPDATE ledger_entries SET payload = ? WHERE seq = 2", (payload.replace("RETIRED", "ACTIVE"),))
-    with pytest.raises(EnvironmentFailed) as problem:
+    with pytest.raises(EnvironmentFailureError) as problem:
         desk.state()
     assert problem.value.reason is Reason.EVIDENCE_INVALID
 
@@ -155,7 +155,7 @@ def test_a_state_that_somebody_wrote_into_the_database_is_not_believed(desk: Des
         "INSERT INTO ledger_entries SELECT tenant_id, 3, 'forged', created_at, kind, correlation_id, task_id,"
         " capability_id, actor, payload, prev_hash, hash FROM ledger_entries WHERE seq = 1"
     )
-    with pytest.raises(EnvironmentFailed):
+    with pytest.raises(EnvironmentFailureError):
         desk.state()
 
 
@@ -169,7 +169,7 @@ def test_people_who_promote_at_once_do_not_both_succeed(desk: Desk) -> None:
         try:
             desk.promote()
             outcomes.append("done")
-        except Refused as problem:
+        except RefusedError as problem:
             outcomes.append(problem.reason.value)
 
     threads = [threading.Thread(target=go) for _ in range(4)]
@@ -204,10 +204,10 @@ def test_a_decision_made_on_what_is_no_longer_so_is_made_again(desk: Desk, monke
 def test_entries_of_another_kind_and_of_other_tenants_change_nothing(world: World) -> None:
     desk = Desk(world)
     desk.promote("globex")
-    world.ledger.append(Event("acme", "test.event", CORRELATION, {"simulation_id": ID, "state": "ACTIVE"}))
+    world.ledger.append(NewEntry("acme", "test.event", CORRELATION, {"simulation_id": ID, "state": "ACTIVE"}))
     assert desk.state() == "DRAFT"
-    world.ledger.append(Event("acme", KIND, CORRELATION, {"simulation_id": ID, "state": "ACTIVE"}))
-    with pytest.raises(Refused), world.store.reading() as connection:
+    world.ledger.append(NewEntry("acme", KIND, CORRELATION, {"simulation_id": ID, "state": "ACTIVE"}))
+    with pytest.raises(RefusedError), world.store.reading() as connection:
         read_states(connection, lambda: world.keyring, "acme")
 
 

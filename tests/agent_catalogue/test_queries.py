@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 import pytest
 
 from remit.contracts.config.config import SystemConfig
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.goals.catalogue.deep_check import check_queries, check_with_queries
-from remit.goals.catalogue.files import Definition, Finding
+from remit.goals.catalogue.files import CatalogueFinding, Definition
 from remit.plans.engines import sql_lint as sql_checking
 from tests.agent_catalogue.simulations import ALL, LOOKUP, REFUND, changed, simulation
 from tests.goals.office import Office
@@ -32,10 +32,10 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
 
 
 def no_sandbox() -> NoReturn:
-    raise EnvironmentFailed(Reason.SANDBOX_UNAVAILABLE, "there is no sandbox", next_step="See: remit doctor")
+    raise EnvironmentFailureError(Reason.SANDBOX_UNAVAILABLE, "there is no sandbox", next_step="See: remit doctor")
 
 
-def found_in(office: Office, *trees: dict[str, Any]) -> list[Finding]:
+def found_in(office: Office, *trees: dict[str, Any]) -> list[CatalogueFinding]:
     definitions = [Definition("some.yaml", simulation(tree)) for tree in trees]
     return list(check_queries(definitions, CONFIG, lambda: office.workspace.fleet))
 
@@ -101,7 +101,7 @@ def test_without_duckdb_or_a_sandbox_a_query_is_not_called_sound(
     assert [each.what for each in found] == ["its queries could not be looked at: there is no sandbox"]
 
     def no_duckdb() -> NoReturn:
-        raise Refused(Reason.CAPABILITY_UNSUPPORTED, "that is not installed", next_step="pip install")
+        raise RefusedError(Reason.CAPABILITY_UNSUPPORTED, "that is not installed", next_step="pip install")
 
     monkeypatch.setattr(sql_checking, "require_duckdb", no_duckdb)
     assert [(each.field, each.what) for each in found_in(office, LOOKUP)] == [
@@ -111,7 +111,7 @@ def test_without_duckdb_or_a_sandbox_a_query_is_not_called_sound(
 
 @pytest.mark.req("AC-18")
 def test_nobody_can_promote_a_query_that_could_never_run(office: Office) -> None:
-    with pytest.raises(Refused, match="the engine cannot read it") as refused:
+    with pytest.raises(RefusedError, match="the engine cannot read it") as refused:
         office.promote(LOOKUP["id"])
     assert refused.value.where == "simulation look-up-order, binding.query"
     assert office.promotion.states("acme") == {}
@@ -126,5 +126,5 @@ def test_what_the_sandboxed_process_says_is_believed_only_as_agreed() -> None:
     wrong: list[Any] = [None, {}, {"problems": 1}, {"problems": [{}]}]
     wrong += [{"problems": [{**problem, "number": number}]} for number in (-1, 1, "x")]
     for said in wrong:
-        with pytest.raises(EnvironmentFailed):
+        with pytest.raises(EnvironmentFailureError):
             sql_checking.read_problems(said, 1)

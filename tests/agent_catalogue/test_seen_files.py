@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.goals.binding import file_cache as seen_files
 from remit.goals.binding.file_cache import SeenFiles
 from remit.plans.engines.input_files import read_below
@@ -81,7 +81,7 @@ def test_one_that_is_gone_or_became_a_link_is_refused_though_it_was_read(reader:
         reader.text()
     (tmp_path / "elsewhere").write_bytes(b"permit")
     file.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         reader.text()
 
 
@@ -94,7 +94,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
     assert files.read(root, f"policies/{NAME}", 1_000)[0] == b"permit"
     (tmp_path / "root/policies").rename(tmp_path / "outside")
     (tmp_path / "root/policies").symlink_to(tmp_path / "outside")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         files.read(root, f"policies/{NAME}", 1_000)
 
 

@@ -6,10 +6,10 @@ answering.py FOLDER URL SCHEMA {approve,deny} ID
 import sys
 from pathlib import Path
 
-from remit.approvals.service import Approvals
+from remit.approvals.service import ApprovalService
 from remit.core.ids import system_clock
 from remit.crypto.keyring import load_keyring, load_signer
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.identity.person import Person
 from remit.ledger.heads import Anchors
 from remit.ledger.writer import Ledger
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     store: Store = PostgresStore(url, schema) if url else SqliteStore(folder / "ledger.sqlite3")
     signer, keys = load_signer(folder / "keys", "audit"), folder / "keys"
     ledger = Ledger(store, lambda: signer, lambda: load_keyring(keys), Anchors(folder / "anchors"), system_clock)
-    approvals = Approvals(lambda: ledger, Bell(folder / "approvals.bell"), system_clock)
+    approvals = ApprovalService(lambda: ledger, ChangeSignal(folder / "approvals.bell"), system_clock)
     approvals.show(approval_id)
     if "--at-once" not in sys.argv:
         sys.stdout.write("ready\n")

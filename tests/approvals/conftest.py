@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from remit.approvals.service import Approvals, Question
+from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.contracts.browser.browser import Approval, HTTPPreview
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.identity.person import Person
 from remit.ledger.writer import Batch
 from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
@@ -28,7 +28,7 @@ def digest_of(letter: str) -> str:
     return "sha256:" + letter * 64
 
 
-def question(number: int = 1, **changes: Any) -> Question:
+def question(number: int = 1, **changes: Any) -> ApprovalRequest:
     given: dict[str, Any] = {
         "agent_id": "agent-1",
         "token_jti": "token-1",
@@ -38,7 +38,7 @@ def question(number: int = 1, **changes: Any) -> Question:
         "preview": HTTPPreview.from_tree(PREVIEW),
         **changes,
     }
-    return Question(**given)
+    return ApprovalRequest(**given)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Desk:
     """The approvals of a world, and the host's side of using one."""
 
     world: World
-    approvals: Approvals
+    approvals: ApprovalService
 
     def ask(self, number: int = 1, **changes: Any) -> Approval:
         return self.approvals.ask(question(number, **changes))
@@ -76,5 +76,5 @@ class Desk:
 
 @pytest.fixture
 def desk(world: World) -> Desk:
-    bell = Bell(world.keys.parent / "approvals.bell")
-    return Desk(world, Approvals(lambda: world.ledger, bell, world.clock))
+    bell = ChangeSignal(world.keys.parent / "approvals.bell")
+    return Desk(world, ApprovalService(lambda: world.ledger, bell, world.clock))

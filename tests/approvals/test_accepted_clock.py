@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.ledger.clock_acceptance import accept_clock
 from tests.approvals.conftest import ADA, Desk
 
@@ -24,7 +24,7 @@ def test_what_waits_is_refused_with_the_cause_and_waits_on_until_the_clock_is_ac
     desk.world.clock.now = right
 
     for _ in range(2):
-        with pytest.raises(Refused, match="behind the ledger's newest entry") as caught:
+        with pytest.raises(RefusedError, match="behind the ledger's newest entry") as caught:
             desk.yes(asked.approval_id)
         assert caught.value.reason is Reason.APPROVAL_TIMEOUT
         assert "remit clock accept" in caught.value.next_step
@@ -41,7 +41,7 @@ def test_what_was_recorded_as_expired_stays_so(desk: Desk) -> None:
     assert [one.state for one in desk.approvals.expire_due()] == ["EXPIRED"]
     desk.world.clock.now = right
     accept(desk)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         desk.yes(asked.approval_id)
     assert caught.value.reason is Reason.TRANSITION_INVALID
     assert desk.approvals.show(asked.approval_id).state == "EXPIRED"
@@ -56,7 +56,7 @@ def test_what_was_asked_while_the_clock_was_ahead_does_not_wait_for_a_year(desk:
         desk.yes(asked.approval_id)
     desk.world.clock.now = right
     accept(desk)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         desk.use(asked.approval_id) if answered else desk.yes(asked.approval_id)
     assert caught.value.reason is Reason.APPROVAL_TIMEOUT
     assert desk.approvals.show(asked.approval_id).state == "EXPIRED"

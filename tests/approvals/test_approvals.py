@@ -13,7 +13,7 @@ from remit.approvals.service import MAX_PENDING_OF_ONE
 from remit.browser.policy import browser_error, browser_reason
 from remit.contracts.browser.browser import HTTPPreview
 from remit.contracts.calls.call import CallPreview
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.identity.person import Person, person_at_terminal
 from remit.ledger.writer import Batch
 from remit.masking import mask_shown
@@ -35,8 +35,8 @@ FORBIDDEN = [
 ]
 
 
-def refused(work: Any, *given: Any, **named: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused(work: Any, *given: Any, **named: Any) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
         work(*given, **named)
     return caught.value
 
@@ -97,7 +97,7 @@ def test_of_many_who_use_one_yes_at_once_one_does(desk: Desk) -> None:
         barrier.wait()
         try:
             used.append(desk.use(asked.approval_id).state)
-        except Refused:
+        except RefusedError:
             return
 
     threads = [threading.Thread(target=spend) for _ in range(8)]
@@ -116,7 +116,7 @@ def test_of_two_who_decide_at_once_one_counts_and_the_other_is_told(desk: Desk) 
         barrier.wait()
         try:
             said.append(desk.approvals.decide(asked.approval_id, approved=approved, who=Person(f"os:{name}")))
-        except Refused as problem:
+        except RefusedError as problem:
             problems.append(problem)
 
     threads = [threading.Thread(target=decide, args=pair) for pair in (("ada", True), ("bob", False))]
@@ -391,7 +391,7 @@ def test_whoever_forges_rows_past_the_guards_still_has_no_yes(desk: Desk, forged
     }[forged]
     desk.world.attacker.tamper(statement)
     digest = digest_of("d") if forged == "request" else digest_of("b")
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         desk.use(asked.approval_id, request_digest=digest)
     assert caught.value.reason is Reason.EVIDENCE_INVALID
     assert desk.use(other.approval_id, request_digest=digest_of("e")).state == "USED"
@@ -411,7 +411,7 @@ def test_a_yes_that_is_over_cannot_be_made_good_again_by_its_row(desk: Desk, end
     columns = "state = ?, decided_by = ?, decided_at = ?, reason = ?, entry_seq = ?"
     desk.world.attacker.tamper((f"UPDATE approvals SET {columns}", tuple(approved)))
     assert desk.state(asked.approval_id) == "APPROVED"
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         desk.use(asked.approval_id)
     assert caught.value.reason is Reason.EVIDENCE_INVALID
     assert desk.kinds()[-1] == ended
@@ -421,7 +421,7 @@ def test_a_person_is_not_asked_about_a_preview_that_was_exchanged(desk: Desk) ->
     asked = desk.ask()
     harmless = question().preview.model_copy(update={"estimated_effect": "Reads a page"}).canonical().decode()
     desk.world.attacker.tamper(("UPDATE approvals SET preview = ?", (harmless,)))
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         desk.yes(asked.approval_id)
     assert caught.value.reason is Reason.EVIDENCE_INVALID
     assert desk.state(asked.approval_id) == "PENDING"

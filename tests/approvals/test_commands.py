@@ -13,7 +13,7 @@ from remit.cli.approvals.render import kind_of, render_approval, render_left, re
 from remit.cli.approvals.watch import ask_until_clear
 from remit.cli.common.completion import complete_question
 from remit.contracts.browser.browser import Approval, HTTPPreview
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.workspace.workspace import Workspace
 from tests.approvals.conftest import ADA, PREVIEW, question
 from tests.approvals.terminal import LONGEST, Terminal
@@ -84,7 +84,7 @@ def test_an_agent_decides_nothing_and_sees_nobodys_questions(workspace: Workspac
         for variable in ("REMIT_AGENT", "REMIT_TOKEN"):
             environ = {**workspace.environ, variable: "agent-2"}
             ran = CliRunner().invoke(approvals_command, [*words, *place], env=environ)
-            assert isinstance(ran.exception, Refused), words
+            assert isinstance(ran.exception, RefusedError), words
             assert "an agent cannot do it" in ran.exception.what
             assert ran.output == ""
     assert workspace.approvals.show(asked.approval_id).state == "PENDING"

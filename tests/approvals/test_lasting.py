@@ -6,7 +6,7 @@ import pytest
 
 from remit.contracts.browser.browser import LASTING
 from remit.contracts.calls.call import CallPreview
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.approvals.conftest import ADA, Desk, digest_of
 
 CALL = CallPreview.from_tree(
@@ -42,7 +42,7 @@ def test_a_lasting_question_is_put_once_and_its_answer_stands_and_what_is_not_as
     assert desk.ask(1, **lasting, request_digest=digest_of("c")).state == "APPROVED"
     newer = desk.ask(1, **lasting, request_digest=digest_of("d"))
     assert [desk.state(each.approval_id) for each in (first, other, newer)] == ["DENIED", "VOID", "PENDING"]
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         desk.use(other.approval_id, request_digest=digest_of("c"))
 
     elsewhere = desk.ask(1, **lasting, request_digest=digest_of("d"), token_jti="token-2")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.identity.person import Person
 from remit.identity.tokens import Tokens
-from remit.ledger.findings import Fault
+from remit.ledger.findings import RecordFault
 from tests.approvals.conftest import Desk
 from tests.store_fixtures import World
 from tests.tokens.conftest import made_tokens, policy_key
@@ -17,23 +17,26 @@ from tests.tokens.conftest import made_tokens, policy_key
 __all__ = ["policy_key"]
 
 CHANGES = {
-    "a yes instead of a no": ("UPDATE approvals SET state = 'APPROVED' WHERE state = 'DENIED'", Fault.ROW_EDITED),
+    "a yes instead of a no": ("UPDATE approvals SET state = 'APPROVED' WHERE state = 'DENIED'", RecordFault.ROW_EDITED),
     "an answer to an open question": (
         "UPDATE approvals SET state = 'DENIED', decided_by = 'os:eve' WHERE state = 'PENDING'",
-        Fault.ROW_EDITED,
+        RecordFault.ROW_EDITED,
     ),
-    "another who decided": ("UPDATE approvals SET decided_by = 'os:eve' WHERE state = 'DENIED'", Fault.ROW_EDITED),
-    "another preview": ("UPDATE approvals SET preview = '{}'", Fault.ROW_EDITED),
-    "another agent": ("UPDATE approvals SET agent_id = 'agent-2'", Fault.ROW_EDITED),
-    "a question removed": ("DELETE FROM approvals WHERE state = 'PENDING'", Fault.ROW_MISSING),
-    "a token removed": ("DELETE FROM browser_tokens", Fault.ROW_MISSING),
-    "another token": ("UPDATE browser_tokens SET token_digest = 'sha256:x'", Fault.ROW_EDITED),
-    "a revocation removed": ("DELETE FROM browser_token_revocations", Fault.ROW_MISSING),
-    "another token's revocation": ("UPDATE browser_token_revocations SET jti = 'x'", Fault.ROW_EDITED),
+    "another who decided": (
+        "UPDATE approvals SET decided_by = 'os:eve' WHERE state = 'DENIED'",
+        RecordFault.ROW_EDITED,
+    ),
+    "another preview": ("UPDATE approvals SET preview = '{}'", RecordFault.ROW_EDITED),
+    "another agent": ("UPDATE approvals SET agent_id = 'agent-2'", RecordFault.ROW_EDITED),
+    "a question removed": ("DELETE FROM approvals WHERE state = 'PENDING'", RecordFault.ROW_MISSING),
+    "a token removed": ("DELETE FROM browser_tokens", RecordFault.ROW_MISSING),
+    "another token": ("UPDATE browser_tokens SET token_digest = 'sha256:x'", RecordFault.ROW_EDITED),
+    "a revocation removed": ("DELETE FROM browser_token_revocations", RecordFault.ROW_MISSING),
+    "another token's revocation": ("UPDATE browser_token_revocations SET jti = 'x'", RecordFault.ROW_EDITED),
     "a token planted": (
         """INSERT INTO browser_tokens SELECT tenant_id, 'planted', sub, kid, issued_at, not_before, expires_at, caps,
           constraints, token_digest, entry_seq FROM browser_tokens""",
-        Fault.ROW_WITHOUT_EVIDENCE,
+        RecordFault.ROW_WITHOUT_EVIDENCE,
     ),
 }
 
@@ -48,7 +51,7 @@ def filled(desk: Desk, world: World, policy_key: Path) -> World:
             desk.use(asked.approval_id)
     desk.ask(3)
     tokens: Tokens = made_tokens(world, policy_key)
-    wish = Wish("agent-1", ("browser.click",), TokenConstraints(), timedelta(hours=1))
+    wish = TokenRequest("agent-1", ("browser.click",), TokenConstraints(), timedelta(hours=1))
     tokens.revoke(tokens.issue(wish).claims.jti, actor="os:ada")
     return world
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.approvals.service import Approvals
+from remit.approvals.service import ApprovalService
 from remit.approvals.watcher import AnswerWatch
 from remit.fs import change_signal as bell_module
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.store.postgresql import PostgresStore
 from remit.testing.child_process import Fault, run_child
 from tests import warm
@@ -45,7 +45,7 @@ def desk(world: World, clock: Now) -> Desk:
     """By the time of day, as the other process sees it."""
     world.ledger.close()
     world.ledger = open_ledger(world.store, world.keys, world.anchor_folder, clock)  # type: ignore[arg-type]
-    return Desk(world, Approvals(lambda: world.ledger, Bell(world.keys.parent / "approvals.bell"), clock))
+    return Desk(world, ApprovalService(lambda: world.ledger, ChangeSignal(world.keys.parent / "approvals.bell"), clock))
 
 
 def command(desk: Desk, answer: str, approval_id: str) -> list[str]:
@@ -145,7 +145,7 @@ def test_without_a_bell_an_answer_is_found_by_the_next_look(
     if broken == "inotify":
         monkeypatch.setattr(desk.approvals.bell, "_open", lambda: -1)
     else:
-        desk.approvals.bell = Bell(desk.world.keys / "no such folder" / "bell")
+        desk.approvals.bell = ChangeSignal(desk.world.keys / "no such folder" / "bell")
     timer = threading.Timer(0.1, desk.yes, [asked.approval_id])
     timer.start()
     assert desk.approvals.wait(asked.approval_id, 30).state == "APPROVED"
@@ -170,7 +170,7 @@ def test_a_person_whose_process_is_killed_has_answered_or_has_not(desk: Desk, po
 
 
 def test_the_bell_is_a_private_file_and_ringing_it_never_fails(tmp_path: Path) -> None:
-    bell = Bell(tmp_path / "bell")
+    bell = ChangeSignal(tmp_path / "bell")
     bell.ring()
     assert (tmp_path / "bell").stat().st_mode & 0o777 == 0o600
     (tmp_path / "bell").unlink()

@@ -17,7 +17,7 @@ from remit.authority.envelope import (
 from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
 from remit.contracts.plans.error_codes import plan_error
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.core.ids import render_time
 from remit.crypto.signing import Keyring, PublicKey, Signer
 
@@ -52,8 +52,8 @@ def signed(**changes: Any) -> Envelope:
     return draft.model_copy(update={"signature": PROTOCOL.sign("envelope", signed_body(draft))})
 
 
-def refusal(given: Envelope, now: datetime = NOW, *, config: str = CONFIG, keyring: Keyring = KEYRING) -> Refused:
-    with pytest.raises(Refused) as refused:
+def refusal(given: Envelope, now: datetime = NOW, *, config: str = CONFIG, keyring: Keyring = KEYRING) -> RefusedError:
+    with pytest.raises(RefusedError) as refused:
         verify_envelope(given, config, keyring, now, plan_digest=given.plan.digest())
     return refused.value
 
@@ -104,7 +104,7 @@ def test_every_field_of_an_envelope_is_covered() -> None:
 @pytest.mark.req("PX-01")
 @pytest.mark.parametrize("status", ["PENDING", "REJECTED", "approved", "", None, True])
 def test_what_is_not_approved_is_no_envelope(status: object) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         Envelope.from_tree({**envelope().tree(), "status": status})
     assert refused.value.reason is Reason.MALFORMED
 
@@ -148,7 +148,7 @@ def test_an_approval_has_a_time(after: timedelta, reason: Reason | None) -> None
 
 @pytest.mark.parametrize("life", [timedelta(0), timedelta(seconds=-1), MAX_LIFE + timedelta(microseconds=1)])
 def test_no_longer_life_is_given(life: timedelta) -> None:
-    with pytest.raises(Refused, match="7 days"):
+    with pytest.raises(RefusedError, match="7 days"):
         envelope(life=life)
 
 
@@ -177,7 +177,7 @@ def test_a_retired_key_vouches_for_what_it_signed_and_a_revoked_one_for_nothing(
 
 
 def test_no_other_role_signs_an_approval() -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         envelope(KERNEL)
 
 

@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer, private_key_problems
 from remit.crypto.signing import ROLES, encode_base64url
@@ -136,7 +136,7 @@ def other_algorithm(file: Path, _: Path) -> None:
 def test_a_spoiled_private_key_is_refused(keys: Path, spoil: Spoil, why: str) -> None:
     file = private_file(keys)
     spoil(file, private_file(keys, "kernel"))
-    with pytest.raises(EnvironmentFailed, match=why) as refused:
+    with pytest.raises(EnvironmentFailureError, match=why) as refused:
         load_signer(keys, "executor")
     assert refused.value.reason in {Reason.STATE_UNSAFE, Reason.STATE_MISSING}
     assert refused.value.next_step
@@ -190,7 +190,7 @@ def test_a_spoiled_keyring_is_refused(keys: Path, spoil: Spoil, why: str) -> Non
 def test_a_key_of_another_owner_is_refused(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    with pytest.raises(EnvironmentFailed, match=f"belongs to user {mine}, not to user {mine + 1}"):
+    with pytest.raises(EnvironmentFailureError, match=f"belongs to user {mine}, not to user {mine + 1}"):
         load_signer(keys, "executor")
 
 
@@ -198,7 +198,7 @@ def test_a_key_of_another_owner_is_refused(keys: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("part", ["", "executor", "keyring.json", "file"])
 def test_a_part_given_to_somebody_else_is_refused(keys: Path, part: str) -> None:
     os.chown(private_file(keys) if part == "file" else keys / part, NOBODY, NOBODY)
-    with pytest.raises(EnvironmentFailed, match=f"belongs to user {NOBODY}, not to user 0"):
+    with pytest.raises(EnvironmentFailureError, match=f"belongs to user {NOBODY}, not to user 0"):
         load_signer(keys, "executor")
 
 
@@ -238,7 +238,7 @@ def test_private_keys_are_not_written_into_an_open_folder(tmp_path: Path) -> Non
     folder = tmp_path / "keys"
     folder.mkdir()
     folder.chmod(0o755)
-    with pytest.raises(EnvironmentFailed, match="the key folder is open to others"):
+    with pytest.raises(EnvironmentFailureError, match="the key folder is open to others"):
         create_keys(folder, system_clock)
     assert list(folder.iterdir()) == []
 

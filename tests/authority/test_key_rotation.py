@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import Clock, render_time, system_clock
 from remit.crypto.keyring import MAX_KEYS, create_keys, load_keyring, load_signer, revoke_key, rotate_key
 from remit.crypto.signing import ROLES, Keyring, PublicKey, Role
@@ -31,7 +31,7 @@ def keys(tmp_path: Path) -> Path:
 def refusal(ring: Keyring, key_id: str, signature: str, signed_at: str) -> Reason | None:
     try:
         ring.verify("lease", key_id, BODY, signature, signed_at=signed_at)
-    except Refused as refused:
+    except RefusedError as refused:
         return refused.reason
     return None
 
@@ -107,7 +107,7 @@ def test_a_key_that_an_interrupted_rotation_kept_is_destroyed_by_the_next_change
 
 
 def test_rotating_without_a_key_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailed, match="backup") as missing:
+    with pytest.raises(EnvironmentFailureError, match="backup") as missing:
         rotate_key(tmp_path / "keys", "audit", system_clock)
     assert missing.value.reason is Reason.STATE_MISSING
 
@@ -116,7 +116,7 @@ def test_a_full_keyring_is_refused_before_anything_is_lost(keys: Path, monkeypat
     monkeypatch.setattr("remit.crypto.keyring.MAX_KEYS", 7)
     monkeypatch.setattr("remit.crypto.keyring.KEPT_FOR_REVOKING", 2)
     rotate_key(keys, "audit", ticking())
-    with pytest.raises(EnvironmentFailed, match="more than 5 keys") as caught:
+    with pytest.raises(EnvironmentFailureError, match="more than 5 keys") as caught:
         rotate_key(keys, "audit", ticking())
     assert "--revoke" in caught.value.next_step
     assert load_signer(keys, "audit").role == "audit"
@@ -133,7 +133,7 @@ def test_a_key_that_leaked_can_be_revoked_when_no_plain_rotation_has_room(
         old, new = rotate_key(keys, "audit", ticking(), revoke=True)
         assert old.revoked_at
         assert load_signer(keys, "audit").key_id == new.key_id
-    with pytest.raises(EnvironmentFailed, match="more than 7 keys"):
+    with pytest.raises(EnvironmentFailureError, match="more than 7 keys"):
         rotate_key(keys, "audit", ticking(), revoke=True)
     assert revoke_key(keys, retired.key_id, ticking()).revoked_at, "a retired one needs no room"
     assert len(list(load_keyring(keys))) == 7
@@ -161,7 +161,7 @@ def test_a_rotation_by_somebody_else_between_two_reads_is_no_missing_key(
 def test_a_key_whose_file_is_really_gone_is_missing(keys: Path) -> None:
     for path in (keys / "executor").glob("*.pem"):
         path.unlink()
-    with pytest.raises(EnvironmentFailed, match="executor private key is missing") as caught:
+    with pytest.raises(EnvironmentFailureError, match="executor private key is missing") as caught:
         load_signer(keys, "executor")
     assert caught.value.reason is Reason.STATE_MISSING
 

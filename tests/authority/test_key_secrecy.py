@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from remit.core.errors import EnvironmentFailed, Misuse
+from remit.core.errors import EnvironmentFailureError, UsageError
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer
 from remit.crypto.signing import ROLES, Signer
@@ -112,7 +112,7 @@ def secrets_in(text: str, keys: Path, role: str) -> list[str]:
     return [form for form in forms if form in text]
 
 
-def full_report(caught: pytest.ExceptionInfo[EnvironmentFailed]) -> str:
+def full_report(caught: pytest.ExceptionInfo[EnvironmentFailureError]) -> str:
     """The traceback with every variable of every frame but the test's own."""
     inner = caught.value.with_traceback(caught.tb.tb_next)
     report = "".join(traceback.TracebackException.from_exception(inner, capture_locals=True).format())
@@ -135,7 +135,7 @@ def test_no_way_of_printing_a_signer_shows_its_key(keys: Path, caplog: pytest.Lo
 def test_a_signer_cannot_be_copied_or_pickled(keys: Path, duplicate: object) -> None:
     signer = load_signer(keys, "audit")
     assert callable(duplicate)
-    with pytest.raises(Misuse, match="may not be copied, pickled") as refused:
+    with pytest.raises(UsageError, match="may not be copied, pickled") as refused:
         duplicate(signer)
     assert secrets_in(str(refused.value), keys, "audit") == []
 
@@ -144,7 +144,7 @@ def test_an_error_while_loading_shows_no_key_even_with_all_variables_printed(key
     """An exchanged key file: the loader has read a whole, valid private key when it refuses it."""
     (file,) = (keys / "executor").glob("*.pem")
     file.write_bytes(pem_of(keys, "kernel"))
-    with pytest.raises(EnvironmentFailed, match="not the one the keyring names") as refused:
+    with pytest.raises(EnvironmentFailureError, match="not the one the keyring names") as refused:
         load_signer(keys, "executor")
     assert secrets_in(full_report(refused), keys, "kernel") == []
 
@@ -153,7 +153,7 @@ def test_an_unreadable_key_is_not_quoted(keys: Path) -> None:
     (file,) = (keys / "executor").glob("*.pem")
     half = pem_of(keys, "executor")[:80]
     file.write_bytes(half)
-    with pytest.raises(EnvironmentFailed, match="not a readable") as refused:
+    with pytest.raises(EnvironmentFailureError, match="not a readable") as refused:
         load_signer(keys, "executor")
     assert half[30:60].decode() not in full_report(refused)
 

@@ -11,7 +11,7 @@ from remit.authority.statuses import sign_rollback_outcome, sign_status, verify_
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.rollback import RollbackOrder
 from remit.contracts.plans.status import CompletionStatus
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.core.ids import render_time
 from remit.crypto.signing import Keyring, PublicKey, Signer
 
@@ -36,7 +36,7 @@ def order(**changes: Any) -> RollbackOrder:
 
 
 def refusal(given: RollbackOrder, now: datetime = NOW) -> Reason:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         verify_rollback(given, KEYRING, now)
     return refused.value.reason
 
@@ -85,7 +85,7 @@ def test_a_signed_order_holds_now_and_for_its_own_attempt(
 
 
 def test_no_other_role_signs_an_order() -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         issue_rollback(EXECUTOR, "e-1", MANIFEST, 1, [], NOW, force=False)
 
 
@@ -109,7 +109,7 @@ def test_a_status_is_signed_by_the_executor() -> None:
     status = CompletionStatus.parse(sign_status(EXECUTOR, STATUS).canonical())
     verify_status(status, KEYRING)
     assert status.key_id == EXECUTOR.key_id
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         sign_status(PROTOCOL, STATUS)
 
 
@@ -133,7 +133,7 @@ def test_a_status_is_signed_by_the_executor() -> None:
 )
 def test_a_status_changed_by_one_field_is_none(changes: dict[str, Any]) -> None:
     changed = CompletionStatus.from_tree({**sign_status(EXECUTOR, STATUS).tree(), **changes})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         verify_status(changed, KEYRING)
     assert refused.value.reason in {Reason.SIGNATURE_INVALID, Reason.KEY_UNKNOWN}
 
@@ -168,10 +168,10 @@ def test_the_outcome_of_a_rollback_is_signed_by_the_executor() -> None:
     verify_rollback_outcome(RollbackOutcome.parse(signed.canonical()), KEYRING)
     changed: list[dict[str, Any]] = [{"status": "PARTIAL"}, {"restored": []}, {"executed_at": CREATED}]
     for changes in changed:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             verify_rollback_outcome(RollbackOutcome.from_tree({**signed.tree(), **changes}), KEYRING)
         assert refused.value.reason is Reason.SIGNATURE_INVALID
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         sign_rollback_outcome(PROTOCOL, outcome())
 
 
@@ -180,5 +180,5 @@ def test_a_status_is_not_the_outcome_of_a_rollback() -> None:
     status = sign_status(EXECUTOR, STATUS)
     body = status.canonical(without=frozenset({"signature"}))
     KEYRING.verify("plan-status", status.key_id, body, status.signature, signed_at=CREATED)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         KEYRING.verify("rollback-outcome", status.key_id, body, status.signature, signed_at=CREATED)

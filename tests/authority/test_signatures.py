@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.crypto import signing
 from remit.crypto.keyring import (
     KeyringEntry,
@@ -62,10 +62,10 @@ def test_what_is_known_to_fit_is_known_of_this_key_these_bytes_and_this_signatur
         fresh = Keyring([PublicKey("audit", signer.public, NOW) for signer in (SIGNER, OTHER)])
         fresh.verify("ledger-head", SIGNER.key_id, BODY, signature, signed_at=NOW)
         revoked = Keyring([PublicKey("audit", SIGNER.public, NOW, revoked_at=NOW)])
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             revoked.verify("ledger-head", SIGNER.key_id, BODY, signature, signed_at=NOW)
         assert caught.value.reason is Reason.REVOKED
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             Keyring([]).verify("ledger-head", SIGNER.key_id, BODY, signature, signed_at=NOW)
         assert caught.value.reason is Reason.KEY_UNKNOWN
     assert not accepts(body=BODY + b" ", signature=signature)
@@ -81,7 +81,7 @@ def accepts(
 ) -> bool:
     try:
         KEYRING.verify(purpose, key_id, body, signature, signed_at=NOW)
-    except Refused:
+    except RefusedError:
         return False
     return True
 
@@ -176,7 +176,7 @@ def test_every_other_character_in_the_key_id_is_an_unknown_key() -> None:
         for other in BASE64URL:
             if other != original:
                 key_id = SIGNER.key_id[:place] + other + SIGNER.key_id[place + 1 :]
-                with pytest.raises(Refused) as refused:
+                with pytest.raises(RefusedError) as refused:
                     KEYRING.verify("ledger-head", key_id, BODY, SIGNATURE, signed_at=NOW)
                 assert refused.value.reason is Reason.KEY_UNKNOWN
 
@@ -203,7 +203,7 @@ def test_another_body_never_fits(first: bytes, second: bytes) -> None:
 @pytest.mark.parametrize("purpose", [purpose for purpose in get_args(Purpose) if purpose != "ledger-head"])
 def test_a_signature_for_one_purpose_fits_no_other_even_with_the_same_key(purpose: Purpose) -> None:
     same_key = Keyring([PublicKey(ROLE_OF[purpose], SIGNER.public, NOW)])
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         same_key.verify(purpose, SIGNER.key_id, BODY, SIGNATURE, signed_at=NOW)
     assert refused.value.reason is Reason.SIGNATURE_INVALID
 
@@ -260,10 +260,10 @@ def test_a_key_signs_and_vouches_for_its_own_purpose_only(role: Role, purpose: P
     if ROLE_OF[purpose] == role:
         keyring.verify(purpose, signer.key_id, BODY, signer.sign(purpose, BODY), signed_at=NOW)
         return
-    with pytest.raises(Misuse, match=f"the {role} key may not sign a {purpose}"):
+    with pytest.raises(UsageError, match=f"the {role} key may not sign a {purpose}"):
         signer.sign(purpose, BODY)
     forged: Any = signer._private.sign(pre_authentication_encoding(purpose, BODY))  # noqa: SLF001 - the thief's way
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         keyring.verify(purpose, signer.key_id, BODY, encode_base64url(forged), signed_at=NOW)
     assert refused.value.reason is Reason.KEY_UNKNOWN
 
@@ -294,6 +294,6 @@ def test_public_keys_travel_as_pem() -> None:
     ids=["empty", "garbage", "only an end", "cut short", "another label"],
 )
 def test_a_file_without_a_public_key_is_refused(raw: bytes) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         parse_public_pem(raw, "audit", source="a file")
     assert refused.value.reason is Reason.MALFORMED

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from remit.browser.chromium.process import Chromium
-from remit.browser.chromium.session import Session
+from remit.browser.chromium.session import PageSession
 from remit.contracts.config.browser import Browser
 from tests.browser_chromium.site import Site
 
@@ -44,7 +44,7 @@ class Stage:
         self.site = Site()
         self.session = self.run(self._open())
 
-    async def _open(self) -> Session:
+    async def _open(self) -> PageSession:
         self.port, listener = self.chromium.take_listener()
         await self.site.serve(listener)
         return await self.chromium.open_session(self.port)

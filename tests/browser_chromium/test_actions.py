@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from remit.browser.chromium.types import Element
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from tests.browser_chromium.conftest import Stage
 from tests.browser_chromium.tree import ref_of
 
@@ -32,7 +32,7 @@ def test_navigation_tells_where_it_landed(stage: Stage) -> None:
      "view-source:http://a.test/", "about:blank", "ftp://a.test/", "java\nscript:alert(1)", " http://a.test/", ""],
 )  # fmt: skip
 def test_only_web_addresses_are_opened(stage: Stage, url: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         stage.run(stage.session.navigate(url, 10))
     assert refused.value.reason is Reason.CONSTRAINT_VIOLATED
     assert stage.site.asked == []
@@ -40,7 +40,7 @@ def test_only_web_addresses_are_opened(stage: Stage, url: str) -> None:
 
 def test_a_page_that_is_not_answered_in_time_is_told(stage: Stage) -> None:
     stage.site.held.add("a.test/slow")
-    with pytest.raises(EnvironmentFailed) as late:
+    with pytest.raises(EnvironmentFailureError) as late:
         stage.run(stage.session.navigate("http://a.test/slow", 0.5))
     assert late.value.reason is Reason.TIMED_OUT
     stage.show("<title>next</title>")
@@ -64,7 +64,7 @@ def test_a_page_that_was_to_go_elsewhere_and_may_not_counts_as_loaded(stage: Sta
 
 
 def test_a_host_that_refuses_is_told(stage: Stage) -> None:
-    with pytest.raises(EnvironmentFailed, match="ERR_TUNNEL_CONNECTION_FAILED"):
+    with pytest.raises(EnvironmentFailureError, match="ERR_TUNNEL_CONNECTION_FAILED"):
         stage.run(stage.session.navigate("https://a.test/", 10))
 
 
@@ -99,7 +99,7 @@ def test_an_empty_text_empties_the_field_and_free_text_can_be_written(stage: Sta
 def test_what_takes_no_text_is_refused(stage: Stage) -> None:
     stage.show(f"{FORM}<input readonly id=fixed value=1><input type=checkbox id=box><input type=file id=file>")
     for selector in ("#fixed", "#box", "#file", "#buy", "title", "select"):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             stage.run(stage.session.type(Element(selector), "x"))
         assert refused.value.reason is Reason.ELEMENT_MISSING
 
@@ -138,7 +138,7 @@ def test_submit_of_a_field_sends_its_form_and_no_button(stage: Stage) -> None:
     assert b"go=yes" not in stage.site.asked[-1].body
     assert stage.run(stage.session.why_navigation("http://a.test/order")) == "formSubmissionPost"
     stage.show("<p id=p>no form</p>")
-    with pytest.raises(Refused, match="belongs to no form"):
+    with pytest.raises(RefusedError, match="belongs to no form"):
         stage.run(stage.session.submit(Element("#p")))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason
+from remit.core.errors import EnvironmentFailureError, Reason, UsageError
 from tests.browser_chromium.conftest import Running, Stage
 from tests.browser_chromium.processes import command_of, family_of, status_of
 
@@ -155,7 +155,7 @@ def test_what_a_session_still_asked_for_does_not_reach_the_next_one(running: Run
 
     async def ask_and_leave() -> None:
         session = await running.chromium.open_session(port)
-        with pytest.raises(EnvironmentFailed):
+        with pytest.raises(EnvironmentFailureError):
             await session.navigate("http://a.test/", 0.5)  # nobody serves it: the connection waits in the queue
         await session.close()
 
@@ -163,7 +163,7 @@ def test_what_a_session_still_asked_for_does_not_reach_the_next_one(running: Run
     running.chromium.give_back(port)
     with pytest.raises(BlockingIOError):
         running.chromium._listeners[port].accept()  # noqa: SLF001 - the queue itself
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         running.chromium.give_back(port)
 
 
@@ -173,7 +173,7 @@ def test_there_are_only_so_many_sessions(running: Running) -> None:
         port, listener = running.chromium.take_listener()
         listener.close()
         taken.append(port)
-    with pytest.raises(EnvironmentFailed) as full:
+    with pytest.raises(EnvironmentFailureError) as full:
         running.chromium.take_listener()
     assert full.value.reason is Reason.RESOURCE_EXHAUSTED
     for port in taken:

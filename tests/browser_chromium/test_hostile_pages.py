@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Mouse
 
 from remit.browser.chromium.types import Element
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from tests.browser_chromium.conftest import Stage, until
 from tests.browser_chromium.tree import names_of, ref_of
 
@@ -65,7 +65,7 @@ def test_fields_named_like_properties_do_not_hide_them(stage: Stage) -> None:
 )  # fmt: skip
 def test_only_css_is_a_selector(stage: Stage, selector: str) -> None:
     stage.show("<button data-testid=b>Pay</button>")
-    with pytest.raises(Refused, match="is not a CSS selector") as refused:
+    with pytest.raises(RefusedError, match="is not a CSS selector") as refused:
         stage.run(stage.session.click(Element(selector)))
     assert refused.value.reason is Reason.ELEMENT_MISSING
 
@@ -89,7 +89,7 @@ def test_only_css_is_a_selector(stage: Stage, selector: str) -> None:
 def test_what_cannot_be_pressed_by_a_person_is_refused(stage: Stage, body: str, problem: str) -> None:
     stage.show(body)
     for act in (stage.session.describe, stage.session.click, stage.session.submit):
-        with pytest.raises(Refused, match=problem) as refused:
+        with pytest.raises(RefusedError, match=problem) as refused:
             stage.run(act(Element(".b")))
         assert refused.value.reason is Reason.ELEMENT_MISSING
 
@@ -120,7 +120,7 @@ def test_a_button_that_comes_between_the_last_look_and_the_press_is_not_pressed(
         await down(mouse)
 
     monkeypatch.setattr(Mouse, "down", too_late)
-    with pytest.raises(EnvironmentFailed, match=r"pressed once .* <button id=.pay.> came between"):
+    with pytest.raises(EnvironmentFailureError, match=r"pressed once .* <button id=.pay.> came between"):
         stage.run(stage.session.click(Element("#b")))
     stage.run(stage.session.settle(1))
     assert [asked for asked in stage.site.asked if asked.method == "POST"] == []
@@ -131,7 +131,7 @@ def test_an_overlay_that_comes_with_the_pointer_is_seen(stage: Stage) -> None:
         "<button id=b onmouseover=\"lid.style.display='block'\">Safe</button>"
         "<div id=lid style='display:none;position:fixed;inset:0'>"
     )
-    with pytest.raises(Refused, match=r"covered by <div id=.lid.>|was not hit"):
+    with pytest.raises(RefusedError, match=r"covered by <div id=.lid.>|was not hit"):
         stage.run(stage.session.click(Element("#b")))
 
 
@@ -171,7 +171,7 @@ def test_a_download_comes_to_nothing(stage: Stage) -> None:
     stage.show("<a id=a href=/evil.sh download>get</a><script>setTimeout(() => a.click(), 10)</script>")
     stage.run(until(lambda: bool(stage.session.events)))
     assert [noted.kind for noted in stage.session.events] == ["download"]
-    with pytest.raises(EnvironmentFailed, match=r"Download is starting|ERR_ABORTED"):
+    with pytest.raises(EnvironmentFailureError, match=r"Download is starting|ERR_ABORTED"):
         stage.run(stage.session.navigate("http://a.test/evil.sh", 5))
     assert stage.session.url == "http://a.test/"
 
@@ -195,7 +195,7 @@ def test_nothing_is_done_at_an_address_without_a_host(stage: Stage) -> None:
     stage.run(stage.session.settle(2))
     assert stage.session.url.startswith("blob:")
     for look in (stage.session.snapshot(), stage.session.screenshot(), stage.session.click(Element("#b"))):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             stage.run(look)
         assert refused.value.reason is Reason.CONSTRAINT_VIOLATED
 
@@ -216,11 +216,11 @@ def test_an_endless_loop_is_told_and_the_session_can_be_closed(stage: Stage, mon
     stage.show("<button id=b onclick='setTimeout(() => { for (;;); }, 0)'>x</button>")
     stage.run(stage.session.click(Element("#b")))
     assert not stage.run(stage.session.settle(0.3))
-    with pytest.raises(EnvironmentFailed) as late:
+    with pytest.raises(EnvironmentFailureError) as late:
         stage.run(stage.session.snapshot())
     assert late.value.reason is Reason.TIMED_OUT
     stage.run(asyncio.wait_for(stage.session.close(), 10))
-    with pytest.raises(EnvironmentFailed, match="has died or was closed"):
+    with pytest.raises(EnvironmentFailureError, match="has died or was closed"):
         stage.run(stage.session.snapshot())
 
 
@@ -229,7 +229,7 @@ def test_an_endless_row_of_dialogs_is_told_too(stage: Stage, monkeypatch: pytest
     stage.show("<button id=b onclick=\"setTimeout(() => { for (;;) alert('again') }, 0)\">x</button>")
     stage.run(stage.session.click(Element("#b")))
     stage.run(until(lambda: bool(stage.session.events)))
-    with pytest.raises(EnvironmentFailed) as late:
+    with pytest.raises(EnvironmentFailureError) as late:
         stage.run(stage.session.snapshot())
     assert late.value.reason is Reason.TIMED_OUT
     assert 1 < len(stage.session.events) <= 100
@@ -241,7 +241,7 @@ def test_a_page_whose_process_dies_is_told(stage: Stage) -> None:
     stage.run(_crash(stage))
     stage.run(until(lambda: bool(stage.session.events)))
     assert stage.session.events[0].kind == "crash"
-    with pytest.raises(EnvironmentFailed, match="died"):
+    with pytest.raises(EnvironmentFailureError, match="died"):
         stage.run(stage.session.snapshot())
 
 

@@ -16,7 +16,7 @@ import pytest
 from remit.browser.chromium.executable import require_version
 from remit.browser.chromium.process import Chromium
 from remit.contracts.config.browser import Browser
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from tests.browser_chromium.conftest import SPKI, until
 from tests.browser_chromium.processes import are_gone, command_of, family_of
 from tests.browser_chromium.site import Site
@@ -51,7 +51,7 @@ def test_nothing_is_left_after_close(state: Path, temporary: Path) -> None:
         assert len(family) > 2
         await chromium.close()
         assert chromium.closed.is_set()
-        with pytest.raises(EnvironmentFailed):
+        with pytest.raises(EnvironmentFailureError):
             await chromium.open_session(1)
         await chromium.close()
         await until(lambda: are_gone(family))
@@ -71,7 +71,7 @@ def test_that_it_was_killed_is_noticed_at_once(state: Path) -> None:
         session = await chromium.open_session(port)
         os.kill(chromium.pid, signal.SIGKILL)
         await asyncio.wait_for(chromium.closed.wait(), 2)
-        with pytest.raises(EnvironmentFailed):
+        with pytest.raises(EnvironmentFailureError):
             await session.navigate("http://a.test/", 5)
         await session.close()
         await chromium.close()
@@ -246,7 +246,7 @@ def test_what_is_wrong_is_told(state: Path, config: Browser, search_path: str, p
     if config.user is not None and os.geteuid() != 0:
         pytest.skip("an ordinary user does not change whom it runs as")
     launch = Chromium.launch(config, run_folder=state, hidden=[state], spki=SPKI, search_path=search_path)
-    with pytest.raises(EnvironmentFailed, match=problem) as failed:
+    with pytest.raises(EnvironmentFailureError, match=problem) as failed:
         asyncio.run(launch)
     assert failed.value.next_step
 
@@ -254,12 +254,12 @@ def test_what_is_wrong_is_told(state: Path, config: Browser, search_path: str, p
 def test_a_chromium_that_is_too_old_is_refused() -> None:
     require_version("150.0.1")
     for version in ("119.9", "", "x"):
-        with pytest.raises(EnvironmentFailed, match="too old"):
+        with pytest.raises(EnvironmentFailureError, match="too old"):
             require_version(version)
 
 
 def test_a_chromium_inside_of_what_is_hidden_is_told(state: Path) -> None:
     launch = Chromium.launch(Browser(), run_folder=state, hidden=[Path("/usr")], spki=SPKI)
-    with pytest.raises(EnvironmentFailed, match="in which Chromium itself lies") as failed:
+    with pytest.raises(EnvironmentFailureError, match="in which Chromium itself lies") as failed:
         asyncio.run(launch)
     assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE

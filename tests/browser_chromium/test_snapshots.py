@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from remit.browser.chromium.types import Element
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.browser_chromium.conftest import Stage
 from tests.browser_chromium.tree import names_of, node_of, nodes_of, ref_of
 
@@ -54,7 +54,7 @@ def test_a_reference_of_an_element_that_is_gone_or_replaced_is_refused(stage: St
     stage.run(stage.session.click(Element("#go")))
     stage.run(stage.session.settle(5))
     for unknown in (ref, "e99999", "button"):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             stage.run(stage.session.click(Element(ref=unknown)))
         assert refused.value.reason is Reason.ELEMENT_MISSING
 
@@ -82,7 +82,7 @@ def test_frames_are_part_of_it_and_their_elements_can_be_used(stage: Stage) -> N
 def test_a_selector_sees_neither_into_frames_nor_into_shadow_roots(stage: Stage) -> None:
     stage.show("<iframe srcdoc='<button id=x>In</button>'></iframe><div id=h></div>"
                "<script>h.attachShadow({mode:'open'}).innerHTML='<button id=x>Open</button>'</script>")  # fmt: skip
-    with pytest.raises(Refused, match="nothing on the page fits"):
+    with pytest.raises(RefusedError, match="nothing on the page fits"):
         stage.run(stage.session.click(Element("#x")))
 
 
@@ -111,7 +111,7 @@ def test_a_frame_that_is_covered_or_turned_is_not_pressed(stage: Stage) -> None:
     ):
         stage.show(page)
         ref = ref_of(stage.run(stage.session.snapshot()), "In")
-        with pytest.raises(Refused, match=problem):
+        with pytest.raises(RefusedError, match=problem):
             stage.run(stage.session.click(Element(ref=ref)))
 
 

@@ -5,20 +5,20 @@ from decimal import Decimal
 
 import pytest
 
-from remit.browser.amounts import Found, amounts_in, judge_amounts, parse_amount
+from remit.browser.amounts import FoundPrice, amounts_in, judge_amounts, parse_amount
 from remit.browser.model.form_fields import Field
 from remit.browser.model.requests import OutgoingRequest
 from remit.browser.price_policy import require_price
-from remit.browser.request_preview import Context, Read, preview_request, read_request
+from remit.browser.request_preview import Context, ParsedRequest, preview_request, read_request
 from remit.contracts.browser.browser import Amount
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 
 pytestmark = pytest.mark.req("VX-04")
 FORM, JSON, TEXT, XML = "application/x-www-form-urlencoded", "application/json", "text/plain", "application/xml"
 LIMIT = Amount(value=60, currency="EUR")
 
 
-def read(content_type: str, body: bytes, query: str = "") -> Read:
+def read(content_type: str, body: bytes, query: str = "") -> ParsedRequest:
     headers = (("content-type", content_type),)
     return read_request(OutgoingRequest("r1", "request", "POST", f"https://shop.test/pay{query}", headers, body))
 
@@ -109,13 +109,13 @@ def test_prices_are_read_as_people_write_them(text: str, value: str | None, curr
 def test_no_way_to_write_a_number_gets_around_a_limit(content_type: str, body: bytes) -> None:
     amounts = read(content_type, body).amounts
     for declared in (None, Amount(value=49.9, currency="EUR")):
-        with pytest.raises(Refused, match="Amount exceeds limit"):
+        with pytest.raises(RefusedError, match="Amount exceeds limit"):
             require_price(declared, LIMIT, amounts, ())
 
 
 @pytest.mark.parametrize("body", [b"x=1", b'{"a": 1}', b""])
 def test_the_query_counts_beside_any_body(body: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         require_price(None, LIMIT, read(FORM, body, "?amount=500").amounts, ())
 
 
@@ -137,7 +137,7 @@ def test_a_price_that_cannot_be_read_is_said_to_be_one() -> None:
     request = read(FORM, b"amount=1.00&amount=5e2")
     told = preview_request(request, Context()).estimated_effect
     assert "It names a price (amount cannot be read as an amount, amount = 1.00)" in told
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         require_price(None, LIMIT, request.amounts, ())
     assert "something that cannot be read as an amount in the field `amount` of the request" in str(refused.value)
 
@@ -164,8 +164,8 @@ def test_a_request_that_costs_more_than_declared_is_found(fields: dict[str, str]
 
 def test_a_price_in_another_currency_is_too_much() -> None:
     declared = Amount(value=49.99, currency="EUR")
-    assert judge_amounts(declared, [Found("page", Decimal(1), "USD")]).too_much is not None
-    assert judge_amounts(declared, [Found("page", Decimal(1), "EUR")]).too_much is None
+    assert judge_amounts(declared, [FoundPrice("page", Decimal(1), "USD")]).too_much is not None
+    assert judge_amounts(declared, [FoundPrice("page", Decimal(1), "EUR")]).too_much is None
 
 
 def test_a_hostile_text_is_read_in_linear_time() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from remit.browser.inflight import BrowseHooks, Flight
+from remit.browser.inflight import BrowseHooks, InflightAction
 from remit.browser_daemon.client import HostClient
 from remit.browser_daemon.framing import receive_frame, send_frame
 from remit.browser_daemon.outbox import Sayings
 from remit.browser_daemon.server import MOST_CALLERS, MOST_TALKS, HostServer
 from remit.browser_daemon.socket_path import HostPlace
 from remit.contracts.browser.browser import ActionResult, Approval
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.contracts.door_examples import BROWSER
 
 pytestmark = pytest.mark.req("VX-09")
@@ -30,7 +30,7 @@ QUESTION = Approval.from_tree(BROWSER["approval"])
 class OneAction:
     """Stands for a browser with one action at work, which waits for a person. Whoever comes joins it."""
 
-    flight: Flight = field(default_factory=Flight)
+    flight: InflightAction = field(default_factory=InflightAction)
     is_busy = True
     sessions = 1
 
@@ -97,7 +97,7 @@ def test_one_caller_too_many_is_told_so_and_the_host_can_still_be_asked_and_ende
     with contextlib.ExitStack() as waiting:
         for _ in range(MOST_CALLERS):
             waiting.enter_context(host.call())
-        with pytest.raises(Refused, match="too many callers") as refused:
+        with pytest.raises(RefusedError, match="too many callers") as refused:
             host.client.browse(b"{}", "token")
         assert (refused.value.reason, bool(refused.value.next_step)) == (Reason.IN_PROGRESS, True)
         assert (host.client.status() or {})["sessions"] == 1
@@ -111,7 +111,7 @@ def test_who_finds_no_place_at_all_is_told_so_too(host: Host) -> None:
         for _ in range(MOST_TALKS):
             silent.enter_context(host.connect())
         for ask in (lambda: host.client.browse(b"x" * 200_000, "token"), host.client.status, host.client.stop):
-            with pytest.raises(Refused, match="too many callers"):
+            with pytest.raises(RefusedError, match="too many callers"):
                 ask()
 
 

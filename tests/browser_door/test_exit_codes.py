@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from remit.browser_daemon import client as clients
-from remit.browser_daemon.client import Answered, HostClient, Waiting
+from remit.browser_daemon.client import ActionReply, HostClient, PendingApproval
 from remit.browser_daemon.framing import receive_frame, send_frame
 from remit.browser_daemon.socket_path import HostPlace
 from remit.cli.browse import _tell_waiting, exit_code
@@ -33,7 +33,7 @@ def test_the_exit_code_says_whether_anything_was_sent() -> None:
         assert exit_code(failed(error, sent=1), refused=False) == 1, code
 
 
-def told_by_a_host(place: HostPlace, state: str) -> tuple[Answered | None, list[Waiting]]:
+def told_by_a_host(place: HostPlace, state: str) -> tuple[ActionReply | None, list[PendingApproval]]:
     """What somebody gets who does not wait, from a host that says this of a question and then nothing more."""
     place.make()
     over = threading.Event()
@@ -46,9 +46,9 @@ def told_by_a_host(place: HostPlace, state: str) -> tuple[Answered | None, list[
             send_frame(connection, {"waiting": question})
             over.wait(20)
 
-    heard: list[Waiting] = []
+    heard: list[PendingApproval] = []
 
-    def on_waiting(waiting: Waiting) -> bool:
+    def on_waiting(waiting: PendingApproval) -> bool:
         heard.append(waiting)
         return False
 

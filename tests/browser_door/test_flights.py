@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from remit.browser.inflight import BrowseHooks, Flight, Flights
+from remit.browser.inflight import BrowseHooks, Flights, InflightAction
 from remit.contracts.browser.browser import Approval
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.contracts.door_examples import BROWSER
 
 
@@ -19,7 +19,7 @@ def approval(number: int, state: str) -> Approval:
 def heard_by_joining(*states: str) -> tuple[list[str], list[str]]:
     """What somebody hears who joins when the questions stand like this."""
     now = {each.approval_id: each for each in (approval(number, state) for number, state in enumerate(states))}
-    flight = Flight()
+    flight = InflightAction()
     for number in range(len(states)):
         flight.tell(approval(number, "PENDING"))
     waiting: list[str] = []
@@ -57,7 +57,7 @@ def test_an_action_at_work_is_not_begun_under_another_token() -> None:
     assert flights.take_off("action", "token-1") == (first, False)
     second, _ = flights.take_off("action", "token-2")
     flights.require_only("action", first)  # the second is not verified yet, and keeps nobody
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         flights.require_only("action", second)
     assert refused.value.reason is Reason.IDEMPOTENCY_CONFLICT
     flights.land("action", "token-1")
@@ -66,7 +66,7 @@ def test_an_action_at_work_is_not_begun_under_another_token() -> None:
 
 
 def test_a_question_that_rises_while_somebody_joins_is_heard_by_him() -> None:
-    flight, heard = Flight(), threading.Event()
+    flight, heard = InflightAction(), threading.Event()
     flight.join(BrowseHooks(on_waiting=lambda _: heard.set()), lambda _: approval(0, "PENDING"))
     flight.tell(approval(0, "PENDING"))
     assert heard.is_set()

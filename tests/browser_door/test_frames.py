@@ -18,7 +18,7 @@ from remit.browser_daemon.framing import MAX_FRAME, error_from_frame, error_to_f
 from remit.browser_daemon.server import HostServer
 from remit.browser_daemon.socket_path import HostPlace, peer_user, require_own_peer
 from remit.contracts.browser.browser import ActionResult
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -49,7 +49,7 @@ def test_the_end_is_told_from_a_frame_that_was_cut_short(pair: Pair) -> None:
     here, there = pair
     here.sendall(struct.pack(">I", 10) + b"{}")
     here.shutdown(socket.SHUT_WR)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         receive_frame(there)
     assert receive_frame(there) is None
 
@@ -59,7 +59,7 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_read(pair: Pair, raw: 
     here, there = pair
     here.sendall(raw)
     here.shutdown(socket.SHUT_WR)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         receive_frame(there)
 
 
@@ -67,11 +67,11 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_read(pair: Pair, raw: 
 def test_what_is_no_json_is_refused(pair: Pair, body: bytes) -> None:
     here, there = pair
     here.sendall(struct.pack(">I", len(body)) + body)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         receive_frame(there)
 
 
-@pytest.mark.parametrize("kind", [Refused, Misuse, EnvironmentFailed])
+@pytest.mark.parametrize("kind", [RefusedError, UsageError, EnvironmentFailureError])
 def test_an_error_keeps_its_kind_and_its_words(kind: type[RemitError]) -> None:
     problem = kind(Reason.TIMED_OUT, "what", where="where", next_step="next")
     again = error_from_frame(error_to_frame(problem)["error"])
@@ -114,7 +114,7 @@ def test_somebody_elses_process_is_not_spoken_to() -> None:
         visitor.recv(1)
         os._exit(0)
     connected, _ = listener.accept()
-    with listener, connected, pytest.raises(EnvironmentFailed) as refused:
+    with listener, connected, pytest.raises(EnvironmentFailureError) as refused:
         require_own_peer(connected)
     os.waitpid(child, 0)
     assert refused.value.reason is Reason.STATE_UNSAFE

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from remit.browser.gate import MOST_HELD, MOST_NAVIGATIONS, SessionGate
-from remit.browser.held_requests import Fate, Held, Running, questions_put
+from remit.browser.held_requests import PendingOutcome, PendingRequest, RunningAction, questions_put
 from remit.browser.model.requests import Answer, Ending, OutgoingRequest, RequestKind
 from remit.contracts.browser.browser import Action
 from remit.masking.field_names import Kind
@@ -20,7 +20,7 @@ class Stage:
     """A gate, and whoever holds what it holds."""
 
     def __init__(self, *, reason: str | None = None, answer: Answer | None = Answer.SEND) -> None:
-        self.held: list[Held] = []
+        self.held: list[PendingRequest] = []
         self.dead = ""
         self.ended = 0
         self._answer = answer
@@ -33,18 +33,18 @@ class Stage:
 
         self.gate = SessionGate(("shop.test", "*.cdn.test"), lambda: self.dead, self._hold, why, on_dead)
 
-    async def _hold(self, held: Held) -> None:
+    async def _hold(self, held: PendingRequest) -> None:
         self.held.append(held)
         if self._answer is not None:
             held.answer.set_result(self._answer)
-            held.done.set_result(Fate(200))
+            held.done.set_result(PendingOutcome(200))
         else:
             await asyncio.wait_for(held.done, 5)
 
-    def begin(self, kind: str = "click", *, submits: bool = False) -> Running:
+    def begin(self, kind: str = "click", *, submits: bool = False) -> RunningAction:
         element = {} if kind == "navigate" else {"selector": "#a"}
         action = Action.from_tree({"action_id": "a", "type": kind, "target": "https://shop.test/x", **element})
-        running = Running(action, "sha256:" + "0" * 64, submits=submits)
+        running = RunningAction(action, "sha256:" + "0" * 64, submits=submits)
         self.gate.begin(running)
         return running
 
@@ -195,7 +195,7 @@ def test_people_are_not_asked_more_than_they_can_read() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         assert len(stage.held) == MOST_HELD
         for held in stage.held:
-            held.done.set_result(Fate())
+            held.done.set_result(PendingOutcome())
 
     run(work)
 
@@ -227,7 +227,7 @@ def test_what_the_browser_gives_up_was_not_sent_even_if_the_yes_came_at_that_mom
         assert held.ending.result(0) == Ending(None, sent=False, problem="the browser gave the request up")
         assert not running.may_have_sent
         assert told == ["given up"]
-        held.done.set_result(Fate())
+        held.done.set_result(PendingOutcome())
 
     run(work)
 
@@ -285,7 +285,7 @@ def test_only_the_very_place_that_an_approved_answer_leads_to_is_read_unasked(
             going.cancel()
             await asyncio.gather(going, return_exceptions=True)
         for held in stage.held:
-            held.done.set_result(Fate())
+            held.done.set_result(PendingOutcome())
         return counts
 
     assert run(work) == ([1, 2] if is_held else [0, 1])
@@ -314,7 +314,7 @@ def test_where_the_answer_to_anything_else_leads_is_asked_about(approved: str) -
         going.cancel()
         await asyncio.gather(going, return_exceptions=True)
         for held in stage.held:
-            held.done.set_result(Fate())
+            held.done.set_result(PendingOutcome())
         return len(stage.held) - before
 
     assert run(work) == 1
@@ -334,7 +334,7 @@ def test_what_was_released_may_have_been_sent_until_it_is_known_otherwise() -> N
         stage.gate.ended(request("POST"), Ending(None, sent=False, problem="no connection"))
         seen.append(running.may_have_sent)
         assert seen == [False, True, False]
-        stage.held[0].done.set_result(Fate())
+        stage.held[0].done.set_result(PendingOutcome())
 
     run(work)
 
@@ -364,7 +364,7 @@ def test_what_was_sent_to_an_unknown_end_is_not_asked_about_again(ending: Ending
             held.release()
         given = await again
         for held in stage.held:
-            held.done.set_result(Fate())
+            held.done.set_result(PendingOutcome())
         return given, len(stage.held)
 
     assert run(work) == (answer, 1 if answer is Answer.DROP else 2)
@@ -393,7 +393,7 @@ def test_a_script_or_a_worker_that_sends_a_form_in_its_stead_is_held(url: str, i
 
 @pytest.mark.req("VX-06")
 def test_what_opens_a_window_of_its_own_is_turned_away() -> None:
-    async def work() -> tuple[Answer, list[Held], list[str]]:
+    async def work() -> tuple[Answer, list[PendingRequest], list[str]]:
         stage = Stage(reason="newWindow")
         running = stage.begin()
         answer = await stage.gate.judge(request("GET", "https://shop.test/other", goes=True))
@@ -514,7 +514,7 @@ def test_an_action_waits_for_its_own_questions_until_they_are_answered() -> None
         stage.held[0].release()
         await judging
         note()
-        stage.held[0].done.set_result(Fate())
+        stage.held[0].done.set_result(PendingOutcome())
         return told
 
     assert run(work) == [None, "q-1", None, None]
@@ -582,6 +582,6 @@ def test_a_page_that_is_loaded_again_cannot_be_told_from_the_one_that_was_left()
     assert run(work) == "click"
 
 
-def navigating() -> Running:
+def navigating() -> RunningAction:
     action = Action.from_tree({"action_id": "b", "type": "navigate", "target": "https://shop.test/x"})
-    return Running(action, "sha256:" + "0" * 64)
+    return RunningAction(action, "sha256:" + "0" * 64)

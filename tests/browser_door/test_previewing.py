@@ -18,7 +18,7 @@ from remit.browser.model.requests import OutgoingRequest, RequestKind
 from remit.browser.request_preview import Context, preview_request, preview_typing, read_request, require_showable
 from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser.browser import Action, Amount, HTTPPreview
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.masking import mask_shaped
 from remit.masking.field_names import Kind
 
@@ -283,7 +283,7 @@ def test_a_form_is_not_called_the_form_of_a_form() -> None:
 
 def test_what_cannot_be_shown_is_refused() -> None:
     for request in (outgoing(method="PROPFIND"), outgoing(url=URL + "?" + "a" * 9_000)):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             require_showable(request)
         assert refused.value.reason is Reason.CONSTRAINT_VIOLATED
     require_showable(outgoing())

@@ -4,19 +4,19 @@ from decimal import Decimal
 
 import pytest
 
-from remit.browser.amounts import Found
+from remit.browser.amounts import FoundPrice
 from remit.browser.policy import browser_error, browser_reason
 from remit.browser.price_policy import require_price
 from remit.contracts.browser.browser import Amount
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 
 pytestmark = pytest.mark.req("VX-04")
 LIMIT = Amount(value=50, currency="EUR")
 PRICE = Amount(value=49.9, currency="EUR")
 
 
-def found(value: str, name: str = "total", *, currency: str | None = None, minor: bool = False) -> Found:
-    return Found(name, Decimal(value), currency, minor)
+def found(value: str, name: str = "total", *, currency: str | None = None, minor: bool = False) -> FoundPrice:
+    return FoundPrice(name, Decimal(value), currency, minor)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def found(value: str, name: str = "total", *, currency: str | None = None, minor
     ],
 )
 def test_what_is_within_bounds_is_asked_about(
-    declared: Amount | None, limit: Amount | None, in_request: tuple[Found, ...], on_page: tuple[Found, ...]
+    declared: Amount | None, limit: Amount | None, in_request: tuple[FoundPrice, ...], on_page: tuple[FoundPrice, ...]
 ) -> None:
     require_price(declared, limit, in_request, on_page)
 
@@ -46,9 +46,9 @@ def test_what_is_within_bounds_is_asked_about(
     ],
 )
 def test_what_costs_more_is_not_sent_whatever_the_action_calls_itself(
-    declared: Amount | None, in_request: tuple[Found, ...], on_page: tuple[Found, ...], said: str
+    declared: Amount | None, in_request: tuple[FoundPrice, ...], on_page: tuple[FoundPrice, ...], said: str
 ) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         require_price(declared, LIMIT, in_request, on_page)
     assert browser_error(caught.value).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "max_purchase"}
     assert browser_reason(caught.value).startswith("Amount exceeds limit: ")

@@ -2,14 +2,14 @@
 
 import pytest
 
-from remit.browser.chromium.types import NeverFound
+from remit.browser.chromium.types import ElementNeverFoundError
 from remit.browser.retry import Retries, is_retryable, pause_before
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 
 pytestmark = pytest.mark.req("VX-12")
 
-GONE = Refused(Reason.ELEMENT_MISSING, "not there")
-SLOW = EnvironmentFailed(Reason.TIMED_OUT, "too slow")
+GONE = RefusedError(Reason.ELEMENT_MISSING, "not there")
+SLOW = EnvironmentFailureError(Reason.TIMED_OUT, "too slow")
 
 
 def trying(problems: list[RemitError], *, is_safe: bool = True) -> tuple[object, list[float], list[int]]:
@@ -54,13 +54,13 @@ def test_what_may_have_done_something_is_not_tried_again() -> None:
     ],
 )
 def test_no_other_error_is_tried_again(reason: Reason) -> None:
-    for kind in (Refused, EnvironmentFailed):
+    for kind in (RefusedError, EnvironmentFailureError):
         problem = kind(reason, "no", where="browser.click")
         assert trying([problem]) == (problem, [], [])
 
 
 def test_an_element_that_cannot_ever_be_found_is_looked_for_once() -> None:
-    wrong = NeverFound(Reason.ELEMENT_MISSING, "not a selector")
+    wrong = ElementNeverFoundError(Reason.ELEMENT_MISSING, "not a selector")
     assert trying([wrong]) == (wrong, [], [])
 
 
@@ -78,7 +78,7 @@ def test_the_tries_of_all_steps_of_an_action_are_counted_together() -> None:
     def second() -> None:
         raise SLOW
 
-    with pytest.raises(EnvironmentFailed):
+    with pytest.raises(EnvironmentFailureError):
         retries.run(second)
     assert recorded == [1, 2, 3]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from remit.browser.model.form_fields import Field
 from remit.browser.typed_secrets import TypedSecrets
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.masking.field_names import Kind
 
 PAGE = "https://shop.test/login"
@@ -167,8 +167,10 @@ def test_a_snapshot_is_masked_but_for_the_words_of_the_browser_and_the_places_of
 @pytest.mark.req("VX-08", "VX-16")
 def test_a_selector_in_an_error_is_masked_in_its_quotes_and_our_words_are_not() -> None:
     selector = "[title='open sesame'] > .open"
-    with pytest.raises(Refused) as refused, typed("open sesame", "was found").kept_out_of_errors(selector):
-        raise Refused(Reason.ELEMENT_MISSING, f"{selector} was found twice", where=selector, next_step="open sesame")
+    with pytest.raises(RefusedError) as refused, typed("open sesame", "was found").kept_out_of_errors(selector):
+        raise RefusedError(
+            Reason.ELEMENT_MISSING, f"{selector} was found twice", where=selector, next_step="open sesame"
+        )
     assert refused.value.as_json() == {
         "reason": "element_missing",
         "what": "[title='********'] > .open was found twice",

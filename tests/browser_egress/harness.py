@@ -13,11 +13,11 @@ import h11
 from remit.browser.gate import READING
 from remit.browser.model.requests import Answer, Ending, OutgoingRequest
 from remit.browser.proxy import Authority, Egress, Serving
-from remit.browser.proxy.connection import Patience
+from remit.browser.proxy.connection import ConnectionTimeouts
 from remit.browser.proxy.dns import Resolve, ask_the_system
 from tests.browser_site import LOOPBACK, Site
 
-IMPATIENT = Patience(idle=0.4, head=0.2, body=0.2, linger=0.05)
+IMPATIENT = ConnectionTimeouts(idle=0.4, head=0.2, body=0.2, linger=0.05)
 
 
 async def send_all(request: OutgoingRequest) -> Answer:
@@ -193,7 +193,7 @@ async def open_way(
     gate: RecordingGate | None = None,
     *,
     resolve: Resolve = ask_the_system,
-    patience: Patience | None = None,
+    patience: ConnectionTimeouts | None = None,
     **config: Any,
 ) -> AsyncIterator[Way]:
     gate = gate or RecordingGate()

@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 from remit.browser.model.requests import Answer, Ending, OutgoingRequest
-from remit.browser.proxy.addresses import Place
-from remit.browser.proxy.stream import Wire
+from remit.browser.proxy.addresses import Endpoint
+from remit.browser.proxy.stream import ByteStream
 from remit.browser.proxy.upstream import Upstream
 from tests.browser_egress.harness import RecordingGate, open_way
 from tests.browser_site import Reply, Site
@@ -117,25 +117,25 @@ def test_server_that_never_answers_may_have_got_it(site: Site, monkeypatch: pyte
 def test_browser_that_hangs_up_while_the_connection_is_made_leaves_nothing_sent(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect, lose = Upstream.connect, Wire.connection_lost
+    connect, lose = Upstream.connect, ByteStream.connection_lost
 
     async def scenario() -> None:
         async with open_way(site) as way:
             client = await way.connect()
             noticed = asyncio.Event()
 
-            async def hang_up_meanwhile(upstream: Upstream, place: Place, addresses: tuple[str, ...]) -> Wire:
+            async def hang_up_meanwhile(upstream: Upstream, place: Endpoint, addresses: tuple[str, ...]) -> ByteStream:
                 wire = await connect(upstream, place, addresses)
                 client.writer.transport.abort()
                 await noticed.wait()
                 return wire
 
-            def notice(wire: Wire, problem: Exception | None) -> None:
+            def notice(wire: ByteStream, problem: Exception | None) -> None:
                 lose(wire, problem)
                 noticed.set()
 
             monkeypatch.setattr(Upstream, "connect", hang_up_meanwhile)
-            monkeypatch.setattr(Wire, "connection_lost", notice)
+            monkeypatch.setattr(ByteStream, "connection_lost", notice)
             client.write(way.plain("POST", "/", body=b"x"))
             await way.gate.until(lambda gate: gate.endings)
             assert way.gate.endings[0][1] == Ending(None, sent=False, problem="the browser gave it up")

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from remit.browser.model.requests import OutgoingRequest
-from remit.browser.proxy.connection import Patience
+from remit.browser.proxy.connection import ConnectionTimeouts
 from tests.browser_egress.harness import RecordingGate, open_way
 from tests.browser_site import Reply, Site
 
@@ -85,7 +85,7 @@ def test_two_hundred_requests_at_once_all_arrive_once(site: Site) -> None:
     site.routes["/many"] = lambda seen: Reply(200, seen.body)
 
     async def scenario() -> None:
-        async with open_way(site, patience=Patience(head=60)) as way:
+        async with open_way(site, patience=ConnectionTimeouts(head=60)) as way:
 
             async def one(number: int) -> bytes:
                 tls = number % 4 == 0

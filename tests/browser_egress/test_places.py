@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser.proxy.addresses import PlaceUnreadable, is_reachable, parse_authority
+from remit.browser.proxy.addresses import AddressError, is_reachable, parse_authority
 from tests.browser_egress.harness import RecordingGate, open_way
 from tests.browser_site import LOOPBACK, Site
 
@@ -149,7 +149,7 @@ def test_authority_is_read(text: str, host: str, port: int, authority: str) -> N
     ],
 )
 def test_authority_of_two_meanings_is_not_read(text: str) -> None:
-    with pytest.raises(PlaceUnreadable):
+    with pytest.raises(AddressError):
         parse_authority(text, scheme="http")
 
 

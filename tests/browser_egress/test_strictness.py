@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser.proxy.request_head import MAX_FIELDS, MAX_HEAD, BadRequest, parse_head
+from remit.browser.proxy.request_head import MAX_FIELDS, MAX_HEAD, BadRequestError, parse_head
 from tests.browser_egress.harness import IMPATIENT, Holding, RecordingGate, open_way
 from tests.browser_site import Reply, Site
 
@@ -215,5 +215,5 @@ def test_who_is_too_slow_is_cut_off(site: Site, begun: bytes) -> None:
 def test_many_spaces_are_read_in_no_time() -> None:
     head = parse_head(b"GET / HTTP/1.1\r\nX: a" + b" " * 60_000 + b"a\r\n\r\n")
     assert len(head.value("x") or "") == 60_002
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadRequestError):
         parse_head(b"GET / HTTP/1.1\r\nX: a" + b" " * 60_000 + b"\x01\r\n\r\n")

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from remit.browser.proxy import Authority, Egress
 from remit.contracts.config.browser import Browser
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.browser_egress.harness import open_way
 from tests.browser_site import Site, make_certificates
 
@@ -123,5 +123,5 @@ def test_unreadable_authorities_are_refused_at_the_start(tmp_path: Path, content
     file = tmp_path / "authorities.pem"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(RefusedError, match="cannot be read"):
         Egress(Browser(certificates=str(file)))

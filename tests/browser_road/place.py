@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.browser.model.requests import OutgoingRequest, RequestKind
 from remit.browser.policy import CAPABILITY_OF
 from remit.contracts.browser.browser import ActionResult, Approval, TokenConstraints
 from remit.contracts.browser.output import ActionOutput
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.identity.person import Person
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -71,12 +71,12 @@ class Place:
     token: str = ""
     sleeps: list[float] = field(default_factory=list)
     asked: list[Question] = field(default_factory=list)
-    refusals: list[Refused] = field(default_factory=list)
+    refusals: list[RefusedError] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def issue(self, *, domains: tuple[str, ...] = ("shop.test",), caps: Any = EVERYTHING, **more: Any) -> str:
         constraints = TokenConstraints.model_validate({"domains": domains, **more})
-        wish = Wish(AGENT, caps, constraints, timedelta(days=2))
+        wish = TokenRequest(AGENT, caps, constraints, timedelta(days=2))
         self.token = self.workspace.tokens.issue(wish).text
         return self.token
 
@@ -104,7 +104,7 @@ class Place:
         return result
 
     def _answered(self, answer: Answer, approval: Approval) -> None:
-        with contextlib.suppress(Refused):  # somebody else was faster
+        with contextlib.suppress(RefusedError):  # somebody else was faster
             answer(self, approval)
 
     def open(self, html: str, path: str = "/", *, tls: bool = False, **more: Any) -> ActionResult:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from remit.approvals.service import Approvals
-from remit.browser.held_requests import Held
+from remit.approvals.service import ApprovalService
+from remit.browser.held_requests import PendingRequest
 from remit.browser.inflight import BrowseHooks
 from remit.cli.browse import exit_code
 from remit.contracts.browser.browser import Approval, HTTPPreview
 from remit.contracts.browser.output import ActionOutput
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.ledger.entry import COLUMNS, Entry
 from remit.services.base.entry_text import render_meaning
 from tests.browser_road.place import SOMEBODY, Place, approve, deny
@@ -30,9 +30,9 @@ LOGIN = (
 SECRET = "correct horse 77"
 
 
-def held_now(place: Place) -> Held:
+def held_now(place: Place) -> PendingRequest:
     world: Any = place.workspace.browsing._world  # noqa: SLF001 - what an attacker in the process would reach for
-    held: Held = next(held for tab in world._sessions.tabs for held in tab.gate.waiting)  # noqa: SLF001
+    held: PendingRequest = next(held for tab in world._sessions.tabs for held in tab.gate.waiting)  # noqa: SLF001
     return held
 
 
@@ -60,7 +60,7 @@ def test_a_yes_is_used_up(place: Place) -> None:
     assert place.click().success
     approval = place.asked[0].approval
     assert place.workspace.approvals.show(approval.approval_id).state == "USED"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         place.workspace.ledger.transact(
             lambda batch: place.workspace.approvals.use(
                 batch,
@@ -228,7 +228,7 @@ def test_what_goes_wrong_after_the_request_was_let_go_is_never_told_as_not_sent(
 def test_a_yes_that_comes_to_nothing_does_not_stay_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as for want of disk when it was to be used."""
     place.open(FORM)
-    monkeypatch.setattr(Approvals, "use", raise_no_space)
+    monkeypatch.setattr(ApprovalService, "use", raise_no_space)
     assert not place.click().success
     approval = place.asked[0].approval
     deadline = time.monotonic() + 5
@@ -357,7 +357,7 @@ def test_a_request_that_the_page_gives_up_is_a_question_no_more(place: Place) ->
 
     def wait_and_approve(place: Place, approval: Approval) -> None:
         assert place.workspace.approvals.wait(approval.approval_id, 20).state == "VOID"
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             place.workspace.approvals.decide(approval.approval_id, approved=True, who=SOMEBODY)
 
     result = place.click(answer=wait_and_approve)

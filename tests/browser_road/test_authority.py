@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.browser.policy import CAPABILITY_OF
-from remit.browser.proxy.addresses import Place as UpstreamPlace
-from remit.browser.proxy.stream import Wire
+from remit.browser.proxy.addresses import Endpoint as UpstreamPlace
+from remit.browser.proxy.stream import ByteStream
 from remit.browser.proxy.upstream import Upstream
 from remit.contracts.browser.browser import ActionResult, TokenConstraints
 from tests.browser_road.place import Place
@@ -191,7 +191,7 @@ def test_what_was_approved_is_not_sent_if_its_token_is_revoked_while_the_connect
     place.open('<form method="post" action="/act"><button id="go">Pay</button></form>')
     connect = Upstream.connect
 
-    async def revoked_meanwhile(upstream: Upstream, to: UpstreamPlace, addresses: tuple[str, ...]) -> Wire:
+    async def revoked_meanwhile(upstream: Upstream, to: UpstreamPlace, addresses: tuple[str, ...]) -> ByteStream:
         wire = await connect(upstream, to, addresses)
         place.workspace.tokens.revoke(place.workspace.tokens.verify(place.token).jti, actor="os:somebody")
         return wire
@@ -255,7 +255,9 @@ def test_what_one_agent_was_told_is_not_handed_to_another(place: Place) -> None:
     asked = place.action("snapshot")
     assert place.do(asked).success
     assert place.do(asked).success  # his own, once more
-    wish = Wish("agent-2", (CAPABILITY_OF["navigate"],), TokenConstraints(domains=("other.test",)), timedelta(hours=1))
+    wish = TokenRequest(
+        "agent-2", (CAPABILITY_OF["navigate"],), TokenConstraints(domains=("other.test",)), timedelta(hours=1)
+    )
     result = place.do(asked, token=place.workspace.tokens.issue(wish).text)
     assert code_of(result) in {"CAPABILITY_MISSING", "KERNEL_ERROR"}
     assert result.output is None

@@ -10,7 +10,7 @@ import pytest
 from remit.browser.checkpoint import RequestOutcome
 from remit.browser.recovery import state_of
 from remit.contracts.browser.browser import ActionResult
-from remit.testing.child_process import Ended, Fault, run_child
+from remit.testing.child_process import ChildExit, Fault, run_child
 from tests import warm
 from tests.browser_road.place import Place, made_place
 from tests.sampling import some
@@ -54,7 +54,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> object:
     return tmp_path_factory
 
 
-def run(place: Place, actions: list[bytes], fault: Fault | None) -> Ended:
+def run(place: Place, actions: list[bytes], fault: Fault | None) -> ChildExit:
     workspace = place.workspace
     command = [warm.python(), "-c", CHILD, str(workspace.root), place.token, *(each.decode() for each in actions)]
     return run_child(command, fault=fault, environment=dict(workspace.environ))

@@ -12,8 +12,8 @@ import pytest
 from playwright.async_api import Mouse
 
 from remit.browser.chromium import session
-from remit.browser.chromium.documents import Found, call
-from remit.core.errors import Reason, Refused
+from remit.browser.chromium.documents import FoundElement, call
+from remit.core.errors import Reason, RefusedError
 from tests.browser_road.place import Place, approve, deny
 
 pytestmark = [pytest.mark.req("VX-17")]
@@ -182,10 +182,10 @@ def test_a_document_that_goes_while_it_is_submitted_is_not_submitted_again(
     place.site.routes["/act"] = "done"
     place.open("<form id=go action=/act method=post><input name=a value=1></form>")
 
-    async def gone(found: Found, method: str, argument: Any = None) -> Any:
+    async def gone(found: FoundElement, method: str, argument: Any = None) -> Any:
         told = await call(found, method, argument)
         if method == "submit":
-            raise Refused(Reason.ELEMENT_MISSING, "the page changed while it was looked at")
+            raise RefusedError(Reason.ELEMENT_MISSING, "the page changed while it was looked at")
         return told
 
     monkeypatch.setattr(session, "call", gone)

@@ -18,7 +18,7 @@ from remit.cli.approvals.render import render_approval
 from remit.contracts.browser.browser import Approval, HTTPPreview
 from remit.contracts.config.web import Web
 from remit.observability.logs import configure_logging
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.web.app import build_app
 from remit.web.config.settings import WebSettings
 from tests.browser_road.place import Place, approve, deny
@@ -44,7 +44,7 @@ def typed_to_blank(place: Place) -> list[str]:
 def shown_to(place: Place, approval: Approval) -> dict[str, str]:
     """Everything in which a person reads the question: as data, in a terminal, in the console."""
     settings = WebSettings.of(Web.from_tree({"port": 0})).listening_at(80)
-    with Desk(place.workspace, console_url=settings.url) as desk:
+    with Services(place.workspace, console_url=settings.url) as desk:
         people = place.workspace.people
         session = people.redeem(people.invite("ada", "admin", actor="os:test").code)
         client = TestClient(build_app(desk, settings), base_url=settings.url, cookies={"remit_session": session.cookie})

@@ -11,7 +11,7 @@ from typing import Final
 
 from remit.contracts.config.config import Limits
 from remit.contracts.plans.rollback import RollbackManifest
-from remit.effects.plans.steps import Ids, State, Step, StepPlan, ends, make_waves
+from remit.effects.plans.steps import Ids, PlanStep, State, StepPlan, ends, make_waves
 from remit.fs.paths import locate_below
 from remit.plans.storage.backups import Original, take_all
 from remit.plans.storage.manifest import build_manifest, net_changes, write_way_back
@@ -81,7 +81,7 @@ class Project:
 
     def plan(self, actions: Collection[Action]) -> tuple[StepPlan, dict[int, State | None]]:
         paths: dict[str, int] = {}
-        steps: list[Step] = []
+        steps: list[PlanStep] = []
         now: dict[int, State | None] = {}
         first: dict[int, State | None] = {}
         for number, (move, path, what) in enumerate(actions):
@@ -95,7 +95,7 @@ class Project:
             after = state_of(what, mode) if isinstance(what, bytes) else before if move == "rename" else None
             new = paths[what] if isinstance(what, str) else None
             kind = f"FILE_{move.upper()}"
-            step = Step(number, f"a{number:03}", kind, move, paths[path], new, before=before, after=after)  # type: ignore[arg-type]
+            step = PlanStep(number, f"a{number:03}", kind, move, paths[path], new, before=before, after=after)  # type: ignore[arg-type]
             steps.append(step)
             now.update(ends(step))
         return StepPlan("0" * 20, tuple(paths), tuple(steps), make_waves(steps, {})), first

@@ -11,7 +11,7 @@ import pytest
 
 from remit.contracts.config.config import Limits
 from remit.contracts.plans.rollback import Checkpoint
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.effects.plans.steps import State
 from remit.fs.paths import Located, locate_below
 from remit.plans.storage import backups
@@ -79,7 +79,7 @@ def test_an_original_that_is_not_the_previewed_one_is_refused(project: Project, 
             place.chmod(0o600)
         case _:
             place.unlink()
-    with ReportFolder.make(project.base, "run") as folder, pytest.raises(Refused) as caught:
+    with ReportFolder.make(project.base, "run") as folder, pytest.raises(RefusedError) as caught:
         take_all(located(project, "a"), expected, folder, LIMITS)
     assert caught.value.reason is (Reason.FILE_MISSING if changed == "gone" else Reason.HASH_MISMATCH)
     assert caught.value.where.endswith("/a")
@@ -92,7 +92,7 @@ def test_a_file_behind_a_link_is_not_copied(project: Project, tmp_path: Path) ->
     (outside / "a").write_bytes(b"secret")
     (project.root / "link").symlink_to(outside)
     with ReportFolder.make(project.base, "run") as folder:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             take_all(located(project, "link/a"), {0: state_of(b"secret")}, folder, LIMITS)
         assert caught.value.reason is Reason.PATH_REFUSED
         assert os.listdir(folder.backups) == []
@@ -105,7 +105,7 @@ def test_too_much_is_refused_before_a_byte_is_copied(project: Project) -> None:
     both = located(project, "a", "b"), states(project, "a", "b")
     with ReportFolder.make(project.base, "run") as folder:
         for limits in (Limits(max_backup_bytes=1000), Limits(max_file_bytes=500)):
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(RefusedError) as caught:
                 take_all(*both, folder, limits)
             assert caught.value.reason is Reason.LIMIT_EXCEEDED
             assert os.listdir(folder.backups) == []
@@ -123,7 +123,7 @@ def test_a_database_may_be_larger_than_a_file_but_not_than_all_backups(project: 
             ((), Limits(max_file_bytes=899)),
             ({1}, Limits(max_file_bytes=600, max_backup_bytes=1499)),
         ):
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(RefusedError) as caught:
                 take_all(*both, folder, limits, databases=databases)
             assert caught.value.reason is Reason.LIMIT_EXCEEDED
             assert os.listdir(folder.backups) == []
@@ -149,7 +149,7 @@ def test_a_large_backup_takes_little_memory_and_one_wrong_byte_is_noticed(projec
         last = file.read(1)
         file.seek(-1, os.SEEK_END)
         file.write(bytes([last[0] ^ 1]))
-    with ReportFolder.make(project.base, "again") as folder, pytest.raises(Refused) as caught:
+    with ReportFolder.make(project.base, "again") as folder, pytest.raises(RefusedError) as caught:
         take_all(located(project, "a"), expected, folder, LIMITS, databases={0})
     assert caught.value.reason is Reason.HASH_MISMATCH
 
@@ -177,7 +177,7 @@ def test_too_many_attributes_are_refused(project: Project, monkeypatch: pytest.M
     os.setxattr(place, "user.one", b"x" * 40)
     os.setxattr(place, "user.two", b"x" * 40)
     monkeypatch.setattr(backups, limit, 1)
-    with ReportFolder.make(project.base, "run") as folder, pytest.raises(Refused, match="extended attributes"):
+    with ReportFolder.make(project.base, "run") as folder, pytest.raises(RefusedError, match="extended attributes"):
         take_all(located(project, "a"), states(project, "a"), folder, LIMITS)
 
 
@@ -190,14 +190,14 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
         project.write("a", b"x" * (2 << 20))
         if not known_to_be_full:
             monkeypatch.setattr(backups, "SPARE_BYTES", -(100 << 20))
-        with ReportFolder.make(project.base, "run") as folder, pytest.raises(EnvironmentFailed) as caught:
+        with ReportFolder.make(project.base, "run") as folder, pytest.raises(EnvironmentFailureError) as caught:
             take_all(located(project, "a"), states(project, "a"), folder, LIMITS)
         assert caught.value.reason is Reason.DISK_FULL
         assert ("bytes left" in caught.value.what) is known_to_be_full
 
 
 def test_new_files_count_as_needed_space(project: Project) -> None:
-    with ReportFolder.make(project.base, "run") as folder, pytest.raises(EnvironmentFailed) as caught:
+    with ReportFolder.make(project.base, "run") as folder, pytest.raises(EnvironmentFailureError) as caught:
         take_all([], {}, folder, LIMITS, new_bytes=1 << 60)
     assert caught.value.reason is Reason.DISK_FULL
 
@@ -215,7 +215,7 @@ def test_a_file_that_changes_while_it_is_copied_is_refused(
 
     monkeypatch.setattr(backups, "_copy_bytes", copy_bytes)
     place = locate_below(project.base, "a.txt")
-    with ReportFolder.open(project.base, done.name) as folder, pytest.raises(Refused) as caught:
+    with ReportFolder.open(project.base, done.name) as folder, pytest.raises(RefusedError) as caught:
         keep_drifted(place, folder, done.manifest.checkpoints[0], 1)
     assert caught.value.reason is Reason.HASH_MISMATCH
 
@@ -275,7 +275,7 @@ def test_a_damaged_backup_is_found(project: Project, done: Done, how: str, check
 def test_every_unusable_backup_is_named(project: Project, done: Done) -> None:
     for backup in (project.report(done) / "backups").iterdir():
         backup.write_bytes(b"x")
-    with ReportFolder.open(project.base, done.name) as folder, pytest.raises(Refused) as caught:
+    with ReportFolder.open(project.base, done.name) as folder, pytest.raises(RefusedError) as caught:
         verify_backups(folder, done.manifest.checkpoints)
     assert "0000-a.txt.bak" in caught.value.where
     assert "0001-b.txt.bak" in caught.value.where

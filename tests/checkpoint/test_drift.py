@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.plans.storage.drift import Look, look_at, see, select
 from remit.plans.storage.manifest import fold
 from tests.checkpoint.project import AT, Action, Project, state_of
@@ -91,7 +91,7 @@ def test_what_is_no_file_in_the_place_of_one_stops_all(project: Project, tmp_pat
         case _:
             (project.root / "d").rmdir()
             (project.root / "d").symlink_to(outside)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         look_at(project.base, done.manifest, NOTHING)
     assert caught.value.reason is Reason.DRIFTED
     assert caught.value.where == "d/f"
@@ -101,7 +101,7 @@ def test_only_chosen_checkpoints_are_looked_at(project: Project) -> None:
     done = project.carry_out([MODIFY, CREATE])
     chosen = done.checkpoint("g")
     assert set(look_at(project.base, done.manifest, [chosen])) == {chosen}
-    with pytest.raises(Refused, match="no such checkpoint"):
+    with pytest.raises(RefusedError, match="no such checkpoint"):
         look_at(project.base, done.manifest, [chosen, "0000"])
 
 

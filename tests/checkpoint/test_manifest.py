@@ -12,7 +12,7 @@ import pytest
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.schemas import load_schema
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.plans.steps import State, StepPlan, encode_plan, final_states, parse_plan
 from remit.plans.storage.backups import verify_backups
 from remit.plans.storage.drift import paths_of, see, select
@@ -264,7 +264,7 @@ def test_drift_is_refused_and_named_and_force_leads_back_all_the_same(
 ) -> None:
     done = project.carry_out([action, ("modify", "b", b"2")])
     (project.root / path).unlink() if content is None else project.write(path, content)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         steps_back(project, done)
     assert caught.value.reason is Reason.DRIFTED
     assert caught.value.where == action[1]
@@ -275,7 +275,7 @@ def test_drift_is_refused_and_named_and_force_leads_back_all_the_same(
 def test_a_renamed_file_with_other_permissions_is_made_anew(project: Project) -> None:
     done = project.carry_out([("rename", "a", "n")])
     (project.root / "n").chmod(0o600)
-    with pytest.raises(Refused, match="changed since"):
+    with pytest.raises(RefusedError, match="changed since"):
         steps_back(project, done)
     plan = steps_back(project, done, force=True)
     assert [step.move for step in plan.steps] == ["create", "delete"]

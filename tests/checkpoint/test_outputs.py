@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.plans.storage import run_folder as outputs
 from remit.plans.storage.run_folder import ReportFolder, folder_name, list_reports
 from tests.disks import only_root, small_disk
@@ -68,23 +68,23 @@ def test_a_planted_link_is_refused_and_nothing_is_written_behind_it(tmp_path: Pa
     outside.mkdir()
     (root / planted).parent.mkdir(parents=True)
     (root / planted).symlink_to(outside)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         ReportFolder.make(str(root), "run")
     assert caught.value.reason is Reason.PATH_REFUSED
     assert list(outside.iterdir()) == []
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ReportFolder.open(str(root), "run")
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "agent_outputs").write_text("mine")
-    with pytest.raises(Refused, match="a folder is needed here"):
+    with pytest.raises(RefusedError, match="a folder is needed here"):
         ReportFolder.make(str(tmp_path), "run")
 
 
 def test_a_folder_of_that_name_is_never_taken_over(tmp_path: Path) -> None:
     ReportFolder.make(str(tmp_path), "run").close()
-    with pytest.raises(Refused, match="never overwritten"):
+    with pytest.raises(RefusedError, match="never overwritten"):
         ReportFolder.make(str(tmp_path), "run")
 
 
@@ -98,7 +98,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> No
 
 
 def test_a_lost_folder_is_said_to_be_lost(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         ReportFolder.open(str(tmp_path), "run")
     assert caught.value.reason is Reason.STATE_MISSING
 
@@ -106,7 +106,7 @@ def test_a_lost_folder_is_said_to_be_lost(tmp_path: Path) -> None:
 def test_lost_backups_are_said_to_be_lost(tmp_path: Path) -> None:
     ReportFolder.make(str(tmp_path), "run").close()
     (tmp_path / "agent_outputs/reports/run/backups").rmdir()
-    with ReportFolder.open(str(tmp_path), "run") as folder, pytest.raises(Refused) as caught:
+    with ReportFolder.open(str(tmp_path), "run") as folder, pytest.raises(RefusedError) as caught:
         _ = folder.backups
     assert caught.value.reason is Reason.BACKUP_MISSING
 
@@ -141,11 +141,11 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
         _ = folder.backups
     with ReportFolder.make(str(tmp_path), "second") as folder:
         folder.discard()
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ReportFolder.make(str(tmp_path), "run")
     list_reports(str(tmp_path))
     (tmp_path / "agent_outputs/reports/link").symlink_to("run")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ReportFolder.open(str(tmp_path), "link")
     assert count() == before
 
@@ -155,7 +155,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
 def test_a_full_disk_is_named_and_the_old_paper_stays_whole(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "256k") as root, ReportFolder.make(str(root), "run") as folder:
         folder.write({"a": b"old"})
-        with pytest.raises(EnvironmentFailed) as caught:
+        with pytest.raises(EnvironmentFailureError) as caught:
             folder.write({"a": b"x" * (1 << 20)})
         assert caught.value.reason is Reason.DISK_FULL
         assert folder.read("a") == b"old"

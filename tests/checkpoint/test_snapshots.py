@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import FAULT_POINTS
 from remit.fs import openat as beneath
 from remit.fs.paths import locate
@@ -91,7 +91,7 @@ def test_a_snapshot_from_before_the_nonce_is_still_read(file: Path, tmp_path: Pa
 def test_a_file_of_eight_terabytes_is_refused_before_it_is_copied(file: Path, tmp_path: Path) -> None:
     os.truncate(file, 8 << 40)
     start = time.monotonic()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         keep(file, tmp_path / "snapshots")
     assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
     assert time.monotonic() - start < 1
@@ -101,7 +101,7 @@ def test_a_file_of_eight_terabytes_is_refused_before_it_is_copied(file: Path, tm
 def test_too_many_attributes_are_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.setxattr(file, "user.comment", b"x" * 100)
     monkeypatch.setattr("remit.tasks.snapshots.MAX_ATTRIBUTE_BYTES", 50)
-    with pytest.raises(Refused, match="extended attributes"):
+    with pytest.raises(RefusedError, match="extended attributes"):
         keep(file, tmp_path / "snapshots")
 
 
@@ -111,13 +111,13 @@ def test_a_file_that_is_not_the_expected_one_is_not_kept(file: Path, tmp_path: P
     expected = beneath.look(base, file.name)
     os.close(base)
     file.write_bytes(b"another")
-    with pytest.raises(Refused, match="changed or replaced"):
+    with pytest.raises(RefusedError, match="changed or replaced"):
         take(locate(str(file), [str(file.parent)]), tmp_path / "snapshots", MIB, expected)
 
 
 @pytest.mark.parametrize("reference", ["", "snapshot:..@sha256:" + "0" * 64, "/etc/passwd", "snapshot:" + "0" * 32])
 def test_what_is_no_reference_is_refused(tmp_path: Path, reference: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         open_snapshot(tmp_path, reference)
     assert caught.value.reason is Reason.MALFORMED
 
@@ -142,7 +142,7 @@ def test_a_damaged_snapshot_is_refused(file: Path, tmp_path: Path, damage: str) 
         case _:
             (place / "meta.json").rename(place / "old")
             (place / "meta.json").symlink_to(place / "old")
-    with pytest.raises((Refused, EnvironmentFailed)) as caught:
+    with pytest.raises((RefusedError, EnvironmentFailureError)) as caught:
         open_snapshot(folder, reference)
     assert caught.value.next_step
 
@@ -154,7 +154,7 @@ def test_a_lost_snapshot_is_reported_as_lost(file: Path, tmp_path: Path, lost: s
     reference = keep(file, folder)
     [place] = folder.iterdir()
     shutil.rmtree(place) if lost == "all" else (place / lost).unlink()
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         open_snapshot(folder, reference)
     assert caught.value.reason is Reason.STATE_MISSING
 
@@ -190,7 +190,7 @@ def test_an_error_while_keeping_a_file_leaves_nothing(file: Path, tmp_path: Path
 def test_a_full_disk_is_reported_and_leaves_nothing(file: Path, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "64k") as disk:
         file.write_bytes(os.urandom(MIB))
-        with pytest.raises(EnvironmentFailed) as caught:
+        with pytest.raises(EnvironmentFailureError) as caught:
             keep(file, disk / "snapshots")
         assert caught.value.reason is Reason.DISK_FULL
         assert [*(disk / "snapshots").iterdir()] == []

@@ -16,7 +16,7 @@ from remit.browser_daemon.framing import receive_frame, send_frame
 from remit.browser_daemon.socket_path import HostPlace
 from remit.cli import browse as browsing
 from remit.cli.browse import write_picture
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import system_clock
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -37,8 +37,8 @@ def run(workspace: Workspace, *words: str, action: str = "", **environ: str) -> 
     return CliRunner().invoke(browsing.browse, arguments, env={**workspace.environ, **environ})
 
 
-def refused(ran: Result) -> Refused:
-    assert isinstance(ran.exception, Refused), ran.output
+def refused(ran: Result) -> RefusedError:
+    assert isinstance(ran.exception, RefusedError), ran.output
     assert ran.exception.exit_code == 2
     return ran.exception
 
@@ -79,7 +79,7 @@ def test_a_picture_is_its_owners_alone_and_may_be_asked_for_again(tmp_path: Path
     link.symlink_to(kept)
     target.write_bytes(b"other")
     for path in (link, target):
-        with pytest.raises(Refused, match="already"):
+        with pytest.raises(RefusedError, match="already"):
             write_picture(path, output)
     assert target.read_bytes() == b"other"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Ran, Remit
 from tests.cli.terminal import Typed, at_a_terminal
@@ -18,7 +18,7 @@ from tests.plan_road.project import plan_of, refused, replace
 
 AHEAD = timedelta(days=366)
 TASK = {"task_id": "t-1", "capability_id": "NO_EFFECT", "inputs": {}, "constraints": {"reversible": True}}
-WISH = Wish("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))
+WISH = TokenRequest("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))
 BEHIND = "behind the ledger's newest entry"
 
 
@@ -188,7 +188,7 @@ def test_authority_from_the_future_is_not_valid_yet_and_what_is_recorded_stays(
     assert run_task(remit, project, "t-expired").code == 0, "with a new lease the same task may run"
     with opened(tmp_path) as workspace:
         for token, word in ((revoked.text, "was revoked"), (future, "in the future")):
-            with pytest.raises(Refused, match=word):
+            with pytest.raises(RefusedError, match=word):
                 workspace.tokens.verify(token)
     assert remit("ledger", "verify").code == 0
 
@@ -220,7 +220,7 @@ def test_tokens_from_the_time_ahead_are_named_with_what_to_do(remit: Remit, proj
     used = remit("approvals", "list", REMIT_TOKEN=future)
     with opened(tmp_path) as workspace:
         (row,) = workspace.tokens.listed()
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             workspace.tokens.verify(future)
     assert f"remit token revoke {row.jti}" in refused.value.next_step
     assert "issue a new token" in refused.value.next_step

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remit.cli.demo.stage import require
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from tests.cli.conftest import Remit
 
 PLAN_STEPS = (
@@ -70,5 +70,5 @@ def test_without_duckdb_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_demo_fails_where_it_would_have_to_lie() -> None:
-    with pytest.raises(EnvironmentFailed, match="did not go as promised: it rained"):
+    with pytest.raises(EnvironmentFailureError, match="did not go as promised: it rained"):
         require([], "it rained")

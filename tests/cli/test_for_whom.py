@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from remit.cli import main
 from remit.cli.common.permissions import ANYBODY, ITSELF, PERSON, WHOM
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.services.base.permissions import Right
 from tests.cli.test_help import LEAVES
 
@@ -47,7 +47,7 @@ def test_what_is_for_a_person_is_refused_to_an_agent_before_it_begins(
     assert {"approve", "run", "task lease", "keys rotate", "prune", "recover", "migrate"} <= set(decisive)
     for path in decisive:
         ran = CliRunner().invoke(main, [*path.split(), *_arguments(path, tmp_path / "file")], standalone_mode=False)
-        assert isinstance(ran.exception, Refused), (path, ran.output, ran.exception)
+        assert isinstance(ran.exception, RefusedError), (path, ran.output, ran.exception)
         assert (ran.exception.reason, "an agent cannot" in ran.exception.what) == (Reason.PERMISSION_DENIED, True), path
     assert not (tmp_path / "state").exists()
 
@@ -74,7 +74,7 @@ def test_what_prints_entries_of_the_record_is_refused_to_an_agent_and_verifying_
     monkeypatch.setenv(variable, "bot")
     for words in printing:
         ran = CliRunner().invoke(main, [*words, *here], standalone_mode=False)
-        assert isinstance(ran.exception, Refused), (words, ran.output)
+        assert isinstance(ran.exception, RefusedError), (words, ran.output)
         assert (ran.exception.reason, ran.stdout) == (Reason.PERMISSION_DENIED, "")
         assert "remit ledger verify" in (ran.exception.next_step or "")
     assert CliRunner().invoke(main, ["ledger", "verify", *here]).exit_code == 0
@@ -86,7 +86,7 @@ def test_a_command_that_nobody_put_into_the_table_is_for_a_person(
     monkeypatch.setenv("REMIT_AGENT", "bot")
     assert CliRunner().invoke(main, ["schema"], standalone_mode=False).exception is None
     monkeypatch.delitem(WHOM, "schema")
-    assert isinstance(CliRunner().invoke(main, ["schema"], standalone_mode=False).exception, Refused)
+    assert isinstance(CliRunner().invoke(main, ["schema"], standalone_mode=False).exception, RefusedError)
     monkeypatch.delenv("REMIT_AGENT")
     assert CliRunner().invoke(main, ["schema"], standalone_mode=False).exception is None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remit.identity.person import person_at_terminal
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased, write_manifest
@@ -27,7 +27,7 @@ def test_a_tenant_that_only_an_anchor_remembers_is_truncated_not_unknown(remit: 
     remit("init")
     environ = {**os.environ, "REMIT_STATE": str(tmp_path / "state")}
     with Workspace.open(tmp_path / "project", environ=environ) as workspace:
-        workspace.ledger.append(Event("acme", "test.note", "c-1", {}))
+        workspace.ledger.append(NewEntry("acme", "test.note", "c-1", {}))
         database = workspace.state.database
     assert remit("ledger", "verify", "--tenant", "acme").code == 0
     with contextlib.closing(sqlite3.connect(database)) as attacker:
@@ -164,7 +164,7 @@ def test_an_export_says_which_chains_are_not_in_it_and_the_record_names_who_sat_
     assert "Not in it" not in remit("ledger", "export", "-o", "all.jsonl").err
     environ = {**os.environ, "REMIT_STATE": str(tmp_path / "state")}
     with Workspace.open(tmp_path / "project", environ=environ) as workspace:
-        workspace.ledger.append(Event("acme", "test.note", "x", {}))
+        workspace.ledger.append(NewEntry("acme", "test.note", "x", {}))
         with workspace.store.reading() as connection:
             named = connection.one("SELECT actor FROM ledger_entries WHERE kind = 'lease.issued'", ())
     assert named == (person_at_terminal({}).id,)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.cli.common.output_file import written_output
-from remit.core.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailureError, RefusedError
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased, write_manifest
 from tests.disks import only_root, small_disk
@@ -146,8 +146,8 @@ def test_a_link_is_replaced_and_what_it_leads_to_is_not_touched(tmp_path: Path) 
 
 
 def test_a_full_disk_is_an_environments_failure_and_a_missing_folder_a_refusal(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="no such folder"), written_output(tmp_path / "a" / "b"):
+    with pytest.raises(RefusedError, match="no such folder"), written_output(tmp_path / "a" / "b"):
         pytest.fail("the block must not begin")
-    with pytest.raises(EnvironmentFailed), written_output(tmp_path / "c"):
+    with pytest.raises(EnvironmentFailureError), written_output(tmp_path / "c"):
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.store.sqlite import SqliteStore
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased
@@ -85,7 +85,7 @@ def test_a_database_that_changes_meanwhile_gives_no_answer(remit: Remit, tmp_pat
         reading = SqliteStore(view / path.name).reading()
         assert reading.__enter__().one("SELECT count(*) FROM ledger_entries") == (1,)
         remit("keys", "rotate", "kernel")
-        with pytest.raises(EnvironmentFailed, match="changed while it was read"):
+        with pytest.raises(EnvironmentFailureError, match="changed while it was read"):
             reading.__exit__(None, None, None)
     finally:
         subprocess.run(["umount", "--lazy", str(view)], check=True)

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.fs import openat as beneath
-from remit.fs.openat import Identity
+from remit.fs.openat import FileIdentity
 from tests.disks import only_root, small_disk
 
 
@@ -36,8 +36,8 @@ def _open(base: int, path: tuple[str, ...]) -> None:
         os.close(folder)
 
 
-def refusal(base: int, *path: str) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refusal(base: int, *path: str) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
         _open(base, path)
     assert caught.value.where == "/shown"
     assert caught.value.next_step
@@ -75,7 +75,7 @@ def test_a_link_in_the_middle_is_refused(base: int, tmp_path: Path, target: str)
 def test_a_base_behind_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    with pytest.raises(Refused, match="symbolic link"):
+    with pytest.raises(RefusedError, match="symbolic link"):
         beneath.open_base(str(tmp_path / "link"))
 
 
@@ -154,14 +154,14 @@ def test_a_rename_never_replaces(base: int, tmp_path: Path, taken: str) -> None:
             new.symlink_to("nowhere")
     inode = new.lstat().st_ino
     folder = beneath.open_folder(base, ["sub"])
-    with pytest.raises(Refused, match="never overwritten"):
+    with pytest.raises(RefusedError, match="never overwritten"):
         beneath.rename_noreplace(folder, "file", base, "new")
     assert new.lstat().st_ino == inode
     new.rename(tmp_path / "away")
     beneath.rename_noreplace(folder, "file", base, "new")
     assert new.read_bytes() == b"bytes"
     assert not beneath.exists(folder, "file")
-    with pytest.raises(Refused, match="does not exist"):
+    with pytest.raises(RefusedError, match="does not exist"):
         beneath.rename_noreplace(folder, "file", base, "newer")
     os.close(folder)
 
@@ -171,7 +171,7 @@ def test_a_rename_between_filesystems_is_told_apart(base: int, tmp_path: Path) -
     with small_disk(tmp_path / "mounted", "64k") as disk:
         other = beneath.open_base(str(disk))
         folder = beneath.open_folder(base, ["sub"])
-        with pytest.raises(beneath.OtherFilesystem):
+        with pytest.raises(beneath.OtherFilesystemError):
             beneath.rename_noreplace(folder, "file", other, "file")
         os.close(other)
         os.close(folder)
@@ -191,7 +191,7 @@ def test_a_rename_between_filesystems_is_told_apart(base: int, tmp_path: Path) -
 )
 def test_a_failed_call_is_one_of_our_errors(code: int, reason: Reason) -> None:
     error = beneath.failure(OSError(code, "x"), "/a", "could not be made")
-    assert isinstance(error, EnvironmentFailed)
+    assert isinstance(error, EnvironmentFailureError)
     assert (error.reason, error.where, bool(error.next_step)) == (reason, "/a", True)
 
 
@@ -199,11 +199,11 @@ WIDE = st.integers(0, 2**64 - 1)
 TIMES = st.integers(-(2**62), 2**62)
 
 
-@given(st.builds(Identity, WIDE, WIDE, st.integers(0, 2**63 - 1), TIMES, TIMES, *[WIDE] * 4, TIMES, WIDE))
-def test_an_identity_survives_canonical_json(identity: Identity) -> None:
+@given(st.builds(FileIdentity, WIDE, WIDE, st.integers(0, 2**63 - 1), TIMES, TIMES, *[WIDE] * 4, TIMES, WIDE))
+def test_an_identity_survives_canonical_json(identity: FileIdentity) -> None:
     halves = identity.as_json()
     assert canonical_bytes(halves)
-    assert tuple(Identity.from_json(halves)) == tuple(identity)
+    assert tuple(FileIdentity.from_json(halves)) == tuple(identity)
 
 
 def test_an_identity_tells_file_and_content_apart(base: int, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.fs.paths import locate, require_bases
 from tests.disks import only_root, small_disk
 
@@ -73,7 +73,7 @@ def test_a_path_beneath_an_allowed_directory_is_taken_apart(
     ],
 )
 def test_any_other_path_is_refused_with_the_reason_and_the_next_step(path: str, why: str) -> None:
-    with pytest.raises(Refused, match=why) as caught:
+    with pytest.raises(RefusedError, match=why) as caught:
         locate(path, BASES)
     assert caught.value.reason is Reason.PATH_REFUSED
     assert caught.value.next_step
@@ -81,7 +81,7 @@ def test_any_other_path_is_refused_with_the_reason_and_the_next_step(path: str, 
 
 @pytest.mark.req("FX-04")
 def test_without_allowed_directories_every_path_is_refused() -> None:
-    with pytest.raises(Refused, match="outside of every") as caught:
+    with pytest.raises(RefusedError, match="outside of every") as caught:
         locate("/data/a", ())
     assert "base_directories" in caught.value.next_step
 
@@ -94,7 +94,7 @@ COMPONENTS = st.sampled_from(["a", "..", ".", "", "...", "..a", "data", "work", 
 def test_no_spelling_leads_out_of_the_allowed_directories(path: str) -> None:
     try:
         found = locate(path, BASES)
-    except Refused:
+    except RefusedError:
         return
     # Without a link in it, the plain meaning of a path is what normpath makes of it.
     assert found.path == os.path.normpath(path).replace("//", "/")
@@ -109,7 +109,7 @@ def test_no_spelling_leads_out_of_the_allowed_directories(path: str) -> None:
 def test_whatever_is_taken_is_valid_unicode_in_one_spelling(text: str) -> None:
     try:
         found = locate("/data/" + text, BASES)
-    except Refused:
+    except RefusedError:
         return
     assert unicodedata.is_normalized("NFC", found.path)
     assert all(part not in {"", ".", ".."} and "/" not in part for part in (*found.parents, found.name))
@@ -132,7 +132,7 @@ def test_a_plain_directory_is_allowed_in_its_one_spelling(tmp_path: Path, state:
 @pytest.mark.req("FX-04")
 @pytest.mark.parametrize("base", ["/", "//", "/proc", "/proc/self", "/sys/kernel", "/dev", "/dev/pts", "relative", ""])
 def test_some_directories_are_never_allowed(state: Path, base: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         require_bases([base], state)
 
 
@@ -140,7 +140,7 @@ def test_some_directories_are_never_allowed(state: Path, base: str) -> None:
 def test_a_base_behind_a_link_is_refused_with_its_real_path(tmp_path: Path, state: Path) -> None:
     (tmp_path / "real" / "base").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with pytest.raises(Refused, match="symbolic link") as caught:
+    with pytest.raises(RefusedError, match="symbolic link") as caught:
         require_bases([str(tmp_path / "link" / "base")], state)
     assert str(tmp_path / "real" / "base") in caught.value.next_step
 
@@ -150,7 +150,7 @@ def test_a_base_behind_a_link_is_refused_with_its_real_path(tmp_path: Path, stat
 def test_a_base_that_is_no_directory_is_refused(tmp_path: Path, state: Path, kind: str) -> None:
     if kind == "file":
         (tmp_path / "base").write_bytes(b"")
-    with pytest.raises(Refused, match="does not exist, or is not one"):
+    with pytest.raises(RefusedError, match="does not exist, or is not one"):
         require_bases([str(tmp_path / "base")], state)
 
 
@@ -158,7 +158,7 @@ def test_a_base_that_is_no_directory_is_refused(tmp_path: Path, state: Path, kin
 @pytest.mark.parametrize("where", ["state", "state/workspace", "state/workspace/keys", "."])
 def test_a_base_that_overlaps_the_state_is_refused_in_both_directions(tmp_path: Path, state: Path, where: str) -> None:
     (state / "keys").mkdir()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         require_bases([str(tmp_path / where)], state)
     assert caught.value.reason is Reason.STATE_UNSAFE
 
@@ -170,7 +170,7 @@ def test_a_second_mount_of_the_state_is_seen_through(tmp_path: Path, state: Path
         assert require_bases([str(base)], state)
         os.system(f"mount --bind '{state.parent}' '{base}'")  # noqa: S605 - a path of the test's own
         try:
-            with pytest.raises(Refused, match="overlaps the state directory"):
+            with pytest.raises(RefusedError, match="overlaps the state directory"):
                 require_bases([str(base)], state)
         finally:
             os.system(f"umount '{base}'")  # noqa: S605 - as above

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.fs.paths import MAX_PATH_BYTES, locate, locate_below
 
 ROOT = "/srv/project"
@@ -89,7 +89,7 @@ def test_a_path_below_the_root_is_taken_apart(path: str, parents: tuple[str, ...
     ],
 )
 def test_any_other_path_of_a_plan_is_refused(path: str, why: str) -> None:
-    with pytest.raises(Refused, match=why) as caught:
+    with pytest.raises(RefusedError, match=why) as caught:
         locate_below(ROOT, path)
     assert caught.value.reason is Reason.PATH_REFUSED
     assert caught.value.next_step
@@ -100,7 +100,7 @@ def test_the_bytes_of_the_root_count_too() -> None:
     longest = "d/" * (most // 2 - 1)
     longest += "d" * (most - len(longest))
     assert len(locate_below(ROOT, longest).path) == MAX_PATH_BYTES
-    with pytest.raises(Refused, match="more than 4095 bytes"):
+    with pytest.raises(RefusedError, match="more than 4095 bytes"):
         locate_below(ROOT, longest + "d")
 
 
@@ -112,7 +112,7 @@ COMPONENTS = st.sampled_from(["a", "..", ".", "", "...", "~", "..\\x", "b..", "ï
 def test_no_spelling_leads_out_of_the_root(path: str) -> None:
     try:
         found = locate_below(ROOT, path)
-    except Refused:
+    except RefusedError:
         return
     assert found.path == os.path.normpath(f"{ROOT}/{path}")
     assert locate(found.path, [ROOT]) == found
@@ -125,6 +125,6 @@ def test_no_spelling_leads_out_of_the_root(path: str) -> None:
 def test_what_is_taken_has_one_spelling_and_is_found_again(text: str) -> None:
     try:
         found = locate_below(ROOT, text)
-    except Refused:
+    except RefusedError:
         return
     assert locate_below(ROOT, "/".join((*found.parents, found.name))) == found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.fs import openat as beneath
 from remit.testing.child_process import run_child
 from tests.disks import only_root, small_disk
@@ -40,7 +40,7 @@ def test_two_files_change_places_and_stay_the_files_they_were(folder: int, tmp_p
 
 @pytest.mark.parametrize("names", [("new", "none"), ("none", "old"), ("none", "nothing")])
 def test_a_missing_file_is_exchanged_with_nothing(folder: int, tmp_path: Path, names: tuple[str, str]) -> None:
-    with pytest.raises(Refused, match="does not exist") as caught:
+    with pytest.raises(RefusedError, match="does not exist") as caught:
         beneath.rename_exchange(folder, *names, where="shown")
     assert (caught.value.reason, caught.value.where) == (Reason.FILE_MISSING, "shown")
     assert contents(tmp_path) == {"old": b"old", "new": b"new"}
@@ -62,7 +62,7 @@ def test_each_takes_the_name_of_one_file_only(folder: int, name: str) -> None:
         lambda: beneath.make_folder(folder, name),
         lambda: beneath.remove_folder(folder, name),
     ):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             attempt()
         assert caught.value.reason is Reason.PATH_REFUSED
 
@@ -80,7 +80,7 @@ def test_a_disk_that_may_not_be_written_to_is_said_to_deny(tmp_path: Path) -> No
                 lambda: beneath.rename_exchange(folder, "a", "b"),
                 lambda: beneath.make_folder(folder, "c"),
             ):
-                with pytest.raises(EnvironmentFailed) as caught:
+                with pytest.raises(EnvironmentFailureError) as caught:
                     attempt()
                 assert caught.value.reason is Reason.PERMISSION_DENIED
             assert not beneath.may_write(folder)
@@ -105,7 +105,7 @@ def test_a_folder_is_not_made_where_something_else_stands(folder: int, tmp_path:
     if kind == "a symbolic link":
         (tmp_path / "old").unlink()
         (tmp_path / "old").symlink_to(tmp_path)
-    with pytest.raises(Refused, match=f"this is {kind}") as caught:
+    with pytest.raises(RefusedError, match=f"this is {kind}") as caught:
         beneath.make_folder(folder, "old", where="shown")
     assert (caught.value.reason, caught.value.where) == (Reason.PATH_REFUSED, "shown")
 
@@ -114,7 +114,7 @@ def test_a_folder_that_is_gone_takes_no_new_one(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     folder = os.open(tmp_path / "gone", os.O_RDONLY | os.O_DIRECTORY)
     (tmp_path / "gone").rmdir()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         beneath.make_folder(folder, "made")
     assert caught.value.reason is Reason.FILE_MISSING
     os.close(folder)

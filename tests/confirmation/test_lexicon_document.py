@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.goals.confirmation.parser import Lexicon, load_lexicon
 
 LEXICON = load_lexicon()
@@ -93,7 +93,7 @@ def test_a_document_that_contradicts_itself_or_has_another_shape_is_refused() ->
         )
     ]  # fmt: skip
     for tree in wrong:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             Lexicon.from_document(tree)
         assert refused.value.reason is Reason.MALFORMED
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from remit.contracts.base import Contract, OneOf
 from remit.contracts.schemas import CONTRACTS, load_contract, load_schema
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.contracts.examples import EXAMPLES, WITHOUT_EXAMPLE, Example
 from tests.contracts.spoiling import (
     closed_objects,
@@ -54,7 +54,7 @@ def test_canonical_form_is_stable(example: Example) -> None:
 @every_example
 def test_unknown_field_is_refused_at_every_level(example: Example) -> None:
     for spoiled in with_unknown_fields(example.parse(example.document)):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(RefusedError) as refusal:
             example.parse(spoiled.document)
         assert refusal.value.reason is Reason.MALFORMED, spoiled.label
         assert "surprise" in refusal.value.where, spoiled.label
@@ -64,7 +64,7 @@ def test_unknown_field_is_refused_at_every_level(example: Example) -> None:
 @every_example
 def test_missing_required_field_is_refused_by_name(example: Example) -> None:
     for spoiled in with_missing_fields(example.parse(example.document)):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(RefusedError) as refusal:
             example.parse(spoiled.document)
         told = f"{refusal.value.where} {refusal.value.what}"
         assert str(spoiled.place[-1]) in told, spoiled.label
@@ -135,7 +135,7 @@ def test_every_contract_bounds_its_bytes_within_what_stays_under_100_mb(name: st
 def _accepts(example: Example, document: Any) -> bool:
     try:
         example.parse(document)
-    except Refused:
+    except RefusedError:
         return False
     return True
 

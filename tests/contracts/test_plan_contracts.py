@@ -12,7 +12,7 @@ from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.plan import Plan
 from remit.contracts.schemas import load_schema
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.parsing.yaml import parse_yaml
 from tests.contracts.examples import BY_LABEL
 from tests.contracts.plan_examples import FULL_CONFIG, FULL_PLAN, WORKED_EXAMPLE
@@ -75,39 +75,39 @@ def test_shipped_schema_accepts_parameters_under_details() -> None:
     ],
 )
 def test_unclear_or_foreign_operation_is_refused(operation: dict[str, Any]) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         Plan.from_tree(_plan_with(operation))
     assert "$.action_plan[0].operation" in refusal.value.where
 
 
 def test_refusal_points_into_the_document_and_not_into_the_models() -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         Plan.from_tree(_plan_with({"type": "json_remove_property", "path": "$", "key": 5}))
     assert refusal.value.where == "Plan, $.action_plan[0].operation.key"
 
 
 @pytest.mark.parametrize("query", [{}, {"query": "SELECT 1", "query_file": "q.sql"}])
 def test_sql_needs_exactly_one_query(query: dict[str, str]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Plan.from_tree(_plan_with({"type": "sql_execute", **query}, action_type="SQL_EXECUTE"))
 
 
 @pytest.mark.parametrize("claim", [{}, {"reversible": None}, {"reversible": 0}])
 def test_pipeline_must_say_whether_it_can_be_undone(claim: dict[str, Any]) -> None:
     operation = {"type": "pipeline_run", "pipeline": "nightly"}
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Plan.from_tree(_plan_with(operation, action_type="PIPELINE_RUN", **claim))
     Plan.from_tree(_plan_with(operation, action_type="PIPELINE_RUN", reversible=False))
 
 
 def test_two_actions_with_one_id_are_refused() -> None:
     action = WORKED_EXAMPLE["action_plan"][0]
-    with pytest.raises(Refused, match="a001"):
+    with pytest.raises(RefusedError, match="a001"):
         Plan.from_tree({"plan_id": "p", "action_plan": [action, action]})
 
 
 def test_plan_without_actions_is_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Plan.from_tree({"plan_id": "p", "action_plan": []})
 
 
@@ -115,7 +115,7 @@ def test_plan_with_more_than_a_thousand_actions_is_refused() -> None:
     action = WORKED_EXAMPLE["action_plan"][0]
     actions = [{**action, "action_id": str(n)} for n in range(1001)]
     Plan.from_tree({"plan_id": "p", "action_plan": actions[:1000]})
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Plan.from_tree({"plan_id": "p", "action_plan": actions})
 
 
@@ -126,18 +126,18 @@ def test_plan_with_more_than_a_thousand_actions_is_refused() -> None:
 def test_action_cannot_ask_for_more_time_than_its_ceiling(kind: str, ceiling: int) -> None:
     action = next(action for action in FULL_PLAN["action_plan"] if action["action_id"] == kind)
     Plan.from_tree({"plan_id": "p", "action_plan": [{**action, "timeout_seconds": ceiling}]})
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Plan.from_tree({"plan_id": "p", "action_plan": [{**action, "timeout_seconds": ceiling + 1}]})
 
 
 def test_plan_cannot_ask_for_more_than_an_hour() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Plan.from_tree({**WORKED_EXAMPLE, "execution_instructions": {"timeout_seconds": 3601}})
 
 
 @pytest.mark.parametrize("status", ["PENDING", "approved", "REJECTED", True])
 def test_envelope_that_is_not_approved_is_refused(status: Any) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Envelope.from_tree({**BY_LABEL["envelope"].document, "status": status})
 
 
@@ -173,7 +173,7 @@ def test_no_setting_goes_past_its_maximum(section: str) -> None:
     for name, rule in model.model_json_schema()["properties"].items():
         SystemConfig.from_tree({"version": 1, section: {name: rule["maximum"]}})
         for wrong in (rule["maximum"] + 1, 0, -1):
-            with pytest.raises(Refused):
+            with pytest.raises(RefusedError):
                 SystemConfig.from_tree({"version": 1, section: {name: wrong}})
 
 
@@ -187,7 +187,7 @@ def test_configuration_can_add_protected_files_but_not_remove_the_built_in_ones(
 
 @pytest.mark.parametrize("version", [0, 2, True, 1.0, "1"])
 def test_configuration_of_another_version_is_refused(version: Any) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         SystemConfig.from_tree({"version": version})
 
 

@@ -20,7 +20,7 @@ from remit.contracts.plans.change_log import ChangeLog
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.plans.rollback import RollbackManifest
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.contracts.examples import BY_LABEL
 from tests.contracts.values import UUID4, UUID7
 
@@ -47,14 +47,14 @@ def _without(label: str, field: str) -> dict[str, Any]:
     ],
 )
 def test_report_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ExecutionReport.from_tree(_document("execution-report", **changes))
 
 
 @pytest.mark.parametrize("code", [999, 6000, 2001.0, "2001", None])
 def test_error_code_is_an_integer_in_the_ranges(code: Any) -> None:
     failed = {**BY_LABEL["execution-report"].document["actions_failed"][0], "error_code": code}
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ExecutionReport.from_tree(_document("execution-report", actions_failed=[failed]))
 
 
@@ -71,7 +71,7 @@ def test_error_code_is_an_integer_in_the_ranges(code: Any) -> None:
 def test_error_category_is_that_of_the_code(code: int, category: str) -> None:
     ErrorResponse.from_tree(_document("error-response", error_code=code, error_category=category))
     other = 1000 if code >= 2000 else 2000
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ErrorResponse.from_tree(_document("error-response", error_code=other, error_category=category))
 
 
@@ -85,7 +85,7 @@ def test_error_category_is_that_of_the_code(code: int, category: str) -> None:
     ],
 )
 def test_change_log_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ChangeLog.from_tree(_document("change-log", **changes))
 
 
@@ -97,7 +97,7 @@ def test_preview_of_a_diff_has_at_most_500_characters(length: int, *, fits: bool
     if fits:
         assert ChangeLog.from_tree(document).changes[0].diff_summary.preview == "+" * length
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             ChangeLog.from_tree(document)
 
 
@@ -112,20 +112,20 @@ def test_preview_of_a_diff_has_at_most_500_characters(length: int, *, fits: bool
     ],
 )
 def test_manifest_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         RollbackManifest.from_tree(_document("rollback-manifest", **changes))
 
 
 @pytest.mark.parametrize("field", ["backup_location", "original_hash", "original_size"])
 def test_checkpoint_of_a_modified_file_without_its_backup_is_refused(field: str) -> None:
     first, *others = BY_LABEL["rollback-manifest"].document["checkpoints"]
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         RollbackManifest.from_tree(_document("rollback-manifest", checkpoints=[{**first, field: None}, *others]))
 
 
 @pytest.mark.parametrize("claim", ["exp", "iat", "jti", "sub", "caps", "iss", "aud"])
 def test_token_without_a_required_claim_is_refused(claim: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         TokenClaims.from_tree(_without("token-claims", claim))
     assert claim in refusal.value.where
 
@@ -159,7 +159,7 @@ def test_token_without_a_required_claim_is_refused(claim: str) -> None:
     ],
 )
 def test_token_with_a_claim_that_cannot_be_checked_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         TokenClaims.from_tree(_document("token-claims", **changes))
 
 
@@ -192,7 +192,7 @@ def test_token_without_constraints_has_none_rather_than_all() -> None:
     ],
 )
 def test_browser_action_takes_exactly_the_fields_of_its_type(action: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Action.from_tree({"action_id": "b", "target": "https://a.example/", **action})
 
 
@@ -200,7 +200,7 @@ def test_browser_door_has_nine_errors_and_no_other() -> None:
     codes = {label.partition("/")[2] for label in BY_LABEL if label.startswith("executor-error/")}
     assert len(codes) == 9
     for code in ("TIMEOUT", "token_invalid", ""):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             EXECUTOR_ERROR.from_tree({"code": code, "message": "x"})
 
 
@@ -215,7 +215,7 @@ def test_browser_door_has_nine_errors_and_no_other() -> None:
     ],
 )
 def test_browser_error_with_the_payload_of_another_is_refused(error: dict[str, str]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         EXECUTOR_ERROR.from_tree(error)
 
 
@@ -231,14 +231,14 @@ def test_retry_policy_is_the_promised_one() -> None:
     [{"error": None}, {"reason": None}, {"success": True}, {"output": {"a": 1}}],
 )
 def test_action_result_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ActionResult.from_tree(_document("action-result/failure", **changes))
 
 
 @pytest.mark.req("AC-01")
 @pytest.mark.parametrize("kind", ["SIMULATION_MATCH", "Match", "", None, 5])
 def test_packet_of_a_fifth_kind_is_refused(kind: Any) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         FINDER_PACKET.from_tree(_document("finder-packet/match", packet_type=kind))
 
 
@@ -246,12 +246,12 @@ def test_packet_of_a_fifth_kind_is_refused(kind: Any) -> None:
 @pytest.mark.parametrize("label", ["match", "clarify", "refuse", "missing"])
 def test_packet_in_the_dress_of_another_is_refused(label: str) -> None:
     for other in {"match", "clarify", "refuse", "missing"} - {label}:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             FINDER_PACKET.from_tree(_document(f"finder-packet/{label}", packet_type=other))
 
 
 def test_match_without_candidates_is_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         FINDER_PACKET.from_tree(_document("finder-packet/match", candidates=[]))
 
 
@@ -265,7 +265,7 @@ def test_goal_request_holds_its_packet_as_the_packet_it_is() -> None:
 
 @pytest.mark.parametrize("state", [{"status": "ANSWERED"}, {"status": "NONE", "answer": "yes"}])
 def test_confirm_state_has_an_answer_exactly_when_answered(state: dict[str, str]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         AgentGoalRequest.from_tree(_document("agent-goal-request", confirm_state=state))
 
 
@@ -279,7 +279,7 @@ def test_confirm_state_has_an_answer_exactly_when_answered(state: dict[str, str]
     ],
 )
 def test_step_with_another_recipe_or_uneven_retries_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         AgentStep.from_tree(_document("agent-step", **changes))
 
 
@@ -293,7 +293,7 @@ def test_step_with_another_recipe_or_uneven_retries_is_refused(changes: dict[str
     ],
 )
 def test_agent_plan_that_contradicts_its_steps_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         AgentExecutionPlan.from_tree(_document("agent-execution-plan", **changes))
 
 

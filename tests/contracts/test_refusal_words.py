@@ -8,7 +8,7 @@ import pytest
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.plan import Plan
 from remit.contracts.tasks.task import TaskManifest
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 
 ACTION: dict[str, Any] = {
     "action_id": "a1",
@@ -18,9 +18,9 @@ ACTION: dict[str, Any] = {
 }
 
 
-def refused(document: Any, contract: Any = Plan, source: str = "plan.json") -> Refused:
+def refused(document: Any, contract: Any = Plan, source: str = "plan.json") -> RefusedError:
     raw = document if isinstance(document, bytes) else json.dumps(document).encode()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         contract.parse(raw, source=source)
     return caught.value
 

@@ -11,7 +11,7 @@ import pytest
 
 import remit
 from remit.contracts import schemas
-from remit.core.errors import Misuse
+from remit.core.errors import UsageError
 
 
 def test_shipped_schemas_are_those_of_the_models() -> None:
@@ -48,7 +48,7 @@ def test_schema_is_valid_named_and_described(name: str) -> None:
 
 
 def test_unknown_schema_name_is_the_callers_mistake() -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         schemas.load_schema("../plan")
 
 

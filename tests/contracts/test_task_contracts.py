@@ -6,7 +6,7 @@ import pytest
 
 from remit.contracts.tasks.result import CopyOutput, DeleteOutput, ExecutionResult, MoveOutput, NoEffectOutput
 from remit.contracts.tasks.task import DeleteInputs, LeaseToken, NoInputs, TaskManifest, TransferInputs
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.contracts.examples import BY_LABEL
 
 
@@ -25,18 +25,18 @@ def test_inputs_of_a_built_in_capability_become_its_own_model(label: str, shape:
 @pytest.mark.parametrize("capability", ["FILE_MOVE", "FILE_COPY"])
 def test_transfer_without_destination_is_refused_with_its_place(capability: str) -> None:
     document = _document("task-manifest/delete", capability_id=capability)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         TaskManifest.from_tree(document)
     assert "$.inputs.destination_path" in refusal.value.where
 
 
 def test_delete_with_a_destination_is_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         TaskManifest.from_tree(_document("task-manifest/move", capability_id="FILE_DELETE"))
 
 
 def test_no_effect_with_inputs_is_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         TaskManifest.from_tree(_document("task-manifest/delete", capability_id="NO_EFFECT"))
 
 
@@ -52,13 +52,13 @@ def test_irreversible_delete_parses_since_refusing_it_is_a_later_decision() -> N
 
 @pytest.mark.parametrize("path", ["", "a\0b", "x" * 4097, "é" * 2049])
 def test_path_that_no_kernel_could_open_is_refused(path: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         TaskManifest.from_tree(_document("task-manifest/delete", inputs={"source_path": path}))
 
 
 @pytest.mark.parametrize("task_id", ["", "x" * 201, "a\nb", "a\u202eb", "\ud800"])
 def test_id_that_is_empty_overlong_or_not_printable_is_refused(task_id: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         TaskManifest.from_tree(_document("task-manifest/move", task_id=task_id))
 
 
@@ -77,7 +77,7 @@ def test_id_that_is_empty_overlong_or_not_printable_is_refused(task_id: str) -> 
     ],
 )
 def test_time_in_any_other_form_than_utc_with_z_is_refused(when: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         LeaseToken.from_tree(_document("lease-token", expires_at=when))
 
 
@@ -88,7 +88,7 @@ def test_base64url_value_has_one_spelling_only(field: str, length: int) -> None:
     for last in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_":
         try:
             LeaseToken.from_tree(_document("lease-token", **{field: "A" * (length - 1) + last}))
-        except Refused:
+        except RefusedError:
             continue
         accepted += 1
     assert accepted == {86: 4, 43: 16}[length]
@@ -107,7 +107,7 @@ def test_base64url_value_has_one_spelling_only(field: str, length: int) -> None:
     ],
 )
 def test_result_with_the_wrong_one_of_output_and_error_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         ExecutionResult.from_tree(_document("execution-result/move", **changes))
     assert "must be there exactly when" in refusal.value.what
 
@@ -123,7 +123,7 @@ def test_success_has_an_output_and_failure_an_error_and_never_both() -> None:
 @pytest.mark.req("EI-02")
 @pytest.mark.parametrize("code", ["MALFORMED", "execution_failed", "", "INVALID_LEASE "])
 def test_error_code_outside_the_five_is_refused(code: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ExecutionResult.from_tree(_document("execution-result/failure", error={"error_code": code, "message": "x"}))
 
 
@@ -138,13 +138,13 @@ def test_output_of_a_built_in_capability_becomes_its_own_model(label: str, shape
 @pytest.mark.parametrize("field", ["task_id", "capability_id"])
 def test_output_about_another_task_is_refused(field: str) -> None:
     output = {**BY_LABEL["execution-result/move"].document["output"], field: "t-2"}
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ExecutionResult.from_tree(_document("execution-result/move", output=output))
 
 
 def test_move_without_the_way_back_is_refused() -> None:
     output = {**BY_LABEL["execution-result/move"].document["output"], "undo_metadata": {}}
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         ExecutionResult.from_tree(_document("execution-result/move", output=output))
     assert "$.output.undo_metadata.original_path" in refusal.value.where
 
@@ -152,7 +152,7 @@ def test_move_without_the_way_back_is_refused() -> None:
 @pytest.mark.parametrize("number", [2**53, -(2**53), 1e17, -1e20, 2**80])
 def test_number_whose_canonical_form_reads_back_as_another_is_refused(number: float) -> None:
     document = _document("task-manifest/no-effect", capability_id="OTHER", inputs={"n": [number]})
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         TaskManifest.from_tree(document)
 
 

@@ -8,7 +8,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from remit.core.faultpoints import FAULT_POINTS
-from remit.testing.child_process import Ended, Fault, run_child
+from remit.testing.child_process import ChildExit, Fault, run_child
 from tests import warm
 from tests.crash.place import Place
 
@@ -115,7 +115,7 @@ def workload(place: Place, work: str, *, count: int = 4, bug: str = "") -> list[
     return [*command, f"--url={place.url}"]
 
 
-def run(place: Place, work: str, fault: Fault | None = None, *, count: int = 4, bug: str = "") -> Ended:
+def run(place: Place, work: str, fault: Fault | None = None, *, count: int = 4, bug: str = "") -> ChildExit:
     """Run a workload to its end, violent or not. An armed kill that did not happen is a failure of the test itself."""
     ended = run_child(workload(place, work, count=count, bug=bug), fault=fault)
     if fault is None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from remit.core.errors import RemitError
 from remit.core.ids import Clock, system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer
-from remit.ledger.entry import COLUMNS, Entry, Event
-from remit.ledger.findings import Verdict
+from remit.ledger.entry import COLUMNS, Entry, NewEntry
+from remit.ledger.findings import VerificationReport
 from remit.ledger.heads import Anchors
 from remit.ledger.verify.verifier import verify_store
 from remit.ledger.writer import Ledger
@@ -46,7 +46,7 @@ class Place:
         signer = load_signer(self.keys, "audit")
         return Ledger(self.store(), lambda: signer, lambda: load_keyring(self.keys), self.anchors, clock)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> VerificationReport:
         return verify_store(self.store(), load_keyring(self.keys), self.anchors)
 
     def entries(self) -> dict[tuple[str, int], Entry]:
@@ -56,8 +56,8 @@ class Place:
         return {(entry.tenant_id, entry.seq): entry for entry in found}
 
 
-def event(number: int, tenants: int = 2) -> Event:
-    return Event(
+def event(number: int, tenants: int = 2) -> NewEntry:
+    return NewEntry(
         f"tenant-{number % tenants}", "crash.test", f"run-{number // 3}", {"number": number, "text": "x" * 200}
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_keyring, rotate_key
 from remit.ledger.entry import Entry
@@ -45,11 +45,11 @@ def test_appending_to_a_full_disk_loses_nothing(tmp_path: Path, size: str) -> No
         place.prepare()
         acknowledged: list[Entry] = []
         with closing(place.ledger()) as ledger:
-            with pytest.raises(EnvironmentFailed, match=r"the disk is full.*Free some space") as full:
+            with pytest.raises(EnvironmentFailureError, match=r"the disk is full.*Free some space") as full:
                 append_for_ever(ledger, acknowledged)
             assert full.value.reason is Reason.DISK_FULL
             ballast = fill_up(disk)
-            with pytest.raises(EnvironmentFailed):
+            with pytest.raises(EnvironmentFailureError):
                 append_for_ever(ledger, acknowledged)
             ballast.unlink()
         assert len(acknowledged) > 5
@@ -66,7 +66,7 @@ def test_a_disk_with_next_to_nothing_left_is_called_full(tmp_path: Path, left: i
         place.prepare()
         ballast = fill_up(disk)
         os.truncate(ballast, ballast.stat().st_size - left * 1024)
-        with pytest.raises(EnvironmentFailed) as full, closing(place.ledger()) as ledger:
+        with pytest.raises(EnvironmentFailureError) as full, closing(place.ledger()) as ledger:
             append_for_ever(ledger, [])
         assert full.value.reason is Reason.DISK_FULL
         # Once the outcome is unknown, looking comes first.
@@ -82,7 +82,7 @@ def test_a_limit_on_the_size_of_files_is_named(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 * 1024, hard))
     try:
-        with pytest.raises(EnvironmentFailed) as full, closing(place.ledger()) as ledger:
+        with pytest.raises(EnvironmentFailureError) as full, closing(place.ledger()) as ledger:
             append_for_ever(ledger, [])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -97,7 +97,7 @@ def test_rotating_a_key_on_a_full_disk_keeps_the_old_one(tmp_path: Path) -> None
         place = Place(disk)
         before = create_keys(place.keys, system_clock)
         ballast = fill_up(disk)
-        with pytest.raises(EnvironmentFailed) as full:
+        with pytest.raises(EnvironmentFailureError) as full:
             rotate_key(place.keys, "audit", system_clock)
         assert full.value.reason is Reason.DISK_FULL
         assert list(load_keyring(place.keys)) == list(before)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, RemitError
+from remit.core.errors import EnvironmentFailureError, RemitError
 from remit.core.ids import render_time, system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer, private_key_problems, rotate_key
 from remit.crypto.signing import ROLES
@@ -81,5 +81,5 @@ def test_an_error_while_making_keys_surfaces_and_can_be_repeated(make_place: Mak
 def test_without_the_repeat_missing_keys_are_reported_not_invented(make_place: MakePlace) -> None:
     place = make_place("sqlite")
     run(place, "keys", Fault("keys.private_written", 2), count=1)
-    with pytest.raises(EnvironmentFailed, match="the keyring is missing"):
+    with pytest.raises(EnvironmentFailureError, match="the keyring is missing"):
         load_signer(place.keys, "kernel")

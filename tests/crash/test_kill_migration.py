@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys
 from remit.store.migrations_runner import migrate, shipped_migrations
@@ -33,7 +33,7 @@ def test_a_migration_is_done_or_not_begun(make_place: MakePlace, database: str, 
     assert ("ledger_entries" in tables(place)) == done
     assert ("schema_migrations" in tables(place)) == done
     if not done:
-        with pytest.raises(EnvironmentFailed) as outdated:
+        with pytest.raises(EnvironmentFailureError) as outdated:
             place.ledger()
         assert outdated.value.reason is Reason.STORE_OUTDATED
 

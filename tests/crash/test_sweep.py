@@ -10,7 +10,7 @@ import pytest
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys
 from remit.store.migrations_runner import migrate
-from remit.testing.child_process import Ended, Fault, run_child
+from remit.testing.child_process import ChildExit, Fault, run_child
 from remit.testing.strace_kill import STATE_CHANGING, run_killed_at, sweep
 from tests.crash.cases import (
     ANCHOR_POINTS,
@@ -43,7 +43,7 @@ def afresh(place: Place, *, tables: bool = True, keys: bool = True) -> None:
 def test_every_occurrence_of_a_point_while_appending(make_place: MakePlace, work: str, point: str) -> None:
     place = make_place("sqlite")
 
-    def killed_at(when: int) -> Ended:
+    def killed_at(when: int) -> ChildExit:
         afresh(place)
         return run_child(workload(place, work, count=3 if work == "threads" else 6), fault=Fault(point, when))
 
@@ -60,7 +60,7 @@ def test_every_occurrence_of_a_point_while_migrating(make_place: MakePlace, data
     place = make_place(database)
     create_keys(place.keys, system_clock)
 
-    def killed_at(when: int) -> Ended:
+    def killed_at(when: int) -> ChildExit:
         if database == "sqlite":
             afresh(place, tables=False)
         else:
@@ -85,7 +85,7 @@ def test_every_occurrence_of_a_point_while_keys_change(
     place = make_place("sqlite")
     for point in points:
 
-        def killed_at(when: int, point: str = point) -> Ended:
+        def killed_at(when: int, point: str = point) -> ChildExit:
             afresh(place, tables=False, keys=work == "rotate")
             return run_child(workload(place, work, count=2), fault=Fault(point, when))
 
@@ -97,7 +97,7 @@ def test_every_occurrence_of_a_point_while_keys_change(
 def test_every_system_call_while_appending(make_place: MakePlace, call: str) -> None:
     place = make_place("sqlite")
 
-    def killed_at(when: int) -> Ended:
+    def killed_at(when: int) -> ChildExit:
         afresh(place)
         return run_killed_at(workload(place, "append", count=5), call, when)
 
@@ -109,7 +109,7 @@ def test_every_system_call_while_appending(make_place: MakePlace, call: str) -> 
 def test_every_system_call_while_migrating(make_place: MakePlace, call: str) -> None:
     place = make_place("sqlite")
 
-    def killed_at(when: int) -> Ended:
+    def killed_at(when: int) -> ChildExit:
         afresh(place, tables=False)
         return run_killed_at(workload(place, "migrate", count=1), call, when)
 
@@ -122,7 +122,7 @@ def test_every_system_call_while_migrating(make_place: MakePlace, call: str) -> 
 def test_every_system_call_while_rotating(make_place: MakePlace, call: str) -> None:
     place = make_place("sqlite")
 
-    def killed_at(when: int) -> Ended:
+    def killed_at(when: int) -> ChildExit:
         afresh(place, tables=False)
         return run_killed_at(workload(place, "rotate", count=1), call, when)
 
@@ -133,7 +133,7 @@ def test_every_system_call_while_rotating(make_place: MakePlace, call: str) -> N
 def test_the_sweep_catches_an_early_acknowledgement(make_place: MakePlace) -> None:
     place = make_place("sqlite")
 
-    def killed_at(when: int) -> Ended:
+    def killed_at(when: int) -> ChildExit:
         afresh(place)
         return run_killed_at(workload(place, "append-early", count=2), "pwrite64", when)
 

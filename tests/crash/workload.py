@@ -21,9 +21,9 @@ from remit.crypto import keyring as keys
 from remit.crypto.keyring import create_keys, rotate_key
 from remit.crypto.signing import PublicKey
 from remit.ledger.clock_acceptance import accept_clock
-from remit.ledger.entry import Entry, Event
+from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.writer import Batch
-from remit.store.claims import ClaimKey, Won, claim, finish_claim
+from remit.store.claims import ClaimAcquired, ClaimKey, claim, finish_claim
 from remit.store.migrations_runner import migrate
 from remit.testing.child_process import acknowledge
 from tests.crash.place import Place, event
@@ -83,19 +83,19 @@ def claims(place: Place, count: int) -> None:
         for number in range(count):
             key = ClaimKey("tenant-0", "task", f"task-{number}")
 
-            def begin(batch: Batch, key: ClaimKey = key, number: int = number) -> tuple[Won, Entry]:
+            def begin(batch: Batch, key: ClaimKey = key, number: int = number) -> tuple[ClaimAcquired, Entry]:
                 won = claim(batch.store, key, f"sha256:{number:064x}", NOW)
-                if not isinstance(won, Won):
+                if not isinstance(won, ClaimAcquired):
                     raise TypeError(f"somebody else has {key}")
-                return won, batch.append(Event("tenant-0", "task.intent", "corr", {"number": number}))
+                return won, batch.append(NewEntry("tenant-0", "task.intent", "corr", {"number": number}))
 
             won, entry = ledger.transact(begin)
             acknowledge(f"claimed {key.key} {entry.hash}")
 
-            def end(batch: Batch, won: Won = won, number: int = number) -> Entry:
+            def end(batch: Batch, won: ClaimAcquired = won, number: int = number) -> Entry:
                 result = f"result {number}"
                 recorded = {"outcome_digest": digest_bytes(result.encode())}
-                entry = batch.append(Event("tenant-0", "task.outcome", "corr", recorded))
+                entry = batch.append(NewEntry("tenant-0", "task.outcome", "corr", recorded))
                 finish_claim(batch.store, won, result, NOW, entry.seq)
                 return entry
 

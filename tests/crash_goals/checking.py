@@ -8,7 +8,7 @@ from remit.goals.replay import replay_goal
 from remit.goals.rules import PastRules
 from remit.ledger.projections import projection_drift, rebuild
 from remit.testing.goal_evidence import find_problems, read_evidence
-from remit.testing.goal_workspace import TENANT, Scratch
+from remit.testing.goal_workspace import TENANT, GoalWorkspace
 from remit.workspace.workspace import Workspace
 
 WITH_EMPTY_CACHES = 10
@@ -26,7 +26,7 @@ class Checked:
     decisions: int
 
 
-def check_all(scratch: Scratch, wanted: Mapping[str, str]) -> Checked:
+def check_all(scratch: GoalWorkspace, wanted: Mapping[str, str]) -> Checked:
     with scratch.open() as workspace:
         reports = workspace.recover()
         problems = [f"could not be settled: {report.problem}" for report in reports if report.problem is not None]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from remit.core.ids import uuid7
-from remit.testing.goal_workspace import Scratch
+from remit.testing.goal_workspace import GoalWorkspace
 from tests.crash_goals.worker import AGAIN, READY, Job, Worker, speaking, start
 
 MOST_TRIES = 60
@@ -33,7 +33,7 @@ class Driven:
 
 
 def drive(
-    scratch: Scratch,
+    scratch: GoalWorkspace,
     *,
     goals: int,
     workers: int,
@@ -48,7 +48,7 @@ def drive(
 class _Drive:
     def __init__(
         self,
-        scratch: Scratch,
+        scratch: GoalWorkspace,
         goals: int,
         workers: int,
         kills: int,

@@ -8,7 +8,7 @@ import pytest
 
 from remit.testing.child_process import Fault, run_child
 from remit.testing.goal_evidence import find_problems, read_evidence
-from remit.testing.goal_workspace import Scratch, carry_through, make_scratch
+from remit.testing.goal_workspace import GoalWorkspace, carry_through, make_scratch
 from tests import warm
 from tests.crash_goals.checking import check_all
 from tests.postgres_databases import fresh_database
@@ -68,7 +68,7 @@ MOMENTS = [
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def scratch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
+def scratch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoalWorkspace]:
     """One for all moments: each goal has a name of its own."""
     folder = tmp_path_factory.mktemp("killed")
     if request.param == "sqlite":
@@ -78,7 +78,7 @@ def scratch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield make_scratch(folder, url_variable=VARIABLE, environ={VARIABLE: url})
 
 
-def killed(scratch: Scratch, moment: Moment) -> tuple[str, str]:
+def killed(scratch: GoalWorkspace, moment: Moment) -> tuple[str, str]:
     """A goal that a process died at, by its correlation and its name."""
     correlation_id = f"killed-{next(NUMBERS)}"
     name = correlation_id.replace("killed", "copy")
@@ -95,7 +95,7 @@ def killed(scratch: Scratch, moment: Moment) -> tuple[str, str]:
 @pytest.mark.req("AC-08", "AC-12")
 @pytest.mark.parametrize("moment", some(MOMENTS, 3), ids=str)
 def test_a_goal_whose_process_was_killed_takes_effect_once_when_it_is_asked_for_again(
-    scratch: Scratch, moment: Moment
+    scratch: GoalWorkspace, moment: Moment
 ) -> None:
     correlation_id, name = killed(scratch, moment)
     with scratch.open() as workspace:
@@ -111,7 +111,9 @@ def test_a_goal_whose_process_was_killed_takes_effect_once_when_it_is_asked_for_
 
 @pytest.mark.req("AC-08", "AC-12")
 @pytest.mark.parametrize("moment", some(MOMENTS[9:], 2), ids=str)
-def test_a_dispatch_whose_process_was_killed_is_settled_by_recovery_alone(scratch: Scratch, moment: Moment) -> None:
+def test_a_dispatch_whose_process_was_killed_is_settled_by_recovery_alone(
+    scratch: GoalWorkspace, moment: Moment
+) -> None:
     correlation_id, name = killed(scratch, moment)
     with scratch.open() as workspace:
         assert [report for report in workspace.recover() if report.problem is not None] == []
@@ -127,7 +129,7 @@ def test_a_dispatch_whose_process_was_killed_is_settled_by_recovery_alone(scratc
 
 
 @pytest.mark.req("AC-08", "AC-10", "AC-13")
-def test_after_all_the_kills_every_record_agrees_and_every_decision_replays(scratch: Scratch) -> None:
+def test_after_all_the_kills_every_record_agrees_and_every_decision_replays(scratch: GoalWorkspace) -> None:
     """Last in this file, so that it has something to look at; alone, it makes one goal."""
     with scratch.open() as workspace:
         carry_through(workspace.goals, "last-one", "last-copy")

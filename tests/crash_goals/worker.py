@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from remit.core.errors import RemitError
-from remit.testing.goal_workspace import Scratch, carry_through
+from remit.testing.goal_workspace import GoalWorkspace, carry_through
 
 READY = "ready"
 AGAIN = "again "
@@ -49,7 +49,7 @@ class Worker:
         os.waitpid(self.pid, 0)
 
 
-def start(scratch: Scratch, others: list[Worker]) -> Worker:
+def start(scratch: GoalWorkspace, others: list[Worker]) -> Worker:
     """Forked, not started: whoever calls this has Remit loaded, one thread, and no workspace open."""
     for_jobs, jobs = os.pipe()
     answers, for_answers = os.pipe()
@@ -63,7 +63,7 @@ def start(scratch: Scratch, others: list[Worker]) -> Worker:
     return Worker(pid, jobs, answers)
 
 
-def _work(scratch: Scratch, jobs: int, answers: int) -> NoReturn:
+def _work(scratch: GoalWorkspace, jobs: int, answers: int) -> NoReturn:
     """Until nobody is left to say what to do."""
     code = 1
     with contextlib.suppress(BrokenPipeError):

@@ -18,7 +18,7 @@ from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.status import StatusUpdate
 from remit.core.canonical import digest
 from remit.core.ids import DEFAULT_TENANT, system_clock
-from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.testing.crash_injection import Acknowledge
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -114,7 +114,7 @@ class PlanScenario:
         with opened(ground) as workspace:
             stored = _stored(workspace, ground)
             wrong = self._contradictions(ground, acknowledged, stored)
-            if isinstance(stored, Running):
+            if isinstance(stored, ClaimHeld):
                 wrong.append(f"still unfinished, owned by {stored.owner}")
             wrong += self._misplaced(ground, stored)
             wrong += _miscounted(workspace, intents=1 if stored else 0)
@@ -134,18 +134,18 @@ class PlanScenario:
 
         return listen
 
-    def _once_more(self, workspace: Workspace, ground: Ground, stored: Running | Done | None) -> list[str]:
+    def _once_more(self, workspace: Workspace, ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
         """What was done is not done again; what was not begun can still be done."""
         outcomes = [apply(workspace, ground, self._meddling(ground)) for _ in range(2)]
         if outcomes[0] != outcomes[1]:
             return [f"two calls, two outcomes: {outcomes}"]
-        if isinstance(stored, Done):
+        if isinstance(stored, ClaimCompleted):
             return [] if outcomes[0] == stored.result else [f"stored {stored.result}, given {outcomes[0]}"]
         return self._misplaced(ground, _stored(workspace, ground))
 
     def _no_way_back(self, workspace: Workspace, ground: Ground) -> list[str]:
         stored = _stored(workspace, ground)
-        if not isinstance(stored, Done) or _status(stored.result) not in {"SUCCESS", "PARTIAL"}:
+        if not isinstance(stored, ClaimCompleted) or _status(stored.result) not in {"SUCCESS", "PARTIAL"}:
             return []
         restored = workspace.rollback("last")
         if restored.status != "EXECUTED":
@@ -154,18 +154,20 @@ class PlanScenario:
         same = {path for path, traits in self._case.before.items() if self._case.after.get(path) == traits}
         return self.differences(ground, "before", "taken back", untimed=same)
 
-    def _contradictions(self, ground: Ground, acknowledged: Sequence[str], stored: Running | Done | None) -> list[str]:
+    def _contradictions(
+        self, ground: Ground, acknowledged: Sequence[str], stored: ClaimHeld | ClaimCompleted | None
+    ) -> list[str]:
         """An outcome that was acknowledged is stored, and is in the world."""
         wrong = []
         for outcome in acknowledged:
-            kept = stored.result if isinstance(stored, Done) else None
+            kept = stored.result if isinstance(stored, ClaimCompleted) else None
             if kept != outcome and (stored is not None or _status(outcome) != "REFUSED"):
                 wrong.append(f"acknowledged {outcome[:300]}, stored {str(kept or stored)[:300]}")
             wrong += self.differences(ground, ENDS.get(_status(outcome), "before"), "acknowledged")
         return wrong
 
-    def _misplaced(self, ground: Ground, stored: Running | Done | None) -> list[str]:
-        status = _status(stored.result) if isinstance(stored, Done) else "nothing"
+    def _misplaced(self, ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
+        status = _status(stored.result) if isinstance(stored, ClaimCompleted) else "nothing"
         return self.differences(ground, ENDS.get(status, "before"), f"stored {status}")
 
     def differences(self, ground: Ground, due: str, said: str, untimed: Collection[str] = ()) -> list[str]:
@@ -220,7 +222,7 @@ def _status(outcome: str) -> str:
     return str(status["status"]) if isinstance(status, dict) else "REFUSED"
 
 
-def _stored(workspace: Workspace, ground: Ground) -> Running | Done | None:
+def _stored(workspace: Workspace, ground: Ground) -> ClaimHeld | ClaimCompleted | None:
     envelope_id = json.loads(_envelope(ground).read_bytes())["envelope_id"]
     with workspace.store.reading() as connection:
         return read_claim(connection, ClaimKey(DEFAULT_TENANT, "plan", envelope_id))
@@ -234,8 +236,8 @@ def _miscounted(workspace: Workspace, *, intents: int) -> list[str]:
     return [f"expected {intents} intent and outcome, the ledger has {kinds}"]
 
 
-def _without_papers(ground: Ground, stored: Running | Done | None) -> list[str]:
-    if not isinstance(stored, Done):
+def _without_papers(ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
+    if not isinstance(stored, ClaimCompleted):
         return ["nothing is stored"]
     status = PlanOutcome.parse(stored.result.encode()).status
     wrong = []

@@ -20,8 +20,8 @@ from remit.testing.crash_injection import (
     Acknowledge,
     Action,
     Decide,
-    Ended,
     Fail,
+    InjectedRun,
     Kill,
     Pretend,
     Shorten,
@@ -37,7 +37,7 @@ def at(number: int, action: Action) -> Decide:
     return lambda point, _: action if point.number == number else PROCEED
 
 
-def told(ended: Ended, folder: Path, **more: Any) -> dict[str, Any]:
+def told(ended: InjectedRun, folder: Path, **more: Any) -> dict[str, Any]:
     calls = [[point.call, *(os.path.relpath(path, folder) for path in point.paths)] for point in ended.points]
     files = {entry.name: entry.read_text() for entry in sorted(folder.iterdir()) if entry.is_file()}
     words = list(ended.acknowledged)

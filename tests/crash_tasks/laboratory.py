@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, runtime_checkable
 
-from remit.testing.crash_injection import Acknowledge, Decide, Ended, proceed, run_apart, run_watched
+from remit.testing.crash_injection import Acknowledge, Decide, InjectedRun, proceed, run_apart, run_watched
 from tests.crash_tasks.images import Device, copy_image, enter_namespace, make_image, pretend_reboot, unmount
 
 LAYOUTS: Final[dict[str, dict[str, str]]] = {
@@ -146,13 +146,13 @@ class Laboratory:
         for device in old:
             device.remove()
 
-    def work(self, decide: Decide = proceed) -> Ended:
+    def work(self, decide: Decide = proceed) -> InjectedRun:
         def work(acknowledge: Acknowledge) -> None:
             self.scenario.work(self.ground, acknowledge)
 
         return run_watched(work, self._watched(), decide, named=self.scenario.named)
 
-    def recover(self, decide: Decide = proceed) -> Ended:
+    def recover(self, decide: Decide = proceed) -> InjectedRun:
         def recover(_: Acknowledge) -> None:
             self.scenario.recover(self.ground)
 
@@ -192,7 +192,7 @@ class Laboratory:
         return self._images / f"{name}.{disk}"
 
     @staticmethod
-    def _demand(ended: Ended, what: str) -> None:
+    def _demand(ended: InjectedRun, what: str) -> None:
         if ended.exit_code != 0:
             raise RuntimeError(f"{what} failed by itself: {ended.output}")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from remit.cli import main
 from remit.contracts.tasks.result import ExecutionResult
 from remit.core.ids import DEFAULT_TENANT, system_clock
-from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.testing.crash_injection import Acknowledge
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -76,7 +76,7 @@ class Task:
         with _opened(ground) as workspace:
             stored = _stored(workspace)
             wrong = self._contradictions(ground, acknowledged, stored)
-            if isinstance(stored, Running):
+            if isinstance(stored, ClaimHeld):
                 wrong.append(f"still unfinished, owned by {stored.owner}")
             elif self._retried and (stored is None or _status(stored.result) != "SUCCESS"):
                 wrong.append(f"asked for again, and not done: {stored}")
@@ -88,12 +88,12 @@ class Task:
             verdict = workspace.verify_ledger()
             return wrong if verdict.holds else [*wrong, f"the ledger does not verify: {verdict}"]
 
-    def _once_more(self, workspace: Workspace, ground: Ground, stored: Running | Done | None) -> list[str]:
+    def _once_more(self, workspace: Workspace, ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
         """What was done is not done again; what was not begun can still be done."""
         results = [self._execute(workspace, ground) for _ in range(2)]
         if results[0] != results[1]:
             return [f"two calls, two results: {results}"]
-        if isinstance(stored, Done):
+        if isinstance(stored, ClaimCompleted):
             return [] if results[0] == stored.result else [f"stored {stored.result}, given {results[0]}"]
         if _status(results[0]) != "SUCCESS":
             return [f"never begun, and now refused: {results[0]}"]
@@ -108,23 +108,25 @@ class Task:
             return [f"cannot be taken back: {restored.error}"]
         return [] if _world(ground) == _before() else [f"taken back to {_shown(_world(ground))}"]
 
-    def _contradictions(self, ground: Ground, acknowledged: Sequence[str], stored: Running | Done | None) -> list[str]:
+    def _contradictions(
+        self, ground: Ground, acknowledged: Sequence[str], stored: ClaimHeld | ClaimCompleted | None
+    ) -> list[str]:
         """A success that was acknowledged is stored and in the world; a failure after the intent is stored, too."""
         wrong = []
         for result in acknowledged:
-            kept = stored.result if isinstance(stored, Done) else None
+            kept = stored.result if isinstance(stored, ClaimCompleted) else None
             if kept != result and (stored is not None or _status(result) == "SUCCESS"):
                 wrong.append(f"acknowledged {result}, stored {kept or stored}")
             if _status(result) == "SUCCESS" and not self._is_after(_world(ground)):
                 wrong.append(f"acknowledged, and lost in the world: {_shown(_world(ground))}")
         return wrong
 
-    def _misplaced(self, ground: Ground, stored: Running | Done | None) -> list[str]:
+    def _misplaced(self, ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
         world = _world(ground)
-        succeeded = isinstance(stored, Done) and _status(stored.result) == "SUCCESS"
+        succeeded = isinstance(stored, ClaimCompleted) and _status(stored.result) == "SUCCESS"
         if self._is_after(world) if succeeded else world == _before():
             return []
-        said = stored.result if isinstance(stored, Done) else "nothing"
+        said = stored.result if isinstance(stored, ClaimCompleted) else "nothing"
         return [f"the world is {_shown(world)}, the stored result {said}"]
 
     def _is_after(self, world: World) -> bool:
@@ -168,7 +170,7 @@ def _status(result: str) -> str:
     return ExecutionResult.parse(result.encode()).status
 
 
-def _stored(workspace: Workspace) -> Running | Done | None:
+def _stored(workspace: Workspace) -> ClaimHeld | ClaimCompleted | None:
     with workspace.store.reading() as connection:
         return read_claim(connection, ClaimKey(DEFAULT_TENANT, "task", TASK_ID))
 

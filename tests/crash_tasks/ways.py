@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from remit.testing.crash_injection import PROCEED, Action, Decide, Ended, Fail, Kill, Point, Pretend, Shorten
+from remit.testing.crash_injection import PROCEED, Action, Decide, Fail, InjectedRun, Kill, Point, Pretend, Shorten
 from remit.testing.short_writes import WRITES
 from tests.crash_tasks.laboratory import ChangesElsewhere, Laboratory
 
@@ -74,13 +74,13 @@ class Choice:
         return itertools.count(1 + number % self.second, self.second)
 
 
-def points_in(ended: Ended, place: str) -> tuple[int, ...]:
+def points_in(ended: InjectedRun, place: str) -> tuple[int, ...]:
     """The points of a run that were to change this: `files`, `ledger`, `snapshot`; or one of several, with commas."""
     places = place.split(",")
     return tuple(point.number for point in ended.points if _place(point.paths[0]) in places)
 
 
-def unharmed(lab: Laboratory) -> Ended:
+def unharmed(lab: Laboratory) -> InjectedRun:
     """The scenario as it should go; whatever is wrong then is no matter of crashes."""
     lab.fresh()
     ended = lab.work()
@@ -244,7 +244,7 @@ def _at(number: int, action: Action) -> Decide:
     return lambda point, _: action if point.number == number else PROCEED
 
 
-def _stopped(ended: Ended, *, killed: bool = False) -> bool:
+def _stopped(ended: InjectedRun, *, killed: bool = False) -> bool:
     """Whether it was really stopped; False once there are no more points. A kill that did not kill is our mistake."""
     if not ended.stopped:
         if ended.exit_code != 0:
@@ -255,5 +255,5 @@ def _stopped(ended: Ended, *, killed: bool = False) -> bool:
     return True
 
 
-def _lingering(ended: Ended) -> list[str]:
+def _lingering(ended: InjectedRun) -> list[str]:
     return [f"a process outlived the program: {process}" for process in ended.lingering]

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.browser.capabilities import DOOR_CAPABILITIES, is_browser
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.models import Role
 from remit.identity.person import Person
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.workspace.workspace import Workspace
 from tests.goals.office import Office
 from tests.road.conftest import Hand, zygotes_are_kept
@@ -38,7 +38,7 @@ def agent(
     whose = {"user": user, "tenant": tenant} if user else {}
     places = {"domains": list(domains)} if any(map(is_browser, caps)) else {}
     constraints = TokenConstraints.from_tree(places | whose)
-    text = workspace.tokens.issue(Wish(sub, caps or DOOR_CAPABILITIES, constraints, life)).text
+    text = workspace.tokens.issue(TokenRequest(sub, caps or DOOR_CAPABILITIES, constraints, life)).text
     return AgentCaller.by(workspace.tokens, text)
 
 
@@ -50,6 +50,6 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
 
 
 @pytest.fixture(scope="module")
-def desk(office: Office) -> Iterator[Desk]:
-    with Desk(office.workspace, console_url=CONSOLE) as made:
+def desk(office: Office) -> Iterator[Services]:
+    with Services(office.workspace, console_url=CONSOLE) as made:
         yield made

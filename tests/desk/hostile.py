@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from remit.contracts.services.common import Decision, QuestionKind
 from remit.identity.callers import AgentCaller, PersonCaller
-from remit.services.services import Desk
+from remit.services.services import Services
 
 NAMES: Final = (
     *("", "\0", "a\0b", "\ud800", "a\nb", "\u202eabc"),
@@ -15,7 +15,7 @@ NAMES: Final = (
 NO: Final = Decision(approved=False)
 
 
-def asked_with(desk: Desk, bot: AgentCaller, admin: PersonCaller, name: str) -> Iterator["partial[Any]"]:
+def asked_with(desk: Services, bot: AgentCaller, admin: PersonCaller, name: str) -> Iterator["partial[Any]"]:
     for caller in (bot, admin):
         yield partial(desk.tasks.get, caller, name)
         yield partial(desk.browser.get, caller, name)
@@ -48,7 +48,7 @@ def asked_with(desk: Desk, bot: AgentCaller, admin: PersonCaller, name: str) -> 
     yield partial(desk.tokens.listed, admin, name or "-")
 
 
-def answers_to(desk: Desk, bot: AgentCaller, admin: PersonCaller) -> Iterator[tuple[str, str, object]]:
+def answers_to(desk: Services, bot: AgentCaller, admin: PersonCaller) -> Iterator[tuple[str, str, object]]:
     """What each says to each name; only a refusal will do."""
     for name in NAMES:
         for ask in asked_with(desk, bot, admin, name):

@@ -10,10 +10,10 @@ import pytest
 from remit.browser_daemon.client import HostClient
 from remit.browser_daemon.socket_path import HostPlace
 from remit.contracts.services.common import Decision
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 from remit.identity.models import ROLES
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.browser_road.place import EVERYTHING, Place, made_place
 from tests.desk.conftest import CONSOLE, agent, person
 
@@ -32,8 +32,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def desk(place: Place) -> Iterator[Desk]:
-    with Desk(place.workspace, console_url=CONSOLE) as made:
+def desk(place: Place) -> Iterator[Services]:
+    with Services(place.workspace, console_url=CONSOLE) as made:
         yield made
 
 
@@ -46,7 +46,7 @@ def id_of(action: bytes) -> str:
     return str(json.loads(action)["action_id"])
 
 
-def test_an_action_waits_for_a_person_and_goes_on_with_his_yes(desk: Desk, place: Place, bot: AgentCaller) -> None:
+def test_an_action_waits_for_a_person_and_goes_on_with_his_yes(desk: Services, place: Place, bot: AgentCaller) -> None:
     opened = desk.browser.act(bot, place.action("navigate"), WAIT)
     assert (opened.state, opened.result and opened.result.success) == ("done", True), opened
     click = place.action("click", selector="#go")
@@ -81,16 +81,16 @@ def test_an_action_waits_for_a_person_and_goes_on_with_his_yes(desk: Desk, place
     stranger = agent(place.workspace, *EVERYTHING, sub="stranger")
     for name in (id_of(click), id_of(shot), id_of(wrong), "nothing", "a\nb"):
         for look in (desk.browser.get, desk.browser.picture):
-            with pytest.raises(Refused) as unseen:
+            with pytest.raises(RefusedError) as unseen:
                 look(stranger, name)
             assert unseen.value.reason is Reason.STATE_MISSING
     for role in ROLES:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.browser.act(person(role), shot, 0)
         assert desk.browser.get(person(role), id_of(click)).result == done.result
 
 
-def test_who_waits_here_is_answered_as_soon_as_the_person_is(desk: Desk, place: Place, bot: AgentCaller) -> None:
+def test_who_waits_here_is_answered_as_soon_as_the_person_is(desk: Services, place: Place, bot: AgentCaller) -> None:
     """The same call goes on with the answer: no second one is needed."""
     desk.browser.act(bot, place.action("navigate"), WAIT)
     click = place.action("click", selector="#go")
@@ -103,7 +103,7 @@ def test_who_waits_here_is_answered_as_soon_as_the_person_is(desk: Desk, place: 
     assert (result.success, result.sent) == (False, 0)
 
 
-def test_what_a_dead_browser_held_is_void_and_the_inbox_says_so(desk: Desk, place: Place, bot: AgentCaller) -> None:
+def test_what_a_dead_browser_held_is_void_and_the_inbox_says_so(desk: Services, place: Place, bot: AgentCaller) -> None:
     desk.browser.act(bot, place.action("navigate"), WAIT)
     click = place.action("click", selector="#go")
     asked = desk.browser.act(bot, click, 0)
@@ -118,7 +118,7 @@ def test_what_a_dead_browser_held_is_void_and_the_inbox_says_so(desk: Desk, plac
         place.workspace.approvals.wait(question.approval_id, 0.05)
     [closed] = [each for each in desk.inbox.recent(person("viewer")) if each.id == question.approval_id]
     assert (closed.state, closed.reason) == ("VOID", "the process that held the request is gone")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         desk.inbox.decide(person(), "request", closed.id, Decision(approved=True, shown_digest=question.request_digest))
     ended = desk.browser.get(bot, id_of(click), WAIT)
     assert ended.state == "done", "settled by whoever looks first"

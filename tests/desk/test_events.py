@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from remit.contracts.services.common import Event as EventTold
-from remit.core.errors import Reason, Refused
-from remit.fs.change_signal import Bell
+from remit.core.errors import Reason, RefusedError
+from remit.fs.change_signal import ChangeSignal
 from remit.identity.callers import Caller
 from remit.ledger.cursor import ends_of
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.services.base import events as events_module
 from remit.services.base import subscriptions
 from remit.services.base.event_format import Sent
 from remit.services.base.events import Events, Subscription
-from remit.services.base.jobs import Job, Work
-from remit.services.services import Desk
+from remit.services.base.jobs import Job, JobRunner
+from remit.services.services import Services
 from tests.approvals.conftest import question
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
@@ -32,7 +32,7 @@ SECONDS = 20.0
 @pytest.fixture
 def events(office: Office) -> Iterator[Events]:
     workspace = office.workspace
-    made = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock, workspace.position_key)
+    made = Events(lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key)
     yield made
     made.close()
 
@@ -42,7 +42,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def record(office: Office, kind: str, correlation_id: str, tenant: str = "default", **more: Any) -> int:
-    entry = office.workspace.ledger.append(Event(tenant, kind, correlation_id, {"n": correlation_id}, **more))
+    entry = office.workspace.ledger.append(NewEntry(tenant, kind, correlation_id, {"n": correlation_id}, **more))
     office.workspace.approvals.bell.ring()
     return entry.seq
 
@@ -75,7 +75,9 @@ def test_what_is_recorded_is_told_once_and_whoever_comes_back_misses_nothing(off
         assert whole[0].event.payload == {"n": whole[0].event.correlation_id}
         since: set[tuple[str | None, int | None]] = set()
         for number, sent in enumerate(whole, start=1):
-            other = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock, workspace.position_key)
+            other = Events(
+                lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
+            )
             async with await other.subscribe(person("viewer"), after=sent.id) as again:
                 expected = {place_of(each) for each in whole[number:]} | since
                 missed = [place_of(each) for each in await take(again, len(expected))]
@@ -107,13 +109,15 @@ def test_an_agent_cannot_count_the_entries_between_its_events_and_goes_on_from_e
             heard = await take(listener, 3)
         assert [each.event.seq for each in heard] == [None] * 3
         assert len({len(each.id or "") for each in heard}) == 1, "not even its length counts"
-        other = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock, workspace.position_key)
+        other = Events(
+            lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
+        )
         async with await other.subscribe(mine, heard[0].id) as listener:
             assert [told(each)[1] for each in await take(listener, 2)] == ["second", "third"]
         other.close()
         broken = (heard[0].id or "")[:-2] + "AA"
         for place in (f"default:{second}", "agent.", "agent.AAAA", broken, "agent." + "A" * 200_000, "x" * 10):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RefusedError) as refused:
                 await events.subscribe(mine, place)
             assert (refused.value.reason, refused.value.where) == (Reason.MALFORMED, "Last-Event-ID")
 
@@ -217,7 +221,7 @@ def test_progress_is_told_to_people_and_to_its_owner(office: Office, events: Eve
     bot, stranger = (agent(office.workspace, "task.run", sub=name) for name in ("bot", "stranger"))
 
     async def listen() -> None:
-        work = Work()
+        work = JobRunner()
         work.on_progress = events.tell_progress
         callers: list[Caller] = [person(), bot, stranger]
         heard = [await events.subscribe(caller) for caller in callers]
@@ -248,7 +252,7 @@ def test_progress_is_told_to_people_and_to_its_owner(office: Office, events: Eve
 def test_positions_from_outside_are_read_strictly(events: Events) -> None:
     async def listen() -> None:
         for text in ("x", "default:-1", "default:1e3", ":1", "a:1,a:2", "a:1,", "a:99999999999999999", "%00:1", "a:٣"):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RefusedError) as refused:
                 await events.subscribe(person(), after=text)
             assert refused.value.reason is Reason.MALFORMED, text
         listener = await events.subscribe(person(), after="default:999999999,nobody%3A%2C:5")
@@ -265,13 +269,13 @@ def test_closing_ends_every_listener(office: Office, events: Events) -> None:
         assert first.kind == "test.last"
         await asyncio.to_thread(events.close)
         assert [each async for each in listener] == []
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             await events.subscribe(person())
 
     run(listen())
 
 
-def test_a_task_at_the_desk_is_told_to_its_agent(office: Office, desk: Desk) -> None:
+def test_a_task_at_the_desk_is_told_to_its_agent(office: Office, desk: Services) -> None:
     """The real thing: who ran it is recorded with the intent, so what follows is its own."""
     bot = agent(office.workspace, "task.run", sub="real")
 

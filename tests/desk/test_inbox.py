@@ -5,10 +5,10 @@ import os
 import pytest
 
 from remit.contracts.services.common import Decision
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import Caller, PersonCaller
 from remit.identity.person import Person
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.approvals.conftest import question
 from tests.desk.conftest import CONSOLE, agent, person
 from tests.goals.office import Office
@@ -16,7 +16,7 @@ from tests.goals.office import Office
 PNG = b"\x89PNG\r\n\x1a\n and the rest"
 
 
-def test_a_held_request_is_shown_and_answered_by_whoever_may(desk: Desk, office: Office) -> None:
+def test_a_held_request_is_shown_and_answered_by_whoever_may(desk: Services, office: Office) -> None:
     approvals = office.workspace.approvals
     asked = approvals.ask(question(1, agent_id="bot"))
     [line] = desk.inbox.open(person("viewer"))
@@ -35,27 +35,27 @@ def test_a_held_request_is_shown_and_answered_by_whoever_may(desk: Desk, office:
         agent(office.workspace, sub="x"),
     ]
     for caller in unable:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.inbox.decide(caller, "request", line.id, yes)
         assert refused.value.reason is Reason.PERMISSION_DENIED
     approver = person("approver")
     for unsaid in (Decision(approved=True), Decision(approved=True, shown_digest="sha256:" + "0" * 64)):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.inbox.decide(approver, "request", line.id, unsaid)
         assert refused.value.reason is Reason.HASH_MISMATCH
     for unfit in (Decision(), Decision(approved=True, answer="yes")):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.inbox.decide(approver, "request", line.id, unfit)
         assert refused.value.reason is Reason.MALFORMED
     for name in (line.id[:8], "../" + line.id, "x" * 36):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.inbox.decide(approver, "request", name, Decision(approved=False))
     decided = desk.inbox.decide(approver, "request", line.id, yes)
     assert (decided.state, decided.decided_by) == ("APPROVED", "login:ann")
     assert desk.inbox.open(person("viewer")) == []
 
 
-def test_what_was_closed_says_how_and_why(desk: Desk, office: Office) -> None:
+def test_what_was_closed_says_how_and_why(desk: Services, office: Office) -> None:
     approvals = office.workspace.approvals
     denied, gone = (approvals.ask(question(number)) for number in (11, 12))
     desk.inbox.decide(person(), "request", denied.approval_id, Decision(approved=False, reason="no tea today"))
@@ -67,11 +67,11 @@ def test_what_was_closed_says_how_and_why(desk: Desk, office: Office) -> None:
         "the process that held the request is gone",
     )
     assert desk.inbox.show(person("viewer"), "request", gone.approval_id).question.state == "VOID"
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         desk.inbox.recent(agent(office.workspace))
 
 
-def test_an_agent_has_no_inbox(desk: Desk, office: Office) -> None:
+def test_an_agent_has_no_inbox(desk: Services, office: Office) -> None:
     asked = office.workspace.approvals.ask(question(21, agent_id="bot"))
     bot = agent(office.workspace)
     for look in (
@@ -79,13 +79,13 @@ def test_an_agent_has_no_inbox(desk: Desk, office: Office) -> None:
         lambda: desk.inbox.show(bot, "request", asked.approval_id),
         lambda: desk.inbox.picture(bot, asked.approval_id),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             look()
         assert refused.value.reason is Reason.PERMISSION_DENIED
     office.workspace.approvals.void([asked.approval_id], "over")
 
 
-def test_only_pictures_are_handed_out_whatever_a_row_says(desk: Desk, office: Office) -> None:
+def test_only_pictures_are_handed_out_whatever_a_row_says(desk: Services, office: Office) -> None:
     state, approvals = office.workspace.state.path, office.workspace.approvals
     folder = state / "browser" / "screens"
     folder.mkdir(parents=True)
@@ -105,13 +105,15 @@ def test_only_pictures_are_handed_out_whatever_a_row_says(desk: Desk, office: Of
     (folder / "other.png").write_bytes(PNG)  # not a name that Remit gives
     for number, place in enumerate((*elsewhere, *in_the_folder)):
         asked = approvals.ask(question(40 + number, screenshot=place))
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.inbox.picture(person("admin"), asked.approval_id)
         assert refused.value.reason is Reason.STATE_MISSING, place
         approvals.void([asked.approval_id], "over")
 
 
-def test_nobody_approves_a_goal_of_the_user_that_he_is_or_what_he_asked_for_himself(desk: Desk, office: Office) -> None:
+def test_nobody_approves_a_goal_of_the_user_that_he_is_or_what_he_asked_for_himself(
+    desk: Services, office: Office
+) -> None:
     boss = PersonCaller(Person("link:boss"), "admin", "leo", "acme")
     bot = agent(office.workspace, "goal.ask", user="leo")
     now_nobody = PersonCaller(Person("link:boss"), "admin")
@@ -125,7 +127,7 @@ def test_nobody_approves_a_goal_of_the_user_that_he_is_or_what_he_asked_for_hims
             desk.inbox.decide(boss, "confirmation", asked.correlation_id, Decision(answer="yes"))
         for who in unable:
             for approved in (True, False):
-                with pytest.raises(Refused) as refused:
+                with pytest.raises(RefusedError) as refused:
                     desk.inbox.decide(who, "goal", asked.correlation_id, Decision(approved=approved), tenant="acme")
                 assert refused.value.reason is Reason.PERMISSION_DENIED, who
         able = now_nobody if asker is bot else PersonCaller(Person("link:other"), "approver", "leo", "globex")

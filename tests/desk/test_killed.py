@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.core.ids import system_clock
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.testing.child_process import Fault, run_child
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -43,13 +43,13 @@ def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, po
     ended = run_child([warm.python(), "-c", CHILD, str(project)], fault=Fault(point), environment=environ)
     assert ended.killed, ended
     assert not ended.acknowledged
-    with Workspace.open(project, environ=environ) as workspace, Desk(workspace) as desk:
+    with Workspace.open(project, environ=environ) as workspace, Services(workspace) as desk:
         bot, other = agent(workspace, "task.run"), agent(workspace, "task.run", sub="other")
         answer = desk.tasks.get(bot, "task-1", wait=30.0)
         assert answer.state == "done"
         assert answer.result is not None
         assert answer.result.status == "SUCCESS"
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.tasks.get(other, "task-1")
         verdict = desk.record.verify(person("viewer"), wait=30.0).verdict
         assert verdict is not None
@@ -75,10 +75,10 @@ def test_a_goal_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path) ->
         [warm.python(), "-c", ASKING, str(office.root)], fault=Fault("road.effect_done"), environment=office.environ
     )
     assert ended.killed, ended
-    with Desk(office.workspace) as desk:
+    with Services(office.workspace) as desk:
         bot, other = (agent(office.workspace, "goal.ask", sub=sub, user="mia") for sub in ("bot", "other"))
         answer = desk.goals.get(bot, "acme", "g-1", wait=30.0)
         assert (answer.state, answer.event) in {("done", "SUCCEEDED"), ("failed", "FAILED")}, answer
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.goals.get(other, "acme", "g-1")
     office.close()

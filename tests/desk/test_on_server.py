@@ -8,9 +8,9 @@ import pytest
 
 from remit.contracts.services.common import Decision
 from remit.contracts.services.ledger import EntryFilter
-from remit.core.errors import Refused
-from remit.ledger.entry import Event
-from remit.services.services import Desk
+from remit.core.errors import RefusedError
+from remit.ledger.entry import NewEntry
+from remit.services.services import Services
 from tests.desk.conftest import agent, person
 from tests.desk.hostile import answers_to
 from tests.goals.office import Office
@@ -26,16 +26,16 @@ def office(tmp_path: Path, postgres_url: str) -> Iterator[Office]:
 def test_the_desk_on_a_server(office: Office) -> None:
     workspace = office.workspace
     viewer, mia = person("viewer"), person("viewer", "mia", user="mia")
-    with Desk(workspace) as desk:
+    with Services(workspace) as desk:
 
         async def listen() -> list[str]:
             async with await desk.events.subscribe(viewer) as first:
-                workspace.ledger.append(Event("globex", "test.one", "a", {"word": "100% Tea"}))
-                workspace.ledger.append(Event("globex", "test.two", "b", {}))
+                workspace.ledger.append(NewEntry("globex", "test.one", "a", {"word": "100% Tea"}))
+                workspace.ledger.append(NewEntry("globex", "test.two", "b", {}))
                 workspace.approvals.bell.ring()
                 after = (await anext(first)).id
             async with await desk.events.subscribe(viewer, after) as again:
-                workspace.ledger.append(Event("default", "test.three", "c", {}))
+                workspace.ledger.append(NewEntry("default", "test.three", "c", {}))
                 return [(await anext(again)).kind for _ in range(2)]
 
         assert asyncio.run(asyncio.wait_for(listen(), 20)) == ["test.two", "test.three"]
@@ -53,7 +53,7 @@ def test_the_desk_on_a_server(office: Office) -> None:
         assert desk.goals.get(bot, "acme", asked.correlation_id).state == "done"
         assert desk.record.trace(viewer, "acme", asked.correlation_id).holds
         admin = person("admin", user="mia")
-        taken = [told for told in answers_to(desk, bot, admin) if not isinstance(told[2], Refused)]
+        taken = [told for told in answers_to(desk, bot, admin) if not isinstance(told[2], RefusedError)]
         assert taken == []
         verdict = desk.record.verify(viewer, wait=30.0).verdict
         assert verdict is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.identity.callers import Caller
 from remit.services.base.events import Events
 from tests.desk_plans.office import VIEWER, Office
@@ -15,7 +15,9 @@ from tests.plan_road.project import action, plan_of
 def test_an_agent_hears_of_its_own_plan_and_of_no_other(tmp_path: Path) -> None:
     office = Office(tmp_path)
     workspace = office.workspace
-    events = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock, workspace.position_key)
+    events = Events(
+        lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
+    )
     other = office.token("other")
 
     async def kinds_heard(caller: Caller) -> set[str]:
@@ -55,7 +57,9 @@ def test_of_plans_and_tasks_an_agent_is_told_steps_that_do_not_depend_on_what_fi
 
 async def _kinds_while_applied(office: Office, shade: str) -> list[str]:
     workspace = office.workspace
-    events = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock, workspace.position_key)
+    events = Events(
+        lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
+    )
     try:
         async with await events.subscribe(office.agent) as listener:
             await asyncio.to_thread(_apply, office, shade)

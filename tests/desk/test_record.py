@@ -7,13 +7,13 @@ import pytest
 
 from remit.contracts.services.admin import TokenWish
 from remit.contracts.services.ledger import EntryFilter
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.keyring import load_keyring
 from remit.identity.models import Role
 from remit.ledger import search as searching
 from remit.ledger.bundle import verify_bundle
-from remit.ledger.entry import Event
-from remit.services.services import Desk
+from remit.ledger.entry import NewEntry
+from remit.services.services import Services
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
 
@@ -27,12 +27,12 @@ def written(office: Office) -> list[int]:
     found = []
     for number in range(40):
         kind = "test.rare" if number % 10 == 0 else "test.often"
-        event = Event("globex", kind, f"c{number % 4}", {"word": f"Tea 100%_{number}"}, actor=f"os:p{number % 2}")
+        event = NewEntry("globex", kind, f"c{number % 4}", {"word": f"Tea 100%_{number}"}, actor=f"os:p{number % 2}")
         found.append(office.workspace.ledger.append(event).seq)
     return found
 
 
-def all_of(desk: Desk, limit: int, **filters: str) -> list[int]:
+def all_of(desk: Services, limit: int, **filters: str) -> list[int]:
     found: list[int] = []
     cursor = None
     for _ in range(200):
@@ -44,7 +44,9 @@ def all_of(desk: Desk, limit: int, **filters: str) -> list[int]:
     raise AssertionError("it has no end")
 
 
-def test_entries_are_found_a_page_at_a_time(desk: Desk, written: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_are_found_a_page_at_a_time(
+    desk: Services, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     newest = written[::-1]
     for room in (20_000, 7):  # however little each answer looks through
         monkeypatch.setattr(searching, "LOOKED_THROUGH", room)
@@ -62,20 +64,20 @@ def test_entries_are_found_a_page_at_a_time(desk: Desk, written: list[int], monk
     assert all_of(desk, 9, since=at[-1], until=at[0]) == []
 
 
-def test_what_is_no_place_is_refused(desk: Desk, written: list[int]) -> None:
+def test_what_is_no_place_is_refused(desk: Services, written: list[int]) -> None:
     for cursor in ("x", "-1", "9" * 17, "٣", ""):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.record.entries(VIEWER, "globex", None, cursor)
         assert refused.value.reason is Reason.MALFORMED, cursor
     assert desk.record.entries(VIEWER, "globex", None, "1").items == ()
     assert desk.record.entries(VIEWER, "nobody").items == ()
     for tenant, seq in (("globex", 9_999), ("nobody", 1), ("a\nb", 1)):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.record.entry(VIEWER, tenant, seq)
         assert refused.value.reason is Reason.STATE_MISSING
 
 
-def test_the_record_is_checked_while_others_wait_for_the_same(desk: Desk, written: list[int]) -> None:
+def test_the_record_is_checked_while_others_wait_for_the_same(desk: Services, written: list[int]) -> None:
     answers = []
 
     def ask() -> None:
@@ -91,11 +93,11 @@ def test_the_record_is_checked_while_others_wait_for_the_same(desk: Desk, writte
     assert verdict is not None
     assert verdict.holds, verdict.findings
     assert desk.record.verify(VIEWER, again=False).checked_at in {each.checked_at for each in answers}
-    with pytest.raises(Refused, match="no entries"):
+    with pytest.raises(RefusedError, match="no entries"):
         desk.record.verify(VIEWER, "nobody", wait=30.0)
 
 
-def test_evidence_is_exported_and_holds(desk: Desk, office: Office, written: list[int]) -> None:
+def test_evidence_is_exported_and_holds(desk: Services, office: Office, written: list[int]) -> None:
     keyring = load_keyring(office.workspace.state.keys)
     heads = {each.tenant_id: each for each in desk.record.heads(VIEWER)}
     chains = {each.tenant_id: each for each in desk.record.tenants(VIEWER)}
@@ -104,11 +106,11 @@ def test_evidence_is_exported_and_holds(desk: Desk, office: Office, written: lis
         verdict = verify_bundle(bundle, keyring, source="bundle", known_heads=(heads["globex"],))
     assert verdict.holds, verdict.findings
     assert verdict.entries == 39
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         desk.record.bundle(VIEWER, "globex", "none")
 
 
-def test_the_record_is_for_people(desk: Desk, office: Office) -> None:
+def test_the_record_is_for_people(desk: Services, office: Office) -> None:
     bot = agent(office.workspace)
     for look in (
         lambda: desk.record.tenants(bot),
@@ -125,12 +127,12 @@ def test_the_record_is_for_people(desk: Desk, office: Office) -> None:
         lambda: desk.tokens.issue(bot, TokenWish(sub="x", caps=("task.run",))),
         lambda: desk.tokens.revoke(bot, bot.token.jti),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             look()
         assert refused.value.reason is Reason.PERMISSION_DENIED
 
 
-def test_tokens_are_issued_listed_and_revoked_by_an_admin(desk: Desk, office: Office) -> None:
+def test_tokens_are_issued_listed_and_revoked_by_an_admin(desk: Services, office: Office) -> None:
     wish = {"sub": "clerk", "caps": ["goal.ask"], "constraints": {"user": "mia", "tenant": "acme"}}
     raw = (
         b'{"sub": "clerk", "caps": ["goal.ask"], "constraints": {"user": "mia", "tenant": "acme"}, "life_seconds": 60}'
@@ -145,13 +147,13 @@ def test_tokens_are_issued_listed_and_revoked_by_an_admin(desk: Desk, office: Of
         {**wish, "caps": ["browser.click"]},
     )
     for each in senseless:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.tokens.issue(person(), TokenWish.from_tree(each))
         assert refused.value.reason is Reason.MALFORMED
     for role in OTHERS:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.tokens.issue(person(role), raw)
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.tokens.revoke(person(role), issued.jti)
     more = [desk.tokens.issue(person(), raw).jti for _ in range(4)]
     listed: list[str] = []
@@ -168,26 +170,26 @@ def test_tokens_are_issued_listed_and_revoked_by_an_admin(desk: Desk, office: Of
     desk.tokens.revoke(person(), issued.jti, "lost")
     [seen] = [each for each in desk.tokens.listed(VIEWER, limit=200).items if each.jti == issued.jti]
     assert (seen.state, seen.revoked_why) == ("revoked", "lost")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         desk.tokens.listed(VIEWER, "nothing")
 
 
-def test_the_catalogue_is_changed_by_an_admin_who_has_read_it(desk: Desk) -> None:
+def test_the_catalogue_is_changed_by_an_admin_who_has_read_it(desk: Services) -> None:
     assert {each.simulation_id: each.state for each in desk.catalogue.listed(VIEWER, "acme").simulations}[
         "ping"
     ] == "ACTIVE"
     shown = desk.catalogue.show(VIEWER, "globex", "ping")
     assert (shown.line.state, shown.said) == ("DRAFT", None)
     for role in OTHERS:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.catalogue.promote(person(role), "globex", "ping", digest=shown.line.definition_digest)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         desk.catalogue.promote(person(), "globex", "ping", digest="sha256:" + "0" * 64)
     assert refused.value.reason is Reason.BINDING_MISMATCH
     promoted = desk.catalogue.promote(person(), "globex", "ping", digest=shown.line.definition_digest, reason="useful")
     assert promoted.said is not None
     assert (promoted.line.state, promoted.said.by) == ("ACTIVE", "login:ann")
     assert desk.catalogue.retire(person(), "globex", "ping").state == "RETIRED"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         desk.catalogue.show(VIEWER, "acme", "nothing")
     assert refused.value.reason is Reason.STATE_MISSING

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from remit.contracts.services.common import Decision
-from remit.core.errors import Reason, Refused, RemitError
-from remit.execution.engine import Unsettled
+from remit.core.errors import Reason, RefusedError, RemitError
+from remit.execution.engine import IncompleteError
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.models import Role
 from remit.identity.people import People
-from remit.services.services import Desk
-from remit.tasks.operation import TaskDoor
+from remit.services.services import Services
+from remit.tasks.operation import TaskOperation
 from tests.approvals.conftest import question
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
@@ -42,7 +42,7 @@ def logged_in(office: Office, name: str, role: Role, user: str) -> tuple[PersonC
     return PersonCaller(found.person, found.role, found.user, found.tenant), cookie
 
 
-def test_his_answer_does_not_count_to_whatever_it_is(desk: Desk, office: Office) -> None:
+def test_his_answer_does_not_count_to_whatever_it_is(desk: Services, office: Office) -> None:
     workspace = office.workspace
     asked = workspace.approvals.ask(question(1, agent_id="bot"))
     made = desk.plans.propose(person("operator"), plan_of(create("a", "new.txt"), plan_id="p1"))
@@ -78,7 +78,7 @@ def test_his_answer_does_not_count_to_whatever_it_is(desk: Desk, office: Office)
     assert desk.plans.get(person(), made.proposal_id).state == "PENDING"
     assert desk.goals.get(person(), "acme", others.correlation_id).waiting_for == "approval"
     assert desk.goals.get(person(), "acme", own.correlation_id).waiting_for == "confirmation"
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         desk.goals.get(person(), "acme", "asked-late")
     there, _ = logged_in(office, "mia", "admin", "mia")  # and where he is let in, each of them counts
     for what in ("request", "plan", "goal", "confirmation", "asking"):
@@ -86,7 +86,7 @@ def test_his_answer_does_not_count_to_whatever_it_is(desk: Desk, office: Office)
     assert "one" not in office.notes()
 
 
-def approved_goal(desk: Desk, bot: AgentCaller, words: str) -> str:
+def approved_goal(desk: Services, bot: AgentCaller, words: str) -> str:
     """Asked by an agent, confirmed by its user, approved by somebody else, and not gone on with."""
     asked = desk.goals.ask(bot, words, wait=WAIT)
     if asked.waiting_for == "confirmation":
@@ -95,7 +95,7 @@ def approved_goal(desk: Desk, bot: AgentCaller, words: str) -> str:
     return asked.correlation_id
 
 
-def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Desk, office: Office) -> None:
+def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Services, office: Office) -> None:
     tokens, clock = office.workspace.tokens, office.clock
     assert isinstance(clock, Hand)
 
@@ -110,7 +110,7 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Desk, o
     def run(who: AgentCaller) -> None:
         answer = desk.tasks.run(who, task, leased, WAIT)
         if answer.refused is not None:
-            raise Refused(answer.refused.code, answer.refused.what)
+            raise RefusedError(answer.refused.code, answer.refused.what)
 
     verbs: dict[str, Callable[[AgentCaller], Any]] = {
         "run": run,
@@ -134,7 +134,7 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Desk, o
             late = issued()
             end(late)
             for verb, ask in verbs.items():
-                with pytest.raises(Refused) as refused:
+                with pytest.raises(RefusedError) as refused:
                     ask(late)
                 assert refused.value.reason is reason, verb
     assert (office.base / "before.txt").exists()
@@ -144,18 +144,18 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Desk, o
 
 
 def test_nor_does_it_go_on_with_what_another_process_had_begun(
-    desk: Desk, office: Office, monkeypatch: pytest.MonkeyPatch
+    desk: Services, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bot, late = (agent(office.workspace, "task.run", sub="late") for _ in range(2))
     task = manifest("cut-short")
     leased = desk.tasks.lease(person(), task, timedelta(minutes=5)).canonical()
 
     def cut_short(*_: object) -> None:
-        raise Unsettled(Reason.EFFECT_FAILED, "cut short")
+        raise IncompleteError(Reason.EFFECT_FAILED, "cut short")
 
     with monkeypatch.context() as broken:
-        broken.setattr(TaskDoor, "effect", cut_short)
-        with pytest.raises(Unsettled):
+        broken.setattr(TaskOperation, "effect", cut_short)
+        with pytest.raises(IncompleteError):
             desk.tasks.run(bot, task, leased, WAIT)
     office.workspace.tokens.revoke(late.token.jti, actor="os:ann")
     answer = desk.tasks.run(late, task, leased, WAIT)

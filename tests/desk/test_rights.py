@@ -7,7 +7,7 @@ import pytest
 from remit.authority.capability_token import Token
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, PersonCaller, agent_id
 from remit.identity.models import ROLES
 from remit.identity.person import Person
@@ -60,18 +60,18 @@ def test_no_token_whatever_it_holds_lets_an_agent_decide() -> None:
     everything = agent(*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES, "call.decide", "call.approve")
     persons = {Right.SEE, Right.DECIDE, Right.CONFIRM, Right.LEASE, Right.ISSUE_TOKEN, Right.REVOKE_TOKEN}
     for right in persons | {Right.CHANGE_CATALOGUE, Right.INVITE}:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             require(everything, right)
         assert refused.value.reason is Reason.PERMISSION_DENIED
         assert "an agent cannot do it" in str(refused.value)
 
 
 def test_a_refusal_says_who_could_and_never_the_token() -> None:
-    with pytest.raises(Refused) as by_agent:
+    with pytest.raises(RefusedError) as by_agent:
         require(agent("browser.navigate"), Right.APPLY)
     assert by_agent.value.reason is Reason.CAPABILITY_MISSING
     assert "remit token issue --cap plan.apply" in by_agent.value.next_step
-    with pytest.raises(Refused) as by_viewer:
+    with pytest.raises(RefusedError) as by_viewer:
         require(PersonCaller(Person("os:ana"), "viewer"), Right.DECIDE)
     assert by_viewer.value.reason is Reason.PERMISSION_DENIED
     assert "Who can: admin, approver." in by_viewer.value.next_step

@@ -10,11 +10,11 @@ import pytest
 from remit.authority.results import verify_result
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import TaskManifest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time
 from remit.identity.callers import AgentCaller, Caller
 from remit.services.agent_tasks import protected_paths, require_not_protected
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
 from tests.road.conftest import file_task, made_workspace, manifest
@@ -28,7 +28,7 @@ def bot(office: Office) -> AgentCaller:
     return agent(office.workspace, "task.run")
 
 
-def lease(desk: Desk, task: bytes) -> bytes:
+def lease(desk: Services, task: bytes) -> bytes:
     return desk.tasks.lease(person(), task, LIFE).canonical()
 
 
@@ -38,7 +38,7 @@ def without_digest(result: ExecutionResult) -> dict[str, Any]:
     return {**tree, "signature": "", "output": {**tree["output"], "undo_metadata": {}}}
 
 
-def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(desk: Desk, office: Office, bot: AgentCaller) -> None:
+def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(desk: Services, office: Office, bot: AgentCaller) -> None:
     (office.base / "from.txt").write_text("x")
     task = file_task("t-1", "FILE_COPY", office.base / "from.txt", office.base / "to.txt")
     leased = lease(desk, task)
@@ -57,7 +57,7 @@ def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(desk: Desk, office: 
         verify_result(result, office.workspace.keyring, render_time(office.workspace.clock()))
     stranger = agent(office.workspace, "task.run", sub="other")
     for caller, name in ((stranger, "t-1"), (bot, "t-2"), (bot, "../t-1"), (bot, "t\n1"), (bot, "")):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.tasks.get(caller, name)
         assert refused.value.reason is Reason.STATE_MISSING
     asked = [each.entry for each in desk.record.entries(person(), "default").items if each.entry.kind == "task.asked"]
@@ -68,7 +68,7 @@ def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(desk: Desk, office: 
     assert leases == ["login:ann"]
 
 
-def test_a_refused_task_says_why_and_claims_nothing(desk: Desk, office: Office, bot: AgentCaller) -> None:
+def test_a_refused_task_says_why_and_claims_nothing(desk: Services, office: Office, bot: AgentCaller) -> None:
     task = manifest("t-refused")
     other = lease(desk, manifest("t-another"))
     answer = desk.tasks.run(bot, task, other, WAIT)
@@ -79,11 +79,11 @@ def test_a_refused_task_says_why_and_claims_nothing(desk: Desk, office: Office, 
     assert answer.result.status == "FAILURE"
     assert desk.tasks.get(bot, "t-refused") == answer, "as long as this process remembers it"
     for caller in (person("viewer"), agent(office.workspace, "task.run", sub="other")):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.tasks.get(caller, "t-refused")
 
 
-def test_nobody_is_answered_by_the_run_of_another_task_with_the_same_id(desk: Desk, office: Office) -> None:
+def test_nobody_is_answered_by_the_run_of_another_task_with_the_same_id(desk: Services, office: Office) -> None:
     """Joined is only who gives the same task and lease; the same id with another content is the road's to refuse."""
     first, second = manifest("t-same"), manifest("t-same", constraints={"reversible": False})
     one, two = agent(office.workspace, "task.run"), agent(office.workspace, "task.run", sub="two")
@@ -95,27 +95,27 @@ def test_nobody_is_answered_by_the_run_of_another_task_with_the_same_id(desk: De
     assert sorted(done) == [False, True], "the faster one has the id, and the other one is refused"
 
 
-def test_who_may_run_and_who_may_have_a_lease_signed(desk: Desk, office: Office, bot: AgentCaller) -> None:
+def test_who_may_run_and_who_may_have_a_lease_signed(desk: Services, office: Office, bot: AgentCaller) -> None:
     task = manifest("t-rights")
     leased = lease(desk, task)
     unable: list[Caller] = [person("viewer"), person("approver"), agent(office.workspace, "plan.propose")]
     for caller in unable:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             desk.tasks.run(caller, task, leased, 0)
     for caller in (*unable, bot, person("operator")):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.tasks.lease(caller, task, LIFE)
         assert refused.value.reason is Reason.PERMISSION_DENIED
-    with pytest.raises(Refused, match="a day at most"):
+    with pytest.raises(RefusedError, match="a day at most"):
         desk.tasks.lease(person(), task, timedelta(days=2))
     for wait in (-1.0, 30.5, float("nan")):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.tasks.run(bot, task, leased, wait)
         assert refused.value.reason is Reason.MALFORMED
 
 
 def test_what_is_secret_in_a_result_is_masked_for_those_who_only_see(
-    desk: Desk, office: Office, bot: AgentCaller
+    desk: Services, office: Office, bot: AgentCaller
 ) -> None:
     name = "password=hunter2hunter2"
     (office.base / name).write_text("x")
@@ -147,7 +147,7 @@ def test_a_program_leases_no_agent_what_no_plan_may_touch(tmp_path: Path, name: 
         for source, destination in ((name, "aside"), ("mine", name)):
             asked = file_task("t", "FILE_MOVE", project / source, project / destination)
             lease = workspace.issue_lease(asked).canonical()
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RefusedError) as refused:
                 require_not_protected(workspace, TaskManifest.parse(asked), lease)
             assert refused.value.reason is Reason.PROTECTED
             assert protected_paths(workspace, TaskManifest.parse(asked)) == [str(project / name)]

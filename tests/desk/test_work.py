@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.services.base import jobs as work_module
-from remit.services.base.jobs import Job, Work
+from remit.services.base.jobs import Job, JobRunner
 
 SOON = 10.0
 
 
-def begin(work: Work, key: str, gate: threading.Event, owner: str = "agent:bot") -> Job[str]:
+def begin(work: JobRunner, key: str, gate: threading.Event, owner: str = "agent:bot") -> Job[str]:
     def wait(job: Job[str]) -> str:
         gate.wait(SOON)
         return job.key
@@ -25,7 +25,7 @@ def begin(work: Work, key: str, gate: threading.Event, owner: str = "agent:bot")
 
 
 def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
-    work, gate = Work(), threading.Event()
+    work, gate = JobRunner(), threading.Event()
     first, second = begin(work, "a", gate), begin(work, "a", gate)
     other = begin(work, "b", gate)
     assert first is second
@@ -41,7 +41,7 @@ def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
 
 def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
     """Else a caller that asks again at once is told of the ended job that nothing is stored."""
-    work, gate = Work(), threading.Event()
+    work, gate = JobRunner(), threading.Event()
     first = begin(work, "a", gate)
     asked: list[Job[str]] = []
     # Called when callers are told, before they run.
@@ -53,7 +53,7 @@ def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
 
 
 def test_before_this_process_ends_whoever_waits_is_let_go_and_the_work_goes_on() -> None:
-    work, gate = Work(), threading.Event()
+    work, gate = JobRunner(), threading.Event()
     job = begin(work, "a", gate)
     told: list[bool] = []
     waiting = threading.Thread(target=lambda: told.append(job.wait(60)))
@@ -68,28 +68,28 @@ def test_before_this_process_ends_whoever_waits_is_let_go_and_the_work_goes_on()
 
 
 def test_what_went_wrong_is_raised_to_whoever_waits() -> None:
-    work = Work()
+    work = JobRunner()
 
     def fail(_job: Job[str]) -> str:
-        raise Refused(Reason.EXPIRED, "too late")
+        raise RefusedError(Reason.EXPIRED, "too late")
 
     job = work.begin("k", fail, subject="s", owner="o")
     assert job.wait(SOON)
-    with pytest.raises(Refused, match="too late"):
+    with pytest.raises(RefusedError, match="too late"):
         job.result()
 
 
 def test_one_caller_cannot_take_all_places_and_all_together_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_module, "MOST_OF_ONE", 3)
     monkeypatch.setattr(work_module, "MOST_IN_LINE", 2)
-    work, gate = Work(most=2), threading.Event()
+    work, gate = JobRunner(most=2), threading.Event()
     for number in range(3):
         begin(work, f"greedy {number}", gate)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         begin(work, "one more", gate)
     assert refused.value.reason is Reason.RESOURCE_EXHAUSTED
     begin(work, "modest", gate, owner="agent:other")
-    with pytest.raises(Refused, match="too much work is under way"):
+    with pytest.raises(RefusedError, match="too much work is under way"):
         begin(work, "late", gate, owner="agent:third")
     assert work.running + work.waiting == 4
     gate.set()
@@ -97,7 +97,7 @@ def test_one_caller_cannot_take_all_places_and_all_together_neither(monkeypatch:
 
 
 def test_when_it_closes_what_runs_is_told_and_nothing_more_begins() -> None:
-    work, tick, begun = Work(most=1), threading.Event(), threading.Event()
+    work, tick, begun = JobRunner(most=1), threading.Event(), threading.Event()
     seen: list[str] = []
 
     def until_cancelled(job: Job[None]) -> None:
@@ -111,16 +111,16 @@ def test_when_it_closes_what_runs_is_told_and_nothing_more_begins() -> None:
     in_line = begin(work, "in line", threading.Event())
     assert work.close(SOON)
     assert in_line.wait(0)
-    with pytest.raises(Refused, match="about to end"):
+    with pytest.raises(RefusedError, match="about to end"):
         in_line.result()
     assert (seen, running.is_running, work.jobs()) == (["cancelled"], False, [])
-    with pytest.raises(Refused, match="about to end"):
+    with pytest.raises(RefusedError, match="about to end"):
         begin(work, "b", threading.Event())
 
 
 def test_a_job_carries_the_context_of_whoever_asked() -> None:
     request = contextvars.ContextVar("request", default="nobody's")
-    work = Work()
+    work = JobRunner()
     request.set("mine")
     job = work.begin("k", lambda _job: request.get(), subject="s", owner="o")
     assert job.wait(SOON)
@@ -129,7 +129,7 @@ def test_a_job_carries_the_context_of_whoever_asked() -> None:
 
 def test_only_so_many_ended_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_module, "MOST_ENDED", 5)
-    work = Work()
+    work = JobRunner()
     for number in range(20):
         assert work.begin(f"k{number}", lambda _job: None, subject=f"s{number}", owner="o").wait(SOON)
     assert work.close()
@@ -139,7 +139,7 @@ def test_only_so_many_ended_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_event_loop_waits_without_a_thread_and_goes_on_meanwhile() -> None:
-    work, gate = Work(), threading.Event()
+    work, gate = JobRunner(), threading.Event()
     job = begin(work, "a", gate)
 
     async def wait() -> tuple[bool, bool, bool, bool]:
@@ -156,7 +156,7 @@ def test_an_event_loop_waits_without_a_thread_and_goes_on_meanwhile() -> None:
 
 
 def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() -> None:
-    work, gate = Work(), threading.Event()
+    work, gate = JobRunner(), threading.Event()
     job = begin(work, "a", gate)
     told: list[Callable[[], None]] = []
 
@@ -177,7 +177,7 @@ def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() ->
 
 
 def test_where_one_of_each_owner_is_at_work_no_owner_takes_all_threads() -> None:
-    work = Work(2, one_of_each=True)
+    work = JobRunner(2, one_of_each=True)
     gate, begun = threading.Event(), threading.Semaphore(0)
 
     def hold(_: Job[None]) -> None:
@@ -199,7 +199,7 @@ def test_a_job_that_has_ended_holds_nothing_of_what_was_sent() -> None:
     class Sent:
         """Something large."""
 
-    work, sent = Work(), Sent()
+    work, sent = JobRunner(), Sent()
     left = weakref.ref(sent)
 
     def use(_: Job[bool], sent: Sent = sent) -> bool:

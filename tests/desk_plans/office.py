@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.services.plans import ProposalView
 from remit.core.errors import RemitError
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import Person
-from remit.services.base.jobs import Work
+from remit.services.base.jobs import JobRunner
 from remit.services.plans.service import PlanDesk
 from tests.plan_road.project import Project, plan_of, replace
 from tests.road.conftest import Hand
@@ -32,7 +32,7 @@ class Office:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.clock = Hand()
         self.project = Project(folder, self.clock, **settings)
-        self.work = Work()
+        self.work = JobRunner()
         self.plans = PlanDesk(self.project.workspace, work=self.work, console_url=CONSOLE)
         self._numbers = itertools.count(1)
         self.agent = self.token("bot")
@@ -47,7 +47,7 @@ class Office:
         self.project.close()
 
     def token(self, agent: str, *caps: str, life: timedelta = timedelta(days=2)) -> AgentCaller:
-        wish = Wish(agent, caps or CAPS, TokenConstraints(), life)
+        wish = TokenRequest(agent, caps or CAPS, TokenConstraints(), life)
         issued = self.workspace.tokens.issue(wish)
         return AgentCaller.by(self.workspace.tokens, issued.text)
 

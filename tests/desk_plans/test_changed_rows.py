@@ -8,7 +8,7 @@ import pytest
 
 from remit.contracts.services.plans import ProposalState
 from remit.core.errors import Reason
-from remit.ledger.search import Wanted, find_entries
+from remit.ledger.search import SearchFilter, find_entries
 from remit.services.base.ownership import owner_of
 from tests.desk_plans.office import APPROVER, OPERATOR, VIEWER, Office, refused
 from tests.store_fixtures import Attacker
@@ -57,7 +57,9 @@ def test_a_row_gives_no_agent_another_ones_plan(office: Office, attacker: Attack
                     looked = plans.undo_look(OPERATOR, made.envelope_id)
                     assert looked.undo.state == "POSSIBLE", "a person needs no row to get at a run"
                 with office.workspace.store.reading() as connection:
-                    entries = find_entries(connection, "default", Wanted(correlation_id=made.envelope_id), None, 50)
+                    entries = find_entries(
+                        connection, "default", SearchFilter(correlation_id=made.envelope_id), None, 50
+                    )
                     assert {owner_of(connection, each) for each in entries.entries} == {None}
             assert not [each for each in plans.listed(other).items if each.proposal_id == name]
             [told] = [each for each in plans.listed(VIEWER).items if each.proposal_id == name]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.testing.child_process import Ended, Fault, run_child
+from remit.testing.child_process import ChildExit, Fault, run_child
 from tests import warm
 from tests.desk_plans.office import ADMIN, OPERATOR, Office
 
@@ -13,7 +13,7 @@ BEFORE = ("append.before_commit",)
 AFTER = ("append.committed",)
 
 
-def killed(office: Office, point: str, *what: str) -> Ended:
+def killed(office: Office, point: str, *what: str) -> ChildExit:
     command = [warm.python(), str(ACTING), str(office.project.root), *what]
     ended = run_child(command, fault=Fault(point), environment=office.project.environ)
     assert ended.killed, f"{point}: {ended.output}"

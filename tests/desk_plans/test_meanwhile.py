@@ -8,8 +8,8 @@ import pytest
 
 from remit.core.errors import Reason
 from remit.identity.callers import AgentCaller, PersonCaller
-from remit.services.base.context import Room
-from remit.services.base.drift import Standing, look_around
+from remit.services.base.context import ServiceContext
+from remit.services.base.drift import DriftReport, look_around
 from remit.services.base.jobs import Job
 from remit.services.people import PeopleDesk
 from remit.services.tokens import TokenDesk
@@ -26,9 +26,9 @@ def _drifted(office: Office) -> tuple[str, str]:
 
 def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     name, path = _drifted(office)
-    looks: list[Standing] = []
+    looks: list[DriftReport] = []
 
-    def and_then_somebody_writes(*asked: Any) -> Standing:
+    def and_then_somebody_writes(*asked: Any) -> DriftReport:
         found = look_around(*asked)
         looks.append(found)
         if len(looks) == 1:
@@ -49,7 +49,7 @@ def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(office: Office, mo
 def test_that_nothing_was_changed_since_is_held_to_as_well(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     made, path = office.applied()
 
-    def and_then_somebody_writes(*asked: Any) -> Standing:
+    def and_then_somebody_writes(*asked: Any) -> DriftReport:
         found = look_around(*asked)
         office.project.write(path, "mine\n")
         return found
@@ -76,7 +76,7 @@ def _session(office: Office, name: str) -> PersonCaller:
 
 
 def _verbs(office: Office, name: str) -> dict[str, Callable[[PersonCaller], Any]]:
-    room = Room(office.workspace, office.work, None)  # type: ignore[arg-type]  # no verb here tells anybody
+    room = ServiceContext(office.workspace, office.work, None)  # type: ignore[arg-type]  # no verb here tells anybody
     tokens, people = TokenDesk(room), PeopleDesk(room)
     applied, approved, proposed = (
         made[0].proposal_id for made in (office.applied(), office.approved(), office.proposed())

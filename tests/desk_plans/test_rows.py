@@ -10,18 +10,18 @@ import pytest
 from remit.authority.envelope import issue_envelope, verify_envelope
 from remit.contracts.plans.envelope import Approvals, Envelope
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.crypto.keyring import load_signer
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.identity.person import Person
 from remit.ledger.clock_acceptance import accept_clock
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from remit.ledger.writer import Batch
 from remit.plans.proposals import service as module
-from remit.plans.proposals.draft import Draft
+from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.service import PROPOSAL_LIFE, Proposals
-from remit.store.connection import Guarded
+from remit.store.connection import GuardedTableError
 from remit.store.proposals import AFTER_ALL, ProposalRow
 from tests.plan_road.project import create, plan_of
 from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
@@ -41,10 +41,10 @@ class Shelf:
     world: World
     proposals: Proposals
 
-    def draft(self, number: int = 1, **changes: Any) -> Draft:
+    def draft(self, number: int = 1, **changes: Any) -> ProposalDraft:
         plan = Plan.parse(plan_of(create("a", f"file{number}.txt"), plan_id=f"plan-{number}"))
         given = {"proposed_by": "agent:bot", "token_jti": "token-1", **changes}
-        return Draft(plan.canonical(), plan.plan_id, "a plan", "LOW", **given)
+        return ProposalDraft(plan.canonical(), plan.plan_id, "a plan", "LOW", **given)
 
     def propose(self, number: int = 1, **changes: Any) -> ProposalRow:
         return self.proposals.propose(self.draft(number, **changes))
@@ -66,7 +66,7 @@ class Shelf:
 
 @pytest.fixture
 def shelf(world: World) -> Shelf:
-    return Shelf(world, Proposals(lambda: world.ledger, Bell(world.keys.parent / "bell"), world.clock))
+    return Shelf(world, Proposals(lambda: world.ledger, ChangeSignal(world.keys.parent / "bell"), world.clock))
 
 
 def reason_of(call: Any, *arguments: Any, **more: Any) -> Reason:
@@ -122,7 +122,7 @@ def test_who_answers_first_counts_and_an_agent_that_proposed_is_nobody_to_answer
 
 def _recorded(shelf: Shelf, batch: Batch, row: ProposalRow, envelope: Envelope) -> None:
     """As `Plans.approve` does it."""
-    batch.append(Event(row.tenant_id, "envelope.issued", envelope.envelope_id, {}))
+    batch.append(NewEntry(row.tenant_id, "envelope.issued", envelope.envelope_id, {}))
     shelf.proposals.approve(batch, row.proposal_id, envelope, ADA)
 
 
@@ -209,7 +209,7 @@ def test_every_change_past_the_guards_is_found_and_the_guards_refuse_each(shelf:
             attacker.run(statement)
         attacker.tamper(statement)
         found = shelf.world.faults()
-        assert found & {Fault.ROW_EDITED, Fault.ROW_MISSING}, name
+        assert found & {RecordFault.ROW_EDITED, RecordFault.ROW_MISSING}, name
         attacker.tamper("DELETE FROM plan_proposals", *back)
     assert shelf.world.verify().findings == []
 
@@ -279,10 +279,10 @@ def test_the_database_takes_no_step_without_its_entry(shelf: Shelf) -> None:
     moved = "UPDATE plan_proposals SET state = 'DENIED', decided_by = 'os:eve', entry_seq = ? WHERE proposal_id = ?"
 
     def forge(batch: Batch) -> None:
-        entry = batch.append(Event(row.tenant_id, "proposal.denied", "another", {}))
+        entry = batch.append(NewEntry(row.tenant_id, "proposal.denied", "another", {}))
         batch.store.execute(moved, (entry.seq, row.proposal_id))
 
-    with pytest.raises((Guarded, RemitError)):
+    with pytest.raises((GuardedTableError, RemitError)):
         shelf.world.ledger.transact(forge)
     assert shelf.found(row).state == "PENDING"
 
@@ -297,7 +297,7 @@ def test_a_proposal_outlives_a_clock_that_was_ahead_only_if_it_was_made_before(s
     world.append("default", 1)
     world.clock.now = right
     if not ahead:
-        with pytest.raises(Refused, match="behind the ledger's newest entry"):
+        with pytest.raises(RefusedError, match="behind the ledger's newest entry"):
             shelf.proposals.deny(made.proposal_id, ADA)
         assert shelf.found(made).state == "PENDING"
     assert accept_clock(world.ledger, ADA.id, ADA.signature, world.clock.now)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from remit.contracts.services.plans import ProposalView
-from remit.core.errors import Reason, Refused
-from remit.services.base.jobs import Job, Work
+from remit.core.errors import Reason, RefusedError
+from remit.services.base.jobs import Job, JobRunner
 from remit.services.plans.service import PlanDesk
 from tests.desk_plans.office import ADMIN, APPROVER, OPERATOR, VIEWER, Office, refused
 
@@ -68,7 +68,7 @@ def test_one_that_runs_is_stopped_and_taken_back(office: Office, phase: str, sta
     office.work.on_progress = stop
     try:
         office.plans.apply(office.agent, made.proposal_id, wait=30)
-    except Refused as problem:
+    except RefusedError as problem:
         assert problem.reason is Reason.CANCELLED  # noqa: PT017 - whether it is raised depends on the phase
     finally:
         office.work.on_progress = lambda _: None
@@ -81,7 +81,7 @@ def test_another_process_tells_the_same_of_it(office: Office) -> None:
     made, _ = office.applied()
     waiting, _ = office.proposed()
     with office.project.opened() as workspace:
-        other = PlanDesk(workspace, work=Work())
+        other = PlanDesk(workspace, work=JobRunner())
         assert other.get(VIEWER, made.proposal_id).state == "APPLIED"
         assert waiting.proposal_id in {each.proposal_id for each in other.waiting(ADMIN)}
         assert other.report(VIEWER, made.proposal_id) == office.plans.report(VIEWER, made.proposal_id)

@@ -10,14 +10,14 @@ import pytest
 from remit.cli.approvals.plans import compute_plan, show_plan
 from remit.contracts.plans.plan import Plan
 from remit.core.errors import Reason
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from remit.ledger.writer import Batch
 from remit.plans.model.callbacks import PlanHooks
 from remit.plans.preview.document import PlanPreview
-from remit.plans.proposals.draft import Draft
-from remit.plans.proposals.previews import ComputedPreview, PreviewNotStored
-from remit.store.connection import Guarded
+from remit.plans.proposals.draft import ProposalDraft
+from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
+from remit.store.connection import GuardedTableError
 from tests.desk_plans.office import ADMIN, APPROVER, OPERATOR, VIEWER, Office, refused
 from tests.desk_plans.test_killed import AFTER, BEFORE, killed
 from tests.desk_plans.test_rows import (
@@ -44,7 +44,7 @@ def without_a_preview(office: Office) -> str:
     """As a proposal that was made before previews were stored."""
     document, _ = office.plan()
     plan = Plan.parse(document)
-    draft = Draft(plan.canonical(), plan.plan_id, "an earlier plan", "LOW", ADMIN.actor)
+    draft = ProposalDraft(plan.canonical(), plan.plan_id, "an earlier plan", "LOW", ADMIN.actor)
     return str(office.workspace.proposals.propose(draft).proposal_id)
 
 
@@ -142,7 +142,7 @@ def test_a_changed_input_makes_it_stale_by_name_and_it_is_not_approved_until_it_
 def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_propose(office: Office) -> None:
     name = without_a_preview(office)
     problem = refused(office.plans.look, VIEWER, name)
-    assert isinstance(problem, PreviewNotStored)
+    assert isinstance(problem, PreviewNotStoredError)
     assert f"remit approvals compute {name}" in problem.next_step
     digest = "sha256:" + "0" * 64
     answer: dict[str, Any] = {"approved": True, "preview_digest": digest}
@@ -218,7 +218,7 @@ def test_every_change_of_a_stored_preview_is_refused_found_and_never_shown(shelf
         with pytest.raises(Exception, match="append-only"):
             attacker.run(statement)
         attacker.tamper(statement)
-        assert shelf.world.faults() & {Fault.ROW_EDITED, Fault.ROW_MISSING}, name
+        assert shelf.world.faults() & {RecordFault.ROW_EDITED, RecordFault.ROW_MISSING}, name
         if name in {"of another proposal", "removed"}:
             assert shelf.proposals.preview_of(row) is None, name
         else:
@@ -238,7 +238,7 @@ def test_an_earlier_preview_with_its_own_signed_entry_is_not_shown_for_the_later
     insert = ("INSERT INTO proposal_previews VALUES (?, ?, ?, ?, ?, ?, ?, ?)", earlier)
     attacker.tamper("DELETE FROM proposal_previews", insert)
     assert reason_of(shelf.proposals.preview_of, row) is Reason.EVIDENCE_INVALID
-    assert Fault.ROW_EDITED in shelf.world.faults()
+    assert RecordFault.ROW_EDITED in shelf.world.faults()
 
 
 def test_a_lost_row_is_computed_again_and_one_of_an_earlier_version_needs_none(shelf: Shelf) -> None:
@@ -246,7 +246,7 @@ def test_a_lost_row_is_computed_again_and_one_of_an_earlier_version_needs_none(s
     assert shelf.proposals.preview_of(old) is None
     assert shelf.world.verify().findings == []
     shelf.world.attacker.tamper("DELETE FROM proposal_previews")
-    assert Fault.ROW_MISSING in shelf.world.faults()
+    assert RecordFault.ROW_MISSING in shelf.world.faults()
     for each in (old, row):
         shelf.proposals.preview_again(each.proposal_id, SECOND, "os:ada")
         found = shelf.proposals.preview_of(each)
@@ -274,10 +274,10 @@ def test_the_database_takes_no_preview_without_its_entry(shelf: Shelf) -> None:
     insert = "INSERT INTO proposal_previews VALUES (?, ?, 'd', 'd', 'os:eve', 'now', ?, '{}')"
 
     def forge(batch: Batch) -> None:
-        entry = batch.append(Event(row.tenant_id, "proposal.previewed", "another", {}))
+        entry = batch.append(NewEntry(row.tenant_id, "proposal.previewed", "another", {}))
         batch.store.execute(insert, (row.tenant_id, row.proposal_id, entry.seq))
 
-    with pytest.raises((Guarded, Exception), match=r"append-only|evidence"):
+    with pytest.raises((GuardedTableError, Exception), match=r"append-only|evidence"):
         shelf.world.ledger.transact(forge)
     assert shelf.proposals.preview_of(row) is None
 

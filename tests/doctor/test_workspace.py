@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.cli.doctor import examine_workspace
 from remit.contracts.browser.browser import TokenConstraints
 from remit.core.ids import render_time, system_clock
@@ -74,7 +74,7 @@ def test_a_private_key_is_never_opened(place: Place) -> None:
 
 def test_the_key_that_signs_tokens_is_known_and_missed(place: Place) -> None:
     with Workspace.open(place.root, environ=place.environ) as opened:
-        opened.tokens.issue(Wish("bot", ("browser.click",), TokenConstraints(), timedelta(hours=1)))
+        opened.tokens.issue(TokenRequest("bot", ("browser.click",), TokenConstraints(), timedelta(hours=1)))
     assert place.look()["keyring"].status == "ok"
     (key,) = (place.state.keys / "policy").glob("*.pem")
     key.unlink()

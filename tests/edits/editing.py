@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.registry_full import RICH
 from remit.effects.edits.splice import Edited
 
@@ -21,8 +21,8 @@ def text_after(kind: str, before: str | bytes, **parameters: Any) -> str:
     return edit(kind, before, **parameters).content.decode()
 
 
-def refusal_of(kind: str, before: str | bytes, **parameters: Any) -> Refused:
-    with pytest.raises(Refused) as refusal:
+def refusal_of(kind: str, before: str | bytes, **parameters: Any) -> RefusedError:
+    with pytest.raises(RefusedError) as refusal:
         edit(kind, before, **parameters)
     return refusal.value
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.effects.edits import json as json_edit
 from remit.effects.edits.splice import Edited
 from tests.edits.editing import edit, reason_of, refusal_of, text_after
@@ -186,14 +186,14 @@ def test_an_edit_that_would_change_more_than_it_should_is_a_bug_and_fails(monkey
         return edited._replace(content=edited.content.replace(b"7", b"8"))
 
     monkeypatch.setattr(json_edit, "_finish", shifted)
-    with pytest.raises(EnvironmentFailed) as failure:
+    with pytest.raises(EnvironmentFailureError) as failure:
         json_edit.update_value(b'{"a": 1, "b": 7}', "$.a", 2)
     assert failure.value.reason is Reason.INTERNAL
 
 
 def test_a_value_of_another_type_does_not_pass_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_edit, "_write", lambda *_: b"1.0")
-    with pytest.raises(EnvironmentFailed):
+    with pytest.raises(EnvironmentFailureError):
         json_edit.update_value(b'{"a": 5}', "$.a", 1)
 
 

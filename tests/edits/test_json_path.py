@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.json_path import select_one
 
 DOCUMENT: dict[str, Any] = {
@@ -64,14 +64,14 @@ def test_a_path_is_followed(path: str, way: tuple[str | int, ...]) -> None:
     ],
 )
 def test_a_path_that_does_not_select_one_value_is_refused(path: str, reason: Reason) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         select_one(DOCUMENT, path)
     assert refusal.value.reason is reason
 
 
 def test_parse_026_a_pattern_that_would_backtrack_for_ever_does_not() -> None:
     started = time.monotonic()
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         select_one([{"a": "a" * 50_000 + "!"}], "$[?match(@.a, '(a+)+$')]")
     assert refusal.value.reason is Reason.EDIT_NO_MATCH
     assert time.monotonic() - started < 10
@@ -82,7 +82,7 @@ def test_parse_027_descendants_of_descendants_end_at_the_second_match() -> None:
     for _ in range(60):
         document = [document, document]
     started = time.monotonic()
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         select_one(document, "$..*..*..*..*")
     assert refusal.value.reason is Reason.EDIT_AMBIGUOUS
     assert time.monotonic() - started < 10
@@ -92,7 +92,7 @@ def test_a_document_deeper_than_is_followed_is_refused_and_not_a_crash() -> None
     document: Any = 0
     for _ in range(500):
         document = [document]
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         select_one(document, "$..x")
     assert refusal.value.reason is Reason.LIMIT_EXCEEDED
 
@@ -115,5 +115,5 @@ def test_a_dot_of_a_pattern_matches_neither_line_feed_nor_carriage_return(text: 
     if is_found:
         assert select_one([{"a": text}], path) == (0, "a")
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             select_one([{"a": text}], path)

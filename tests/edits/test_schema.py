@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.json_schema import require_valid_schema
 
 pytestmark = pytest.mark.req("PX-30")
@@ -46,7 +46,7 @@ def test_a_valid_schema_passes(content: str, operation: str) -> None:
     ],
 )
 def test_anything_else_is_refused(content: str, operation: str, where: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         require_valid_schema(content.encode(), operation)
     assert refusal.value.reason is Reason.SCHEMA_INVALID
     if where:

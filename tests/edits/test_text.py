@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.edits.registry_plain import PLAIN
 from remit.effects.edits.splice import Splice, apply_splices
 from remit.effects.edits.text import MAX_SPLICES
@@ -85,13 +85,13 @@ def test_any_bytes_can_replace_a_whole_content() -> None:
 
 
 def test_the_plain_table_refuses_patterns() -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         PLAIN["text_replace"](b"a", {"pattern": "a", "replacement": "b", "regex": True})
     assert refusal.value.reason is Reason.EDIT_UNSUPPORTED
 
 
 def test_splices_that_overlap_are_a_bug_and_not_an_edit() -> None:
-    with pytest.raises(EnvironmentFailed) as failure:
+    with pytest.raises(EnvironmentFailureError) as failure:
         apply_splices(b"abcd", [Splice(0, 3, b"x"), Splice(2, 4, b"y")])
     assert failure.value.reason is Reason.INTERNAL
 

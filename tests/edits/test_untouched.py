@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.effects.edits.registry_full import RICH
 from remit.effects.edits.splice import Edited
 from remit.effects.plans.diff import diff_edit, diff_whole
@@ -34,7 +34,7 @@ def edited_or_refused(kind: str, text: str, **parameters: Any) -> Edited | None:
     raw = text.encode()
     try:
         edited = RICH[kind](raw, {"type": kind, **parameters})
-    except Refused:
+    except RefusedError:
         return None
     assert_rest_is_untouched(raw, edited)
     assert edited.content.startswith(b"\xef\xbb\xbf") == text.startswith("\ufeff")

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from remit.core.errors import RemitError
-from remit.effects.context import Work
-from remit.testing.child_process import Ended, Fault, acknowledge, run_child
+from remit.effects.context import EffectContext
+from remit.testing.child_process import ChildExit, Fault, acknowledge, run_child
 from tests import warm
 from tests.effects.place import EFFECTS, Place
 
 NOTE = "note "
 
 
-def run_task(place: Place, work: Work, call: str, *, fault: Fault | None = None, notes: tuple[Any, ...] = ()) -> Ended:
+def run_task(
+    place: Place, work: EffectContext, call: str, *, fault: Fault | None = None, notes: tuple[Any, ...] = ()
+) -> ChildExit:
     """`run`, `finish` or `undo` in a process of its own."""
     order = {
         "folders": [str(place.root), str(place.here), str(place.there)],
@@ -31,7 +33,7 @@ def run_task(place: Place, work: Work, call: str, *, fault: Fault | None = None,
     return run_child([warm.python(), __file__, json.dumps(order)], fault=fault)
 
 
-def notes_of(ended: Ended) -> tuple[Any, ...]:
+def notes_of(ended: ChildExit) -> tuple[Any, ...]:
     return tuple(json.loads(word.removeprefix(NOTE)) for word in ended.acknowledged if word.startswith(NOTE))
 
 

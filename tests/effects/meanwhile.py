@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from remit.effects.context import Work
+from remit.effects.context import EffectContext
 from remit.testing.child_process import Fault
 from tests.effects.cut_short import notes_of, run_task
 from tests.effects.place import Place
@@ -14,11 +14,11 @@ CONTENT: Final = b"important" * 1000
 BOTH: Final = pytest.mark.parametrize("call", ["finish", "undo"])
 
 
-def transfer(place: Place, capability_id: str = "FILE_MOVE") -> Work:
+def transfer(place: Place, capability_id: str = "FILE_MOVE") -> EffectContext:
     return place.prepare(capability_id, source_path=place.here / "a", destination_path=place.there / "b")
 
 
-def killed_at(place: Place, work: Work, point: str) -> tuple[Any, ...]:
+def killed_at(place: Place, work: EffectContext, point: str) -> tuple[Any, ...]:
     ended = run_task(place, work, "run", fault=Fault(point))
     assert ended.killed, ended.output
     return notes_of(ended)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from remit.effects.context import Effect, Spot, Work
+from remit.effects.context import Effect, EffectContext, PathHandle
 from remit.effects.registry import PathUse
 from remit.effects.tasks.capabilities import CAPABILITIES
 from remit.effects.tasks.files import COPY, DELETE, MOVE
@@ -57,7 +57,7 @@ class Place:
         path.chmod(mode)
         return path
 
-    def prepare(self, capability_id: str, *, reversible: bool = True, **inputs: str | Path) -> Work:
+    def prepare(self, capability_id: str, *, reversible: bool = True, **inputs: str | Path) -> EffectContext:
         """What the host does before the intent. Raises as it would."""
         self.notes.clear()
         capability = DECLARED[capability_id]
@@ -72,7 +72,7 @@ class Place:
                 before[name] = beneath.look(spot.folder, spot.name, where=spot.path).as_json()
         if capability.snapshot is not None:
             located = locate(words[capability.snapshot], self.bases)
-            expected = beneath.Identity.from_json(before[capability.snapshot])
+            expected = beneath.FileIdentity.from_json(before[capability.snapshot])
             checkpoint["snapshot"] = take(located, self.snapshots, MAX_BYTES, expected)
         return self.work(capability_id, words, before, checkpoint, reversible=reversible)
 
@@ -84,7 +84,7 @@ class Place:
         checkpoint: Mapping[str, Any],
         *,
         reversible: bool = True,
-    ) -> Work:
+    ) -> EffectContext:
         """The task as the sandboxed process gets it."""
         capability = DECLARED[capability_id]
         given = {}
@@ -95,7 +95,7 @@ class Place:
         # Through JSON, as it crosses to the sandbox.
         frozen = json.loads(json.dumps({"before": before, "checkpoint": checkpoint}))
         digest = hashlib.sha256(json.dumps([capability_id, dict(inputs)]).encode()).hexdigest()
-        return Work(
+        return EffectContext(
             task_id="t-1",
             capability_id=capability_id,
             inputs=inputs,
@@ -108,19 +108,21 @@ class Place:
             note=self.notes.append,
         )
 
-    def spot(self, path: str) -> Spot:
+    def spot(self, path: str) -> PathHandle:
         located = locate(path, self.bases)
         base = beneath.open_base(located.base)
         self.stack.callback(os.close, base)
         folder = beneath.open_folder(base, located.parents, where=path)
         self.stack.callback(os.close, folder)
-        return Spot(located.path, folder, located.name)
+        return PathHandle(located.path, folder, located.name)
 
     def run(self, capability_id: str, *, reversible: bool = True, **inputs: str | Path) -> dict[str, Any]:
         work = self.prepare(capability_id, reversible=reversible, **inputs)
         return EFFECTS[capability_id].run(work)
 
-    def settle(self, work: Work, *, finish: bool, notes: tuple[Mapping[str, Any], ...] = ()) -> dict[str, Any] | None:
+    def settle(
+        self, work: EffectContext, *, finish: bool, notes: tuple[Mapping[str, Any], ...] = ()
+    ) -> dict[str, Any] | None:
         """With these notes and those of this process: the ledger has all of a task."""
         return EFFECTS[work.capability_id].settle(work._replace(notes=(*notes, *self.notes)), finish=finish)
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from remit.effects.context import Effect, Spot, Work
+from remit.effects.context import Effect, EffectContext, PathHandle
 from remit.effects.plans.entry_plain import CARRY_OUT, SIMULATE
 from remit.effects.plans.files import old_name, state_of
 from remit.effects.plans.steps import (
     Move,
-    Progress,
+    PlanStep,
     State,
-    Step,
     StepPlan,
+    StepProgress,
     encode_plan,
     make_waves,
     note_wave,
@@ -113,7 +113,7 @@ class PlanPlace:
             if source:
                 self.give(source, one.after)
             steps.append(
-                Step(
+                PlanStep(
                     number=number,
                     action_id=f"a{number + 1:03}",
                     action_type="SQL_EXECUTE",
@@ -134,7 +134,7 @@ class PlanPlace:
         """The actions in the order they stand in, as the host would send them to be looked at."""
         paths = list(dict.fromkeys(p for one in actions for p in (one["path"], one.get("new_path")) if p is not None))
         steps = tuple(
-            Step(
+            PlanStep(
                 number=number,
                 action_id=f"a{number + 1:03}",
                 action_type=one["action_type"],
@@ -173,11 +173,11 @@ class PlanPlace:
         self.frames.clear()
         return draft._replace(steps=steps)
 
-    def work(self, plan: StepPlan, **inputs: Any) -> Work:
+    def work(self, plan: StepPlan, **inputs: Any) -> EffectContext:
         given = os.memfd_create("plan")
         self.stack.callback(os.close, given)
         os.write(given, encode_plan(plan))
-        return Work(
+        return EffectContext(
             task_id="e-1",
             capability_id="PLAN",
             inputs=inputs,
@@ -231,7 +231,7 @@ class PlanPlace:
             self.notes.append(note_wave(wave, not_done))
         return {"go": True}
 
-    def _spots(self, paths: Sequence[str]) -> dict[str, Spot]:
+    def _spots(self, paths: Sequence[str]) -> dict[str, PathHandle]:
         spots = {}
         base = beneath.open_base(str(self.root))
         self.stack.callback(os.close, base)
@@ -240,10 +240,10 @@ class PlanPlace:
             if self.root.joinpath(*parents).is_dir():
                 folder = beneath.open_folder(base, parents, where=path)
                 self.stack.callback(os.close, folder)
-                spots[str(number)] = Spot(path, folder, name)
+                spots[str(number)] = PathHandle(path, folder, name)
         return spots
 
-    def progress(self) -> Progress:
+    def progress(self) -> StepProgress:
         return read_progress(self.notes)
 
 

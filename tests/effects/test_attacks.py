@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.tasks.files import COPY, MOVE
 from tests.disks import only_root
 from tests.effects.place import Place, world
@@ -145,7 +145,7 @@ def attempt(place: Place, role: str, path: str) -> None:
 def test_a_hostile_path_is_refused_and_nothing_changes(ws: Place, attack: Attack, role: str) -> None:
     with installed(ws, attack.setup):
         was = world(ws.root)
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             attempt(ws, role, fill(attack.path, ws))
         assert world(ws.root) == was
     assert caught.value.reason in {Reason.PATH_REFUSED, Reason.FILE_CONFLICT, Reason.FILE_MISSING}
@@ -173,7 +173,7 @@ def test_a_path_that_only_looks_odd_is_taken_literally(ws: Place, attack: Attack
 def test_a_name_that_could_fool_a_terminal_is_spelled_out_in_every_refusal(ws: Place, name: str) -> None:
     """path-023, path-024."""
     for role in FROM:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             attempt(ws, role, str(ws.here / name))
         assert str(caught.value).isprintable()
 
@@ -183,7 +183,7 @@ def test_eight_terabytes_of_nothing_are_not_copied_into_a_snapshot(ws: Place) ->
     """path-058."""
     sparse = ws.file("sparse")
     os.truncate(sparse, 8 << 40)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         ws.run("FILE_DELETE", source_path=sparse)
     assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
     assert sparse.stat().st_size == 8 << 40
@@ -198,7 +198,7 @@ def test_a_file_of_another_user_that_may_not_be_read_is_a_failure_and_not_a_chan
     was = world(ws.root)
     os.seteuid(65534)
     try:
-        with pytest.raises(EnvironmentFailed, match="Permission denied") as caught:
+        with pytest.raises(EnvironmentFailureError, match="Permission denied") as caught:
             COPY.run(work)
     finally:
         os.seteuid(0)
@@ -214,7 +214,7 @@ def test_a_link_planted_under_the_part_name_is_refused_and_not_followed(ws: Plac
     target = ws.outside / ("secret.txt" if kind == "link to a secret" else "new")
     (ws.there / work.part_name).symlink_to(target)
     was = world(ws.root)
-    with pytest.raises(Refused, match="in the way"):
+    with pytest.raises(RefusedError, match="in the way"):
         COPY.run(work)
     assert world(ws.root) == was
     assert ws.settle(work, finish=True) is None, "and recovery neither follows nor removes it"

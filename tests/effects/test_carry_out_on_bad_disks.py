@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.effects.plans import apply as carry_out
 from remit.effects.plans.files import old_name
 from tests.disks import only_root, small_disk
@@ -61,7 +61,7 @@ def test_a_filesystem_that_cannot_exchange_fails_the_step_cleanly(
     plan = place.plan(replace("a", "y"))
 
     def cannot(*_: Any, **__: Any) -> None:
-        raise EnvironmentFailed(Reason.EFFECT_FAILED, "this filesystem cannot let two files change places")
+        raise EnvironmentFailureError(Reason.EFFECT_FAILED, "this filesystem cannot let two files change places")
 
     monkeypatch.setattr(carry_out, "rename_exchange", cannot)
     place.run(plan)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.effects.context import Effect
 from remit.effects.json_equal import is_equal
 from remit.effects.plans import entry_full as rich
@@ -101,7 +101,7 @@ def test_rules_that_hold(place: PlanPlace, one: Mapping[str, Any]) -> None:
 @pytest.mark.req("PX-11")
 @pytest.mark.parametrize("one, why", HOLDS_NOT, ids=lambda one: one["type"] if isinstance(one, dict) else "")
 def test_rules_that_do_not(place: PlanPlace, one: Mapping[str, Any], why: str) -> None:
-    with pytest.raises(Refused) as problem:
+    with pytest.raises(RefusedError) as problem:
         check(place, rule("file_exists", "a.json"), one)
     assert problem.value.reason is Reason.RULE_FAILED
     assert f"rule 2 of 2 ({one['type']})" in problem.value.what
@@ -131,7 +131,7 @@ def test_a_rule_that_fails_quotes_nothing_of_the_document(
     place: PlanPlace, name: str, content: str, schema: Any
 ) -> None:
     place.file(name, content)
-    with pytest.raises(Refused) as problem:
+    with pytest.raises(RefusedError) as problem:
         check(place, rule("json_schema", name, schema=schema))
     assert problem.value.reason is Reason.RULE_FAILED
     assert SECRET not in repr(problem.value.as_json())
@@ -145,7 +145,7 @@ def test_a_rule_that_fails_quotes_nothing_of_the_document(
 )
 def test_nor_of_a_file_that_was_named_as_the_schema(place: PlanPlace, schema: Any) -> None:
     place.file("s.json", json.dumps(schema))
-    with pytest.raises(Refused, match="schema") as problem:
+    with pytest.raises(RefusedError, match="schema") as problem:
         check(place, rule("json_schema", "a.json", schema_file="s.json"))
     assert SECRET not in repr(problem.value.as_json())
 
@@ -153,26 +153,26 @@ def test_nor_of_a_file_that_was_named_as_the_schema(place: PlanPlace, schema: An
 @pytest.mark.req("PX-06")
 def test_nor_does_a_path_that_finds_another_value(place: PlanPlace) -> None:
     place.file("s.json", f'{{"a": "{SECRET}"}}')
-    with pytest.raises(Refused, match=r"\$\.a selects is not as expected") as problem:
+    with pytest.raises(RefusedError, match=r"\$\.a selects is not as expected") as problem:
         check(place, rule("json_path", "s.json", expression="$.a", expected="guess"))
     assert SECRET not in repr(problem.value.as_json())
 
 
 def test_a_pattern_in_a_schema_does_not_backtrack(place: PlanPlace) -> None:
     place.file("a.json", f'{{"n": "{"a" * 50}!"}}')
-    with pytest.raises(Refused, match="does not hold"):
+    with pytest.raises(RefusedError, match="does not hold"):
         check(place, rule("json_schema", "a.json", schema_file="slow.json"))
 
 
 def test_the_small_process_judges_what_needs_no_parser_and_refuses_the_rest(place: PlanPlace) -> None:
     check(place, rule("file_exists", "a.json"), effect=plain.CHECK)
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         check(place, rule("json_path", "a.json", expression="$.n", expected=1), effect=plain.CHECK)
 
 
 def test_a_rule_for_a_path_that_was_not_opened_is_a_bug_of_the_host(place: PlanPlace) -> None:
     plan = StepPlan(prefix=PREFIX, paths=(), steps=(), waves=(), rules=(rule("file_absent", "a.json"),))
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         plain.CHECK.run(place.work(plan))
 
 

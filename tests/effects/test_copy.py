@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remit.core.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailureError, RefusedError
 from remit.effects import file_copy as duplicate
 from remit.effects.file_copy import copy_content
 from remit.effects.tasks import file_steps as steps
@@ -103,7 +103,7 @@ def test_a_copy_that_reads_back_otherwise_is_removed_and_reported(
         os.pwrite(target, b"x" * (size - 1) + b"y", 0)
 
     monkeypatch.setattr("remit.effects.tasks.file_steps.copy_content", lie)
-    with pytest.raises(EnvironmentFailed, match="does not have the bytes of its source"):
+    with pytest.raises(EnvironmentFailureError, match="does not have the bytes of its source"):
         place.run("FILE_COPY", source_path=source, destination_path=target)
     assert [*world(place.here, place.there)] == [str(source)]
 
@@ -129,7 +129,7 @@ def test_a_source_that_changes_while_it_is_copied_is_refused(
         copy_content(*args)
 
     monkeypatch.setattr(steps, "copy_content", change)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         COPY.run(work)
     assert [*world(place.here, place.there)] == [str(source)]
 
@@ -149,7 +149,7 @@ def test_a_destination_that_appears_while_the_bytes_are_copied_stays(place: Plac
     def appear(_fact: object) -> None:
         target.write_bytes(b"theirs")
 
-    with pytest.raises(Refused, match="never overwritten"):
+    with pytest.raises(RefusedError, match="never overwritten"):
         COPY.run(work._replace(note=appear))
     assert (source.read_bytes(), target.read_bytes()) == (b"mine", b"theirs")
     assert [*place.there.iterdir()] == [target]

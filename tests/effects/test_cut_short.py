@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.core.faultpoints import FAULT_POINTS
-from remit.effects.context import Work
+from remit.effects.context import EffectContext
 from remit.testing.child_process import Fault
 from tests.disks import only_root
 from tests.effects.cut_short import notes_of, run_task
@@ -49,7 +49,7 @@ def cases(pairs: list[tuple[str, str]]) -> pytest.MarkDecorator:
     )
 
 
-def prepare(place: Place, task: str) -> Work:
+def prepare(place: Place, task: str) -> EffectContext:
     source, target = place.file("a", b"important" * 1000, 0o640), place.there / "b"
     if task == "delete":
         return place.prepare("FILE_DELETE", source_path=source)
@@ -97,7 +97,7 @@ def test_a_task_that_was_killed_is_undone_as_long_as_it_can_be(anywhere: Place, 
     was = world(anywhere.here, anywhere.there)
     notes = notes_of(run_task(anywhere, work, "run", fault=Fault(point)))
     if point in GONE:
-        with pytest.raises(EnvironmentFailed, match="already when the task was stopped"):
+        with pytest.raises(EnvironmentFailureError, match="already when the task was stopped"):
             anywhere.settle(work, finish=False, notes=notes)
         assert anywhere.settle(work, finish=True, notes=notes) is not None
         assert world(anywhere.here, anywhere.there).keys() == after(anywhere, task)

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.base import Contract
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
-from remit.effects.context import Work
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
+from remit.effects.context import EffectContext
 from remit.effects.tasks.capabilities import CAPABILITIES, FILE_EXECUTOR, RESTORE_EXECUTOR
 from remit.effects.tasks.file_steps import require_ready
 from remit.effects.tasks.files import DELETE
 from remit.effects.tasks.restore import RESTORE
-from remit.fs.openat import Identity
+from remit.fs.openat import FileIdentity
 from tests.disks import only_root
 from tests.effects.place import DECLARED, Place, world
 
@@ -86,7 +86,7 @@ def test_no_snapshot_no_delete(place: Place, lacking: str) -> None:
     source = place.file("a")
     work = place.prepare("FILE_DELETE", source_path=source)
     work = work._replace(checkpoint={}) if lacking == "snapshot" else work._replace(reversible=False)
-    with pytest.raises(Refused, match="only where the task is reversible and a snapshot of it is kept"):
+    with pytest.raises(RefusedError, match="only where the task is reversible and a snapshot of it is kept"):
         DELETE.run(work)
     assert source.exists()
 
@@ -104,7 +104,7 @@ def test_a_file_that_is_not_the_one_in_the_snapshot_is_not_deleted(place: Place,
         case _:
             _save_anew(source, b"kept")
     was = world(place.here)
-    with pytest.raises(Refused, match="changed or replaced"):
+    with pytest.raises(RefusedError, match="changed or replaced"):
         DELETE.run(work)
     assert world(place.here) == was
 
@@ -116,13 +116,13 @@ def test_what_an_editor_saves_in_the_instant_of_the_delete_is_not_lost(
     source = place.file("a", b"kept")
     work = place.prepare("FILE_DELETE", source_path=source)
 
-    def then_save(work: Work) -> Identity:
+    def then_save(work: EffectContext) -> FileIdentity:
         before = require_ready(work)
         _save_anew(source, b"saved")
         return before
 
     monkeypatch.setattr("remit.effects.tasks.files.require_ready", then_save)
-    with pytest.raises(Refused, match="changed or replaced"):
+    with pytest.raises(RefusedError, match="changed or replaced"):
         DELETE.run(work)
     assert source.read_bytes() == b"saved"
     assert [*place.here.iterdir()] == [source]
@@ -135,7 +135,7 @@ def test_a_restore_never_overwrites(place: Place) -> None:
     inputs = {"recovery": recovery, "destination_path": str(source)}
     work = place.work("FILE_RESTORE", inputs, {}, {})
     source.write_bytes(b"second")
-    with pytest.raises(Refused, match="never overwritten"):
+    with pytest.raises(RefusedError, match="never overwritten"):
         RESTORE.run(work)
     assert source.read_bytes() == b"second"
 
@@ -155,7 +155,7 @@ def test_a_snapshot_that_goes_bad_on_the_way_is_not_given_back(place: Place) -> 
     work = place.work("FILE_RESTORE", {"recovery": recovery, "destination_path": str(source)}, {}, {})
     [content] = place.snapshots.glob("*/content")
     content.write_bytes(b"evil")
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         RESTORE.run(work)
     assert caught.value.reason is Reason.EFFECT_FAILED
     assert world(place.here) == {}
@@ -165,7 +165,7 @@ def test_a_host_that_forgets_what_the_restore_needs_is_told(place: Place) -> Non
     source = place.file("a")
     recovery = place.run("FILE_DELETE", source_path=source)["undo_metadata"]["recovery"]
     work = place.work("FILE_RESTORE", {"recovery": recovery, "destination_path": str(source)}, {}, {})
-    with pytest.raises(Misuse, match="meta"):
+    with pytest.raises(UsageError, match="meta"):
         RESTORE.run(work._replace(checkpoint={}))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.effects.plans import undo as going_back
 from remit.effects.plans.steps import StepPlan, aside_name, part_name
 from remit.fs import openat as beneath
@@ -62,7 +62,7 @@ def check(place: PlanPlace, plan: StepPlan, states: dict[str, str], expected: di
     lay(place.root, states)
     before = tree(place.root)
     if expected == DRIFTED:
-        with pytest.raises(EnvironmentFailed) as refusal:
+        with pytest.raises(EnvironmentFailureError) as refusal:
             place.undo(plan)
         assert refusal.value.reason is Reason.DRIFTED
         assert "remit recover" in refusal.value.next_step
@@ -234,7 +234,7 @@ def test_one_step_that_cannot_be_taken_back_does_not_keep_the_others_from_it(pla
     plan = place.plan(*(replace(name, "y") for name in "abc"))
     place.run(plan)
     place.file("b", "somebody's")
-    with pytest.raises(EnvironmentFailed) as refusal:
+    with pytest.raises(EnvironmentFailureError) as refusal:
         place.undo(plan)
     assert refusal.value.where.endswith("b")
     assert part_name(PREFIX, 1) in refusal.value.next_step, "both files are named"

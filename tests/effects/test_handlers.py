@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from remit.contracts.plans.plan import ActionType
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.edits.json_schema import require_valid_schema
 from remit.effects.edits.registry_full import RICH
 from remit.effects.edits.registry_plain import PLAIN
@@ -33,7 +33,7 @@ def test_there_is_a_handler_for_every_kind_of_action() -> None:
 @pytest.mark.req("PX-03")
 @pytest.mark.parametrize("kind", ["SQL_EXECUTE", "PIPELINE_RUN"])
 def test_what_was_prepared_is_never_edited_here(kind: str) -> None:
-    with pytest.raises(EnvironmentFailed, match="did not come along"):
+    with pytest.raises(EnvironmentFailureError, match="did not come along"):
         HANDLERS[kind].edit(b"old", {}, PLAIN)
     assert HANDLERS[kind].mode(0o600, {}, keep=True) == 0o600
     assert HANDLERS[kind].mode(0o600, {}, keep=False) == HANDLERS[kind].mode(None, {}, keep=True) == 0o644
@@ -59,7 +59,7 @@ def test_modes(kind: str, operation: Mapping[str, Any], before: int | None, keep
 
 @pytest.mark.parametrize("mode", ["4755", "0777", "0o644", 493])
 def test_no_other_mode_gets_past_the_handler(mode: object) -> None:
-    with pytest.raises(Refused, match="0644 or 0755"):
+    with pytest.raises(RefusedError, match="0644 or 0755"):
         HANDLERS["FILE_CREATE"].mode(None, {"mode": mode}, keep=True)
 
 
@@ -81,7 +81,7 @@ def test_a_delete_leaves_nothing_and_a_rename_all() -> None:
 
 @pytest.mark.parametrize("kind, operation", [("FILE_MODIFY", "json_update_value"), ("SCHEMA_UPDATE", "text_replace")])
 def test_an_operation_that_this_process_has_no_editor_for_is_a_failure_and_no_guess(kind: str, operation: str) -> None:
-    with pytest.raises(EnvironmentFailed) as problem:
+    with pytest.raises(EnvironmentFailureError) as problem:
         HANDLERS[kind].edit(b"{}", {"type": operation, "pattern": "{", "replacement": "["}, PLAIN)
     assert problem.value.reason is Reason.INTERNAL
 
@@ -94,6 +94,6 @@ def test_a_schema_update_must_leave_a_valid_schema() -> None:
     assert edited is not None
     assert edited.content == b'{"type": "string"}'
     assert edited.said == "Schema updated: Value at $.type updated successfully"
-    with pytest.raises(Refused) as problem:
+    with pytest.raises(RefusedError) as problem:
         update.edit(b'{"type": "object"}', {**operation, "value": "no such type"}, RICH)
     assert problem.value.reason is Reason.SCHEMA_INVALID

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from remit.core.ids import system_clock
-from remit.effects.plans.steps import State, Step, StepPlan, make_waves
+from remit.effects.plans.steps import PlanStep, State, StepPlan, make_waves
 from remit.fs.paths import locate_below
-from remit.plans.runtime.runner import PLAIN, Carried, Runner, Times
+from remit.plans.runtime.runner import PLAIN, PlanRunner, StepRunResult, StepTimes
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.manager import import_paths
 from remit.sandbox.orders import Build, Quotas
@@ -23,12 +23,12 @@ TRAFFIC: Final = 1024 * MIB
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlanRunner]:
     lock = tmp_path_factory.mktemp("hosts") / "this.lock"
     build = Build(exchanges=True, open_files=512)
     quotas = Quotas(MEMORY, TRAFFIC, TRAFFIC, 120.0)
     with SandboxHost(PLAIN, quotas, lock=lock, import_paths=import_paths(PLAIN), build=build) as host:
-        yield Runner(host, PLAIN, "e-1", system_clock)
+        yield PlanRunner(host, PLAIN, "e-1", system_clock)
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ def digest_of(path: Path) -> str:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def plan_of(*steps: Step, paths: tuple[str, ...] = ("a",)) -> StepPlan:
+def plan_of(*steps: PlanStep, paths: tuple[str, ...] = ("a",)) -> StepPlan:
     return StepPlan("0" * 20, paths, steps, make_waves(steps, {}))
 
 
-def run(runner: Runner, root: Path, plan: StepPlan, source: Path | None = None) -> Carried:
+def run(runner: PlanRunner, root: Path, plan: StepPlan, source: Path | None = None) -> StepRunResult:
     places = {number: locate_below(str(root), path) for number, path in enumerate(plan.paths)}
-    times = Times((60.0,) * len(plan.steps), 120.0)
+    times = StepTimes((60.0,) * len(plan.steps), 120.0)
     if source is None:
         return runner.carry_out(plan, places, times, lambda *_: None)
     with source.open("rb") as kept:
@@ -71,12 +71,12 @@ def run(runner: Runner, root: Path, plan: StepPlan, source: Path | None = None) 
 
 @pytest.mark.req("PX-18")
 def test_a_hundred_megabytes_are_replaced_and_taken_back_in_little_memory(
-    runner: Runner, root: Path, tmp_path: Path
+    runner: PlanRunner, root: Path, tmp_path: Path
 ) -> None:
     before, after = make(root / "a", 1), make(tmp_path / "new", 2)
     inode = (root / "a").stat().st_ino
     dress = {"mode": 0o644, "uid": os.getuid(), "gid": os.getgid(), "mtime_ns": "5", "atime_ns": "5"}
-    step = Step(0, "a001", "SQL_EXECUTE", "modify", 0, before=before, after=after, source="kept", dress=dress)
+    step = PlanStep(0, "a001", "SQL_EXECUTE", "modify", 0, before=before, after=after, source="kept", dress=dress)
     plan = plan_of(step)
     carried = run(runner, root, plan, tmp_path / "new")
     assert (carried.problem, [result.state for result in carried.results]) == (None, ["done"])
@@ -91,12 +91,12 @@ def test_a_hundred_megabytes_are_replaced_and_taken_back_in_little_memory(
     assert os.listdir(root) == ["a"]
 
 
-def test_what_a_rollback_removes_or_renames_may_be_as_large(runner: Runner, root: Path) -> None:
+def test_what_a_rollback_removes_or_renames_may_be_as_large(runner: PlanRunner, root: Path) -> None:
     """The way back from a database that was created: its step has no source, and is bound by no limit."""
     first, second = make(root / "a", 1), make(root / "b", 2)
     plan = plan_of(
-        Step(0, "a001", "FILE_DELETE", "delete", 0, before=first),
-        Step(1, "a002", "FILE_RENAME", "rename", 1, 2, before=second, after=second),
+        PlanStep(0, "a001", "FILE_DELETE", "delete", 0, before=first),
+        PlanStep(1, "a002", "FILE_RENAME", "rename", 1, 2, before=second, after=second),
         paths=("a", "b", "c"),
     )._replace(max_file_bytes=1)
     carried = run(runner, root, plan)
@@ -105,14 +105,14 @@ def test_what_a_rollback_removes_or_renames_may_be_as_large(runner: Runner, root
     assert digest_of(root / "c") == second.sha256
 
 
-def test_one_wrong_byte_in_a_hundred_megabytes_is_caught(runner: Runner, root: Path, tmp_path: Path) -> None:
+def test_one_wrong_byte_in_a_hundred_megabytes_is_caught(runner: PlanRunner, root: Path, tmp_path: Path) -> None:
     before, after = make(root / "a", 1), make(tmp_path / "new", 2)
     with (tmp_path / "new").open("r+b") as file:
         file.seek(SIZE - 1)
         last = file.read(1)
         file.seek(SIZE - 1)
         file.write(bytes([last[0] ^ 1]))
-    step = Step(0, "a001", "SQL_EXECUTE", "modify", 0, before=before, after=after, source="kept")
+    step = PlanStep(0, "a001", "SQL_EXECUTE", "modify", 0, before=before, after=after, source="kept")
     carried = run(runner, root, plan_of(step), tmp_path / "new")
     (result,) = carried.results
     assert result.state == "failed"
@@ -123,16 +123,16 @@ def test_one_wrong_byte_in_a_hundred_megabytes_is_caught(runner: Runner, root: P
 
 
 def test_processes_that_run_at_once_share_a_source_and_do_not_disturb_each_other(
-    runner: Runner, root: Path, tmp_path: Path
+    runner: PlanRunner, root: Path, tmp_path: Path
 ) -> None:
     after = make(tmp_path / "new", 3, 24 * MIB)
     names = tuple("abcd")
-    steps = [Step(n, f"a{n:03}", "SQL_EXECUTE", "create", n, after=after, source="kept") for n in range(len(names))]
+    steps = [PlanStep(n, f"a{n:03}", "SQL_EXECUTE", "create", n, after=after, source="kept") for n in range(len(names))]
     plan = plan_of(*steps, paths=names)
     places = {number: locate_below(str(root), path) for number, path in enumerate(names)}
     with (tmp_path / "new").open("rb") as kept:
         given = {"kept": kept.fileno()}
-        times = Times((60.0,) * len(steps), 120.0)
+        times = StepTimes((60.0,) * len(steps), 120.0)
         carried = runner.carry_out(plan, places, times, lambda *_: None, lanes=4, restoring=given)
     assert [result.state for result in carried.results] == ["done"] * 4
     assert {digest_of(root / name) for name in names} == {after.sha256}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.tasks.files import MOVE
 from remit.fs.openat import look
 from tests.disks import only_root
@@ -59,7 +59,7 @@ def test_a_move_that_would_lose_something_of_the_file_is_refused(two_disks: Plac
         case _:
             os.setxattr(source, "user.comment", b"kept")
     was = world(two_disks.here, two_disks.there)
-    with pytest.raises(Refused, match="cannot be moved to another filesystem"):
+    with pytest.raises(RefusedError, match="cannot be moved to another filesystem"):
         two_disks.run("FILE_MOVE", source_path=source, destination_path=target)
     assert world(two_disks.here, two_disks.there) == was
 
@@ -82,7 +82,7 @@ def test_an_existing_destination_is_never_overwritten_even_if_it_appears_at_the_
     work = place.prepare("FILE_MOVE", source_path=source, destination_path=target)
     _make(kind, target, place)
     was = world(place.root)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         MOVE.run(work)
     assert (caught.value.reason, caught.value.where) == (Reason.FILE_CONFLICT, str(target))
     assert world(place.root) == was
@@ -99,7 +99,7 @@ def test_a_destination_that_appears_between_the_check_and_the_rename_stays(
         target.write_bytes(b"theirs")  # after the check that nothing is there
 
     monkeypatch.setattr("remit.effects.tasks.file_steps.require_free", look_away)
-    with pytest.raises(Refused, match="never overwritten"):
+    with pytest.raises(RefusedError, match="never overwritten"):
         MOVE.run(work)
     assert (source.read_bytes(), target.read_bytes()) == (b"mine", b"theirs")
 
@@ -111,7 +111,7 @@ def test_a_source_that_is_not_as_it_was_looked_at_is_refused(place: Place, meanw
     work = place.prepare("FILE_MOVE", source_path=source, destination_path=target)
     _change(meanwhile, source, place)
     was = world(place.root)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         MOVE.run(work)
     assert world(place.root) == was
 
@@ -131,7 +131,7 @@ def test_a_file_that_is_exchanged_in_the_instant_of_the_rename_gets_its_name_bac
         return seen
 
     monkeypatch.setattr("remit.effects.tasks.file_steps.look", exchange)
-    with pytest.raises(Refused, match="changed or replaced"):
+    with pytest.raises(RefusedError, match="changed or replaced"):
         MOVE.run(work)
     assert not os.path.lexists(target)
     assert source.is_symlink() if kind == "link" else source.read_bytes() == b"other"
@@ -139,7 +139,7 @@ def test_a_file_that_is_exchanged_in_the_instant_of_the_rename_gets_its_name_bac
 
 def test_the_source_is_its_own_destination_only_for_those_who_are_refused(place: Place) -> None:
     source = place.file("a")
-    with pytest.raises(Refused, match="exists here already"):
+    with pytest.raises(RefusedError, match="exists here already"):
         place.run("FILE_MOVE", source_path=source, destination_path=source)
     assert source.exists()
 
@@ -151,7 +151,7 @@ def test_a_full_disk_leaves_the_source_and_nothing_at_the_destination(two_disks:
     with filler.open("wb") as stream:
         os.posix_fallocate(stream.fileno(), 0, 94 << 20)
     source, target = two_disks.file("a", os.urandom(4 << 20)), two_disks.there / "b"
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         two_disks.run("FILE_MOVE", source_path=source, destination_path=target)
     assert caught.value.reason is Reason.DISK_FULL
     assert source.stat().st_size == 4 << 20
@@ -164,7 +164,7 @@ def test_a_planted_part_file_is_refused_and_left_alone(two_disks: Place) -> None
     work = two_disks.prepare("FILE_MOVE", source_path=source, destination_path=target)
     planted = two_disks.there / work.part_name
     planted.write_bytes(b"planted")
-    with pytest.raises(Refused, match="in the way"):
+    with pytest.raises(RefusedError, match="in the way"):
         MOVE.run(work)
     assert (source.exists(), planted.read_bytes(), target.exists()) == (True, b"planted", False)
 
@@ -181,7 +181,7 @@ def test_an_editor_that_saves_while_its_file_is_moved_across_loses_nothing(
         new.write_bytes(b"second")
         new.rename(source)
 
-    with pytest.raises(Refused, match="changed or replaced"):
+    with pytest.raises(RefusedError, match="changed or replaced"):
         MOVE.run(work._replace(note=save))
     assert (source.read_bytes(), target.exists()) == (b"second", False)
     assert [*two_disks.there.iterdir()] == []

@@ -32,7 +32,7 @@ def test_the_notes_of_a_task_are_few_and_survive_masking(two_disks: Place) -> No
 def test_no_number_in_a_note_is_taken_for_a_secret(place: Place, number: int) -> None:
     folder = os.open(place.here, os.O_RDONLY)
     try:
-        seen = beneath.Identity(number, number, 0, 0, 0, 0, 0, 0, 1, number)
+        seen = beneath.FileIdentity(number, number, 0, 0, 0, 0, 0, 0, 1, number)
         mark = mark_of(seen, folder)
     finally:
         os.close(folder)

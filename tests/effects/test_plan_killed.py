@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remit.effects.plans.steps import Progress, StepPlan, note_undone
+from remit.effects.plans.steps import StepPlan, StepProgress, note_undone
 from tests.effects.plan_place import (
     PlanPlace,
     contents,
@@ -74,7 +74,7 @@ class Notes:
         return iter([eval(line) for line in self._path.read_text().splitlines()])  # noqa: S307
 
 
-def go_back(place: PlanPlace, plan: StepPlan, progress: Progress) -> None:
+def go_back(place: PlanPlace, plan: StepPlan, progress: StepProgress) -> None:
     """As the door does."""
     first = progress.wave if progress.undone is None else progress.undone - 1
     for wave in reversed(range(first + 1)):

@@ -10,11 +10,11 @@ from remit.effects.plans.steps import (
     MAX_WAVE_BYTES,
     MAX_WAVE_STEPS,
     Move,
-    Progress,
+    PlanStep,
     Result,
     State,
-    Step,
     StepPlan,
+    StepProgress,
     as_json,
     aside_name,
     encode_plan,
@@ -35,8 +35,8 @@ OLD = State("sha256:" + "0" * 64, 3, 0o644)
 NEW = State("sha256:" + "1" * 64, 5, 0o755)
 
 
-def step(number: int, path: int, move: Move = "modify", new_path: int | None = None, **more: Any) -> Step:
-    return Step(number, f"a{number}", "FILE_MODIFY", move, path, new_path, **more)
+def step(number: int, path: int, move: Move = "modify", new_path: int | None = None, **more: Any) -> PlanStep:
+    return PlanStep(number, f"a{number}", "FILE_MODIFY", move, path, new_path, **more)
 
 
 paths = st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(6, 9)), max_size=30)
@@ -112,7 +112,7 @@ def test_alike_means_bytes_and_permissions_and_not_absence() -> None:
 
 def test_notes_are_read_back_the_latest_of_each_kind() -> None:
     failed = Result(1, "failed", "t0", "t1", {"reason": "file_missing", "what": "x", "where": "", "next_step": ""})
-    assert read_progress([]) == Progress()
+    assert read_progress([]) == StepProgress()
     notes = [note_wave(1, []), note_wave(2, [3]), note_back("CANCELLED", [failed]), note_undone(1)]
     progress = read_progress(notes)
     assert (progress.wave, progress.not_done, progress.undone) == (2, frozenset({3}), 1)

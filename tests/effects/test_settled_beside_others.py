@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailureError, RefusedError
 from remit.effects import file_copy as duplicate
-from remit.effects.context import Work
+from remit.effects.context import EffectContext
 from remit.effects.tasks.files import DELETE
 from remit.fs import openat as beneath
 from remit.testing.child_process import Fault
@@ -48,7 +48,7 @@ def test_a_name_that_is_used_again_at_once_after_a_delete_is_not_the_deleted_fil
     if call == "finish":
         assert place.settle(work, finish=True, notes=notes) is not None, "it was removed; the new one is somebody's"
     else:
-        with pytest.raises(EnvironmentFailed, match="removed already"):
+        with pytest.raises(EnvironmentFailureError, match="removed already"):
             place.settle(work, finish=False, notes=notes)
     assert a.read_bytes() == b"new"
 
@@ -71,7 +71,7 @@ def test_a_moved_file_that_was_deleted_is_not_the_next_one_at_its_destination(pl
     killed_at(place, work, "effect.moved")
     (place.there / "b").unlink()
     recreate(place.there / "b", b"new", inode)
-    with pytest.raises(EnvironmentFailed, match="neither at its source nor"):
+    with pytest.raises(EnvironmentFailureError, match="neither at its source nor"):
         place.settle(work, finish=call == "finish")
     assert world(place.here) == {}
     assert (place.there / "b").read_bytes() == b"new"
@@ -102,7 +102,7 @@ def test_what_is_written_to_a_file_between_the_note_and_its_removal_is_kept(plac
             (place.here / work.part_name).write_bytes(b"written meanwhile")
         noted.append(what)
 
-    with pytest.raises(Refused, match="changed or replaced"):
+    with pytest.raises(RefusedError, match="changed or replaced"):
         DELETE.run(work._replace(note=note))
     assert a.read_bytes() == b"written meanwhile"
     a.rename(place.here / "elsewhere")
@@ -134,7 +134,7 @@ def test_a_file_set_aside_whose_name_was_taken_is_never_lost_in_silence(place: P
     (place.here / work.part_name).write_bytes(b"edited")
     a.write_bytes(b"new")
     was = world(place.here)
-    with pytest.raises(EnvironmentFailed, match="could not be given its name back") as caught:
+    with pytest.raises(EnvironmentFailureError, match="could not be given its name back") as caught:
         place.settle(work, finish=call == "finish", notes=notes)
     assert caught.value.where.endswith(work.part_name)
     assert world(place.here) == was
@@ -164,7 +164,7 @@ def test_a_file_that_was_made_and_edited_since_was_made_and_is_not_removed(
     assert output is not None
     if capability_id == "FILE_COPY":
         assert output["undo_metadata"]["sha256"] == duplicate_digest(a), "what it was made with"
-    with pytest.raises(EnvironmentFailed, match="changed since"):
+    with pytest.raises(EnvironmentFailureError, match="changed since"):
         place.settle(work, finish=False, notes=notes_of(done))
     assert made.read_bytes() == b"edited"
 
@@ -183,7 +183,7 @@ def test_a_strangers_file_with_the_same_bytes_at_the_destination_is_his(
     assert not list(made.parent.glob(".remit-*"))
 
 
-def making(place: Place, a: Path, capability_id: str) -> tuple[Work, Path]:
+def making(place: Place, a: Path, capability_id: str) -> tuple[EffectContext, Path]:
     if capability_id == "FILE_COPY":
         return transfer(place, "FILE_COPY"), place.there / "b"
     recovery = place.run("FILE_DELETE", source_path=a)["undo_metadata"]["recovery"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.effects import file_copy as duplicate
 from remit.effects.tasks.files import DELETE, MOVE
 from remit.fs import openat as beneath
@@ -35,7 +35,7 @@ def test_a_move_that_never_ran_touches_nothing(place: Place, a: Path, meanwhile:
 def test_a_file_that_is_nowhere_is_reported_and_not_guessed(place: Place, a: Path) -> None:
     work = transfer(place)
     a.unlink()
-    with pytest.raises(EnvironmentFailed, match="neither at its source nor") as caught:
+    with pytest.raises(EnvironmentFailureError, match="neither at its source nor") as caught:
         place.settle(work, finish=True)
     assert "remit recover" in caught.value.next_step
 
@@ -44,7 +44,7 @@ def test_a_move_is_not_taken_back_over_a_new_file(place: Place, a: Path) -> None
     work = transfer(place)
     killed_at(place, work, "effect.moved")
     a.write_bytes(b"new")
-    with pytest.raises(EnvironmentFailed, match="could not be given its name back"):
+    with pytest.raises(EnvironmentFailureError, match="could not be given its name back"):
         place.settle(work, finish=False)
     assert (a.read_bytes(), (place.there / "b").read_bytes()) == (b"new", CONTENT)
 
@@ -76,7 +76,7 @@ def test_both_ends_of_a_move_across_edited_are_both_left_and_reported(two_disks:
     notes = killed_at(two_disks, work, "effect.published")
     a.write_bytes(b"edited here")
     (two_disks.there / "b").write_bytes(b"edited there")
-    with pytest.raises(EnvironmentFailed, match="changed since"):
+    with pytest.raises(EnvironmentFailureError, match="changed since"):
         two_disks.settle(work, finish=call == "finish", notes=notes)
     assert (a.read_bytes(), (two_disks.there / "b").read_bytes()) == (b"edited here", b"edited there")
 
@@ -92,7 +92,7 @@ def test_a_file_moved_across_and_edited_there_is_moved_and_never_removed(two_dis
         assert two_disks.settle(work, finish=True, notes=notes) is not None
         assert not a.exists()
     else:
-        with pytest.raises(EnvironmentFailed, match="changed since"):
+        with pytest.raises(EnvironmentFailureError, match="changed since"):
             two_disks.settle(work, finish=False, notes=notes)
         assert a.read_bytes() == CONTENT
     assert (two_disks.there / "b").read_bytes() == b"edited"
@@ -139,7 +139,7 @@ def test_two_saves_in_the_instant_of_a_rename_are_a_failure_that_says_where_the_
         real(*args, **named)
 
     monkeypatch.setattr(duplicate, "rename_noreplace", rename)
-    with pytest.raises(EnvironmentFailed, match="could not be given its name back") as caught:
+    with pytest.raises(EnvironmentFailureError, match="could not be given its name back") as caught:
         (MOVE if capability_id == "FILE_MOVE" else DELETE).run(work)
     assert len(calls) == 2
     assert Path(caught.value.where).read_bytes() == b"first save"
@@ -156,7 +156,7 @@ def test_a_source_that_somebody_removed_does_not_cost_the_file_at_its_destinatio
     if call == "finish":
         assert two_disks.settle(work, finish=True, notes=notes) is not None
     else:
-        with pytest.raises(EnvironmentFailed, match="cannot be moved back"):
+        with pytest.raises(EnvironmentFailureError, match="cannot be moved back"):
             two_disks.settle(work, finish=False, notes=notes)
     assert (two_disks.there / "b").read_bytes() == CONTENT
 

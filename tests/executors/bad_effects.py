@@ -3,21 +3,21 @@
 import os
 from typing import Any
 
-from remit.core.errors import Reason, Refused
-from remit.effects.context import Work
+from remit.core.errors import Reason, RefusedError
+from remit.effects.context import EffectContext
 from remit.fs.openat import rename_noreplace
 
 
 class _Half:
-    def run(self, work: Work) -> dict[str, Any]:  # noqa: ARG002 - the protocol
+    def run(self, work: EffectContext) -> dict[str, Any]:  # noqa: ARG002 - the protocol
         return {"result_summary": {}, "undo_metadata": {}}
 
 
 class _Failing:
-    def run(self, work: Work) -> dict[str, Any]:
-        raise Refused(Reason.EFFECT_FAILED, "never works", where=work.task_id)
+    def run(self, work: EffectContext) -> dict[str, Any]:
+        raise RefusedError(Reason.EFFECT_FAILED, "never works", where=work.task_id)
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol
         return None
 
 
@@ -27,14 +27,14 @@ class _Talkative(_Failing):
 
 
 class _Lying(_Failing):
-    def run(self, work: Work) -> dict[str, Any]:  # noqa: ARG002 - the protocol
+    def run(self, work: EffectContext) -> dict[str, Any]:  # noqa: ARG002 - the protocol
         return {"result_summary": {"source": "nowhere"}, "undo_metadata": {"made": "up"}}
 
 
 class _Littering:
     """Makes what it was asked for, and never looks back."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         spot = work.spots["destination_path"]
         part = os.open(work.part_name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=spot.folder)
         os.write(part, b"half")
@@ -42,7 +42,7 @@ class _Littering:
         rename_noreplace(spot.folder, work.part_name, spot.folder, spot.name)
         return {"result_summary": {}, "undo_metadata": {}}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol
         return None
 
 

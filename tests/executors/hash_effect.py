@@ -4,14 +4,14 @@ import hashlib
 import os
 from typing import Any, Final
 
-from remit.effects.context import Work
+from remit.effects.context import EffectContext
 from remit.fs.openat import open_file
 
 __all__ = ["HASH"]
 
 
 class _Hash:
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         spot = work.spots["source_path"]
         descriptor = open_file(spot.folder, spot.name)
         try:
@@ -25,7 +25,7 @@ class _Hash:
             os.close(descriptor)
         return {"result_summary": {"source": spot.path, "sha256": digest.hexdigest()}, "undo_metadata": {}}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol
         """Reading changes nothing, so nothing is left to finish or to undo."""
         return None
 

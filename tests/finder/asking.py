@@ -4,16 +4,16 @@ from typing import Any
 
 from remit.core.canonical import digest
 from remit.goals.catalogue.catalogue import Catalogue
-from remit.goals.finder.finder import Asked, EmbeddedFinder, ThreadState
+from remit.goals.finder.finder import EmbeddedFinder, ThreadState, Utterance
 from tests.agent_catalogue.simulations import TENANT, catalogue_of
 
 EUR = {"value": "12.50", "currency": "EUR"}
 FINDER = EmbeddedFinder()
 
 
-def asked(text: str, language: str = "en", thread: ThreadState | None = None, **changes: str) -> Asked:
+def asked(text: str, language: str = "en", thread: ThreadState | None = None, **changes: str) -> Utterance:
     ids = {"correlation_id": "c-1", "tenant_id": TENANT, "user_id": "mia", "thread_id": "t-1", **changes}
-    return Asked(**ids, language_tag=language, utterance=text, thread=thread)
+    return Utterance(**ids, language_tag=language, utterance=text, thread=thread)
 
 
 def found(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.catalogue.catalogue import build_catalogue
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.finder.finder import EmbeddedFinder
@@ -154,6 +154,6 @@ def test_words_by_language_are_closed_too() -> None:
         (7, "must be a string"),
         (["en"], "must be a string"),
     ):
-        with pytest.raises(Refused, match=told) as refused:
+        with pytest.raises(RefusedError, match=told) as refused:
             simulation(changed(REFUND, title=title))
         assert "title" in refused.value.where, title

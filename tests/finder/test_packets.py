@@ -8,7 +8,7 @@ import pytest
 from remit.contracts.goals.finder_proof import FinderProof
 from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket
 from remit.core.canonical import digest
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.finder.finder import EmbeddedFinder, FinderCache, ThreadState, after_clarify
 from tests.agent_catalogue.simulations import ALL, AMOUNT, LOOKUP, MOVE, ORDER, REFUND, catalogue_of, changed
 from tests.finder.asking import EUR, FINDER, THREAD, asked, found
@@ -121,7 +121,7 @@ def test_the_state_of_a_thread_comes_from_its_own_proof_only() -> None:
     packet, proof = FINDER.find_with_proof(asked("refund order A-17"), catalogue_of())
     assert isinstance(packet, ClarifyPacket)
     for changes in ({"fields": {"order_id": "B-2"}}, {"simulation_id": "look-up-order"}, {"attempt": 0}, {"x": 1}):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             after_clarify(packet, {**proof, **changes})
     assert after_clarify(packet, proof).fields == {"order_id": "A-17"}
 
@@ -254,7 +254,7 @@ def test_what_the_finder_keeps_is_found_by_the_catalogues_digest_and_changes_no_
 
 
 def test_another_tenants_catalogue_is_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         FINDER.find(asked("show order A-17"), catalogue_of(tenant="globex"))
 
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from remit.contracts.goals.error_codes import goal_code
 from remit.contracts.goals.goal import AgentGoalRequest
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.core.ids import Clock, system_clock
-from remit.goals.promotion import Promotion
-from remit.goals.service import Goals, Reply
+from remit.goals.promotion import PromotionService
+from remit.goals.service import GoalService, Reply
 from remit.identity.person import Person
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -169,11 +169,11 @@ class Office:
         self.workspace.close()
 
     @property
-    def goals(self) -> Goals:
+    def goals(self) -> GoalService:
         return self.workspace.goals
 
     @property
-    def promotion(self) -> Promotion:
+    def promotion(self) -> PromotionService:
         return self.workspace.promotion
 
     def promote(self, simulation_id: str, tenant: str = TENANT) -> None:
@@ -194,7 +194,7 @@ class Office:
         try:
             return self.answer(reply, answer).outcome.reason_code
         except RemitError as problem:
-            return goal_code(problem.reason) if isinstance(problem, Refused) else problem.reason.value
+            return goal_code(problem.reason) if isinstance(problem, RefusedError) else problem.reason.value
 
     def done(self, text: str, answer: str = "yes", **changes: Any) -> Reply:
         """Asked, and confirmed if that is asked for."""

@@ -19,7 +19,7 @@ from remit.ledger import projections
 from remit.ledger.entry import Entry
 from remit.ledger.goal_tables import append_agent_row
 from remit.ledger.projections import projection_drift, rebuild
-from remit.store.connection import Guarded
+from remit.store.connection import GuardedTableError
 from tests.goals.office import TENANT, Office, goal_bytes
 
 Check = Callable[[Office], None]
@@ -28,7 +28,7 @@ DISPATCHED = "SELECT count(*) FROM agent_execution_ledger WHERE event = 'DISPATC
 
 def is_caught(check: Check, office: Office) -> None:
     """The rule is broken: its own test must see that, or Remit itself must refuse to go on."""
-    with pytest.raises((AssertionError, RemitError, Guarded)):
+    with pytest.raises((AssertionError, RemitError, GuardedTableError)):
         check(office)
 
 

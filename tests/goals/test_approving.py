@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from remit.core.errors import Reason, Refused
-from remit.goals.gates import Waited
+from remit.core.errors import Reason, RefusedError
+from remit.goals.gates import ApprovalWindow
 from remit.identity.person import Person
 from remit.services.goals.approvals import all_waiting
 from tests.goals.office import ANN, POLICY, TENANT, Office
@@ -45,7 +45,7 @@ def test_it_waits_and_goes_on_once_somebody_else_has_approved(office: Office) ->
 def test_a_no_is_a_no_and_the_first_answer_counts(desk: Office) -> None:
     correlation = waiting(desk)
     desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=False, reason="not today")
-    with pytest.raises(Refused) as second:
+    with pytest.raises(RefusedError) as second:
         desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
     assert second.value.reason is Reason.TRANSITION_INVALID
     refused = desk.goals.answer(correlation, None, user="leo", tenant=TENANT)
@@ -58,7 +58,7 @@ def test_a_no_is_a_no_and_the_first_answer_counts(desk: Office) -> None:
 def test_whoever_asks_cannot_approve(desk: Office) -> None:
     correlation = waiting(desk)
     for who in (Person("os:leo"), Person("os:root", "leo")):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.goals.approve(correlation, tenant=TENANT, who=who, approved=True)
         assert refused.value.reason is Reason.PERMISSION_DENIED
 
@@ -75,7 +75,7 @@ def test_an_approval_is_of_no_use_once_the_policy_denies(desk: Office) -> None:
 
 @pytest.mark.parametrize("correlation", ["nothing", ""])
 def test_only_what_waits_can_be_approved(desk: Office, correlation: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
 
 
@@ -114,7 +114,7 @@ def test_what_nobody_approved_in_time_is_over(desk: Office, clock: Hand) -> None
     assert [each.correlation_id for each in all_waiting(desk.workspace)] == [correlation]
     clock.offset = TOO_LATE
     assert all_waiting(desk.workspace) == []
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
     assert refused.value.reason is Reason.APPROVAL_TIMEOUT
     # Not even if it would need no approval by now: the yes of the user is as old as the question.
@@ -129,4 +129,4 @@ def test_what_nobody_approved_in_time_is_over(desk: Office, clock: Hand) -> None
 @pytest.mark.parametrize("asked_at, is_over", [("2026-01-01T00:00:00Z", False), ("2027-01-02T00:00:00Z", True)])
 def test_an_approval_that_was_asked_for_while_the_clock_was_ahead_is_over(asked_at: str, *, is_over: bool) -> None:
     """After a person accepted an earlier clock it is dated in the future: it must not wait for a year."""
-    assert Waited(asked_at, None, "2026-01-01T00:00:30Z").is_over is is_over
+    assert ApprovalWindow(asked_at, None, "2026-01-01T00:00:30Z").is_over is is_over

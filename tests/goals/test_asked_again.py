@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.execution.engine import Unsettled
-from remit.goals.ports import Ended
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.execution.engine import IncompleteError
+from remit.goals.ports import BoundActionResult
 from tests.goals.office import SIMULATIONS, Office
 
 
@@ -78,13 +78,13 @@ def test_what_nobody_knows_the_end_of_is_no_failure(desk: Office, monkeypatch: p
     hands: Any = type(desk.goals.executor._door.hands)  # noqa: SLF001 - nobody else can reach them
     real = hands.run
 
-    def mute(self: Any, *given: Any) -> Ended:
+    def mute(self: Any, *given: Any) -> BoundActionResult:
         real(self, *given)
-        raise EnvironmentFailed(Reason.STORE_UNAVAILABLE, "the database is gone")
+        raise EnvironmentFailureError(Reason.STORE_UNAVAILABLE, "the database is gone")
 
     with monkeypatch.context() as patched:
         patched.setattr(hands, "run", mute)
-        with pytest.raises(Unsettled) as problem:
+        with pytest.raises(IncompleteError) as problem:
             desk.answer(reply)
     assert "remit recover" in problem.value.next_step
     assert desk.events(reply.goal.correlation_id)[-1] == "DISPATCHED"

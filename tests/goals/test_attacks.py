@@ -15,23 +15,23 @@ import pytest
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.packets import FINDER_PACKET, Packet, SimulationMatchPacket
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import render_time
-from remit.execution.engine import Unsettled
+from remit.execution.engine import IncompleteError
 from remit.goals import gates
-from remit.goals.actions.runner import GoalHands
-from remit.goals.dispatch import BegunByOthers
+from remit.goals.actions.runner import GoalActionRunner
+from remit.goals.dispatch import BegunElsewhereError
 from remit.goals.history import load_decision
 from remit.goals.planner import build_envelope, build_step, idempotency_key
-from remit.goals.ports import MAX_PAYLOAD, Ended
+from remit.goals.ports import MAX_PAYLOAD, BoundActionResult
 from remit.goals.replay import evidence_of, replay_decision
 from remit.goals.rules import PastRules
 from remit.goals.service import Reply
-from remit.goals.simulation_executor import SimulationDoor
+from remit.goals.simulation_executor import SimulationOperation
 from remit.goals.trace.tree import trace_goal
 from remit.goals.user_messages import confirmation_prompt
 from remit.identity.person import Person
-from remit.ledger.documents import Document, Shelf
+from remit.ledger.documents import DocumentStore, StoredDocument
 from remit.ledger.goal_queries import step_events
 from remit.ledger.goal_tables import row_values
 from tests.goals.office import ANN, PING, POLICY, SIMULATIONS, TENANT, TOUCH, UNDO_ARCHIVE, Office, goal_bytes
@@ -59,11 +59,11 @@ def dying(monkeypatch: pytest.MonkeyPatch, step: str) -> Iterator[None]:
     """The dispatch is left as a crash leaves it: claimed, by nobody."""
 
     def dies(*_: object) -> None:
-        raise Unsettled(Reason.EFFECT_FAILED, "died")
+        raise IncompleteError(Reason.EFFECT_FAILED, "died")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SimulationDoor, step, dies)
-        with pytest.raises(Unsettled):
+        patched.setattr(SimulationOperation, step, dies)
+        with pytest.raises(IncompleteError):
             yield
 
 
@@ -97,14 +97,14 @@ def test_a_refusal_now_is_not_the_end_of_what_was_begun(desk: Office, monkeypatc
 def test_what_changes_while_it_is_made_ready_counts(
     desk: Office, monkeypatch: pytest.MonkeyPatch, change: str, code: str
 ) -> None:
-    prepared = GoalHands.prepare
+    prepared = GoalActionRunner.prepare
 
     def slow(*given: Any) -> dict[str, Any]:
         made = prepared(*given)
         desk.retire("archive-note") if change == "retired" else desk.write_policy(NOBODY)
         return made
 
-    monkeypatch.setattr(GoalHands, "prepare", slow)
+    monkeypatch.setattr(GoalActionRunner, "prepare", slow)
     ended = desk.done("archive the note one")
     assert ended.outcome.reason_code == code
     assert desk.archived() == []
@@ -116,17 +116,17 @@ def test_what_changes_while_it_is_made_ready_counts(
 def test_whoever_is_refused_late_gets_what_came_of_it(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ask for the same; the rules change after the first has begun, and before the second is judged."""
     correlation, envelope = decided(desk, monkeypatch)
-    judged = SimulationDoor.decide
+    judged = SimulationOperation.decide
     rounds: list[str] = []
 
-    def overtaken(door: SimulationDoor, request: Any) -> Any:
+    def overtaken(door: SimulationOperation, request: Any) -> Any:
         rounds.append("judged")
         if len(rounds) == 1:
             assert desk.goals.executor.dispatch(envelope).reason_code == "SIMULATION_SUCCEEDED"
             desk.write_policy(NOBODY)
         return judged(door, request)
 
-    monkeypatch.setattr(SimulationDoor, "decide", overtaken)
+    monkeypatch.setattr(SimulationOperation, "decide", overtaken)
     assert desk.goals.executor.dispatch(envelope).reason_code == "SIMULATION_SUCCEEDED"
     assert desk.events(correlation)[-2:] == ["DISPATCHED", "SUCCEEDED"]
     assert len(rounds) == 2
@@ -138,7 +138,7 @@ def test_what_cannot_be_settled_is_told_and_stays(desk: Office, monkeypatch: pyt
         desk.answer(reply)
     desk.write_policy(NOBODY)
     monkeypatch.setattr(type(desk.goals.executor), "recover", lambda *_: [])
-    with pytest.raises(BegunByOthers) as told:
+    with pytest.raises(BegunElsewhereError) as told:
         desk.answer(reply)
     assert "remit recover" in told.value.next_step
     assert desk.events(reply.goal.correlation_id)[-1] == "DISPATCHED"
@@ -163,7 +163,7 @@ def test_a_decision_that_nobody_signed_is_not_dispatched(desk: Office) -> None:
     """By somebody who can write to the database and has no key: a second decision, slipped in before the last event."""
     done = desk.done("archive the note one")
     _slip_in(desk, done.goal.correlation_id, {"note": "two"})
-    with pytest.raises(EnvironmentFailed) as refused:
+    with pytest.raises(EnvironmentFailureError) as refused:
         desk.answer(done)
     assert refused.value.reason is Reason.EVIDENCE_INVALID
     assert desk.archived() == ["one"]
@@ -252,7 +252,7 @@ def test_what_is_no_request_to_take_back_is_refused(desk: Office) -> None:
         {"user": ""},
     ]
     for each in odd:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             desk.goals.take_back(done.goal.correlation_id, **{"user": "mia", "tenant": TENANT, **each})
         assert refused.value.reason in {Reason.MALFORMED, Reason.TOO_LARGE}
 
@@ -265,7 +265,7 @@ def test_two_approvals_in_one_transaction(desk: Office, monkeypatch: pytest.Monk
         patched.setattr(ledger, "transact", works.append)
         for who in (ANN, Person("os:bob")):
             desk.goals.approve(waiting, tenant=TENANT, who=who, approved=who is ANN)
-    with pytest.raises(Refused) as second:
+    with pytest.raises(RefusedError) as second:
         ledger.transact(lambda batch: [work(batch) for work in works])
     assert second.value.reason is Reason.TRANSITION_INVALID
 
@@ -274,14 +274,14 @@ def test_two_approvals_in_one_transaction(desk: Office, monkeypatch: pytest.Monk
 def test_more_than_a_record_can_hold_does_not_make_a_failure_of_what_was_done(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran = GoalHands.run
+    ran = GoalActionRunner.run
     much: dict[str, Any] = {}
 
-    def talkative(hands: GoalHands, prepared: Any, seconds: float) -> Ended:
+    def talkative(hands: GoalActionRunner, prepared: Any, seconds: float) -> BoundActionResult:
         ended = ran(hands, prepared, seconds)
         return replace(ended, payload={**ended.payload, **much})
 
-    monkeypatch.setattr(GoalHands, "run", talkative)
+    monkeypatch.setattr(GoalActionRunner, "run", talkative)
     too_much = {"one": "x" * MAX_PAYLOAD, "two": [0] * 20_001, "three": json.loads("[" * 25 + "]" * 25)}
     for note, what in too_much.items():
         much["much"] = what
@@ -297,12 +297,12 @@ def test_what_stands_and_cannot_be_recorded_is_not_called_a_failure(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> Any:
-        raise Refused(Reason.TOO_LARGE, "too large for an entry")
+        raise RefusedError(Reason.TOO_LARGE, "too large for an entry")
 
     reply = desk.ask("archive the note one")
     with monkeypatch.context() as patched:
-        patched.setattr(SimulationDoor, "show_outcome", full)
-        with pytest.raises(Unsettled):
+        patched.setattr(SimulationOperation, "show_outcome", full)
+        with pytest.raises(IncompleteError):
             desk.answer(reply)
     assert desk.events(reply.goal.correlation_id)[-1] == "DISPATCHED"
     assert desk.answer(reply).outcome.reason_code == "SIMULATION_SUCCEEDED"
@@ -393,7 +393,7 @@ def _slip_in(office: Office, correlation: str, fields: dict[str, Any]) -> None:
     with office.workspace.store.reading() as connection:
         allowed = next(one for one in step_events(connection, TENANT, correlation) if one.row.event == "ACCESS_ALLOWED")
         record = load_decision(connection, TENANT, allowed.row.dispatch_decision_hash or "")
-        evidence = evidence_of(Shelf(connection, TENANT), PastRules(), TENANT, record)
+        evidence = evidence_of(DocumentStore(connection, TENANT), PastRules(), TENANT, record)
     assert isinstance(evidence.packet, SimulationMatchPacket)
     evidence = replace(evidence, packet=evidence.packet.model_copy(update={"fields": fields}))
     entry = evidence.catalogue.find("archive-note")
@@ -401,13 +401,13 @@ def _slip_in(office: Office, correlation: str, fields: dict[str, Any]) -> None:
     step = build_step(evidence, entry)
     proof, artifacts = record.confirmation_parse_proof_ref, record.artifact_fingerprint_bundle_ref or ""
     envelope = build_envelope(evidence, step, proof_ref=proof, artifacts_ref=artifacts)
-    packet = Document("packet", evidence.packet.tree())
+    packet = StoredDocument("packet", evidence.packet.tree())
     changes = {
         "finder_packet_ref": packet.ref,
         "idempotency_key": idempotency_key(correlation, step),
         "envelope_ref": envelope.digest(),
     }
-    decision = Document("decision", record.model_copy(update=changes).tree())
+    decision = StoredDocument("decision", record.model_copy(update=changes).tree())
     row = replace(
         allowed.row,
         event_id="forged",
@@ -416,7 +416,7 @@ def _slip_in(office: Office, correlation: str, fields: dict[str, Any]) -> None:
         dispatch_decision_hash=decision.ref,
     )
     with _unguarded(office) as database:
-        for one in (packet, decision, Document("envelope", envelope.tree())):
+        for one in (packet, decision, StoredDocument("envelope", envelope.tree())):
             database.execute(
                 "INSERT INTO agent_documents (tenant_id, ref, kind, body, created_at) VALUES (?, ?, ?, ?, ?)",
                 (TENANT, one.ref, one.kind, one.body, allowed.created_at),
@@ -443,7 +443,7 @@ def test_settings_that_are_gone_are_said_to_be(desk: Office) -> None:
             settings.mkdir()
         elif what == "pipe":
             os.mkfifo(settings)
-        with pytest.raises(EnvironmentFailed) as gone:
+        with pytest.raises(EnvironmentFailureError) as gone:
             desk.ask("are you there")
         assert gone.value.reason is Reason.STATE_MISSING
         settings.touch()
@@ -596,7 +596,7 @@ def test_why_is_kept_masked_and_bounded_and_older_decisions_have_none(
         record = load_decision(connection, TENANT, waits.outcome.dispatch_decision_hash).tree()
         assert trace_of(desk, reply.goal.correlation_id)["why"] == decision.because
     added = {"why", "approval_asked_at", "approval_answered_at", "approval_decided_at"}
-    older = Document("decision", {key: value for key, value in record.items() if key not in added})
+    older = StoredDocument("decision", {key: value for key, value in record.items() if key not in added})
     with _unguarded(desk) as database:
         database.execute(
             "INSERT INTO agent_documents (tenant_id, ref, kind, body, created_at) VALUES (?, ?, ?, ?, ?)",
@@ -624,7 +624,7 @@ def test_what_was_asked_long_ago_cannot_be_made_younger_in_the_database(desk: Of
             "UPDATE agent_execution_ledger SET created_at = ? WHERE event = 'APPROVAL_REQUESTED'",
             (render_time(clock()),),
         )
-    with pytest.raises(EnvironmentFailed) as refused:
+    with pytest.raises(EnvironmentFailureError) as refused:
         desk.goals.answer(waiting, None, user="leo", tenant=TENANT)
     assert refused.value.reason is Reason.EVIDENCE_INVALID
     assert not (desk.base / "mine.txt").exists()

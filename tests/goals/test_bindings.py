@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.goals.office import ARCHIVE, PING, UNDO_ARCHIVE, Office
 
 TITLE = "x'); DROP TABLE todo; --"
@@ -158,7 +158,7 @@ def test_a_simulation_that_reads_answers_with_rows_which_the_ledger_does_not_kee
 
 
 def test_a_query_for_a_database_that_nobody_named_is_found_before_anybody_asks(tmp_path: Path) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         Office(tmp_path, simulations=(ARCHIVE, UNDO_ARCHIVE, PING, ADD, UNDO), policy=POLICY)
     assert "has no connection 'list'" in refused.value.what
     assert "add-todo" in refused.value.where

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.goals import core
 from remit.goals.recording import record_decision
 from remit.store.sqlite import SqliteConnection
@@ -164,10 +164,10 @@ def test_a_goal_that_others_always_move_on_ends_in_a_refusal(desk: Office, monke
 
     def somebody_was_faster(*given: Any) -> Any:
         tried.append(given)
-        raise Refused(Reason.TRANSITION_INVALID, "somebody else has moved this goal on")
+        raise RefusedError(Reason.TRANSITION_INVALID, "somebody else has moved this goal on")
 
     monkeypatch.setattr(core, "record_decision", somebody_was_faster)
-    with pytest.raises(EnvironmentFailed) as ended:
+    with pytest.raises(EnvironmentFailureError) as ended:
         desk.ask("are you there")
     assert ended.value.reason is Reason.IN_PROGRESS
     assert len(tried) == core.MOST_ROUNDS <= 10

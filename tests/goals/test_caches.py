@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Refused, RemitError
-from remit.core.ttl_cache import Kept
+from remit.core.errors import RefusedError, RemitError
+from remit.core.ttl_cache import TTLCache
 from remit.goals.access.policy import AccessPolicy
 from remit.goals.binding import tokenizer as finder_words
 from remit.goals.finder import finder
-from remit.goals.service import Goals
+from remit.goals.service import GoalService
 from tests.goals.office import POLICY, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'
@@ -54,13 +54,13 @@ def test_what_an_answer_will_need_is_at_hand_and_was_only_read(desk: Office, mon
 def test_a_thread_is_read_once_and_is_of_its_own_tenant(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = desk.ask("archive the note")
     read: list[str] = []
-    real = Goals._read_thread  # noqa: SLF001 - counted
+    real = GoalService._read_thread  # noqa: SLF001 - counted
 
-    def counted(self: Goals, *given: Any) -> Any:
+    def counted(self: GoalService, *given: Any) -> Any:
         read.append("read")
         return real(self, *given)
 
-    monkeypatch.setattr(Goals, "_read_thread", counted)
+    monkeypatch.setattr(GoalService, "_read_thread", counted)
     first = desk.ask("one", reply_to=asked.goal.correlation_id)
     second = desk.ask("two", reply_to=asked.goal.correlation_id)
     assert read == ["read"]
@@ -91,7 +91,7 @@ def test_what_was_said_is_read_once_a_cycle(desk: Office, monkeypatch: pytest.Mo
 def test_what_is_kept_is_bounded_in_number_and_time() -> None:
     now = [0.0]
     made: list[str] = []
-    kept: Kept[str, str] = Kept(2, 10, lambda: now[0])
+    kept: TTLCache[str, str] = TTLCache(2, 10, lambda: now[0])
 
     def make(name: str) -> str:
         def build() -> str:
@@ -113,6 +113,6 @@ def test_what_is_kept_is_bounded_in_number_and_time() -> None:
 
 def test_a_thread_of_another_tenant_is_none(desk: Office) -> None:
     asked = desk.ask("archive the note")
-    with pytest.raises(Refused, match="no goal"):
+    with pytest.raises(RefusedError, match="no goal"):
         desk.ask("one", reply_to=asked.goal.correlation_id, tenant="globex")
     assert desk.events(asked.goal.correlation_id, TENANT) == ["CLARIFIED"]

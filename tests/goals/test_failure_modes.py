@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from remit.contracts.goals.goal import AgentExecutionOutcome
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.actions import runner as goal_hands
-from remit.goals.actions.runner import GoalHands
+from remit.goals.actions.runner import GoalActionRunner
 from remit.goals.service import Reply
 from remit.goals.simulation_executor import SimulationExecutor
 from remit.plans.service import Plans
@@ -242,8 +242,8 @@ def test_a_step_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
 def test_a_step_whose_time_is_over_while_it_runs_leaves_nothing(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = GoalHands.run
-    monkeypatch.setattr(GoalHands, "run", lambda hands, prepared, _: real(hands, prepared, 0.0))
+    real = GoalActionRunner.run
+    monkeypatch.setattr(GoalActionRunner, "run", lambda hands, prepared, _: real(hands, prepared, 0.0))
     for words in ("archive the note one", "copy the form as new"):
         reply = office.done(words)
         assert reply.outcome.reason_code == "STEP_TIMEOUT"
@@ -450,7 +450,7 @@ def test_bytes_that_are_no_goal_are_refused_before_anything_is_recorded(cell: Ce
     assert '"attempt_counter": 0' in json.dumps(cell.tree)
     before = cell.office.count("SELECT count(*) FROM ledger_entries")
     for name, raw in hostile(cell.tree).items():
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             cell.office.goals.run(raw)
         assert refused.value.what, name
         assert len(str(refused.value)) < 2_000, name

@@ -11,7 +11,7 @@ import pytest
 
 from remit.goals.access import cedar as access_engine
 from remit.goals.access import policy as access
-from remit.goals.simulation_executor import SimulationDoor
+from remit.goals.simulation_executor import SimulationOperation
 from tests.goals.office import POLICY, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'
@@ -82,15 +82,15 @@ def test_what_changes_while_the_intent_waits_for_the_lock_counts(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last look is in the transaction of the intent."""
-    real = SimulationDoor.require_alive
+    real = SimulationOperation.require_alive
 
-    def close_the_door(self: SimulationDoor, *given: Any) -> None:
+    def close_the_door(self: SimulationOperation, *given: Any) -> None:
         real(self, *given)
         office.write_policy(NOBODY)
 
     asked = office.ask("archive the note one")
     with monkeypatch.context() as patched:
-        patched.setattr(SimulationDoor, "require_alive", close_the_door)
+        patched.setattr(SimulationOperation, "require_alive", close_the_door)
         assert office.answer(asked).outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
     assert office.archived() == []
     assert office.events(asked.goal.correlation_id)[-2:] == ["ACCESS_ALLOWED", "REFUSED"]

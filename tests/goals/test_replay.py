@@ -9,7 +9,7 @@ import pytest
 from remit.core.canonical import digest
 from remit.goals.replay import REPLAY_CODE
 from remit.goals.simulation_executor import SimulationExecutor
-from remit.store.connection import Guarded
+from remit.store.connection import GuardedTableError
 from tests.goals.office import POLICY, TENANT, Office
 
 EVERYBODY = POLICY + '\n@id("open-door")\npermit (principal, action, resource);\n'
@@ -138,7 +138,7 @@ def test_documents_are_append_only(office: Office) -> None:
             "DELETE FROM agent_documents",
         ):
             connection.begin(write=True)
-            with pytest.raises(Guarded):
+            with pytest.raises(GuardedTableError):
                 connection.execute(sql)
             connection.rollback()
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remit.contracts.goals.goal import AgentGoalRequest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.goals.office import TENANT, Office
 
 
@@ -54,7 +54,7 @@ def test_what_was_not_done_cannot_be_taken_back(desk: Office) -> None:
     refused = desk.done("archive the note one", "no")
     back = desk.goals.take_back(refused.goal.correlation_id, user="mia", tenant=TENANT)
     assert desk.answer(back).outcome.reason_code == "IDEMPOTENCY_VIOLATION"
-    with pytest.raises(Refused) as unknown:
+    with pytest.raises(RefusedError) as unknown:
         desk.goals.take_back("nothing", user="mia", tenant=TENANT)
     assert unknown.value.reason is Reason.STATE_MISSING
 
@@ -62,7 +62,7 @@ def test_what_was_not_done_cannot_be_taken_back(desk: Office) -> None:
 @pytest.mark.req("AC-14")
 def test_of_another_tenant_nothing_is_taken_back(desk: Office) -> None:
     done = desk.done("archive the note one")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         desk.goals.take_back(done.goal.correlation_id, user="mia", tenant="globex")
 
 

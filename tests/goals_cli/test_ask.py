@@ -6,14 +6,14 @@ from typing import get_args
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.cli.goals.ask import language_of
 from remit.cli.goals.render import NEXT
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.goals.error_codes import AgentCode
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.identity.callers import AgentCaller
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.goals_cli.conftest import Shell
 
 KEYS = {"correlation_id", "tenant_id", "thread_id", "outcome", "waiting_for", "next"} | {
@@ -181,7 +181,9 @@ def test_an_agent_may_ask_and_cannot_say_the_users_yes(shell: Shell) -> None:
 def test_an_agent_with_a_token_asks_for_the_user_whom_that_names(shell: Shell) -> None:
     def token(capability: str, user: str | None) -> str:
         whose = TokenConstraints(user=user, tenant="acme" if user else None)
-        return shell.office.workspace.tokens.issue(Wish("helper", (capability,), whose, timedelta(hours=1))).text
+        return shell.office.workspace.tokens.issue(
+            TokenRequest("helper", (capability,), whose, timedelta(hours=1))
+        ).text
 
     goal = ("archive the note one", "--correlation", "g-1")
     for wrong in (token("plan.propose", None), token("goal.ask", "leo")):
@@ -195,7 +197,7 @@ def test_what_an_agent_asks_for_is_its_own_and_what_others_asked_for_is_not_ther
 
     def agent(name: str) -> AgentCaller:
         whose = TokenConstraints(user="mia", tenant="acme")
-        text = workspace.tokens.issue(Wish(name, ("goal.ask",), whose, timedelta(hours=1))).text
+        text = workspace.tokens.issue(TokenRequest(name, ("goal.ask",), whose, timedelta(hours=1))).text
         return AgentCaller.by(workspace.tokens, text)
 
     helper, other = agent("helper"), agent("other")
@@ -204,10 +206,10 @@ def test_what_an_agent_asks_for_is_its_own_and_what_others_asked_for_is_not_ther
     back = shell("ask", "archive the note", "--json", REMIT_TOKEN=helper.text).document  # asks back: which one?
     replied = shell("ask", "--reply", back["correlation_id"], "one", "--json", REMIT_TOKEN=helper.text).document
     own = ("g-1", back["correlation_id"], replied["correlation_id"])
-    with Desk(workspace) as desk:
+    with Services(workspace) as desk:
         for name in own:
             assert desk.goals.get(helper, "acme", name).correlation_id == name
-            with pytest.raises(Refused, match="no such goal"):
+            with pytest.raises(RefusedError, match="no such goal"):
                 desk.goals.get(other, "acme", name)
     recorded = "SELECT count(*) FROM ledger_entries WHERE kind = 'goal.asked' AND actor = 'agent:helper'"
     assert shell.office.count(recorded) == len(own)

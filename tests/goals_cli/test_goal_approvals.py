@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.cli.approvals.goals import goal_named
 from remit.contracts.browser.browser import TokenConstraints
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person
 from remit.services.plans.service import PlanDesk
@@ -55,7 +55,7 @@ def test_a_goal_waits_until_somebody_else_has_approved_it(both: Shell) -> None:
 
 def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell: Shell) -> None:
     office, workspace = shell.office, shell.office.workspace
-    token = workspace.tokens.issue(Wish("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))).text
+    token = workspace.tokens.issue(TokenRequest("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))).text
     bot, desk = AgentCaller.by(workspace.tokens, token), PlanDesk(workspace)
     (office.root / "a.txt").write_text("one\ntwo\n")
     (office.root / ".env").write_text("A=1\n")
@@ -130,7 +130,7 @@ def test_an_id_that_could_be_a_question_or_a_goal_is_answered_only_when_it_is_cl
     for others, find in ((workspace.approvals, "show"), (workspace.proposals, "named")):
         with monkeypatch.context() as patched:
             patched.setattr(others, find, lambda _: "one whose id begins like that")
-            with pytest.raises(Refused, match="both a goal and another question"):
+            with pytest.raises(RefusedError, match="both a goal and another question"):
                 goal_named(workspace, "01a1", None)
             assert goal_named(workspace, "01a1", "acme") == "acme"
 

@@ -9,7 +9,7 @@ from remit.cli.doctor import look_at_goals
 from remit.contracts.config.config import SystemConfig
 from remit.core.ids import system_clock
 from remit.diagnostics.check import Check
-from remit.diagnostics.goals import Found, check_goals
+from remit.diagnostics.goals import FileFindings, check_goals
 from tests.goals.office import ARCHIVE, PING, UNDO_ARCHIVE, Office
 
 
@@ -80,9 +80,9 @@ def test_where_nothing_is_set_up_it_says_how_to_begin() -> None:
     def never(*_: object) -> NoReturn:
         raise AssertionError
 
-    (alone,) = check_goals(SystemConfig.from_tree({"version": 1}), lambda: Found(0, 0), never, never)
+    (alone,) = check_goals(SystemConfig.from_tree({"version": 1}), lambda: FileFindings(0, 0), never, never)
     assert (alone.status, "goals: {catalogue" in alone.next_step) == ("absent", True)
     half = SystemConfig.from_tree({"version": 1, "goals": {"catalogue": ["a.json"]}})
-    found = check_goals(half, lambda: Found(1, 0), never, never)
+    found = check_goals(half, lambda: FileFindings(1, 0), never, never)
     assert [check.status for check in found] == ["ok", "warn", "warn"]
     assert all(check.next_step for check in found if check.status != "ok")

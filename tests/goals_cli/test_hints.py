@@ -14,7 +14,7 @@ from remit.cli import main
 from remit.cli.approvals.goals import render_goal
 from remit.cli.common.identity import Asker
 from remit.cli.common.suggest import Wheres
-from remit.cli.goals.ask import Talk, ask
+from remit.cli.goals.ask import GoalDialogue, ask
 from remit.cli.goals.render import NEXT, Cycle, filled
 from remit.goals.core import AgentCore
 from remit.services.goals.approvals import all_waiting
@@ -176,7 +176,7 @@ def test_at_a_terminal_the_reason_stands_above_the_question(
     typed = iter(["12", None])
     monkeypatch.setattr("remit.cli.goals.ask._typed", lambda: next(typed))
     workspace = desk.office.workspace
-    talk = Talk(workspace, Asker(workspace, "mia", "acme"), "acme", Wheres(), None, can_ask=True, is_told=True)
+    talk = GoalDialogue(workspace, Asker(workspace, "mia", "acme"), "acme", Wheres(), None, can_ask=True, is_told=True)
     talk.carry_on(desk.office.ask("count the boxes on shelf 7b"))
     asked = f"“7b” {NUMBER}.\nWhich shelf?\n“12” must be 9 or less.\nWhich shelf?\n"
     assert capsys.readouterr().err == asked

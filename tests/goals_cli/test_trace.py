@@ -4,24 +4,24 @@ import sqlite3
 
 import pytest
 
-from remit.goals.history_nodes import Node
+from remit.goals.history_nodes import HistoryNode
 from remit.goals.trace.tree import trace_goal
 from tests.goals.office import ANN, Office
 from tests.goals_cli.conftest import Shell
 
 
-def traced(office: Office, correlation_id: str, tenant: str = "acme") -> Node:
+def traced(office: Office, correlation_id: str, tenant: str = "acme") -> HistoryNode:
     with office.workspace.store.reading() as connection:
         found = trace_goal(connection, lambda: office.workspace.keyring, tenant, correlation_id)
     assert found is not None
     return found
 
 
-def kinds(node: Node) -> list[str]:
+def kinds(node: HistoryNode) -> list[str]:
     return [child.kind for child in node.children]
 
 
-def every(node: Node) -> list[Node]:
+def every(node: HistoryNode) -> list[HistoryNode]:
     return [node, *(each for child in node.children for each in every(child))]
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from remit.contracts.calls.call import CallAnswer
-from remit.testing.child_process import Ended, Fault, run_child
+from remit.testing.child_process import ChildExit, Fault, run_child
 from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.governed.place import Place
@@ -33,7 +33,9 @@ class Killed:
         self.token = place.token(f"kill.{kind}")
         words = [str(place.workspace.root), str(self.file), kind, self.token, self.key]
         environment = dict(place.workspace.environ)
-        self.ended: Ended = run_child([warm.python(), "-c", CHILD, *words], fault=Fault(point), environment=environment)
+        self.ended: ChildExit = run_child(
+            [warm.python(), "-c", CHILD, *words], fault=Fault(point), environment=environment
+        )
 
     def written(self) -> list[int]:
         """Every value that was ever set, the first one included."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import Approval, TokenConstraints
 from remit.contracts.calls.call import CallAnswer, CallResult
 from remit.governed import governed
@@ -28,7 +28,7 @@ class Place:
 
     def token(self, *names: str, agent: str = AGENT, life: timedelta = LIFE) -> str:
         caps = tuple(f"call.{name}" for name in names)
-        return self.workspace.tokens.issue(Wish(agent, caps, TokenConstraints(), life)).text
+        return self.workspace.tokens.issue(TokenRequest(agent, caps, TokenConstraints(), life)).text
 
     def pending(self) -> list[Approval]:
         return self.workspace.approvals.listed("PENDING")

@@ -9,7 +9,7 @@ import pytest
 
 from remit.calls.function import Invoker
 from remit.contracts.calls.call import CallAnswer
-from remit.core.errors import Misuse
+from remit.core.errors import UsageError
 from remit.governed import acting, governed, value_of
 from tests.governed.place import ADA, Place, result_of
 
@@ -43,7 +43,7 @@ def test_an_awaited_function_runs_in_the_callers_loop_and_is_undone_there(place:
         with acting(token):
             assert await put(7) == 7
         assert set(loops) == {asyncio.get_running_loop()}
-        with pytest.raises(Misuse):
+        with pytest.raises(UsageError):
             put.call(token=token, key="later-3", percent=5)
         both = await asyncio.gather(*(put.acall(token=token, key="later-4", percent=9) for _ in range(4)))
         assert sorted(answer.stored for answer in both) == [False, True, True, True]

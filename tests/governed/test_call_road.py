@@ -10,7 +10,7 @@ import pytest
 
 from remit.authority.call_results import verify_call
 from remit.calls.checkpoint import render_call
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.core.ids import render_time
 from remit.execution.engine import Preview
 from remit.governed import acting, governed, tool_of, tools_of
@@ -54,7 +54,7 @@ def test_a_call_is_done_signed_and_recorded_and_the_same_key_gives_the_same_byte
     again = setter.call(token=token, key="once-1", customer="acme", percent=5)
     assert (again.stored, result_of(again).canonical()) == (True, result.canonical())
     assert place.calls == ["acme"], "it was called twice"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         verify_call(
             result.model_copy(update={"value": {"percent": 50}}), place.workspace.keyring, "2026-01-01T00:00:00Z"
         )
@@ -111,7 +111,7 @@ def test_what_yields_does_nothing_when_it_is_called_and_is_refused(place: Place)
 
     wrong: list[tuple[Any, dict[str, Any]]] = [(later, {}), (much_later, {}), (put, {"undo": undo})]
     for function, more in wrong:
-        with pytest.raises(Misuse, match="yields"):
+        with pytest.raises(UsageError, match="yields"):
             governed(place.workspace, "crm.yields", **more)(function)
 
     @governed(place.workspace, "crm.put_off", consent="policy", allow=lambda **_: "allow")
@@ -151,18 +151,18 @@ def test_arguments_that_the_signature_does_not_name_or_type_are_refused_before_a
         b'{"customer": "acme", "percent": NaN}',
     ]
     for arguments in wrong:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             place.workspace.calls.run("crm.set", arguments, token=token, key="malformed")
         assert refused.value.reason in {Reason.MALFORMED, Reason.TOO_LARGE}, arguments[:80]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         place.workspace.calls.run("crm.unknown", b"{}", token=token, key="malformed")
     assert refused.value.reason is Reason.CAPABILITY_UNSUPPORTED
     for key in ("", "a\nb", "k" * 201):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             setter.call(token=token, key=key, customer="acme", percent=5)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         setter.call(token=token, key="nan", customer="acme", percent=float("nan"))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         setter.call(token=token, key="set", customer={1, 2}, percent=5)
     assert (place.calls, place.kinds("malformed")) == ([], [])
 
@@ -182,24 +182,24 @@ def test_the_functions_own_rule_sees_the_arguments_and_a_rule_that_fails_says_no
 
 def test_a_plain_call_is_made_in_the_name_of_whoever_is_acting_and_returns_or_raises(place: Place, setter: Any) -> None:
     token = place.token("crm.set")
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         setter("acme", 5)
     with acting(token):
         assert setter("acme", percent=5) == {"customer": "acme", "percent": 5}
         setter("acme", percent=5)
         assert len(place.calls) == 2, "two calls without a key are two calls"
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             setter("acme", 99)
         assert refused.value.reason is Reason.ACCESS_DENIED
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             setter("acme")
-        with acting(place.token("crm.other")), pytest.raises(Refused) as refused:
+        with acting(place.token("crm.other")), pytest.raises(RefusedError) as refused:
             setter("acme", 5)
         assert refused.value.reason is Reason.CAPABILITY_MISSING
     with acting(token, key="plain"):
         assert setter("acme", 7) == setter("acme", 7)
     assert len(place.calls) == 3
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         setter("acme", 5)
 
 
@@ -248,7 +248,7 @@ def test_tools_for_a_model_are_told_by_name_description_and_schema(place: Place,
     assert tool["description"].startswith("Set a customer's discount.")
     assert tool["input_schema"]["additionalProperties"] is False
     assert set(tool["input_schema"]["required"]) == {"customer", "percent"}
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         declared(place, "crm.set", consent="none", read_only=True)
 
 
@@ -284,7 +284,7 @@ def test_a_call_within_a_call_has_a_key_of_its_own_which_is_the_same_the_next_ti
         with pytest.raises(SystemExit):
             outer("acme")
         assert len(place.calls) == 3
-        with pytest.raises(EnvironmentFailed):
+        with pytest.raises(EnvironmentFailureError):
             outer("acme")
     with acting(token, key="nest-2"):
         assert [each["percent"] for each in outer("acme")] == [1, 1, 2]
@@ -324,5 +324,5 @@ def test_a_call_names_who_acts_in_the_calls_within_it_however_it_is_made(place: 
         weak = outer.call(token=place.token("named.outer"), key="named-4", customer="acme")
     assert result_of(weak).status == "FAILURE"
     assert len(place.calls) == 3
-    with pytest.raises(Misuse):  # nobody is left named
+    with pytest.raises(UsageError):  # nobody is left named
         inner("acme", 5)

@@ -8,7 +8,7 @@ import pytest
 
 from remit.calls.service import Functions
 from remit.contracts.calls.call import CallPreview
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.governed import acting, governed
 from remit.identity.person import Person
 from remit.workspace.workspace import Workspace
@@ -84,7 +84,7 @@ def test_the_agent_cannot_answer_and_a_revoked_token_voids_its_question(place: P
     token = place.token("crm.ask")
     given = {"token": token, "key": "ask-own", "customer": "acme", "percent": 5}
     waiting = asking.call(**given)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         place.workspace.approvals.decide(waiting.waiting.approval_id, approved=True, who=Person(AGENT))
     assert refused.value.reason is Reason.PERMISSION_DENIED
     place.workspace.tokens.revoke(place.workspace.tokens.verify(token).jti, actor="os:ada")
@@ -120,7 +120,7 @@ def test_a_caller_who_waits_is_woken_by_the_answer(place: Place, asking: Any) ->
     place.workspace.approvals.decide(place.pending()[0].approval_id, approved=True, who=ADA)
     done.join(30)
     assert result_of(answers[0]).status == "SUCCESS"
-    with acting(token, key="ask-plain"), pytest.raises(Refused) as refused:
+    with acting(token, key="ask-plain"), pytest.raises(RefusedError) as refused:
         asking("acme", 6)
     assert refused.value.reason is Reason.APPROVAL_PENDING
     place.workspace.approvals.void([each.approval_id for each in place.pending()], "the test is over")
@@ -159,7 +159,7 @@ def test_nobody_is_asked_only_where_there_is_a_way_back_or_nothing_to_take_back(
         {"private": ("secret",)},
     ]
     for declaration in wrong:
-        with pytest.raises(Misuse):
+        with pytest.raises(UsageError):
             declared(place, "crm.wrong", **declaration)
     assert "crm.wrong" not in place.workspace.calls.registry
 
@@ -200,7 +200,7 @@ def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_
         assert done.value == [{"customer": "acme", "percent": 1}, {"customer": "acme", "percent": 2}]
         assert outer.call(**given).stored
     assert (place.calls, begun) == (["acme"] * 2, ["acme"] * 3)
-    with acting(token, key="within-2"), pytest.raises(Refused) as waits:  # of a plain call, as ever
+    with acting(token, key="within-2"), pytest.raises(RefusedError) as waits:  # of a plain call, as ever
         outer("beta")
     assert waits.value.reason is Reason.APPROVAL_PENDING
     with acting(token):
@@ -258,7 +258,7 @@ def test_a_call_that_has_begun_is_not_said_to_have_failed_by_a_token_that_ended_
     place.workspace.tokens.revoke(place.workspace.tokens.verify(first).jti, actor="os:ada")
     ends.append(second)  # between the first look at it and the transaction
     for token in (first, second):
-        with acting(token), pytest.raises(EnvironmentFailed) as refused:
+        with acting(token), pytest.raises(EnvironmentFailureError) as refused:
             outer.call(token=token, **given)
         assert (refused.value.reason, "revoked" in refused.value.what) == (Reason.IN_PROGRESS, True)
     assert (begun, place.kinds("begun-1")) == (["acme"], before), "nothing is done, and nothing is signed"

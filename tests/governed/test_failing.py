@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
-from remit.governed import NotDone, acting, governed
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
+from remit.governed import NotDoneError, acting, governed
 from tests.governed.place import Place, code_of, result_of
 
 
@@ -68,13 +68,13 @@ def test_a_failure_without_a_way_back_is_of_unknown_fate(place: Place, register:
     token = place.token("fail.unknown")
     answer = function.call(token=token, key="unknown", value=2)
     assert (code_of(answer), result_of(answer).effect) == ("fate_unknown", "unknown")
-    with acting(token, key="unknown"), pytest.raises(EnvironmentFailed) as failed:
+    with acting(token, key="unknown"), pytest.raises(EnvironmentFailureError) as failed:
         function(2)
     assert failed.value.reason is Reason.FATE_UNKNOWN
-    register.problem = NotDone("the customer is locked")
+    register.problem = NotDoneError("the customer is locked")
     nothing = function.call(token=token, key="nothing", value=3)
     assert (code_of(nothing), result_of(nothing).effect) == ("effect_failed", "none")
-    with acting(token, key="nothing"), pytest.raises(Refused):
+    with acting(token, key="nothing"), pytest.raises(RefusedError):
         function(3)
 
 
@@ -100,7 +100,7 @@ def test_an_undo_that_fails_leaves_the_call_open_and_the_next_one_settles_it(pla
     function = put(place, register, "fail.open", with_undo=True)
     token = place.token("fail.open")
     register.problem, register.undo_problem = RuntimeError("first"), OSError("away")
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         function.call(token=token, key="open", value=2)
     assert failed.value.reason is Reason.EFFECT_FAILED
     assert "call.outcome" not in place.kinds("open")

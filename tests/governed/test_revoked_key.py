@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from tests.governed.place import Place, declared, result_of
 
 
@@ -11,7 +11,7 @@ def test_a_stored_result_whose_key_was_revoked_is_not_handed_out(place: Place) -
     token = place.token("crm.set")
     old = result_of(setter.call(token=token, key="before", customer="acme", percent=5))
     place.workspace.rotate_key("executor", revoke=True)
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         setter.call(token=token, key="before", customer="acme", percent=5)
     assert failed.value.reason is Reason.EVIDENCE_INVALID
     new = result_of(setter.call(token=token, key="after", customer="acme", percent=5))

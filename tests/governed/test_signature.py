@@ -10,7 +10,7 @@ from pydantic import Field
 
 from remit.calls.signature import model_of
 from remit.contracts.base import Contract
-from remit.core.errors import Misuse, Refused
+from remit.core.errors import RefusedError, UsageError
 
 
 class Address(Contract):
@@ -57,7 +57,7 @@ def test_a_closed_signature_makes_a_closed_model() -> None:
         {"flag": 1},
     ]
     for change in wrong:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             model.from_tree({**GIVEN, **change})
 
 
@@ -80,5 +80,5 @@ def test_a_closed_signature_makes_a_closed_model() -> None:
     ],
 )
 def test_a_signature_that_leaves_something_open_is_refused(function: Callable[..., Any]) -> None:
-    with pytest.raises(Misuse, match="leaves something open"):
+    with pytest.raises(UsageError, match="leaves something open"):
         model_of(function, "test.open")

@@ -6,7 +6,7 @@ from click.testing import CliRunner, Result
 
 from remit.cli.approvals.commands import approvals
 from remit.cli.recover import recover
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.testing.child_process import Fault
 from tests.governed.killed import Killed
 from tests.governed.place import Place, declared
@@ -35,7 +35,7 @@ def test_a_question_about_a_call_is_listed_shown_and_answered(place: Place) -> N
         assert line in shown, line
     assert "\x1b[31m" not in shown, "a preview colours the terminal"
     unseen = remit(place, approvals, "approve", answer.waiting.approval_id[:30])
-    assert isinstance(unseen.exception, Refused)
+    assert isinstance(unseen.exception, RefusedError)
     assert "no terminal to show it in" in unseen.exception.what
     assert len(place.pending()) == 1
     [digest] = [each.request_digest for each in place.pending()]

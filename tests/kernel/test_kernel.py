@@ -11,7 +11,7 @@ from remit.authority.lease import verify_lease
 from remit.authority.results import UNKNOWN_EXECUTOR, sign_failure, sign_success
 from remit.contracts.tasks.result import ExecutionError, ExecutionResult, NoEffectOutput
 from remit.contracts.tasks.task import TaskManifest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time, system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer, rotate_key
 from remit.tasks.kernel import Kernel
@@ -44,9 +44,9 @@ def success(keys: Path, task_id: str = "t", executor_id: str = EXECUTOR) -> Exec
     return sign_success(load_signer(keys, "executor"), executor_id, task_id, "NO_EFFECT", output)
 
 
-def refusal(kernel: Kernel, result: Any) -> Refused:
+def refusal(kernel: Kernel, result: Any) -> RefusedError:
     raw = result.canonical() if isinstance(result, ExecutionResult) else json.dumps(result).encode()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         kernel.accept(raw, MANIFEST)
     return refused.value
 
@@ -103,7 +103,7 @@ def test_a_real_result_of_another_task_or_executor_is_called_that(
 @pytest.mark.req("EI-05")
 def test_a_real_result_of_another_capability_is_called_that(kernel: Kernel, keys: Path) -> None:
     other = json.dumps(ASKED | {"capability_id": "SOMETHING"}).encode()
-    with pytest.raises(Refused, match="another capability_id"):
+    with pytest.raises(RefusedError, match="another capability_id"):
         kernel.accept(success(keys).canonical(), other)
 
 
@@ -113,12 +113,12 @@ def test_a_retired_key_vouches_for_what_came_before_and_a_revoked_one_for_nothin
     came = render_time(system_clock())
     rotate_key(keys, "executor", system_clock)
     assert kernel.accept(result, MANIFEST, at=came).status == "SUCCESS"
-    with pytest.raises(Refused) as late:
+    with pytest.raises(RefusedError) as late:
         kernel.accept(result, MANIFEST)
     assert late.value.reason is Reason.KEY_RETIRED
     newer = success(keys).canonical()
     rotate_key(keys, "executor", system_clock, revoke=True)
-    with pytest.raises(Refused) as revoked:
+    with pytest.raises(RefusedError) as revoked:
         kernel.accept(newer, MANIFEST, at=came)
     assert revoked.value.reason is Reason.REVOKED
 
@@ -131,5 +131,5 @@ def test_a_lease_is_for_the_executor_of_the_capability_and_verified_with_the_pub
     lease = kernel.issue_lease(manifest, timedelta(minutes=1))
     public_keys = load_keyring(keys)
     assert verify_lease(lease, manifest, public_keys, EXECUTOR, system_clock()).executor_id == EXECUTOR
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         verify_lease(lease, manifest, public_keys, "remit.file", system_clock())

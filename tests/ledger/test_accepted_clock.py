@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.core.ids import parse_time, render_time
 from remit.ledger import clock_watch
 from remit.ledger.bundle import verify_bundle, write_bundle
 from remit.ledger.clock import ABOUT_CLOCK, ACCEPTED, JUMPED, clock_entries
 from remit.ledger.clock_acceptance import accept_clock, chain_clocks, require_server_agrees
 from remit.ledger.clock_watch import ClockWatch
-from remit.ledger.entry import Entry, Event
-from remit.ledger.findings import Fault
+from remit.ledger.entry import Entry, NewEntry
+from remit.ledger.findings import RecordFault
 from remit.ledger.heads import Anchors, sign_head
-from remit.ledger.search import Wanted, find_entries, first_seq_since, last_seq_before
+from remit.ledger.search import SearchFilter, find_entries, first_seq_since, last_seq_before
 from remit.ledger.verify.key_events import rotate_and_record
 from remit.ledger.writer import Batch, Ledger
 from tests.store_fixtures import Ticking, World
@@ -76,10 +76,10 @@ def test_after_a_person_accepted_the_clock_the_chain_goes_on_from_what_it_shows(
 def test_a_new_process_and_another_host_go_by_the_acceptance(world: World) -> None:
     write_ahead(world, "acme")
     other = Ledger(world.store, lambda: world.signer, lambda: world.keyring, Anchors(world.anchor_folder), world.clock)
-    other.append(Event("acme", "test.event", "before", {}))  # it has seen the chain in the future
+    other.append(NewEntry("acme", "test.event", "before", {}))  # it has seen the chain in the future
     accept(world)
     for ledger in (other, world.reopen()):
-        written = ledger.append(Event("acme", "test.event", "after", {}))
+        written = ledger.append(NewEntry("acme", "test.event", "after", {}))
         assert parse_time(written.created_at) < world.clock.now + timedelta(minutes=1)
     other.close()
     assert world.verify().findings == []
@@ -122,24 +122,24 @@ def test_nothing_but_an_acceptance_may_go_back_in_time(world: World) -> None:
         world.attacker.insert_entry(forged)
         world.attacker.insert_head(head)
         found = {(one.fault, one.seq) for one in world.verify().findings}
-        assert (Fault.CLOCK_REVERSED, forged.seq) in found
+        assert (RecordFault.CLOCK_REVERSED, forged.seq) in found
 
 
 @pytest.mark.parametrize("kind", [ACCEPTED, JUMPED])
 def test_no_caller_can_write_an_entry_about_the_clock(world: World, kind: str) -> None:
-    with pytest.raises(Misuse, match="written by Remit alone"):
-        world.ledger.append(Event("acme", kind, ABOUT_CLOCK, {}))
+    with pytest.raises(UsageError, match="written by Remit alone"):
+        world.ledger.append(NewEntry("acme", kind, ABOUT_CLOCK, {}))
 
 
 def test_a_clock_that_was_set_while_the_person_was_asked_is_not_accepted(world: World) -> None:
     write_ahead(world, "acme")
     shown = world.clock.now
     world.clock.now -= timedelta(days=2)
-    with pytest.raises(Refused, match="when you were asked") as caught:
+    with pytest.raises(RefusedError, match="when you were asked") as caught:
         accept_clock(world.ledger, *ADA, shown)
     assert caught.value.reason is Reason.EXPIRED
     world.clock.now = shown.replace(year=1970)
-    with pytest.raises(Refused, match="cannot be right"):
+    with pytest.raises(RefusedError, match="cannot be right"):
         accept(world)
     assert notices(world, "acme") == []
 
@@ -181,13 +181,13 @@ def test_times_are_found_on_both_sides_of_an_acceptance(world: World) -> None:
             before = [entry.seq for entry in chain if entry.created_at < at]
             assert first_seq_since(connection, "acme", at) == min(since)
             assert last_seq_before(connection, "acme", at) == max(before, default=0)
-            assert _found(connection, Wanted(since=at)) == since
-            assert _found(connection, Wanted(until=at)) == before
+            assert _found(connection, SearchFilter(since=at)) == since
+            assert _found(connection, SearchFilter(until=at)) == before
         latest = max(entry.created_at for entry in chain)
         assert first_seq_since(connection, "acme", latest + "x") == len(chain) + 1
 
 
-def _found(connection: Any, wanted: Wanted) -> list[int]:
+def _found(connection: Any, wanted: SearchFilter) -> list[int]:
     return sorted(entry.seq for entry in find_entries(connection, "acme", wanted, None, 1_000).entries)
 
 
@@ -220,7 +220,7 @@ def test_a_notice_is_undone_with_the_work_that_it_came_with(world: World) -> Non
     write_ahead(world, "acme")
 
     def work(batch: Batch) -> None:
-        batch.append(Event("acme", "test.event", "corr", {}))
+        batch.append(NewEntry("acme", "test.event", "corr", {}))
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
@@ -336,7 +336,7 @@ def test_the_time_of_a_postgresql_server_must_agree(world: World) -> None:
         row = connection.one("SELECT clock_timestamp()")
         assert row is not None
         require_server_agrees(connection, row[0])
-        with pytest.raises(EnvironmentFailed, match="the server's clock shows"):
+        with pytest.raises(EnvironmentFailureError, match="the server's clock shows"):
             require_server_agrees(connection, row[0] + timedelta(minutes=5))
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.ledger import anchor_file
 from remit.ledger.anchor_file import SLOT
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from remit.ledger.heads import MAX_OPEN, Anchors
 from tests.store_fixtures import World
 
-ONE = Event("acme", "test.event", "corr", {})
+ONE = NewEntry("acme", "test.event", "corr", {})
 
 
 def anchor_of(world: World) -> Path:
@@ -75,7 +75,7 @@ def test_an_anchor_that_is_no_private_file_stops_the_commit(
     ):  # the open file is the very same: only a new process looks at its names
         world.reopen()
     spoil(anchor_of(world))
-    with pytest.raises(EnvironmentFailed, match="the anchor") as caught:
+    with pytest.raises(EnvironmentFailureError, match="the anchor") as caught:
         world.ledger.append(ONE)
     assert caught.value.reason is Reason.STATE_UNSAFE
     assert caught.value.where == str(anchor_of(world))
@@ -91,12 +91,12 @@ def test_garbage_in_an_anchor_is_not_written_over(world: World, garbage: str, wr
         world.reopen()
     anchor_of(world).write_bytes(content)
     for _ in range(2):
-        with pytest.raises(EnvironmentFailed, match="no readable head of its tenant") as caught:
+        with pytest.raises(EnvironmentFailureError, match="no readable head of its tenant") as caught:
             world.ledger.append(ONE)
         assert caught.value.reason is Reason.EVIDENCE_INVALID
         assert "remit ledger verify" in caught.value.next_step
     assert anchor_of(world).read_bytes() == content, "the trace is still there"
-    assert world.found() == {(Fault.ANCHOR_UNREADABLE, "", None)}
+    assert world.found() == {(RecordFault.ANCHOR_UNREADABLE, "", None)}
     anchor_of(world).rename(anchor_of(world).with_suffix(".kept"))
     world.append("acme", 1)
     assert world.verify().holds
@@ -107,7 +107,7 @@ def test_an_anchor_of_another_tenant_is_not_written_over(world: World) -> None:
     world.append("zeta", 1)
     world.reopen()
     shutil.copy(world.anchors.where("zeta"), anchor_of(world))
-    with pytest.raises(EnvironmentFailed, match="no readable head of its tenant"):
+    with pytest.raises(EnvironmentFailureError, match="no readable head of its tenant"):
         world.ledger.append(ONE)
 
 
@@ -140,10 +140,10 @@ def test_no_descriptor_left_for_the_anchor_stops_the_commit(world: World, monkey
         return honest(path, *rest)
 
     monkeypatch.setattr(os, "open", none_left)
-    with pytest.raises(EnvironmentFailed, match="too many files are open") as caught:
+    with pytest.raises(EnvironmentFailureError, match="too many files are open") as caught:
         world.ledger.append(ONE)
     assert "ulimit -n" in caught.value.next_step
-    with pytest.raises(EnvironmentFailed, match="too many files are open"):
+    with pytest.raises(EnvironmentFailureError, match="too many files are open"):
         world.verify()  # not: the anchor is unreadable, which would accuse somebody
     monkeypatch.undo()
     assert world.verify().entries == 1
@@ -165,7 +165,7 @@ def test_with_few_descriptors_an_acknowledged_entry_has_its_anchor(world: World)
             resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1 + spare, hard))
             try:
                 acknowledged = world.ledger.append(ONE).seq
-            except EnvironmentFailed:
+            except EnvironmentFailureError:
                 refused += 1
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -197,7 +197,7 @@ def test_an_anchor_that_fails_after_the_commit_is_logged_and_made_good_at_the_en
 def test_more_tenants_than_files_are_kept_open_are_all_anchored(world: World) -> None:
     count = MAX_OPEN + 6
     world.ledger.transact(
-        lambda batch: [batch.append(Event(f"tenant-{number}", "test.event", "corr", {})) for number in range(count)]
+        lambda batch: [batch.append(NewEntry(f"tenant-{number}", "test.event", "corr", {})) for number in range(count)]
     )
     verdict = world.verify()
     assert verdict.holds

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import World
@@ -46,11 +46,11 @@ LEAK_KIB = 3_000
 def grow_to(world: World, count: int) -> None:
     def work(batch: Batch) -> None:
         for number in range(1_000):
-            batch.append(Event("acme", "test.event", f"corr-{number}", {"text": "x" * 900}))
+            batch.append(NewEntry("acme", "test.event", f"corr-{number}", {"text": "x" * 900}))
 
-    while world.ledger.append(Event("acme", "test.event", "corr", {})).seq < count - 1_000:
+    while world.ledger.append(NewEntry("acme", "test.event", "corr", {})).seq < count - 1_000:
         world.ledger.transact(work)
-    while world.ledger.append(Event("acme", "test.event", "corr", {})).seq < count:
+    while world.ledger.append(NewEntry("acme", "test.event", "corr", {})).seq < count:
         pass
 
 

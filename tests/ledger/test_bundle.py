@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.keyring import parse_public_pem, render_public_pem, rotate_key
 from remit.crypto.signing import Keyring
 from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from tests.store_fixtures import World
 
 
@@ -36,7 +36,7 @@ def history(world: World) -> World:
     """Nine entries of three correlations, corr-1, corr-2, corr-0 in turn, each with a secret of its own."""
     for number in range(1, 10):
         world.ledger.append(
-            Event(
+            NewEntry(
                 "acme",
                 "test.event",
                 f"corr-{number % 3}",
@@ -81,14 +81,14 @@ def test_old_bundles_still_verify_after_rotation_and_new_ones_need_the_new_key(h
     assert verify_bundle(io.BytesIO(before), auditor(history), source="bundle").holds
     assert verify_bundle(io.BytesIO(after), auditor(history), source="bundle").holds
     found = verify_bundle(io.BytesIO(after), old_auditor, source="bundle").findings
-    assert [(one.fault, one.seq) for one in found] == [(Fault.HEAD_UNKNOWN_KEY, 10)]
+    assert [(one.fault, one.seq) for one in found] == [(RecordFault.HEAD_UNKNOWN_KEY, 10)]
 
 
 def test_a_key_of_another_role_does_not_vouch_for_a_bundle(history: World) -> None:
     pem = "".join(render_public_pem(key) for key in history.keyring if key.role == "executor")
     keyring = parse_public_pem(pem.encode(), "audit", source="audit.pem")
     found = verify_bundle(io.BytesIO(export(history)), keyring, source="bundle").findings
-    assert [one.fault for one in found] == [Fault.HEAD_UNKNOWN_KEY]
+    assert [one.fault for one in found] == [RecordFault.HEAD_UNKNOWN_KEY]
     assert "signed by another key" in found[0].what
     assert "is this the audit key of that workspace?" in found[0].what
 
@@ -102,7 +102,7 @@ def test_a_bundle_tells_how_many_payloads_it_discloses(history: World) -> None:
 
 @pytest.mark.parametrize("tenant_id,correlation_id", [("nobody", None), ("acme", "corr-9")])
 def test_nothing_to_export_is_said_so(history: World, tenant_id: str, correlation_id: str | None) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         export(history, tenant_id, correlation_id)
     assert caught.value.reason is Reason.STATE_MISSING
     assert "remit ledger show" in caught.value.next_step
@@ -110,7 +110,7 @@ def test_nothing_to_export_is_said_so(history: World, tenant_id: str, correlatio
 
 def test_a_payload_spoilt_in_the_store_is_not_exported_silently(history: World) -> None:
     history.attacker.tamper("UPDATE ledger_entries SET payload = '{\"cut' WHERE tenant_id = 'acme' AND seq = 4")
-    with pytest.raises(Refused, match="not what Remit wrote") as caught:
+    with pytest.raises(RefusedError, match="not what Remit wrote") as caught:
         export(history)
     assert "entry 4" in caught.value.where
     assert "remit ledger verify" in caught.value.next_step
@@ -119,7 +119,7 @@ def test_a_payload_spoilt_in_the_store_is_not_exported_silently(history: World) 
 def test_an_entry_edited_in_the_store_is_found_by_the_auditor(history: World) -> None:
     history.attacker.tamper("UPDATE ledger_entries SET actor = 'mallory' WHERE tenant_id = 'acme' AND seq = 4")
     found = verify_bundle(io.BytesIO(export(history)), auditor(history), source="bundle").findings
-    assert [(one.fault, one.seq) for one in found] == [(Fault.EDITED, 4)]
+    assert [(one.fault, one.seq) for one in found] == [(RecordFault.EDITED, 4)]
 
 
 def test_a_head_kept_by_the_auditor_tells_that_a_bundle_is_an_old_one(history: World) -> None:
@@ -130,7 +130,7 @@ def test_a_head_kept_by_the_auditor_tells_that_a_bundle_is_an_old_one(history: W
     check = auditor(history)
     assert verify_bundle(io.BytesIO(old), check, source="bundle").holds
     found = verify_bundle(io.BytesIO(old), check, source="bundle", known_heads=(kept,)).findings
-    assert [(one.fault, one.seq) for one in found] == [(Fault.TRUNCATED, 10)]
+    assert [(one.fault, one.seq) for one in found] == [(RecordFault.TRUNCATED, 10)]
     assert verify_bundle(io.BytesIO(export(history)), check, source="bundle", known_heads=(kept,)).anchored == 1
 
 
@@ -165,4 +165,4 @@ def test_the_task_and_capability_behind_an_entry_cannot_be_exchanged(history: Wo
         json.dumps({**entry, name: "OTHER"}, separators=(",", ":"), sort_keys=True).encode(),
     )
     found = verify_bundle(io.BytesIO(changed), auditor(history), source="bundle").findings
-    assert [(one.fault, one.seq) for one in found] == [(Fault.EDITED, 4)]
+    assert [(one.fault, one.seq) for one in found] == [(RecordFault.EDITED, 4)]

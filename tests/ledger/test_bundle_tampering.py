@@ -10,11 +10,11 @@ import pytest
 
 from remit.contracts.ledger import LedgerEntry
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.signing import Keyring
 from remit.ledger.bundle import MAX_LINE, verify_bundle
 from remit.ledger.entry import GENESIS, entry_hash
-from remit.ledger.findings import Fault
+from remit.ledger.findings import RecordFault
 from tests.ledger.test_bundle import auditor, export
 from tests.store_fixtures import World
 
@@ -43,7 +43,7 @@ def rendered(lines: Lines) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-def found(lines: Lines, keyring: Keyring) -> set[tuple[Fault, int | None]]:
+def found(lines: Lines, keyring: Keyring) -> set[tuple[RecordFault, int | None]]:
     verdict = verify_bundle(io.BytesIO(rendered(lines)), keyring, source="bundle")
     return {(one.fault, one.seq) for one in verdict.findings}
 
@@ -70,12 +70,12 @@ def test_every_field_of_an_entry_has_an_edit_here() -> None:
 @pytest.mark.parametrize("field", EDITS)
 def test_an_edited_entry_is_named(world: World, bundle: Lines, field: str) -> None:
     bundle[4][field] = EDITS[field]
-    assert (Fault.EDITED, 4) in found(bundle, auditor(world))
+    assert (RecordFault.EDITED, 4) in found(bundle, auditor(world))
 
 
 def test_an_edited_payload_with_its_digest_is_named(world: World, bundle: Lines) -> None:
     bundle[4].update(payload={"number": 40}, payload_digest=digest({"number": 40}))
-    assert found(bundle, auditor(world)) == {(Fault.EDITED, 4)}
+    assert found(bundle, auditor(world)) == {(RecordFault.EDITED, 4)}
 
 
 def test_an_edited_entry_with_its_hashes_is_named(world: World, bundle: Lines) -> None:
@@ -83,14 +83,14 @@ def test_an_edited_entry_with_its_hashes_is_named(world: World, bundle: Lines) -
     entry.update(payload={"number": 40}, payload_digest=digest({"number": 40}))
     covered = {name: value for name, value in entry.items() if name not in {"hash", "payload"}}
     entry["hash"] = entry_hash(covered)
-    assert found(bundle, auditor(world)) == {(Fault.BROKEN_LINK, 5)}
+    assert found(bundle, auditor(world)) == {(RecordFault.BROKEN_LINK, 5)}
 
 
 def test_the_last_entry_rewritten_with_its_hash_contradicts_the_head(world: World, bundle: Lines) -> None:
     entry = bundle[9]
     entry["actor"] = "mallory"
     entry["hash"] = entry_hash({name: value for name, value in entry.items() if name not in {"hash", "payload"}})
-    assert found(bundle, auditor(world)) == {(Fault.FORKED, 9)}
+    assert found(bundle, auditor(world)) == {(RecordFault.FORKED, 9)}
 
 
 def drop_line(lines: Lines, _: Lines) -> None:
@@ -148,7 +148,7 @@ def shorten_the_head(lines: Lines, _: Lines) -> None:
     lines[-1]["head"]["seq"] = 8
 
 
-BROKEN = {(Fault.BROKEN_LINK, 4), (Fault.BROKEN_LINK, 5)}
+BROKEN = {(RecordFault.BROKEN_LINK, 4), (RecordFault.BROKEN_LINK, 5)}
 
 
 def sign_later(lines: Lines, _: Lines) -> None:
@@ -158,25 +158,25 @@ def sign_later(lines: Lines, _: Lines) -> None:
 @pytest.mark.parametrize(
     "tamper,expected",
     [
-        (drop_line, {(Fault.MISSING, 4), (Fault.MISSING, 10)}),
-        (drop_first_entries, {(Fault.MISSING, 1)}),
-        (drop_first_entries_and_say_so, {(Fault.MISSING, 1)}),
-        (swap_lines, {(Fault.MISSING, 4), (Fault.FORKED, 4)}),
-        (repeat_line, {(Fault.FORKED, 4), (Fault.MISSING, 10)}),
-        (cut_tail, {(Fault.TRUNCATED, 7), (Fault.MISSING, 7)}),
-        (cut_tail_and_say_so, {(Fault.TRUNCATED, 7)}),
-        (foreign_head, {(Fault.FOREIGN, 9), (Fault.FORKED, 9)}),
-        (foreign_line, {*BROKEN, (Fault.FOREIGN, 4), (Fault.CLOCK_REVERSED, 5)}),
-        (other_tenant, {(Fault.FOREIGN, seq) for seq in range(1, 10)}),
-        (take_a_payload_out, {(Fault.WITHHELD, 4)}),
-        (miscount, {(Fault.MISSING, 10)}),
-        (shorten_the_head, {(Fault.HEAD_FORGED, 8), (Fault.UNSIGNED_TAIL, 9)}),
-        (sign_later, {(Fault.HEAD_FORGED, 9)}),
+        (drop_line, {(RecordFault.MISSING, 4), (RecordFault.MISSING, 10)}),
+        (drop_first_entries, {(RecordFault.MISSING, 1)}),
+        (drop_first_entries_and_say_so, {(RecordFault.MISSING, 1)}),
+        (swap_lines, {(RecordFault.MISSING, 4), (RecordFault.FORKED, 4)}),
+        (repeat_line, {(RecordFault.FORKED, 4), (RecordFault.MISSING, 10)}),
+        (cut_tail, {(RecordFault.TRUNCATED, 7), (RecordFault.MISSING, 7)}),
+        (cut_tail_and_say_so, {(RecordFault.TRUNCATED, 7)}),
+        (foreign_head, {(RecordFault.FOREIGN, 9), (RecordFault.FORKED, 9)}),
+        (foreign_line, {*BROKEN, (RecordFault.FOREIGN, 4), (RecordFault.CLOCK_REVERSED, 5)}),
+        (other_tenant, {(RecordFault.FOREIGN, seq) for seq in range(1, 10)}),
+        (take_a_payload_out, {(RecordFault.WITHHELD, 4)}),
+        (miscount, {(RecordFault.MISSING, 10)}),
+        (shorten_the_head, {(RecordFault.HEAD_FORGED, 8), (RecordFault.UNSIGNED_TAIL, 9)}),
+        (sign_later, {(RecordFault.HEAD_FORGED, 9)}),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_tampering_with_lines_is_named(
-    world: World, bundle: Lines, tamper: Callable[[Lines, Lines], None], expected: set[tuple[Fault, int | None]]
+    world: World, bundle: Lines, tamper: Callable[[Lines, Lines], None], expected: set[tuple[RecordFault, int | None]]
 ) -> None:
     assert found(bundle, auditor(world)) == set()
     tamper(bundle, parsed(export(world, "zeta")))
@@ -187,26 +187,29 @@ def test_an_old_head_under_newer_entries_is_named(world: World, bundle: Lines) -
     world.append("acme", 2)
     newer = parsed(export(world))
     newer[-1]["head"] = bundle[-1]["head"]
-    assert found(newer, auditor(world)) == {(Fault.UNSIGNED_TAIL, 10)}
+    assert found(newer, auditor(world)) == {(RecordFault.UNSIGNED_TAIL, 10)}
 
 
 def test_a_bundle_about_one_correlation_cannot_be_passed_off_as_one_about_another(world: World, bundle: Lines) -> None:
     lines = parsed(export(world, correlation_id="corr-2"))
     assert found(lines, auditor(world)) == set()
     lines[0]["correlation_id"] = "corr-0"
-    assert found(lines, auditor(world)) == {(Fault.MISSING, 2), *((Fault.WITHHELD, seq) for seq in (3, 6, 9))}
+    assert found(lines, auditor(world)) == {
+        (RecordFault.MISSING, 2),
+        *((RecordFault.WITHHELD, seq) for seq in (3, 6, 9)),
+    }
 
 
 def test_a_payload_taken_out_of_its_own_correlation_is_named(world: World, bundle: Lines) -> None:
     lines = parsed(export(world, correlation_id="corr-2"))
     lines[4]["payload"] = None
-    assert found(lines, auditor(world)) == {(Fault.WITHHELD, 5)}
+    assert found(lines, auditor(world)) == {(RecordFault.WITHHELD, 5)}
 
 
 def test_a_payload_for_an_entry_of_another_correlation_must_fit_its_digest(world: World, bundle: Lines) -> None:
     lines = parsed(export(world, correlation_id="corr-2"))
     lines[2]["payload"] = {"invented": True}
-    assert found(lines, auditor(world)) == {(Fault.EDITED, 3)}
+    assert found(lines, auditor(world)) == {(RecordFault.EDITED, 3)}
 
 
 WHOLE = "this is not a whole evidence bundle"
@@ -235,7 +238,7 @@ WHOLE = "this is not a whole evidence bundle"
 def test_a_file_that_is_no_whole_bundle_is_refused(
     world: World, bundle: Lines, spoil: Callable[[bytes], bytes]
 ) -> None:
-    with pytest.raises(Refused, match=WHOLE) as caught:
+    with pytest.raises(RefusedError, match=WHOLE) as caught:
         verify_bundle(io.BytesIO(spoil(export(world))), auditor(world), source="evidence.jsonl")
     assert caught.value.reason is Reason.EVIDENCE_INVALID
     assert "evidence.jsonl" in caught.value.where
@@ -259,13 +262,13 @@ def test_a_bundle_whose_end_was_cut_off_is_named_truncated(
 ) -> None:
     verdict = verify_bundle(io.BytesIO(cut(export(world))), auditor(world), source="bundle")
     (only,) = verdict.findings
-    assert (only.fault, only.seq, verdict.entries) == (Fault.TRUNCATED, kept + 1, kept)
+    assert (only.fault, only.seq, verdict.entries) == (RecordFault.TRUNCATED, kept + 1, kept)
     assert "no closing line" in only.what
 
 
 def test_a_cut_off_bundle_is_still_searched_for_tampering(world: World, bundle: Lines) -> None:
     bundle[9]["actor"] = "mallory"
-    assert found(bundle[:-1], auditor(world)) == {(Fault.EDITED, 9), (Fault.TRUNCATED, 10)}
+    assert found(bundle[:-1], auditor(world)) == {(RecordFault.EDITED, 9), (RecordFault.TRUNCATED, 10)}
 
 
 def test_a_closing_line_without_its_line_end_is_whole(world: World, bundle: Lines) -> None:
@@ -286,7 +289,7 @@ def test_an_endless_line_is_refused_before_it_costs_memory(world: World, bundle:
 
     endless = Endless()
     began = time.monotonic()
-    with pytest.raises(Refused, match="longer than") as caught:
+    with pytest.raises(RefusedError, match="longer than") as caught:
         verify_bundle(endless, auditor(world), source="bundle")  # type: ignore[arg-type]
     assert caught.value.reason is Reason.TOO_LARGE
     assert endless.served <= MAX_LINE + 1
@@ -295,5 +298,5 @@ def test_an_endless_line_is_refused_before_it_costs_memory(world: World, bundle:
 
 def test_a_line_of_ten_megabytes_amid_good_ones_is_refused(world: World, bundle: Lines) -> None:
     bundle[4]["payload"] = {"text": "x" * 10_000_000}
-    with pytest.raises(Refused, match="longer than"):
+    with pytest.raises(RefusedError, match="longer than"):
         found(bundle, auditor(world))

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from remit.ledger.heads import Anchors
 from tests.store_fixtures import World, open_ledger
 
-ONE = Event("acme", "test.event", "corr", {})
+ONE = NewEntry("acme", "test.event", "corr", {})
 
 
 def cut(world: World, after: int) -> None:
@@ -22,7 +22,7 @@ def cut(world: World, after: int) -> None:
 
 
 def assert_not_continued(world: World, seq: int) -> None:
-    with pytest.raises(EnvironmentFailed, match=f"no longer holds entry {seq}") as caught:
+    with pytest.raises(EnvironmentFailureError, match=f"no longer holds entry {seq}") as caught:
         world.ledger.append(ONE)
     assert caught.value.reason is Reason.EVIDENCE_INVALID
     assert caught.value.where == world.anchors.where("acme")
@@ -36,7 +36,7 @@ def test_a_chain_cut_short_is_not_continued(world: World, length: int, restarted
     if restarted == "a new process":
         world.reopen()
     assert_not_continued(world, 5)
-    assert world.found() == {(Fault.TRUNCATED, "acme", length + 1)}, "the evidence is still there"
+    assert world.found() == {(RecordFault.TRUNCATED, "acme", length + 1)}, "the evidence is still there"
     world.append("zeta", 1)
 
 
@@ -86,7 +86,7 @@ def test_heads_of_entries_that_are_gone_stop_the_writer(world: World) -> None:
     world.attacker.tamper("DELETE FROM ledger_entries WHERE seq = 3")
     Path(world.anchors.where("acme")).unlink()
     world.reopen()
-    with pytest.raises(EnvironmentFailed, match="no head signed by a key of this workspace") as caught:
+    with pytest.raises(EnvironmentFailureError, match="no head signed by a key of this workspace") as caught:
         world.ledger.append(ONE)
     assert caught.value.reason is Reason.EVIDENCE_INVALID
 
@@ -95,7 +95,7 @@ def test_an_anchor_that_cannot_be_made_stops_the_commit(world: World) -> None:
     world.append("acme", 1)
     shutil.rmtree(world.anchor_folder)
     world.anchor_folder.write_text("in the way")
-    with pytest.raises(EnvironmentFailed, match="could not write a file"):
+    with pytest.raises(EnvironmentFailureError, match="could not write a file"):
         world.ledger.append(ONE)
     world.anchor_folder.unlink()
     assert world.verify().entries == 1
@@ -114,7 +114,7 @@ def test_an_anchor_that_fails_after_the_commit_is_made_good_before_the_next(
 
     monkeypatch.setattr(Anchors, "_write", fail)
     assert world.ledger.append(ONE).seq == 2
-    with pytest.raises(EnvironmentFailed, match="could not write a file"):
+    with pytest.raises(EnvironmentFailureError, match="could not write a file"):
         world.ledger.append(ONE)
     monkeypatch.undo()
     head = world.anchors.read("acme")

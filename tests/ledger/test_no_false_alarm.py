@@ -8,8 +8,8 @@ import pytest
 
 from remit.crypto.keyring import rotate_key
 from remit.ledger.anchor_file import BLANK
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from remit.ledger.writer import MAX_PAYLOAD, Batch
 from tests.store_fixtures import World
 
@@ -34,8 +34,8 @@ def test_many_tenants_in_one_transaction_and_in_many(world: World) -> None:
 
     def all_of_them(batch: Batch) -> None:
         for name in names:
-            batch.append(Event(name, "test.event", "corr", {"name": name}))
-            batch.append(Event(name, "test.event", "corr", {"name": name}))
+            batch.append(NewEntry(name, "test.event", "corr", {"name": name}))
+            batch.append(NewEntry(name, "test.event", "corr", {"name": name}))
 
     world.ledger.transact(all_of_them)
     world.append("tenant-07", 5)
@@ -46,7 +46,7 @@ def test_many_tenants_in_one_transaction_and_in_many(world: World) -> None:
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
 def test_odd_text_in_payloads_is_kept_to_the_letter(world: World, text: str) -> None:
-    entry = world.ledger.append(Event("acme", "test.event", "corr", {text: text, "list": [text, {"deep": text}]}))
+    entry = world.ledger.append(NewEntry("acme", "test.event", "corr", {text: text, "list": [text, {"deep": text}]}))
     assert json.loads(world.attacker.entry("acme", 1).payload) == {text: text, "list": [text, {"deep": text}]}
     assert world.attacker.entry("acme", 1) == entry
     assert world.verify().holds
@@ -54,7 +54,7 @@ def test_odd_text_in_payloads_is_kept_to_the_letter(world: World, text: str) -> 
 
 @pytest.mark.parametrize("name", ["日本", "a b", "é", "z" * 200, "O'Brien", "{}", "%s", "..", "a/b", "\U0001f600"])
 def test_odd_tenants_and_ids_are_kept_apart(world: World, name: str) -> None:
-    world.ledger.append(Event(name, "test.event", name, {}, task_id=name, capability_id=name, actor=name))
+    world.ledger.append(NewEntry(name, "test.event", name, {}, task_id=name, capability_id=name, actor=name))
     world.append("acme", 1)
     verdict = world.verify()
     assert verdict.findings == []
@@ -63,7 +63,7 @@ def test_odd_tenants_and_ids_are_kept_apart(world: World, name: str) -> None:
 
 def test_a_payload_of_the_largest_size(world: World) -> None:
     room = MAX_PAYLOAD - len('{"text":""}')
-    world.ledger.append(Event("acme", "test.event", "corr", {"text": "x" * room}))
+    world.ledger.append(NewEntry("acme", "test.event", "corr", {"text": "x" * room}))
     world.append("acme", 1)
     assert world.verify().holds
 
@@ -82,7 +82,7 @@ def test_keys_rotated_along_the_way(world: World) -> None:
 def test_a_revoked_key_is_no_alarm_once_a_good_one_has_signed(world: World) -> None:
     world.append("acme", 3)
     rotate_key(world.keys, "audit", world.clock, revoke=True)
-    assert world.found() == {(Fault.HEAD_UNKNOWN_KEY, "acme", 3)}, "nothing else vouches for these entries now"
+    assert world.found() == {(RecordFault.HEAD_UNKNOWN_KEY, "acme", 3)}, "nothing else vouches for these entries now"
     world.append("acme", 1)
     assert world.found() == set()
 
@@ -99,8 +99,8 @@ def test_a_failed_transaction_leaves_nothing_to_report(world: World) -> None:
     world.append("acme", 1)
 
     def work(batch: Batch) -> None:
-        batch.append(Event("acme", "test.event", "corr", {}))
-        batch.append(Event("new", "test.event", "corr", {}))
+        batch.append(NewEntry("acme", "test.event", "corr", {}))
+        batch.append(NewEntry("new", "test.event", "corr", {}))
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):

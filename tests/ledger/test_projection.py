@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remit.core.errors import Reason, Refused
-from remit.ledger.findings import Fault
+from remit.core.errors import Reason, RefusedError
+from remit.ledger.findings import RecordFault
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import TRANSITIONS, append_step, projection_drift, rebuild
 from remit.ledger.writer import Batch
@@ -125,7 +125,7 @@ def test_from_every_state_only_legal_events_are_taken(world: World, state: str) 
                 append_step(batch, "acme", step_row("plan", event, passed))
             try:
                 append_step(batch, "acme", step_row("plan", event, event))
-            except Refused as problem:
+            except RefusedError as problem:
                 advised = all(legal in problem.next_step for legal in TRANSITIONS[state])
                 refused.add(event if problem.reason is Reason.TRANSITION_INVALID and advised else str(problem))
             else:
@@ -190,7 +190,7 @@ def test_drift_is_found_named_and_repaired(world: World) -> None:
         "DELETE FROM agent_execution_current WHERE step_id = 'two'",
         "UPDATE agent_execution_current SET step_id = 'zzz' WHERE step_id = 'three'",
     )
-    assert world.faults() == {Fault.PROJECTION_DRIFT}
+    assert world.faults() == {RecordFault.PROJECTION_DRIFT}
     repaired = rebuild(world.ledger)
     assert repaired.rows == 3
     assert sorted(repaired.drift) == [

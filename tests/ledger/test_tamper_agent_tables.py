@@ -2,9 +2,9 @@
 
 import pytest
 
-from remit.core.errors import Misuse, Reason, Refused
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.core.errors import Reason, RefusedError, UsageError
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from remit.ledger.goal_tables import AccessRow, AgentRow, ConfirmationRow, StepRow, append_agent_row
 from remit.ledger.projections import append_step
 from tests.store_fixtures import World
@@ -65,20 +65,20 @@ def test_an_edit_of_any_column_of_a_row_is_named(history: World, table: str, seq
     for column in unchecked:
         (kept,) = history.attacker.run(f"SELECT {column} FROM {table} {where}")
         history.attacker.tamper((f"UPDATE {table} SET {column} = ? {where}", ("edited",)))
-        assert (Fault.ROW_EDITED, "acme", seq) in history.found(), column
+        assert (RecordFault.ROW_EDITED, "acme", seq) in history.found(), column
         history.attacker.tamper((f"UPDATE {table} SET {column} = ? {where}", kept))
     assert history.verify().holds
 
 
 def test_another_verdict_is_named(history: World) -> None:
     history.attacker.tamper(f"UPDATE {DECISIONS} SET verdict = 'DENIED'")
-    assert history.found() == {(Fault.ROW_EDITED, "acme", 7)}
+    assert history.found() == {(RecordFault.ROW_EDITED, "acme", 7)}
 
 
 @pytest.mark.parametrize("table,seq", [(STEPS, 2), (CONFIRMATIONS, 6), (DECISIONS, 7)])
 def test_a_deleted_row_is_named(history: World, table: str, seq: int) -> None:
     history.attacker.tamper(f"DELETE FROM {table} WHERE entry_seq = {seq}")
-    assert (Fault.ROW_MISSING, "acme", seq) in history.found()
+    assert (RecordFault.ROW_MISSING, "acme", seq) in history.found()
 
 
 @pytest.mark.parametrize("tenant_id,seq", [("acme", 70), ("ghost", 1)])
@@ -89,12 +89,12 @@ def test_a_row_without_evidence_is_named(history: World, tenant_id: str, seq: in
         f" access_action, verdict, reason_code, policy_snapshot_ref FROM {DECISIONS}",
         (tenant_id, seq),
     )
-    assert history.found() == {(Fault.ROW_WITHOUT_EVIDENCE, tenant_id, seq)}
+    assert history.found() == {(RecordFault.ROW_WITHOUT_EVIDENCE, tenant_id, seq)}
 
 
 def test_a_row_given_to_another_tenant_is_named(history: World) -> None:
     history.attacker.tamper(f"UPDATE {CONFIRMATIONS} SET tenant_id = 'zeta'")
-    assert history.found() == {(Fault.ROW_MISSING, "acme", 6), (Fault.ROW_WITHOUT_EVIDENCE, "zeta", 6)}
+    assert history.found() == {(RecordFault.ROW_MISSING, "acme", 6), (RecordFault.ROW_WITHOUT_EVIDENCE, "zeta", 6)}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_row_given_to_another_tenant_is_named(history: World) -> None:
 )
 def test_a_changed_projection_is_named(history: World, change: str) -> None:
     history.attacker.tamper(change)
-    assert (Fault.PROJECTION_DRIFT, "acme", 5) in history.found()
+    assert (RecordFault.PROJECTION_DRIFT, "acme", 5) in history.found()
 
 
 def test_an_illegal_history_is_named_although_everything_is_signed(history: World) -> None:
@@ -119,13 +119,13 @@ def test_an_illegal_history_is_named_although_everything_is_signed(history: Worl
     )
     history.ledger.transact(lambda batch: append_agent_row(batch, "acme", row))
     verdict = history.verify()
-    assert {(one.fault, one.seq) for one in verdict.findings} == {(Fault.PROJECTION_DRIFT, 9)}
+    assert {(one.fault, one.seq) for one in verdict.findings} == {(RecordFault.PROJECTION_DRIFT, 9)}
     assert any("went from PLANNED to SUCCEEDED" in one.what for one in verdict.findings)
 
 
 def test_an_agent_entry_without_its_row_cannot_be_written(history: World) -> None:
-    with pytest.raises(Misuse, match="written with their row"):
-        history.ledger.append(Event("acme", "agent.step", "corr", {}))
+    with pytest.raises(UsageError, match="written with their row"):
+        history.ledger.append(NewEntry("acme", "agent.step", "corr", {}))
     assert history.verify().holds
 
 
@@ -134,7 +134,7 @@ def test_an_agent_entry_without_its_row_cannot_be_written(history: World) -> Non
 def test_a_row_with_an_unprintable_or_endless_word_is_refused(history: World, row: AgentRow, bad: str) -> None:
     values = {name: getattr(row, name) for name in row.__dataclass_fields__}
     spoilt = type(row)(**{**values, "step_id": bad})
-    with pytest.raises(Refused, match="step_id") as caught:
+    with pytest.raises(RefusedError, match="step_id") as caught:
         history.ledger.transact(lambda batch: append_agent_row(batch, "acme", spoilt))
     assert caught.value.reason is Reason.MALFORMED
     assert history.verify().entries == 8
@@ -150,7 +150,7 @@ def test_a_second_dispatch_with_the_same_key_is_refused_by_the_database(history:
         idempotency_key="key-plan-one",
     )
     history.walk_step("acme", "one", TO_THE_END[:3], plan_id="other-plan")
-    with pytest.raises(Refused, match="dispatched before") as caught:
+    with pytest.raises(RefusedError, match="dispatched before") as caught:
         history.ledger.transact(lambda batch: append_step(batch, "acme", row))
     assert caught.value.reason is Reason.IDEMPOTENCY_CONFLICT
     assert history.verify().entries == 11

@@ -6,7 +6,7 @@ import pytest
 
 from remit.crypto.keyring import create_keys, load_signer
 from remit.ledger.entry import COLUMNS, GENESIS, Entry
-from remit.ledger.findings import Fault
+from remit.ledger.findings import RecordFault
 from remit.ledger.heads import sign_head
 from tests.store_fixtures import Found, World
 
@@ -56,34 +56,34 @@ def test_every_column_has_an_edit_here() -> None:
 def test_an_edit_of_any_column_is_named(history: World, column: str) -> None:
     change = (f"UPDATE ledger_entries SET {column} = ? WHERE tenant_id = 'acme' AND seq = 4", (EDITS[column],))
     history.attacker.tamper(change)
-    expected: Found = {(Fault.EDITED, "acme", 4)}
+    expected: Found = {(RecordFault.EDITED, "acme", 4)}
     if column == "created_at":
-        expected.add((Fault.CLOCK_REVERSED, "acme", 4))
+        expected.add((RecordFault.CLOCK_REVERSED, "acme", 4))
     if column == "hash":  # neither its head nor its successor points here any more
-        expected |= {(Fault.FORKED, "acme", 4), (Fault.BROKEN_LINK, "acme", 5)}
+        expected |= {(RecordFault.FORKED, "acme", 4), (RecordFault.BROKEN_LINK, "acme", 5)}
     assert history.found() == expected
 
 
 @pytest.mark.parametrize("column", ["task_id", "capability_id", "actor"])
 def test_an_emptied_column_is_named(history: World, column: str) -> None:
     history.attacker.tamper(f"UPDATE ledger_entries SET {column} = NULL WHERE tenant_id = 'acme' AND seq = 4")
-    assert history.found() == {(Fault.EDITED, "acme", 4)}
+    assert history.found() == {(RecordFault.EDITED, "acme", 4)}
 
 
 def test_an_entry_given_to_a_tenant_that_never_was_is_named(history: World) -> None:
     history.attacker.tamper("UPDATE ledger_entries SET tenant_id = 'ghost' WHERE tenant_id = 'acme' AND seq = 4")
     assert history.found() == {
-        (Fault.MISSING, "acme", 4),
-        (Fault.MISSING, "ghost", 1),
-        (Fault.EDITED, "ghost", 4),
-        (Fault.UNSIGNED_TAIL, "ghost", 1),
+        (RecordFault.MISSING, "acme", 4),
+        (RecordFault.MISSING, "ghost", 1),
+        (RecordFault.EDITED, "ghost", 4),
+        (RecordFault.UNSIGNED_TAIL, "ghost", 1),
     }
 
 
 def test_an_entry_given_another_number_is_named(history: World) -> None:
     history.attacker.tamper("UPDATE ledger_entries SET seq = 400 WHERE tenant_id = 'acme' AND seq = 4")
     found = history.found()
-    assert {(Fault.MISSING, "acme", 4), (Fault.EDITED, "acme", 400)} <= found
+    assert {(RecordFault.MISSING, "acme", 4), (RecordFault.EDITED, "acme", 400)} <= found
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_shifted_field_boundary_is_named(
     shifted = world.attacker.entry("acme", 2)._replace(task_id=after[0], capability_id=after[1])
     world.attacker.write_entry(entry, shifted)
     world.attacker.restore_guards()
-    assert (Fault.EDITED, "acme", 2) in world.found()
+    assert (RecordFault.EDITED, "acme", 2) in world.found()
 
 
 def test_an_edit_with_its_hash_recomputed_is_named(history: World) -> None:
@@ -109,15 +109,15 @@ def test_an_edit_with_its_hash_recomputed_is_named(history: World) -> None:
     history.attacker.drop_guards()
     history.attacker.write_entry(old, new._replace(hash=new.expected_hash()))
     history.attacker.restore_guards()
-    assert history.found() == {(Fault.FORKED, "acme", 4), (Fault.BROKEN_LINK, "acme", 5)}
+    assert history.found() == {(RecordFault.FORKED, "acme", 4), (RecordFault.BROKEN_LINK, "acme", 5)}
 
 
 def test_a_tail_rewritten_without_the_key_contradicts_its_heads(history: World) -> None:
     history.attacker.drop_guards()
     rewrite_from(history, 4)
     history.attacker.restore_guards()
-    heads = {(Fault.FORKED, "acme", seq) for seq in range(4, 9)}
-    assert history.found() == {*heads, (Fault.UNSIGNED_TAIL, "acme", 4)}
+    heads = {(RecordFault.FORKED, "acme", seq) for seq in range(4, 9)}
+    assert history.found() == {*heads, (RecordFault.UNSIGNED_TAIL, "acme", 4)}
 
 
 def test_a_rewritten_tail_without_its_heads_is_unsigned_and_contradicts_the_anchor(history: World) -> None:
@@ -125,12 +125,14 @@ def test_a_rewritten_tail_without_its_heads_is_unsigned_and_contradicts_the_anch
     rewrite_from(history, 4)
     history.attacker.run("DELETE FROM ledger_heads WHERE tenant_id = 'acme' AND seq >= 4")
     history.attacker.restore_guards()
-    assert history.found() == {(Fault.UNSIGNED_TAIL, "acme", 4), (Fault.FORKED, "acme", 8)}
+    assert history.found() == {(RecordFault.UNSIGNED_TAIL, "acme", 4), (RecordFault.FORKED, "acme", 8)}
 
 
 @pytest.mark.parametrize("first", [1, 4])
-@pytest.mark.parametrize("named", [Fault.HEAD_FORGED, Fault.HEAD_UNKNOWN_KEY])
-def test_a_rewrite_signed_with_a_foreign_key_is_named(history: World, tmp_path: Path, first: int, named: Fault) -> None:
+@pytest.mark.parametrize("named", [RecordFault.HEAD_FORGED, RecordFault.HEAD_UNKNOWN_KEY])
+def test_a_rewrite_signed_with_a_foreign_key_is_named(
+    history: World, tmp_path: Path, first: int, named: RecordFault
+) -> None:
     """The forger names our key, whose signature then does not fit, or his own, which nobody knows."""
     create_keys(tmp_path / "foreign", history.clock)
     stranger = load_signer(tmp_path / "foreign", "audit")
@@ -141,21 +143,27 @@ def test_a_rewrite_signed_with_a_foreign_key_is_named(history: World, tmp_path: 
         history.attacker.run(
             "UPDATE ledger_heads SET hash = ?, signed_at = ?, key_id = ?, signature = ?"
             " WHERE tenant_id = 'acme' AND seq = ?",
-            (head.hash, head.signed_at, ours if named is Fault.HEAD_FORGED else head.key_id, head.signature, head.seq),
+            (
+                head.hash,
+                head.signed_at,
+                ours if named is RecordFault.HEAD_FORGED else head.key_id,
+                head.signature,
+                head.seq,
+            ),
         )
     history.attacker.restore_guards()
     assert {(named, "acme", seq) for seq in range(first, 9)} < history.found()
-    assert {(Fault.UNSIGNED_TAIL, "acme", first), (Fault.FORKED, "acme", 8)} < history.found()
+    assert {(RecordFault.UNSIGNED_TAIL, "acme", first), (RecordFault.FORKED, "acme", 8)} < history.found()
 
 
 def test_a_deleted_entry_is_named(history: World) -> None:
     history.attacker.tamper("DELETE FROM ledger_entries WHERE tenant_id = 'acme' AND seq = 4")
-    assert history.found() == {(Fault.MISSING, "acme", 4)}
+    assert history.found() == {(RecordFault.MISSING, "acme", 4)}
 
 
 def test_a_deleted_first_entry_is_named(history: World) -> None:
     history.attacker.tamper("DELETE FROM ledger_entries WHERE tenant_id = 'acme' AND seq = 1")
-    assert history.found() == {(Fault.MISSING, "acme", 1)}
+    assert history.found() == {(RecordFault.MISSING, "acme", 1)}
 
 
 def test_a_deletion_with_the_gap_closed_is_named(history: World) -> None:
@@ -165,8 +173,8 @@ def test_a_deletion_with_the_gap_closed_is_named(history: World) -> None:
         history.attacker.run("UPDATE ledger_entries SET seq = ? WHERE tenant_id = 'acme' AND seq = ?", (seq - 1, seq))
     history.attacker.restore_guards()
     found = history.found()
-    assert {(Fault.REORDERED, "acme", seq) for seq in (4, 5, 6)} < found
-    assert (Fault.TRUNCATED, "acme", 8) in found
+    assert {(RecordFault.REORDERED, "acme", seq) for seq in (4, 5, 6)} < found
+    assert (RecordFault.TRUNCATED, "acme", 8) in found
 
 
 def test_two_entries_swapped_are_named(history: World) -> None:
@@ -176,8 +184,8 @@ def test_two_entries_swapped_are_named(history: World) -> None:
         "UPDATE ledger_entries SET seq = 6 WHERE tenant_id = 'acme' AND seq = 99",
     )
     found = history.found()
-    assert {(Fault.REORDERED, "acme", 3), (Fault.REORDERED, "acme", 6)} < found
-    assert not {fault for fault, _, _ in found} & {Fault.EDITED, Fault.MISSING}
+    assert {(RecordFault.REORDERED, "acme", 3), (RecordFault.REORDERED, "acme", 6)} < found
+    assert not {fault for fault, _, _ in found} & {RecordFault.EDITED, RecordFault.MISSING}
 
 
 @pytest.mark.parametrize("theirs", [3, 5])
@@ -188,8 +196,8 @@ def test_entries_swapped_between_two_tenants_are_named(history: World, theirs: i
         f"UPDATE ledger_entries SET tenant_id = 'zeta', seq = {theirs} WHERE tenant_id = 'nobody'",
     )
     found = history.found()
-    assert {(Fault.FOREIGN, "acme", 3), (Fault.FOREIGN, "zeta", theirs)} < found
-    assert Fault.EDITED not in {fault for fault, _, _ in found}
+    assert {(RecordFault.FOREIGN, "acme", 3), (RecordFault.FOREIGN, "zeta", theirs)} < found
+    assert RecordFault.EDITED not in {fault for fault, _, _ in found}
 
 
 def test_whole_chains_exchanged_between_two_tenants_are_named(history: World) -> None:
@@ -200,8 +208,8 @@ def test_whole_chains_exchanged_between_two_tenants_are_named(history: World) ->
         history.attacker.run(f"UPDATE {table} SET tenant_id = 'zeta' WHERE tenant_id = 'nobody'")
     history.attacker.restore_guards()
     found = history.found()
-    assert {(Fault.FOREIGN, "acme", seq) for seq in range(1, 6)} < found
-    assert {(Fault.FOREIGN, "zeta", seq) for seq in range(1, 6)} < found
+    assert {(RecordFault.FOREIGN, "acme", seq) for seq in range(1, 6)} < found
+    assert {(RecordFault.FOREIGN, "zeta", seq) for seq in range(1, 6)} < found
 
 
 def test_a_second_entry_at_the_same_place_is_named(history: World) -> None:
@@ -218,7 +226,7 @@ def test_a_second_entry_at_the_same_place_is_named(history: World) -> None:
     rival = rival._replace(hash=rival.expected_hash())
     attacker.insert_entry(rival)
     attacker.restore_guards()
-    assert (Fault.FORKED, "acme", 4) in history.found()
+    assert (RecordFault.FORKED, "acme", 4) in history.found()
 
 
 def test_a_clock_turned_back_is_named_even_when_the_key_signed_it(history: World) -> None:
@@ -229,7 +237,7 @@ def test_a_clock_turned_back_is_named_even_when_the_key_signed_it(history: World
     head = sign_head(history.signer, "acme", 9, forged.hash, forged.created_at)
     history.attacker.insert_entry(forged)
     history.attacker.insert_head(head)
-    assert history.found() == {(Fault.CLOCK_REVERSED, "acme", 9)}
+    assert history.found() == {(RecordFault.CLOCK_REVERSED, "acme", 9)}
 
 
 def test_text_that_is_no_text_is_named(history: World) -> None:
@@ -240,18 +248,18 @@ def test_text_that_is_no_text_is_named(history: World) -> None:
     history.attacker.tamper(
         "UPDATE ledger_entries SET payload = CAST(x'7b22ff227d' AS TEXT) WHERE tenant_id = 'acme' AND seq = 4"
     )
-    assert history.found() == {(Fault.EDITED, "acme", 4)}
+    assert history.found() == {(RecordFault.EDITED, "acme", 4)}
 
 
 def test_a_hundred_edits_are_all_named(world: World) -> None:
     world.append("acme", 100)
     world.attacker.tamper("UPDATE ledger_entries SET actor = 'mallory'")
-    assert world.found() == {(Fault.EDITED, "acme", seq) for seq in range(1, 101)}
+    assert world.found() == {(RecordFault.EDITED, "acme", seq) for seq in range(1, 101)}
 
 
 def test_the_tests_above_depend_on_the_content_check(history: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the check seeded away, the same edit goes unnoticed."""
     history.attacker.tamper("UPDATE ledger_entries SET actor = 'mallory' WHERE tenant_id = 'acme' AND seq = 4")
-    assert history.found() == {(Fault.EDITED, "acme", 4)}
+    assert history.found() == {(RecordFault.EDITED, "acme", 4)}
     monkeypatch.setattr(Entry, "is_intact", lambda _: True)
     assert history.found() == set()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from remit.store.migrations_runner import migrate
 from remit.store.schema_check import present_shape, schema_changes, shipped_shape, tables
 from scripts.generate_shape import PLACE, render_shape
@@ -12,7 +12,7 @@ from tests.store_fixtures import World
 
 
 def changes(world: World) -> list[str]:
-    return [one.what for one in world.verify().findings if one.fault is Fault.SCHEMA_CHANGED]
+    return [one.what for one in world.verify().findings if one.fault is RecordFault.SCHEMA_CHANGED]
 
 
 def edit_definition(world: World, name: str, old: str, new: str) -> None:
@@ -77,7 +77,7 @@ def test_a_view_in_the_place_of_a_table_is_named(world: World) -> None:
     world.attacker.run("ALTER TABLE ledger_entries RENAME TO elsewhere")
     world.attacker.run("CREATE VIEW ledger_entries AS SELECT * FROM elsewhere WHERE seq <> 2")
     assert "table ledger_entries is gone" in changes(world)
-    assert (Fault.MISSING, "acme", 2) in world.found()
+    assert (RecordFault.MISSING, "acme", 2) in world.found()
 
 
 def test_a_dropped_index_is_named(world: World) -> None:
@@ -133,7 +133,7 @@ def test_what_another_program_put_into_the_file_is_named_and_the_ledger_is_not_o
     found = [one.what for one in world.verify().findings]
     assert any(name.split()[1] in what for what in found), found
     for refused in (world.reopen, lambda: migrate(world.store, world.clock)):
-        with pytest.raises(EnvironmentFailed, match=f"holds what Remit did not make: .*{name}") as caught:
+        with pytest.raises(EnvironmentFailureError, match=f"holds what Remit did not make: .*{name}") as caught:
             refused()
         assert caught.value.reason is Reason.EVIDENCE_INVALID
         assert "remit ledger verify" in caught.value.next_step
@@ -145,7 +145,7 @@ def test_a_view_in_the_place_of_the_history_is_named_and_no_reason_to_migrate(wo
     world.attacker.run("ALTER TABLE schema_migrations RENAME TO elsewhere")
     world.attacker.run("CREATE VIEW schema_migrations AS SELECT * FROM elsewhere")
     for refused in (world.reopen, lambda: migrate(world.store, world.clock)):
-        with pytest.raises(EnvironmentFailed, match="view schema_migrations") as caught:
+        with pytest.raises(EnvironmentFailureError, match="view schema_migrations") as caught:
             refused()
         assert "remit migrate" not in str(caught.value)
     assert any("view schema_migrations" in one.what for one in world.verify().findings)
@@ -192,7 +192,7 @@ def test_a_dropped_table_is_a_finding_and_no_failure(world: World) -> None:
     world.append("acme", 2)
     world.attacker.run("DROP TABLE ledger_heads")
     assert "table ledger_heads is gone" in changes(world)
-    assert Fault.STORE_DAMAGED in world.faults()
+    assert RecordFault.STORE_DAMAGED in world.faults()
 
 
 # --- rows of another kind -------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_a_tenant_that_is_no_text_is_named_and_all_others_are_still_checked(worl
         PLANTED[planted], "UPDATE ledger_entries SET actor = 'm' WHERE tenant_id = 'zeta' AND seq = 2"
     )
     found = world.found()
-    assert (Fault.EDITED, "zeta", 2) in found, "after it in every order"
+    assert (RecordFault.EDITED, "zeta", 2) in found, "after it in every order"
     named = {fault for fault, tenant, _ in found if tenant == "a\\udcff"}
     assert named, found
     for finding in world.verify().findings:
@@ -233,7 +233,7 @@ def test_a_tenant_that_is_no_text_is_named_and_all_others_are_still_checked(worl
 def test_a_tenant_of_strange_characters_is_named(world: World, tenant: str) -> None:
     world.append("acme", 1)
     world.attacker.tamper(f"INSERT INTO ledger_heads VALUES ({tenant}, 1, 'h', 's', 'k', 's')")
-    assert world.faults() & {Fault.HEAD_UNKNOWN_KEY, Fault.HEAD_FORGED}
+    assert world.faults() & {RecordFault.HEAD_UNKNOWN_KEY, RecordFault.HEAD_FORGED}
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
@@ -261,8 +261,8 @@ def test_values_of_another_kind_are_named_and_all_others_are_still_checked(world
         edit_definition(world, table, ", WITHOUT ROWID", "WITHOUT ROWID")
     world.attacker.tamper(statement, EDIT_OF_ANOTHER)
     found = world.found()
-    assert (Fault.EDITED, "zeta", 2) in found
-    assert {fault for fault, tenant, _ in found if tenant in {"acme", ""}} - {Fault.SCHEMA_CHANGED}
+    assert (RecordFault.EDITED, "zeta", 2) in found
+    assert {fault for fault, tenant, _ in found if tenant in {"acme", ""}} - {RecordFault.SCHEMA_CHANGED}
 
 
 def test_claims_of_a_tenant_without_a_chain_are_named(world: World) -> None:
@@ -271,11 +271,11 @@ def test_claims_of_a_tenant_without_a_chain_are_named(world: World) -> None:
         "INSERT INTO claims (tenant_id, scope, key, request_digest, correlation_id, checkpoint, owner, claim_token,"
         " claimed_at, state) VALUES ('nobody', 'task', 'k', 'd', 'c', '{}', 'o', 't', 'now', 'CLAIMED')"
     )
-    assert (Fault.CLAIM_FORGED, "nobody", None) in world.found()
+    assert (RecordFault.CLAIM_FORGED, "nobody", None) in world.found()
 
 
 def test_the_tests_of_the_schema_depend_on_the_shipped_shape(world: World) -> None:
     shape = shipped_shape(world.store.dialect)
     assert any(name.endswith("agent_execution_ledger_idempotency") for name in shape)
-    world.ledger.append(Event("acme", "test.event", "corr", {}))
+    world.ledger.append(NewEntry("acme", "test.event", "corr", {}))
     assert world.verify().holds

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.ledger.entry import Event
-from remit.ledger.findings import Fault
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
 from remit.ledger.heads import Anchors
 from remit.ledger.verify.triggers import foreign_triggers, missing_guards
 from remit.ledger.verify.verifier import verify_store
@@ -18,7 +18,7 @@ from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import World
 
 
-def said(world: World) -> list[tuple[Fault, str]]:
+def said(world: World) -> list[tuple[RecordFault, str]]:
     return [(one.fault, one.what) for one in world.verify().findings]
 
 
@@ -30,7 +30,7 @@ def test_each_dropped_guard_is_named(world: World) -> None:
     world.append("acme", 1)
     for name, table in guards_of(world):
         world.attacker.run(f"DROP TRIGGER {name}" + ("" if world.attacker.dialect == "sqlite" else f" ON {table}"))
-        assert said(world) == [(Fault.GUARD_MISSING, f"table {table} lost its guard {name}")]
+        assert said(world) == [(RecordFault.GUARD_MISSING, f"table {table} lost its guard {name}")]
         world.attacker.restore_guards()
     assert world.verify().holds
 
@@ -41,15 +41,15 @@ def test_all_guards_dropped_and_an_entry_edited_are_both_named(world: World) -> 
     world.attacker.drop_guards()
     world.attacker.run("UPDATE ledger_entries SET actor = 'mallory' WHERE seq = 2")
     found = said(world)
-    assert [fault for fault, _ in found].count(Fault.GUARD_MISSING) == count
-    assert (Fault.EDITED, "acme", 2) in world.found()
+    assert [fault for fault, _ in found].count(RecordFault.GUARD_MISSING) == count
+    assert (RecordFault.EDITED, "acme", 2) in world.found()
 
 
 @pytest.mark.parametrize("dialect", ["postgresql"])
 @pytest.mark.parametrize("how", ["DISABLE TRIGGER USER", "ENABLE REPLICA TRIGGER ledger_entries_no_change"])
 def test_a_disabled_guard_is_named(world: World, how: str) -> None:
     world.attacker.run(f"ALTER TABLE ledger_entries {how}")
-    assert (Fault.GUARD_MISSING, "table ledger_entries lost its guard ledger_entries_no_change") in said(world)
+    assert (RecordFault.GUARD_MISSING, "table ledger_entries lost its guard ledger_entries_no_change") in said(world)
 
 
 @pytest.mark.parametrize("dialect", ["postgresql"])
@@ -78,7 +78,7 @@ def test_a_disabled_guard_is_named(world: World, how: str) -> None:
 )
 def test_a_weakened_guard_is_named_on_postgresql(world: World, weakening: str) -> None:
     world.attacker.run(weakening)
-    assert (Fault.GUARD_MISSING, "table ledger_entries lost its guard ledger_entries_no_change") in said(world)
+    assert (RecordFault.GUARD_MISSING, "table ledger_entries lost its guard ledger_entries_no_change") in said(world)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
@@ -89,7 +89,7 @@ def test_a_weakened_guard_is_named_on_sqlite(world: World, when: str) -> None:
         f"CREATE TRIGGER ledger_entries_no_update BEFORE UPDATE ON ledger_entries {when}"
         " BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only'); END"
     )
-    assert said(world) == [(Fault.GUARD_MISSING, "table ledger_entries lost its guard ledger_entries_no_update")]
+    assert said(world) == [(RecordFault.GUARD_MISSING, "table ledger_entries lost its guard ledger_entries_no_update")]
 
 
 def swallow_entries_of_bob(world: World) -> None:
@@ -108,14 +108,16 @@ def swallow_entries_of_bob(world: World) -> None:
 
 def test_a_strange_trigger_is_named(world: World) -> None:
     swallow_entries_of_bob(world)
-    assert said(world) == [(Fault.GUARD_FOREIGN, "Remit did not make the trigger 'zz_quiet' on table ledger_entries")]
+    assert said(world) == [
+        (RecordFault.GUARD_FOREIGN, "Remit did not make the trigger 'zz_quiet' on table ledger_entries")
+    ]
 
 
 def test_an_entry_that_a_strange_trigger_swallows_is_not_acknowledged(world: World) -> None:
     world.append("acme", 2)
     swallow_entries_of_bob(world)
-    with pytest.raises(EnvironmentFailed, match="did not keep a new row") as caught:
-        world.ledger.append(Event("acme", "test.event", "corr", {}, actor="bob"))
+    with pytest.raises(EnvironmentFailureError, match="did not keep a new row") as caught:
+        world.ledger.append(NewEntry("acme", "test.event", "corr", {}, actor="bob"))
     assert caught.value.reason is Reason.EVIDENCE_INVALID
     world.append("acme", 1)
     assert world.verify().entries == 3
@@ -124,7 +126,7 @@ def test_an_entry_that_a_strange_trigger_swallows_is_not_acknowledged(world: Wor
 @pytest.mark.parametrize("dialect", ["postgresql"])
 def test_a_rewrite_rule_is_named(world: World) -> None:
     world.attacker.run("CREATE RULE quiet AS ON INSERT TO ledger_heads DO INSTEAD NOTHING")
-    assert said(world) == [(Fault.GUARD_FOREIGN, "Remit did not make the trigger 'quiet' on table ledger_heads")]
+    assert said(world) == [(RecordFault.GUARD_FOREIGN, "Remit did not make the trigger 'quiet' on table ledger_heads")]
 
 
 def test_a_fresh_store_has_its_guards_and_no_others(world: World) -> None:
@@ -141,8 +143,8 @@ def test_a_column_turned_into_another_kind_is_named(world: World) -> None:
         "ALTER TABLE ledger_entries ALTER seq TYPE text USING seq::text, DROP CONSTRAINT ledger_entries_seq_check"
     )
     found = world.found()
-    assert (Fault.SCHEMA_CHANGED, "", None) in found
-    assert {tenant for fault, tenant, _ in found if fault is Fault.STORE_DAMAGED} <= {"", "acme"}
+    assert (RecordFault.SCHEMA_CHANGED, "", None) in found
+    assert {tenant for fault, tenant, _ in found if fault is RecordFault.STORE_DAMAGED} <= {"", "acme"}
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
@@ -162,7 +164,7 @@ def test_garbage_in_any_page_of_the_file_is_named(world: World, tmp_path: Path) 
         path.write_bytes(spoilt)
         path.chmod(0o600)
         verdict = verify_store(SqliteStore(path), world.keyring, Anchors(world.anchor_folder))
-        assert Fault.STORE_DAMAGED in {one.fault for one in verdict.findings}, f"page {page + 1}"
+        assert RecordFault.STORE_DAMAGED in {one.fault for one in verdict.findings}, f"page {page + 1}"
         path.unlink()
     assert verify_store(world.store, world.keyring, Anchors(world.anchor_folder)).holds
 
@@ -179,7 +181,7 @@ def test_a_file_that_is_no_ledger_is_refused(world: World, tmp_path: Path, conte
     if content or content is None:
         assert not verify_store(SqliteStore(path), world.keyring, world.anchors).holds
     else:
-        with pytest.raises(EnvironmentFailed, match="lacks migration") as caught:
+        with pytest.raises(EnvironmentFailureError, match="lacks migration") as caught:
             verify_store(SqliteStore(path), world.keyring, world.anchors)
         assert "remit migrate" in str(caught.value)
 
@@ -196,7 +198,7 @@ def test_rows_hidden_from_one_index_are_named(world: World) -> None:
         " WHERE name = 'ledger_entries_correlation'"
     )
     world.attacker.close()
-    assert Fault.STORE_DAMAGED in world.faults()
+    assert RecordFault.STORE_DAMAGED in world.faults()
 
 
 def test_a_copy_of_the_state_verifies_like_the_original(world: World, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from remit.contracts.ledger import MAX_PAYLOAD_DEPTH, MAX_PAYLOAD_VALUES
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.ledger.bundle import verify_bundle, write_bundle
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import MAX_PAYLOAD
 from tests.sampling import some
 from tests.store_fixtures import World
@@ -34,13 +34,13 @@ def nested(depth: int) -> dict[str, Any]:
     return value
 
 
-def event(**changes: Any) -> Event:
-    return Event(**{**GOOD, **changes})
+def event(**changes: Any) -> NewEntry:
+    return NewEntry(**{**GOOD, **changes})
 
 
-def assert_refused(world: World, bad: Event, reason: Reason = Reason.MALFORMED) -> Refused:
+def assert_refused(world: World, bad: NewEntry, reason: Reason = Reason.MALFORMED) -> RefusedError:
     """Refused, with nothing written, and the next one goes through."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         world.ledger.append(bad)
     assert caught.value.reason is reason
     world.ledger.append(event())

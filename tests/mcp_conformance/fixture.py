@@ -16,13 +16,13 @@ from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetad
 from mcp.types import Completion, CompletionArgument
 from starlette.types import Receive, Scope, Send
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.core.ids import system_clock
 from remit.mcp_server.auth import by_token
 from remit.mcp_server.http import LOOPBACK_HOSTS, MAX_BODY, session_manager
 from remit.mcp_server.server import build_server
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.workspace.create import initialise
 from tests.mcp_conformance.fixture_content import add_content
 from tests.mcp_conformance.fixture_input import add_input
@@ -69,9 +69,9 @@ def serving_fixture(folder: Path) -> Iterator[str]:
     environ = {"REMIT_STATE": str(folder / "state")}
     workspace, _ = initialise(root, environ, system_clock)
     with workspace:
-        wish = Wish("conformance", ("plan.propose", "plan.apply"), TokenConstraints(), timedelta(hours=1))
+        wish = TokenRequest("conformance", ("plan.propose", "plan.apply"), TokenConstraints(), timedelta(hours=1))
         token = workspace.tokens.issue(wish).text
-        desk = Desk(workspace)
+        desk = Services(workspace)
         try:
             server = build_server(desk, by_token(lambda: workspace.tokens, lambda: token))
             add_fixtures(server)

@@ -19,12 +19,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, ReadResourceResult, TextContent
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person
-from remit.plans.proposals.previews import PreviewNotStored
-from remit.services.services import Desk
+from remit.plans.proposals.previews import PreviewNotStoredError
+from remit.services.services import Services
 from tests.goals.office import Office
 from tests.plan_road.project import plan_of, replace
 
@@ -44,7 +44,7 @@ class Desked:
     def __init__(self, folder: Path) -> None:
         self.office = Office(folder)
         self.workspace = self.office.workspace
-        self.desk = Desk(self.workspace, console_url=CONSOLE)
+        self.desk = Services(self.workspace, console_url=CONSOLE)
         self._numbers = itertools.count(1)
         self.agent = self.token("bot")
 
@@ -55,7 +55,7 @@ class Desked:
     def token(self, agent: str, *caps: str, life: timedelta = timedelta(hours=1)) -> str:
         held = caps or CAPS
         whose = FOR_MIA if "goal.ask" in held else TokenConstraints()
-        return self.workspace.tokens.issue(Wish(agent, held, whose, life)).text
+        return self.workspace.tokens.issue(TokenRequest(agent, held, whose, life)).text
 
     def caller(self, text: str) -> AgentCaller:
         return AgentCaller.by(self.workspace.tokens, text)
@@ -74,7 +74,7 @@ class Desked:
         """A person looks, in a place of his own, and approves what he saw."""
         try:
             shown = self.desk.plans.look(APPROVER, proposal_id)
-        except PreviewNotStored:  # another process computes it, or has ended
+        except PreviewNotStoredError:  # another process computes it, or has ended
             shown = self.desk.plans.compute(OPERATOR, proposal_id)
         self.desk.plans.decide(APPROVER, proposal_id, approved=True, preview_digest=shown.preview_digest)
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from tests.mcp_server.talking import over_http, talking
 from tests.mcp_server.test_authority import LIST, MODERN
@@ -48,7 +48,7 @@ class Alone:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
     project = Project(tmp_path_factory.mktemp("alone"), web=WEB)
-    wish = Wish("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))
+    wish = TokenRequest("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))
     token = project.workspace.tokens.issue(wish).text
     command = [sys.executable, "-m", "remit", "mcp", "--http", "--port", "0", "-C", str(project.root)]
     environ = {**os.environ, **project.environ}

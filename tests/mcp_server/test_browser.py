@@ -10,7 +10,7 @@ from remit.browser_daemon.client import HostClient
 from remit.browser_daemon.socket_path import HostPlace
 from remit.contracts.services.common import Decision
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.browser_road.place import EVERYTHING, made_place
 from tests.desk.conftest import agent
 from tests.mcp_server.serving import serving
@@ -31,7 +31,7 @@ def test_a_held_request_is_told_with_its_link_and_goes_out_once_a_person_says_ye
         place.site.routes |= {"/": FORM, "/act": "<title>Thanks</title>"}
         client = HostClient(place.workspace.root, HostPlace.of(place.workspace.state), {})
         stack.callback(client.stop)
-        desk = stack.enter_context(Desk(place.workspace, console_url=CONSOLE))
+        desk = stack.enter_context(Services(place.workspace, console_url=CONSOLE))
         app = mcp_app(desk, allowed_hosts=LOOPBACK_HOSTS)
         address = stack.enter_context(serving(app, app.running))
         token = agent(place.workspace, *EVERYTHING).text

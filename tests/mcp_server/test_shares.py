@@ -10,11 +10,11 @@ import httpx2
 import pytest
 
 from remit.contracts.services.common import TaskAnswer
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.mcp_server.auth import verified
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
 from remit.mcp_server.server import THREADS_EACH
-from remit.mcp_server.sessions import SESSIONS_EACH, Sessions
+from remit.mcp_server.sessions import SESSIONS_EACH, McpSessions
 from tests.mcp_server.serving import serving
 from tests.mcp_server.talking import PLAIN, Desked
 
@@ -73,7 +73,7 @@ def test_an_agent_that_opens_session_after_session_ends_its_own_oldest_and_nobod
 
 def test_sessions_with_requests_under_way_stay_and_places_are_taken_at_once(desked: Desked) -> None:
     now = [0.0]
-    sessions = Sessions(each=2, most=3, now=lambda: now[0])
+    sessions = McpSessions(each=2, most=3, now=lambda: now[0])
     a, b = (verified(desked.desk.workspace.tokens, desked.token(name)) for name in "ab")
     for name in ("one", "two"):
         now[0] += 1
@@ -83,10 +83,10 @@ def test_sessions_with_requests_under_way_stay_and_places_are_taken_at_once(desk
     one, two = sessions.enter("one", a.token.jti), sessions.enter("two", a.token.jti)
     assert one is not None
     assert two is not None
-    with pytest.raises(Refused, match="under way in each"):
+    with pytest.raises(RefusedError, match="under way in each"):
         sessions.begin(a.id)
     assert sessions.begin(b.id) is None
-    with pytest.raises(Refused):  # all places are taken, although that one is only being opened
+    with pytest.raises(RefusedError):  # all places are taken, although that one is only being opened
         sessions.begin("c")
     sessions.begun(b, None, {})  # nothing came of it
     sessions.leave(two, is_over=False)

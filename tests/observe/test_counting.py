@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from remit.core import metrics as tally
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.core.metrics import COUNTERS, DISTRIBUTIONS
 from remit.execution.recovery import Recovered
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.workspace.workspace import Workspace
 from tests.road.conftest import file_task, manifest, run
@@ -58,7 +58,7 @@ def test_a_task_its_second_call_a_preview_and_a_refusal_are_told_apart(workspace
         workspace.execute_task(manifest("counted-2"), lease)
     assert grown["remit_road_refusals_total", "task", "signature_invalid"] == 1
     assert grown["remit_road_requests_total", "task", "refused"] == 1
-    with _growth() as grown, pytest.raises(Refused):
+    with _growth() as grown, pytest.raises(RefusedError):
         workspace.execute_task(b"{", lease)
     assert grown == {("remit_road_requests_total", "task", "malformed"): 1, ("remit_road_seconds", "task"): 1}
 
@@ -74,13 +74,13 @@ def test_an_effect_that_breaks_is_a_failure_and_a_process_cut_short(workspace: W
 
 
 def test_entries_count_when_they_are_durable_and_not_before(workspace: Workspace) -> None:
-    event = Event(DEFAULT_TENANT, "counted.entry", "c", {})
+    event = NewEntry(DEFAULT_TENANT, "counted.entry", "c", {})
 
     def fail(batch: Batch) -> None:
         batch.append(event)
-        raise Refused(Reason.MALFORMED, "no")
+        raise RefusedError(Reason.MALFORMED, "no")
 
-    with _growth() as grown, pytest.raises(Refused):
+    with _growth() as grown, pytest.raises(RefusedError):
         workspace.ledger.transact(fail)
     assert grown == {}
     with _growth() as grown:
@@ -107,7 +107,7 @@ def test_what_a_crash_had_left_is_counted_by_what_came_of_it(monkeypatch: pytest
         (Recovered("k", "t", took_effect=True), "finished"),
         (Recovered("k", "t"), "cleared"),
         (Recovered("k", "t", unknown=True), "closed"),
-        (Recovered("k", "t", problem=Refused(Reason.MALFORMED, "no")), "stuck"),
+        (Recovered("k", "t", problem=RefusedError(Reason.MALFORMED, "no")), "stuck"),
     ]
     assert [recovery._ending(report) for report, _ in reports] == [ending for _, ending in reports]  # noqa: SLF001
 

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 
 from remit.browser_daemon.socket_path import HostPlace
 from remit.contracts.config.web import Web
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.observability import tracing
 from remit.observability.browser_metrics import SUCCESS, Metrics
 from remit.observability.logs import configure_logging
@@ -113,17 +113,17 @@ def test_a_secret_that_others_can_read_or_guess_does_not_count(tmp_path: Path) -
     path.write_text(SECRET)
     assert read_secret(str(path)) == SECRET.encode()
     path.chmod(0o640)
-    with pytest.raises(EnvironmentFailed, match="only its owner"):
+    with pytest.raises(EnvironmentFailureError, match="only its owner"):
         read_secret(str(path))
     path.chmod(0o600)
     for text in ("short", "x" * 2_000, ""):
         path.write_text(text)
-        with pytest.raises(EnvironmentFailed, match="characters"):
+        with pytest.raises(EnvironmentFailureError, match="characters"):
             read_secret(str(path))
     (tmp_path / "link").symlink_to(path)
     os.mkfifo(tmp_path / "pipe", 0o600)
     for name in ("link", "pipe", "gone"):
-        with pytest.raises(EnvironmentFailed):
+        with pytest.raises(EnvironmentFailureError):
             read_secret(str(tmp_path / name))
 
 

@@ -2,12 +2,12 @@
 
 import threading
 
-from remit.core.metrics import COUNTERS, DISTRIBUTIONS, MOST_SERIES, Counter, Distribution
+from remit.core.metrics import COUNTERS, DISTRIBUTIONS, MOST_SERIES, Counter, Histogram
 
 
 def test_no_count_is_lost_between_threads() -> None:
     counter = Counter("c", "", ("which",))
-    spread = Distribution("d", "", bounds=(1.0, 2.0))
+    spread = Histogram("d", "", bounds=(1.0, 2.0))
 
     def work() -> None:
         for _ in range(5_000):
@@ -25,7 +25,7 @@ def test_no_count_is_lost_between_threads() -> None:
 
 
 def test_a_value_on_a_bound_belongs_below_it() -> None:
-    spread = Distribution("d", "", bounds=(1.0, 2.0))
+    spread = Histogram("d", "", bounds=(1.0, 2.0))
     for value in (1.0, 1.1, 2.0, 2.1):
         spread.observe(value)
     assert spread.read()[()].counts == (1, 2, 1)
@@ -33,7 +33,7 @@ def test_a_value_on_a_bound_belongs_below_it() -> None:
 
 def test_labels_that_are_no_closed_set_are_counted_as_others() -> None:
     counter = Counter("c", "", ("path", "who"))
-    spread = Distribution("d", "", ("path",), bounds=(1.0,))
+    spread = Histogram("d", "", ("path",), bounds=(1.0,))
     for number in range(3 * MOST_SERIES):
         counter.add(f"/secret/{number}", "me")
         spread.observe(0.5, f"/secret/{number}")

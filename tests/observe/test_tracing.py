@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.execution import engine as road
 from remit.execution.journal import Journal
 from remit.observability import tracing
@@ -77,7 +77,7 @@ def test_the_names_are_those_of_the_road(workspace: Workspace) -> None:
     """Each step of the docstring has a span, and each span is taken from a method that there is."""
     told = [line.strip() for line in (road.__doc__ or "").splitlines() if line.strip()[:1].isdigit()]
     assert [line.split(":")[0] for line in told] == MAIN_STEPS
-    doors = {name for name in dir(road.Door) if not name.startswith("_")} | set(dir(Journal))
+    doors = {name for name in dir(road.Operation) if not name.startswith("_")} | set(dir(Journal))
     assert set(tracing.STEPS) <= doors
 
 
@@ -114,7 +114,7 @@ def test_without_it_nothing_of_opentelemetry_is_loaded(tmp_path: Path) -> None:
 def test_a_missing_extra_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with (
-        pytest.raises(EnvironmentFailed, match=r"remit\[otel\]") as told,
+        pytest.raises(EnvironmentFailureError, match=r"remit\[otel\]") as told,
         tracing.tracing({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}),
     ):
         pass

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from remit.core.metrics import HTTP_REQUESTS, HTTP_SECONDS
 from remit.observability import tracing
 from remit.observability.logs import configure_logging, current_ids
-from remit.web.http.access_log import Watching
+from remit.web.http.access_log import AccessLogMiddleware
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SECRET = "s3cret-l0gin-c0de"
@@ -55,7 +55,7 @@ def _app() -> FastAPI:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    config = uvicorn.Config(Watching(_app()), port=0, log_config=None, access_log=False, lifespan="off")
+    config = uvicorn.Config(AccessLogMiddleware(_app()), port=0, log_config=None, access_log=False, lifespan="off")
     server = uvicorn.Server(config)
     socket = config.bind_socket()
     socket.listen()  # whoever connects before it is up waits

@@ -8,7 +8,7 @@ from typing import Final
 import duckdb
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.plans.engines.pipeline import DbtCall, require_dbt
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Quotas
@@ -197,7 +197,7 @@ def test_dbt_that_takes_too_long_is_ended(shop: Bench) -> None:
 
 def test_without_dbt_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [one for one in sys.path if "site-packages" not in one])
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         require_dbt()
     assert refused.value.reason is Reason.CAPABILITY_UNSUPPORTED
     assert "pip install 'remit[dbt]'" in refused.value.next_step

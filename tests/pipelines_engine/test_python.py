@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.effects.pipelines.errors import FILES, IMPORTS, NETWORK, REFUSED
-from remit.sandbox.host import Cancelled
+from remit.sandbox.host import CancelledError
 from tests.pipelines_engine.place import Bench
 
 CLEAN = """
@@ -146,7 +146,7 @@ def test_a_step_that_raises_ends_the_pipeline_and_the_place_is_told(shop: Bench)
         ("etl.bad:run", "failed"),
         ("etl.clean:store", "skipped"),
     ]
-    assert isinstance(ran.problem, EnvironmentFailed)
+    assert isinstance(ran.problem, EnvironmentFailureError)
     assert ran.problem.reason is Reason.PIPELINE_FAILED
     assert ran.problem.what == "step etl.bad:run failed: ValueError: no 4711 for Ada"
     assert ran.problem.where == "etl/bad.py, line 2"
@@ -256,7 +256,7 @@ def test_what_is_cancelled_is_raised(bench: Bench) -> None:
         asked.append(1)
         return len(asked) > 3
 
-    with pytest.raises(Cancelled):
+    with pytest.raises(CancelledError):
         bench.run("slow:run", is_cancelled=is_cancelled)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.plan_pipelines.works import Works, pipeline, problem_of, with_code
 from tests.plan_road.project import plan_of, ran
 
@@ -96,7 +96,7 @@ def test_a_file_that_it_may_not_write_whole_is_too_large(open_works: Callable[..
 @pytest.mark.parametrize("where", ["notes/link", "etl/link.py", "notes/deep/link"])
 def test_a_link_in_what_it_reads_is_refused(works: Works, where: str) -> None:
     (works.root / where).symlink_to("/etc/passwd")
-    with pytest.raises(Refused) as told:
+    with pytest.raises(RefusedError) as told:
         works.workspace.preview(PLAN)
     assert (told.value.reason, told.value.where) == (Reason.PATH_REFUSED, where)
 
@@ -107,7 +107,7 @@ def test_a_link_in_the_place_of_a_file_is_refused(works: Works, where: str) -> N
     (works.root / "out").mkdir()
     (works.root / where).unlink(missing_ok=True)
     (works.root / where).symlink_to("/etc/passwd")
-    with pytest.raises(Refused) as told:
+    with pytest.raises(RefusedError) as told:
         works.workspace.preview(PLAN)
     assert told.value.reason is Reason.PATH_REFUSED
 
@@ -137,7 +137,7 @@ def test_a_protected_file_by_its_name_needs_an_approval_by_its_name(open_works: 
     works.write(".env", "KEY=1\n")
     plan = plan_of(pipeline("p1", "own"))
     assert works.workspace.preview(plan).document.needs.protected == (".env",)
-    with pytest.raises(Refused, match="this file is protected"):
+    with pytest.raises(RefusedError, match="this file is protected"):
         works.allowed(plan, "p1")
     envelope = works.approve(plan, irreversible=["p1"], protected=[".env"])
     assert ran(works.workspace.apply(envelope.canonical())).status.status == "SUCCESS"
@@ -161,7 +161,7 @@ def test_what_it_leaves_is_looked_through_like_any_other_content(
     plan = plan_of(pipeline("p1", "own"))
     preview = works.workspace.preview(plan).document
     assert rule in {found.rule for found in preview.findings}
-    with pytest.raises(Refused) as told:
+    with pytest.raises(RefusedError) as told:
         works.allowed(plan, "p1")
     assert told.value.reason in {Reason.CONTENT_REFUSED, Reason.EXECUTABLE_REFUSED}
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.plans.engines.pipeline import require_dbt
 from tests.pipelines_engine.place import ROOT, dbt_packages
 from tests.plan_pipelines.works import Works, pipeline
@@ -150,10 +150,10 @@ def test_where_dbt_is_not_installed_that_is_said(tmp_path: Path) -> None:
     works = Works(tmp_path, pipelines={"models": MODELS})
     works.write("models/dbt_project.yml", "name: shop\n")
     try:
-        with pytest.raises(Refused) as told:
+        with pytest.raises(RefusedError) as told:
             require_dbt()
         assert "remit[dbt]" in told.value.next_step
-        with pytest.raises(Refused, match="needs dbt"):
+        with pytest.raises(RefusedError, match="needs dbt"):
             works.workspace.preview(plan_of(pipeline("m1", "models")))
     finally:
         works.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from remit.cli.plans.render import render_preview
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.plan_pipelines.works import pipeline
 from tests.plan_postgres.place import Store
 from tests.plan_road.project import plan_of, ran, replace
@@ -78,6 +78,6 @@ def test_a_file_that_fails_is_named_and_nothing_is_changed(store: Store) -> None
 @pytest.mark.req("PX-21")
 def test_one_that_cannot_be_taken_back_must_not_say_that_it_can(store: Store) -> None:
     store.write("sql/note.sql", "ALTER TABLE log ADD COLUMN at timestamptz;\nINSERT INTO log VALUES ($line, now());\n")
-    with pytest.raises(Refused, match="can be taken back, and it cannot"):
+    with pytest.raises(RefusedError, match="can be taken back, and it cannot"):
         store.workspace.preview(plan_of(nightly()))
     assert store.workspace.preview(plan_of(nightly(reversible=False))).document.needs.irreversible == ("p1",)

@@ -9,7 +9,7 @@ import pytest
 
 from remit.cli.plans.render import render_outcome, render_preview
 from remit.contracts.plans.status import StatusUpdate
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.plan_pipelines.works import FILES, Works, nightly, pipeline, problem_of, with_code
 from tests.plan_road.project import create, plan_of, ran, refused
 from tests.plan_sql.shop import DATABASE, held_open, sql
@@ -74,7 +74,7 @@ def test_a_second_run_that_leaves_the_same_changes_nothing(works: Works) -> None
 
 @pytest.mark.req("PX-21")
 def test_without_an_approval_by_name_nothing_runs(works: Works) -> None:
-    with pytest.raises(Refused, match="cannot be undone, and the approval does not name it") as told:
+    with pytest.raises(RefusedError, match="cannot be undone, and the approval does not name it") as told:
         works.approve(PLAN)
     assert "--allow-irreversible 'p1'" in told.value.next_step
     assert works.tree() == works.before
@@ -93,7 +93,7 @@ def test_a_step_that_fails_leaves_nothing_and_tells_how_far_it_came(works: Works
         ("etl.report:run", "failed"),
     ]
     assert works.tree() == works.before
-    with pytest.raises(Refused, match="the plan would fail"):
+    with pytest.raises(RefusedError, match="the plan would fail"):
         works.allowed(plan, "p1")
 
 
@@ -293,5 +293,5 @@ def test_half_of_its_files_never_stays(works: Works) -> None:
 def test_hashes_of_the_target_are_held_to(works: Works) -> None:
     wrong = "sha256:" + "0" * 64
     plan = plan_of(pipeline("p1", "report", target="out/report.csv", expected_hash_after=wrong))
-    with pytest.raises(Refused, match="the plan expects the content"):
+    with pytest.raises(RefusedError, match="the plan expects the content"):
         works.allowed(plan, "p1")

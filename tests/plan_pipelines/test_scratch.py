@@ -12,10 +12,10 @@ from remit.contracts.plans.plan import Plan
 from remit.core.errors import Reason, RemitError
 from remit.effects.plans.steps import StepPlan
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.preparation.database_versions import Bench, Ground
-from remit.plans.preparation.pipeline_scratch import Scratch
+from remit.plans.preparation.database_versions import Ground, PreparationContext
+from remit.plans.preparation.pipeline_scratch import PipelineScratch
 from remit.plans.preparation.prepared import PreparedAll
-from remit.plans.runtime.runner import Times
+from remit.plans.runtime.runner import StepTimes
 from remit.workspace.open import read_config
 from tests.plan_road.project import Project, create, plan_of
 
@@ -33,14 +33,16 @@ def root(project: Project) -> Path:
 
 
 @pytest.fixture
-def scratch(project: Project, tmp_path: Path) -> Iterator[Scratch]:
+def scratch(project: Project, tmp_path: Path) -> Iterator[PipelineScratch]:
     """With what a plan has when it is looked at; nothing is run here."""
     workshop = project.workspace.plans._setting().workshop("draft", "plan-001")  # noqa: SLF001
     config, plan = read_config(project.root), Plan.parse(plan_of(create("a1", "x")))
     drafted = StepPlan("0" * 20, (), (), ())
     ground = Ground(drafted=drafted, places={}, config=config, root=str(project.root), plan=plan)
     with WorkFolder.make(tmp_path / "work") as folder:
-        yield Scratch(Bench(ground, workshop, Times(), folder, PreparedAll()), folder.folder("pipeline-0"))
+        yield PipelineScratch(
+            PreparationContext(ground, workshop, StepTimes(), folder, PreparedAll()), folder.folder("pipeline-0")
+        )
 
 
 def _links(made: Path) -> None:
@@ -84,7 +86,9 @@ def _is_database_with_log(made: Path) -> None:
         (Path.mkdir, "a directory"),
     ],
 )
-def test_only_a_plain_and_closed_file_is_taken(scratch: Scratch, lay: Callable[[Path], Any], words: str) -> None:
+def test_only_a_plain_and_closed_file_is_taken(
+    scratch: PipelineScratch, lay: Callable[[Path], Any], words: str
+) -> None:
     (scratch.path / "out").mkdir()
     lay(scratch.path / "out" / "made")
     with pytest.raises(RemitError) as told:
@@ -95,7 +99,7 @@ def test_only_a_plain_and_closed_file_is_taken(scratch: Scratch, lay: Callable[[
 
 
 @pytest.mark.req("PX-21", "PX-22")
-def test_a_file_is_taken_up_to_its_size_and_outlives_its_name(scratch: Scratch) -> None:
+def test_a_file_is_taken_up_to_its_size_and_outlives_its_name(scratch: PipelineScratch) -> None:
     made, content = scratch.path / "made", b"x" * 10_000
     made.write_bytes(content + b"x")
     with pytest.raises(RemitError, match="10,001 bytes"):
@@ -110,13 +114,13 @@ def test_a_file_is_taken_up_to_its_size_and_outlives_its_name(scratch: Scratch) 
 
 
 @pytest.mark.req("PX-34")
-def test_a_folder_is_bound_by_the_names_and_bytes_of_all_its_files(scratch: Scratch, root: Path) -> None:
+def test_a_folder_is_bound_by_the_names_and_bytes_of_all_its_files(scratch: PipelineScratch, root: Path) -> None:
     (root / "data/deep").mkdir(parents=True)
     (root / "data/a").write_text("1")
     (root / "data/deep/b").write_text("2")
 
     def digest(number: int) -> str:
-        again = Scratch(scratch._bench, scratch.path / str(number))  # noqa: SLF001
+        again = PipelineScratch(scratch._bench, scratch.path / str(number))  # noqa: SLF001
         again.add("data")
         assert sorted(path.name for path in again.path.rglob("*") if path.is_file()) == sorted(
             path.name for path in (root / "data").rglob("*") if path.is_file()
@@ -134,7 +138,7 @@ def test_a_folder_is_bound_by_the_names_and_bytes_of_all_its_files(scratch: Scra
 
 
 @pytest.mark.req("PX-34")
-def test_bytes_of_all_files_together_are_bounded(scratch: Scratch, root: Path) -> None:
+def test_bytes_of_all_files_together_are_bounded(scratch: PipelineScratch, root: Path) -> None:
     (root / "data").mkdir()
     for number in range(5):
         (root / f"data/{number}").write_bytes(b"x" * 9_000)
@@ -143,7 +147,7 @@ def test_bytes_of_all_files_together_are_bounded(scratch: Scratch, root: Path) -
 
 
 @pytest.mark.req("PX-34")
-def test_what_is_missing_or_lies_too_deep_is_told(scratch: Scratch, root: Path) -> None:
+def test_what_is_missing_or_lies_too_deep_is_told(scratch: PipelineScratch, root: Path) -> None:
     with pytest.raises(RemitError) as told:
         scratch.add("nowhere")
     assert told.value.reason is Reason.FILE_MISSING
@@ -153,7 +157,7 @@ def test_what_is_missing_or_lies_too_deep_is_told(scratch: Scratch, root: Path) 
 
 
 @pytest.mark.req("PX-19")
-def test_whatever_was_made_there_is_cleared_away(scratch: Scratch, tmp_path: Path) -> None:
+def test_whatever_was_made_there_is_cleared_away(scratch: PipelineScratch, tmp_path: Path) -> None:
     """Folders within folders past the end of any walk, one that is closed, and a link that leads out."""
     outside = tmp_path / "outside"
     outside.mkdir()

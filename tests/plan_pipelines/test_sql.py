@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remit.contracts.plans.status import StatusUpdate
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.plan_pipelines.works import FILES, Works, nightly, pipeline
 from tests.plan_road.project import create, plan_of, ran, refused, replace
 from tests.plan_sql.shop import DATABASE, held_open, sql
@@ -76,7 +76,7 @@ def test_a_file_that_fails_leaves_nothing_and_says_which(works: Works) -> None:
     assert "step sql/close.sql failed" in problem.message
     assert "pipeline nightly, step sql/close.sql" in problem.message
     assert [step.state for step in preview.pipelines[0].steps] == ["done", "failed", "skipped"]
-    with pytest.raises(Refused, match=r"step sql/close\.sql failed"):
+    with pytest.raises(RefusedError, match=r"step sql/close\.sql failed"):
         works.approve(plan_of(nightly()))
     assert works.tree() == works.before
     assert works.left_over() == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.sql_report import SqlTold
 from remit.core.canonical import digest
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.effects.plans.steps import note_back, note_wave
 from remit.masking import mask_json
 from remit.plans.model.remote_part import Commit, KeptRows, note_commit, read_commit
@@ -36,7 +36,7 @@ def test_what_was_noted_before_all_was_begun_anew_is_over() -> None:
 
 
 def test_a_note_that_cannot_be_read_is_no_guess() -> None:
-    with pytest.raises(EnvironmentFailed, match="cannot be read"):
+    with pytest.raises(EnvironmentFailureError, match="cannot be read"):
         read_commit([{"commit": ["shop", ["zz"], None]}])
 
 

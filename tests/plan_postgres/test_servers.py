@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
-from remit.core.errors import EnvironmentFailed
-from remit.execution.engine import Unsettled
+from remit.core.errors import EnvironmentFailureError
+from remit.execution.engine import IncompleteError
 from remit.plans.engines.postgres import PostgresEngine
 from remit.testing.child_process import Fault
 from tests.plan_postgres.place import Store, mixed
@@ -102,13 +102,13 @@ def test_while_nobody_can_say_what_became_of_it_the_plan_stays_open_and_recovery
     own_store: Store, server: OwnServer
 ) -> None:
     envelope = own_store.approve(mixed()).canonical()
-    with pytest.raises(Unsettled) as told:
+    with pytest.raises(IncompleteError) as told:
         own_store.workspace.apply(envelope)
     assert "whether the database committed its part of the plan could not be asked" in told.value.what
     assert "remit recover" in told.value.next_step
     (report,) = own_store.workspace.recover()
     assert report.outcome is None
-    assert isinstance(report.problem, EnvironmentFailed)
+    assert isinstance(report.problem, EnvironmentFailureError)
     assert report.problem.where == own_store.where
     server.start()
     assert recovered(own_store).status.status == "ROLLED_BACK"
@@ -120,7 +120,7 @@ def test_while_nobody_can_say_what_became_of_it_the_plan_stays_open_and_recovery
 @pytest.mark.usefixtures("stops_when_noted")
 def test_a_later_transaction_is_not_taken_for_the_one_that_was_lost(own_store: Store, server: OwnServer) -> None:
     """A server that dies would give the number of what was open to the next one, had it not been made to last."""
-    with pytest.raises(Unsettled):
+    with pytest.raises(IncompleteError):
         own_store.workspace.apply(own_store.approve(mixed()).canonical())
     server.start()
     for number in range(50):

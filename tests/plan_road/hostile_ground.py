@@ -18,7 +18,7 @@ from remit.authority.envelope import issue_envelope
 from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.core.ids import Clock, system_clock
 from remit.crypto.keyring import load_signer
 from remit.workspace.create import initialise
@@ -127,7 +127,7 @@ class Ground:
         assert self.world() == before
         try:
             envelope = self.blindly(plan, inputs)
-        except Refused:
+        except RefusedError:
             return  # such a plan cannot even be written down
         outcome = self.workspace.apply(envelope.canonical())
         assert isinstance(outcome, PlanRefusal) or outcome.status.status == "FAILED", outcome
@@ -138,7 +138,7 @@ class Ground:
 def _refused_as_a_proposal(workspace: Workspace, plan: bytes) -> bool:
     try:
         workspace.approve(plan)
-    except Refused:
+    except RefusedError:
         return True
     return False
 

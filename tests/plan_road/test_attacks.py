@@ -20,7 +20,7 @@ import click
 import pytest
 
 from remit.cli.plans.render import render_outcome, render_preview
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.disks import only_root
 from tests.plan_road.hostile_ground import SECRET, Ground, action, plan_of
 
@@ -184,7 +184,7 @@ def test_each_role_works_where_nothing_is_wrong(ground: Ground, role: str) -> No
 
 def test_a_path_that_is_no_utf8_is_no_plan_at_all(ground: Ground) -> None:
     plan = plan_of(action("create", "HERE")).replace(b"HERE", b"..\xc0\xaf..\xc0\xafoutside/secret.txt")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ground.workspace.preview(plan)
 
 
@@ -264,7 +264,7 @@ def test_a_protected_file_is_touched_with_an_approval_for_that_very_file_and_no_
 @pytest.mark.req("PX-31")
 def test_a_summary_that_an_agent_wrote_is_no_part_of_a_plan(ground: Ground) -> None:
     """approval-023: what people see is rendered from the actions, so there is no text to lie with."""
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ground.workspace.preview(plan_of(action("delete", "sub/ok.txt"), summary="fix a typo"))
     asked = action("delete", "sub/ok.txt", "fix-a-typo")
     shown = "\n".join(render_preview(ground.workspace.preview(plan_of(asked)).document))

@@ -13,7 +13,7 @@ import pytest
 
 from remit.cli.plans.render import render_preview
 from remit.contracts.plans.outcome import PlanRefusal
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from tests.plan_road.hostile_ground import Ground, action, plan_of
 
 UPDATE_A: Final = {"path": "$.a", "value": 5}
@@ -59,7 +59,7 @@ def test_a_broken_document_is_not_edited(ground: Ground, name: str, content: str
     target.write_text(content)
     before = ground.world()
     plan = plan_of(edit(name))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ground.workspace.approve(plan)
     outcome = ground.workspace.apply(ground.blindly(plan, ground.inputs(name)).canonical())
     assert isinstance(outcome, PlanRefusal) or outcome.status.status == "FAILED"
@@ -112,7 +112,7 @@ def test_a_program_needs_an_approval_of_its_own(ground: Ground, asked: dict[str,
 def test_no_plan_asks_for_a_set_id_bit(ground: Ground) -> None:
     """parse-043."""
     operation = {"type": "write", "content": "text\n", "mode": "4755"}
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ground.workspace.preview(plan_of(action("create", "sub/tool") | {"operation": operation}))
 
 
@@ -151,7 +151,7 @@ def test_a_path_expression_cannot_hold_up_the_host(ground: Ground, path: str) ->
     target = ground.root / "bomb.json"
     target.write_text(json.dumps([{"a": "a" * 5_000 + "b"}, [[[[1, 2], [3, 4]]] * 20] * 20]))
     before = ground.world()
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ground.workspace.approve(plan_of(edit("bomb.json", path=path, value=1)))
     assert ground.world() == before
     target.unlink()
@@ -174,7 +174,7 @@ def test_a_plan_whose_second_action_does_not_apply_changes_nothing(ground: Groun
     before = ground.world()
     second = edit("patch.json", path="$.missing", value=1) | {"action_id": "a2"}
     plan = plan_of(edit("patch.json"), second)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ground.workspace.approve(plan)
     outcome = ground.workspace.apply(ground.blindly(plan, ground.inputs("patch.json")).canonical())
     assert not isinstance(outcome, PlanRefusal)
@@ -196,9 +196,9 @@ def test_no_secret_and_no_second_line_gets_into_the_papers_or_the_ledger(ground:
     """ledger-019 and ledger-021: what a plan says about itself, and what it writes."""
     secret = "hunter2hunter2"
     asked = write("sub/conf.ini", f'password = "{secret}"\n') | {"action_id": 'x" \u2028{"kind":"approved"}'}
-    with pytest.raises(Refused):  # an id is printable, or no id
+    with pytest.raises(RefusedError):  # an id is printable, or no id
         ground.workspace.preview(plan_of(asked | {"action_id": "a\nb"}))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ground.workspace.preview(plan_of(asked))
     plan = plan_of(asked | {"action_id": 'x {"kind":"approved"}'})
     outcome = ground.approved(plan, content=("sub/conf.ini",))

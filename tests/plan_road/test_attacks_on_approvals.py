@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.core.ids import render_time
 from remit.crypto.keyring import load_signer
 from remit.crypto.signing import Signer, pre_authentication_encoding
@@ -203,7 +203,7 @@ def test_no_approval_comes_of_it(theft: Theft, name: str) -> None:
 def apply_or_refuse(ground: Ground, envelope: bytes) -> PlanOutcome | PlanRefusal | None:
     try:
         return ground.workspace.apply(envelope)
-    except Refused:
+    except RefusedError:
         return None
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from remit.authority.envelope import ApprovedPlan
 from remit.contracts.plans.outcome import PlanRefusal
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.execution.engine import Preview
-from remit.plans.operation import PlanDoor
+from remit.plans.operation import PlanOperation
 from tests.plan_road.project import Project, at_phase, create, plan_of, ran, refused, replace
 
 pytestmark = pytest.mark.req("PX-13")
@@ -96,14 +96,14 @@ def test_by_command_at_the_very_last_moment(project: Project, monkeypatch: pytes
     """Whoever cancels before the intent stands is told that the plan will not run; and so it does not."""
     envelope = project.approve(plan_of(create("a", "a.txt")))
     answered: list[object] = []
-    at_checkpoint = PlanDoor.checkpoint
+    at_checkpoint = PlanOperation.checkpoint
 
-    def then_cancel(self: PlanDoor, granted: ApprovedPlan, preview: Preview) -> str:
+    def then_cancel(self: PlanOperation, granted: ApprovedPlan, preview: Preview) -> str:
         made = at_checkpoint(self, granted, preview)
         answered.append(project.workspace.cancel(envelope.envelope_id))
         return made
 
-    monkeypatch.setattr(PlanDoor, "checkpoint", then_cancel)
+    monkeypatch.setattr(PlanOperation, "checkpoint", then_cancel)
     outcome = ran(project.workspace.apply(envelope.canonical()))
     assert (outcome.status.status, answered) == ("CANCELLED", [None])
     assert not (project.root / "a.txt").exists()
@@ -131,7 +131,7 @@ def test_one_that_has_run_gives_its_outcome(project: Project) -> None:
 
 
 def test_an_unknown_one_is_refused(project: Project) -> None:
-    with pytest.raises(Refused, match="no envelope of this id"):
+    with pytest.raises(RefusedError, match="no envelope of this id"):
         project.workspace.cancel("nobody knows it")
 
 

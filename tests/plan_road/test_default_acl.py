@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
-from remit.core.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailureError, RefusedError
 from remit.fs import openat as beneath
 from tests.access_lists import ACCESS_ACL, DEFAULT_ACL, give_default_acl
 from tests.plan_road.project import Project, at_phase, create, delete, plan_of, ran, rename, replace
@@ -43,7 +43,7 @@ def test_such_a_folder_is_known_by_its_attribute(shared: Project) -> None:
 def test_a_folder_that_cannot_be_asked_is_no_answer() -> None:
     folder = os.open("/", os.O_PATH)
     try:
-        with pytest.raises(EnvironmentFailed, match="default ACL"):
+        with pytest.raises(EnvironmentFailureError, match="default ACL"):
             beneath.gives_rights_of_its_own(folder)
     finally:
         os.close(folder)
@@ -69,7 +69,7 @@ def test_a_plan_that_would_write_there_fails_before_it_begins(shared: Project, k
     assert (problem.error_code, problem.details.action_id) == (3001, "b")
     assert "default ACL" in problem.message
     assert "setfacl -k" in problem.message
-    with pytest.raises(Refused, match="default ACL"):
+    with pytest.raises(RefusedError, match="default ACL"):
         shared.approve(plan)
     os.removexattr(shared.root / "shared", DEFAULT_ACL)
     envelope = shared.approve(plan)

@@ -11,7 +11,7 @@ import pytest
 
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests import warm
 from tests.plan_road.project import Project, action, create, delete, plan_of, ran, refused, rename, replace
 from tests.road.conftest import Hand
@@ -199,9 +199,9 @@ def test_a_preview_changes_and_records_nothing(project: Project) -> None:
 
 @pytest.mark.req("PX-02")
 def test_an_approval_of_a_plan_that_would_fail_is_refused(project: Project) -> None:
-    with pytest.raises(Refused, match="the plan would fail"):
+    with pytest.raises(RefusedError, match="the plan would fail"):
         project.approve(plan_of(replace("a", "missing.txt")))
-    with pytest.raises(Refused, match="the plan would fail"):
+    with pytest.raises(RefusedError, match="the plan would fail"):
         project.approve(plan_of(replace("a", "missing.txt")), even_if_it_fails=True)
     assert "envelope.issued" not in project.kinds()
 
@@ -210,7 +210,7 @@ def test_an_approval_of_a_plan_that_would_fail_is_refused(project: Project) -> N
 def test_what_would_fail_in_part_is_approved_only_if_somebody_asks_for_that(project: Project) -> None:
     project.write("a.txt")
     plan = plan_of(replace("a", "a.txt"), replace("b", "missing.txt"), stop_on_error=False)
-    with pytest.raises(Refused, match="the plan would fail") as caught:
+    with pytest.raises(RefusedError, match="the plan would fail") as caught:
         project.approve(plan)
     assert "even_if_it_fails" in caught.value.next_step
     assert "envelope.issued" not in project.kinds()

@@ -8,7 +8,7 @@ import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.core.errors import Reason
-from remit.execution.engine import Unsettled
+from remit.execution.engine import IncompleteError
 from tests.plan_road.project import Project, action, at_phase, create, delete, plan_of, ran, rename, replace
 
 Spoil = Callable[[Project], object]
@@ -105,7 +105,7 @@ def stuck(project: Project) -> bytes:
     seed(project)
     envelope = project.approve(plan_of(replace("a", "a.txt"), replace("b", "b.txt"))).canonical()
     spoil = at_phase("VERIFYING", lambda: project.write("a.txt", "theirs, and longer\n"))
-    with pytest.raises(Unsettled) as caught:
+    with pytest.raises(IncompleteError) as caught:
         project.workspace.apply(envelope, on_status=spoil)
     assert caught.value.reason is Reason.ROLLBACK_FAILED
     assert "a.txt" in caught.value.where

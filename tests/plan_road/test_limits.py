@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.plan_road.project import Project, action, create, plan_of, ran, refused, replace
 
 SLOW = "(x+x+)+y"
@@ -15,7 +15,7 @@ SLOW = "(x+x+)+y"
 def test_a_hundred_files_and_not_one_more(project: Project) -> None:
     plan = plan_of(*(create(f"a{n}", f"dir/{n}.txt") for n in range(100)))
     assert project.apply(plan).status.status == "SUCCESS"
-    with pytest.raises(Refused, match="101 files, and 100 are allowed") as caught:
+    with pytest.raises(RefusedError, match="101 files, and 100 are allowed") as caught:
         project.workspace.preview(plan_of(*(create(f"a{n}", f"other/{n}.txt") for n in range(101))))
     assert caught.value.reason is Reason.LIMIT_EXCEEDED
 
@@ -63,9 +63,9 @@ def test_no_plan_can_ask_for_more_time_than_there_is(project: Project, kind: str
         "FILE_MODIFY": {"type": "text_replace", "pattern": "a", "replacement": "b"},
         "SCHEMA_UPDATE": {"type": "json_update_value", "path": "$", "value": {}},
     }
-    with pytest.raises(Refused, match="timeout_seconds"):
+    with pytest.raises(RefusedError, match="timeout_seconds"):
         project.workspace.preview(plan_of(action("a", kind, "a.json", operations[kind], timeout_seconds=most + 1)))
-    with pytest.raises(Refused, match="timeout_seconds"):
+    with pytest.raises(RefusedError, match="timeout_seconds"):
         project.workspace.preview(plan_of(create("a", "a.txt"), timeout_seconds=3_601))
 
 
@@ -96,7 +96,7 @@ def test_a_step_that_takes_too_long_is_killed_and_named(project: Project) -> Non
     project.write("a.json", document)
     bomb = {"type": "json_update_value", "path": "$" + "..*" * 12, "value": 1}
     plan = plan_of(action("slow", "FILE_MODIFY", "a.json", bomb, timeout_seconds=1))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         project.approve(plan)
     assert caught.value.reason in {Reason.TIMED_OUT, Reason.RESOURCE_EXHAUSTED, Reason.EDIT_AMBIGUOUS}
     assert project.read("a.json") == document

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.authority.envelope import issue_envelope
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.plans.plan import Plan
 from remit.contracts.registry import load_schema
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.keyring import load_signer
 from remit.plans.policy.required_approvals import NO_APPROVALS
 from remit.plans.runtime.steps import times_of
@@ -96,7 +96,7 @@ def test_an_action_gets_at_most_the_time_that_the_config_allows(project: Project
         plan = Plan.parse(plan_of(one(kind, asked)))
         assert set(times_of(plan, project.workspace.config).paces) <= {float(effective)}
         project.workspace.preview(plan.canonical())
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         project.workspace.preview(plan_of(one(kind, most + 1)))
     assert caught.value.reason is Reason.LIMIT_EXCEEDED
     assert f"asks for {most + 1} seconds, and {setting} in remit.yaml allows {most}" in caught.value.what
@@ -109,7 +109,7 @@ def test_a_plan_gets_at_most_the_time_that_the_config_allows_also_under_a_signat
     assert times_of(Plan.parse(plan_of(create("a", "b.txt"))), project.workspace.config).seconds == 8
     project.workspace.preview(plan_of(create("a", "b.txt"), timeout_seconds=8))
     above = plan_of(create("a", "b.txt"), timeout_seconds=9)
-    with pytest.raises(Refused, match=r"asks for 9 seconds, and timeouts.task in remit.yaml allows 8"):
+    with pytest.raises(RefusedError, match=r"asks for 9 seconds, and timeouts.task in remit.yaml allows 8"):
         project.workspace.preview(above)
     workspace = project.workspace
     signer = load_signer(workspace.state.keys, "protocol")
@@ -133,12 +133,14 @@ def test_the_command_line_refuses_it_and_names_the_setting(remit: Remit, tmp_pat
 def test_a_life_above_its_maximum_is_refused(project: Project) -> None:
     """The lives of authority have a fixed maximum; no setting and no request lifts it."""
     workspace = project.workspace
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         workspace.approve(plan_of(create("a", "b.txt")), life=timedelta(days=7, seconds=1))
-    with pytest.raises(Refused):
-        workspace.tokens.issue(Wish("bot", ("plan.propose",), TokenConstraints(), timedelta(days=31, seconds=1)))
+    with pytest.raises(RefusedError):
+        workspace.tokens.issue(
+            TokenRequest("bot", ("plan.propose",), TokenConstraints(), timedelta(days=31, seconds=1))
+        )
     manifest = {"task_id": "t", "capability_id": "NO_EFFECT", "inputs": {}, "constraints": {"reversible": True}}
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         workspace.tasks.issue_lease(json.dumps(manifest).encode(), timedelta(hours=1, seconds=1))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.sandbox.host import SandboxHost
 from tests.plan_road.project import Project, at_phase, create, delete, plan_of, ran, rename, replace
 
@@ -12,14 +12,14 @@ from tests.plan_road.project import Project, at_phase, create, delete, plan_of, 
 @pytest.mark.req("PX-08")
 def test_a_cycle_is_named_before_anything_runs(project: Project) -> None:
     plan = plan_of(create("a", "a.txt", depends_on=["b"]), create("b", "b.txt", depends_on=["a"]))
-    with pytest.raises(Refused, match="a -> b -> a") as caught:
+    with pytest.raises(RefusedError, match="a -> b -> a") as caught:
         project.workspace.preview(plan)
     assert caught.value.reason is Reason.DEPENDENCY_INVALID
 
 
 @pytest.mark.req("PX-08")
 def test_an_unknown_dependency_is_refused(project: Project) -> None:
-    with pytest.raises(Refused, match="which the plan does not have"):
+    with pytest.raises(RefusedError, match="which the plan does not have"):
         project.approve(plan_of(create("a", "a.txt", depends_on=["nobody"])))
 
 

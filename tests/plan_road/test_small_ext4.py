@@ -19,8 +19,8 @@ import pytest
 
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
-from remit.core.errors import EnvironmentFailed
-from remit.execution.engine import Unsettled
+from remit.core.errors import EnvironmentFailureError
+from remit.execution.engine import IncompleteError
 from remit.plans.storage import backups
 from tests import warm
 from tests.disks import Ballast, only_root, small_ext4
@@ -216,9 +216,9 @@ def settled_level(ground: Ground, left: int) -> str:
     how, problem = "", None
     try:
         how = ground.apply(envelope)
-    except EnvironmentFailed as raised:
+    except EnvironmentFailureError as raised:
         problem = raised
-        how = "unsettled" if isinstance(problem, Unsettled) else "not recorded"
+        how = "unsettled" if isinstance(problem, IncompleteError) else "not recorded"
     assert problem is None or ("the disk is full" in problem.what and problem.next_step != "")
     ground.ballast.drop()
     reports = workspace.recover()
@@ -300,7 +300,7 @@ def test_files_on_one_full_disk_and_state_on_another(tmp_path: Path) -> None:
         of_state = Ballast(keeps)
         ground.ballast.leave_bytes(0)
         of_state.leave_bytes(0)
-        with contextlib.suppress(EnvironmentFailed):  # the ledger may have no room for the refusal itself
+        with contextlib.suppress(EnvironmentFailureError):  # the ledger may have no room for the refusal itself
             assert ground.apply(envelope) == "the report folder"
         assert ground.is_as_before()
         of_state.drop()

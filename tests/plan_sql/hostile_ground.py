@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.plan_road.project import plan_of
 from tests.plan_sql.shop import Shop, make_database
 from tests.sql.place import TABLES
@@ -51,7 +51,7 @@ class Ground(Shop):
         try:
             told = self.workspace.preview(plan).document.canonical().decode()
             envelope = self.approve(plan, **allowed)
-        except Refused as problem:
+        except RefusedError as problem:
             return "REFUSED", str(problem.as_json())
         outcome = self.workspace.apply(envelope.canonical())
         return ended_as(outcome), told + outcome.canonical().decode()

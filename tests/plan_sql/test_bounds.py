@@ -12,7 +12,7 @@ import pytest
 
 from remit.contracts.plans.outcome import PlanRefusal
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.plan_road.project import create, plan_of
 from tests.plan_sql.shop import Shop, sql
 from tests.plan_sql.test_changes import UPDATE
@@ -106,7 +106,7 @@ def test_no_plan_lifts_the_ceiling() -> None:
         if allowed:
             Plan.parse(plan)
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(RefusedError):
                 Plan.parse(plan)
 
 
@@ -152,7 +152,7 @@ def test_a_text_without_end_ends_when_nobody_wants_it(shop: Shop) -> None:
 def test_without_the_engine_it_is_said_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "duckdb" else found(name))
-    with pytest.raises(Refused, match="needs DuckDB") as caught:
+    with pytest.raises(RefusedError, match="needs DuckDB") as caught:
         shop.workspace.preview(plan_of(sql("a1", UPDATE)))
     assert caught.value.next_step == "Install it with: pip install 'remit[sql]'"
     assert shop.left_over() == []
@@ -187,7 +187,7 @@ def test_protected_texts_and_results_need_their_approval(shop: Shop) -> None:
     plan = plan_of(sql("a1", query_file="secrets.sql", save_results_to="credentials.json"))
     document = shop.workspace.preview(plan).document
     assert (document.status, document.needs.protected) == ("NEEDS_APPROVAL", ("credentials.json", "secrets.sql"))
-    with pytest.raises(Refused, match="protected"):
+    with pytest.raises(RefusedError, match="protected"):
         shop.approve(plan, protected=["secrets.sql"])
     assert not (shop.root / "credentials.json").exists()
     envelope = shop.approve(plan, protected=["secrets.sql", "credentials.json"])
@@ -202,11 +202,11 @@ def test_links_on_the_way_to_a_file_of_an_action_are_refused(shop: Shop, tmp_pat
     (shop.root / "linked.sql").symlink_to(outside)
     (shop.root / "linked.csv").symlink_to(outside)
     for more in ({"query_file": "linked.sql"}, {"query": "SELECT 1 AS a", "save_results_to": "linked.csv"}):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             shop.workspace.preview(plan_of(sql("a1", **more)))
     shop.database.rename(tmp_path / "elsewhere.duckdb")
     shop.database.symlink_to(tmp_path / "elsewhere.duckdb")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         shop.workspace.preview(plan_of(sql("a1", UPDATE)))
     assert outside.read_text() == "SELECT 1 AS a"
 

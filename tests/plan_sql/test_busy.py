@@ -7,7 +7,7 @@ import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.status import StatusUpdate
-from remit.execution.engine import Unsettled
+from remit.execution.engine import IncompleteError
 from tests.plan_road.project import at_phase, plan_of, ran, refused, replace
 from tests.plan_sql.shop import DATABASE, Shop, held_open, rows, sql
 from tests.plan_sql.test_changes import UPDATE
@@ -126,7 +126,7 @@ def test_a_log_that_appears_while_it_is_exchanged(shop: Shop) -> None:
     """Nobody can tell whether it belongs to the old file or to the new one: it is not mixed with either."""
     envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
     log = shop.root / f"{DATABASE}.wal"
-    with pytest.raises(Unsettled, match="in use"):
+    with pytest.raises(IncompleteError, match="in use"):
         shop.workspace.apply(envelope, on_status=at_phase("VERIFYING", lambda: log.write_bytes(b"x")))
     log.unlink()
     (report,) = shop.workspace.recover()
@@ -149,7 +149,7 @@ def test_nobody_is_taken_the_new_file_away_while_he_writes_to_it(shop: Shop) -> 
     """With the old file back in its place, his log would be taken for that one's."""
     envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
     with held_open_at(shop, "VERIFYING") as listen:
-        with pytest.raises(Unsettled, match="in use"):
+        with pytest.raises(IncompleteError, match="in use"):
             shop.workspace.apply(envelope, on_status=listen)
         (report,) = shop.workspace.recover()
         assert report.problem is not None

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.plan_road.project import plan_of, ran, refused, replace
 from tests.plan_sql.shop import DATABASE, Shop, make_database, sql
 
@@ -139,7 +139,7 @@ def test_a_failing_statement_dooms_a_plan_that_stops_at_errors(shop: Shop) -> No
     (problem,) = document.problems
     assert "statement 2 (INSERT): a row breaks a constraint of its table" in problem.message
     assert problem.details.action_id == "a2"
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         shop.approve(plan)
     assert shop.tree() == before
 

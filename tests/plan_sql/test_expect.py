@@ -13,7 +13,7 @@ import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.status import StatusUpdate
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import at_phase, create, plan_of, ran, refused, replace
@@ -166,7 +166,7 @@ def test_there_must_be_a_database(kept_shop: Shop) -> None:
 )
 def test_a_query_that_fails_takes_it_back(kept_shop: Shop, query: str, code: int, words: str) -> None:
     if not query:  # the contract's business
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             kept_shop.workspace.preview(changes(expect(query)))
         return
     found, told = require_taken_back(kept_shop, changes(expect(query, [1])))
@@ -236,7 +236,7 @@ def test_cancelled_while_a_rule_is_checked(open_shop: Callable[..., Shop]) -> No
 @pytest.mark.parametrize("name", ["nowhere", "server", "memory"])
 def test_only_connections_that_have_a_file(kept_shop: Shop, name: str) -> None:
     before = kept_shop.tree()
-    with pytest.raises(Refused) as problem:
+    with pytest.raises(RefusedError) as problem:
         kept_shop.workspace.preview(changes(expect("SELECT 1", [1], connection=name)))
     wanted = Reason.MALFORMED if name == "memory" else Reason.CAPABILITY_UNSUPPORTED
     assert problem.value.reason is wanted
@@ -318,7 +318,7 @@ def test_the_rows_of_a_protected_database_need_an_approval(open_shop: Callable[.
     plan = plan_of(create("a", "x.txt"), rules=[expect("SELECT a FROM t", [7], connection="other")])
     document = shop.workspace.preview(plan).document
     assert (document.status, document.needs.protected) == ("NEEDS_APPROVAL", ("secrets.duckdb",))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         shop.approve(plan)
 
 

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from remit.contracts.plans.envelope import Envelope
-from remit.execution.engine import Unsettled
+from remit.execution.engine import IncompleteError
 from tests.plan_road.project import at_phase, plan_of, replace
 from tests.plan_sql.hostile_ground import Ground, World, ended_as
 from tests.plan_sql.shop import sql
@@ -38,7 +38,7 @@ def test_what_somebody_writes_meanwhile_is_never_lost(ground: Ground, phase: str
     envelope = ground.approve(plan_of(replace("a1", "notes.txt"), sql("a2", UPDATE))).canonical()
     try:
         ended = ended_as(ground.workspace.apply(envelope, on_status=at_phase(phase, lambda: add_row(ground.database))))
-    except Unsettled:
+    except IncompleteError:
         ended = "STUCK"
     assert ended == MEANWHILE[phase]
     assert (ground.read("notes.txt") == "one\nTWO\nthree\n") == (ended == "SUCCESS")

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.outcome import PlanOutcome
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.plan_road.project import plan_of, ran
 from tests.plan_sql.shop import DATABASE, Shop, make_database, sql
 from tests.plan_sql.warehouse import WAREHOUSE, dump, run_by_hand, sequences
@@ -52,7 +52,7 @@ class Warehouse:
         failure = run_by_hand(self.copy, texts)
         try:
             envelope = self.shop.approve(plan_of(*actions))
-        except Refused:
+        except RefusedError:
             envelope = None
         assert (envelope is None) == bool(failure), failure
         assert self.shop.tree() == self.before

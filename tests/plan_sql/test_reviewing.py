@@ -10,8 +10,8 @@ import pytest
 
 from remit.cli.plans.render import render_preview
 from remit.contracts.plans.sql_report import MAX_SQL_SHOWN, MAX_STATEMENTS_TOLD, ToldStatement
-from remit.core.errors import EnvironmentFailed, Reason, Refused
-from remit.plans.engines.duckdb import Answer, within_list
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
+from remit.plans.engines.duckdb import DuckdbAnswer, within_list
 from remit.plans.preparation.pipeline_queries import merged
 from tests.plan_road.project import create, plan_of, ran, replace
 from tests.plan_sql.shop import CONNECTIONS, DATABASE, Shop, make_database, rows, sql
@@ -59,8 +59,8 @@ def test_a_secret_that_the_cut_would_halve_is_masked_all_the_same(shop: Shop) ->
 PADDING = "/* " + "so that nobody looks " * 3_200 + "*/"
 
 
-def _refusal(shop: Shop, plan: bytes) -> Refused:
-    with pytest.raises(Refused) as refused:
+def _refusal(shop: Shop, plan: bytes) -> RefusedError:
+    with pytest.raises(RefusedError) as refused:
         shop.approve(plan)
     return refused.value
 
@@ -94,14 +94,14 @@ def test_every_statement_is_in_the_list_and_those_that_change_something_come_bef
     reading = [one(number, rows_read=1) for number in range(1, 700)]
     kept = within_list([*reading, one(700), one(701)])
     assert (len(kept), [each.number for each in kept[-3:]]) == (MAX_STATEMENTS_TOLD, [498, 700, 701])
-    with pytest.raises(EnvironmentFailed, match="more than 500 statements of it change something"):
+    with pytest.raises(EnvironmentFailureError, match="more than 500 statements of it change something"):
         within_list([one(number) for number in range(1, 502)])
 
 
 def test_a_text_that_is_not_shown_is_not_passed_for_by_the_next_one() -> None:
-    def answer(texts: tuple[str, ...], *numbers: int) -> Answer:
+    def answer(texts: tuple[str, ...], *numbers: int) -> DuckdbAnswer:
         told = tuple(ToldStatement(number=number, kind="DELETE", words="") for number in numbers)
-        return Answer(True, told, 0, (), (), 0, texts)
+        return DuckdbAnswer(True, told, 0, (), (), 0, texts)
 
     assert merged([answer(("A",), 1, 2), answer(("B",), 1)]).texts == ("A",)
     assert merged([answer(("A", "B"), 1, 2), answer(("C",), 1)]).texts == ("A", "B", "C")
@@ -194,7 +194,7 @@ def test_credentials_in_saved_rows_need_an_approval_by_name(shop: Shop, form: st
     assert (document.status, document.risk, document.needs.content) == ("NEEDS_APPROVAL", "HIGH", (name,))
     assert [(one.path, one.rule, one.where) for one in document.findings] == [(name, "credential", "row 1, column 2")]
     assert "hunter2" not in document.canonical().decode()
-    with pytest.raises(Refused) as problem:
+    with pytest.raises(RefusedError) as problem:
         shop.approve(plan)
     assert problem.value.reason is Reason.CONTENT_REFUSED
     allowed = shop.approve(plan, content=[name]).canonical()
@@ -249,7 +249,7 @@ def test_a_rule_that_would_not_hold_is_known_before(shop: Shop, rule: dict[str, 
     assert problem.error_code == code
     assert "rule 2 of 2 (sql_expect)" in problem.message
     assert words in problem.message
-    with pytest.raises(Refused, match="the plan would fail: rule 2 of 2"):
+    with pytest.raises(RefusedError, match="the plan would fail: rule 2 of 2"):
         shop.approve(plan)
     assert shop.tree() == before
     assert shop.left_over() == []

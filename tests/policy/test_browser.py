@@ -16,7 +16,7 @@ from remit.browser.policy import (
 )
 from remit.contracts.browser.browser import Action, ActionType, Amount, TokenConstraints
 from remit.contracts.browser.errors import EXECUTOR_ERROR, RETRYABLE_CODES, Capability
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 
 NINE = {
     "TOKEN_INVALID",
@@ -47,8 +47,8 @@ def action(kind: ActionType, target: str = "https://shop.example/", **more: Any)
     return Action.from_tree({"action_id": "a", "type": kind, "target": target, **FIELDS.get(kind, {}), **more})
 
 
-def refused(asked: Action, held: Token, currency: str = "USD") -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused(asked: Action, held: Token, currency: str = "USD") -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
         decide_browser(held, asked, currency).require()
     return caught.value
 
@@ -96,7 +96,7 @@ def test_another_place_is_refused_in_the_specified_words_and_then_in_exact_ones(
 
 def test_the_proxy_asks_by_host_alone() -> None:
     require_host(token().constraints, "SHOP.example.")
-    with pytest.raises(Refused, match="Domain not allowed"):
+    with pytest.raises(RefusedError, match="Domain not allowed"):
         require_host(token().constraints, "other.example")
 
 
@@ -135,7 +135,7 @@ def test_a_bare_number_is_in_the_configured_currency() -> None:
     asked = action("purchase", amount={"value": 50, "currency": "EUR"})
     assert decide_browser(held, asked, "EUR").allowed
     assert not decide_browser(held, asked, "USD").allowed
-    with pytest.raises(Refused, match="Amount exceeds limit"):
+    with pytest.raises(RefusedError, match="Amount exceeds limit"):
         require_within_limit(held.constraints, Amount(value=51, currency="USD"), "USD")
 
 
@@ -149,7 +149,7 @@ def test_all_that_is_wrong_is_in_the_decision_and_the_capability_comes_first() -
 
 
 @pytest.mark.req("VX-11")
-@pytest.mark.parametrize("kind", [Refused, EnvironmentFailed])
+@pytest.mark.parametrize("kind", [RefusedError, EnvironmentFailureError])
 @pytest.mark.parametrize("where", ["", "browser.click", "constraints.domains", "x" * 5_000])
 def test_every_reason_becomes_one_of_the_nine(kind: type[RemitError], where: str) -> None:
     for reason in Reason:
@@ -178,14 +178,14 @@ def test_every_reason_becomes_one_of_the_nine(kind: type[RemitError], where: str
     ],
 )
 def test_the_message_of_an_error_says_what_was_wrong(reason: Reason, code: str) -> None:
-    problem = Refused(reason, "what was wrong", where="here", next_step="Do this.")
+    problem = RefusedError(reason, "what was wrong", where="here", next_step="Do this.")
     assert browser_error(problem).tree() == {"code": code, "message": "what was wrong (at here). Do this."}
     assert browser_reason(problem) == "what was wrong"
 
 
 @pytest.mark.req("VX-08", "VX-14")
 def test_an_element_that_is_missing_is_named_and_its_secrets_are_masked() -> None:
-    problem = Refused(Reason.ELEMENT_MISSING, "no such element", where="#buy")
+    problem = RefusedError(Reason.ELEMENT_MISSING, "no such element", where="#buy")
     assert browser_error(problem).tree() == {"code": "ELEMENT_NOT_FOUND", "selector": "#buy"}
     named = browser_error(problem, selector="[value='ada@example.com']")
     assert named.tree() == {"code": "ELEMENT_NOT_FOUND", "selector": "[value='a***@example.com']"}
@@ -195,5 +195,5 @@ def test_an_element_that_is_missing_is_named_and_its_secrets_are_masked() -> Non
 @pytest.mark.req("VX-14")
 def test_where_an_error_has_no_message_the_reason_says_what_to_do() -> None:
     for reason in (Reason.ELEMENT_MISSING, Reason.CONSTRAINT_VIOLATED, Reason.CAPABILITY_MISSING):
-        assert browser_reason(Refused(reason, "not so", next_step="Do this.")) == "not so. Do this."
-    assert browser_reason(Refused(Reason.EXPIRED, "too late", next_step="Do this.")) == "too late"
+        assert browser_reason(RefusedError(reason, "not so", next_step="Do this.")) == "not so. Do this."
+    assert browser_reason(RefusedError(Reason.EXPIRED, "too late", next_step="Do this.")) == "too late"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from remit.browser.domains import matches, parse_target
 from remit.contracts.domain_patterns import normal_host, require_pattern
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 pytestmark = pytest.mark.req("VX-04")
 ALLOWED = ("example.com", "*.api.example.com")
@@ -103,7 +103,7 @@ SEEN = {
 def is_allowed(url: str, patterns: tuple[str, ...] = ALLOWED) -> bool:
     try:
         return matches(parse_target(url).host, patterns)
-    except Refused as problem:
+    except RefusedError as problem:
         if (problem.reason, problem.where) != (Reason.CONSTRAINT_VIOLATED, "constraints.domains"):
             raise
         return False
@@ -198,7 +198,7 @@ def test_whatever_is_read_as_an_allowed_host_is_that_host_to_another_reader(host
     for url in (f"https://{host}{rest}", f"https://{rest}{host}/", f"https://{rest}@{host}/", f"https:{rest}//{host}/"):
         try:
             target = parse_target(url)
-        except Refused:
+        except RefusedError:
             continue
         assert target.host in {(urlsplit(url).hostname or "").removesuffix("."), f"[{urlsplit(url).hostname}]"}
         assert parse_target(target.url) == target

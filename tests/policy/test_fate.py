@@ -7,18 +7,18 @@ import pytest
 from remit.contracts.plans.error_codes import plan_error
 from remit.contracts.plans.plan import ExecutionInstructions
 from remit.core.errors import Reason
-from remit.plans.policy.failure_handling import Judged, PlanFate, StepFate, decide_fate, fate_of, recovery_action
+from remit.plans.policy.failure_handling import JudgedStep, PlanFate, StepFate, decide_fate, fate_of, recovery_action
 
 KEEP = ExecutionInstructions(rollback_on_failure=False)
 BACK = ExecutionInstructions()
 
-DONE = Judged(0, "done")
-SKIPPED = Judged(2, "skipped", Reason.DEPENDENCY_FAILED)
-STOPPED = Judged(2, "skipped")
+DONE = JudgedStep(0, "done")
+SKIPPED = JudgedStep(2, "skipped", Reason.DEPENDENCY_FAILED)
+STOPPED = JudgedStep(2, "skipped")
 
 
-def failed(reason: Reason | None) -> Judged:
-    return Judged(1, "failed", reason)
+def failed(reason: Reason | None) -> JudgedStep:
+    return JudgedStep(1, "failed", reason)
 
 
 @pytest.mark.req("PX-22", "PX-35")
@@ -41,7 +41,7 @@ def test_all_done_is_good_whatever_the_flags() -> None:
 
 @pytest.mark.req("PX-10", "PX-13")
 @pytest.mark.parametrize("rest", [(), (SKIPPED,), (STOPPED,), (DONE,)])
-def test_a_failed_action_after_a_done_one_is_for_the_flags_to_decide(rest: tuple[Judged, ...]) -> None:
+def test_a_failed_action_after_a_done_one_is_for_the_flags_to_decide(rest: tuple[JudgedStep, ...]) -> None:
     results = [DONE, failed(Reason.FILE_MISSING), *rest]
     assert decide_fate(results, BACK) == PlanFate("BACK", "ROLLED_BACK")
     assert decide_fate(results, KEEP) == PlanFate("KEEP", "PARTIAL")
@@ -82,7 +82,7 @@ def test_a_cancelled_plan_goes_back_whatever_was_done() -> None:
         for results in (
             [DONE, failed(Reason.CANCELLED)],
             [failed(Reason.CANCELLED)],
-            [DONE, Judged(1, "skipped", Reason.CANCELLED)],
+            [DONE, JudgedStep(1, "skipped", Reason.CANCELLED)],
         ):
             assert decide_fate(results, flags) == PlanFate("BACK", "CANCELLED")
 
@@ -117,9 +117,9 @@ def test_the_recovery_action_says_what_was_done_about_it(reason: Reason, status:
 @pytest.mark.req("PX-13", "PX-21")
 def test_of_an_action_with_several_files_no_part_stays() -> None:
     """A pipeline leaves files that belong together."""
-    one = Judged(0, "done", action_id="a")
-    two = Judged(1, "failed", Reason.FILE_CONFLICT, "a")
-    other = Judged(2, "done", action_id="b")
+    one = JudgedStep(0, "done", action_id="a")
+    two = JudgedStep(1, "failed", Reason.FILE_CONFLICT, "a")
+    other = JudgedStep(2, "done", action_id="b")
     assert decide_fate([one, two, other], KEEP) == PlanFate("BACK", "ROLLED_BACK")
     assert decide_fate([one, two._replace(state="skipped", reason=None), other], KEEP).verdict == "BACK"
     assert decide_fate([one._replace(state="failed", reason=Reason.FILE_CONFLICT), two, other], KEEP).verdict == "KEEP"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.plans.policy.dependencies import levels, needs_of, order_actions
 from tests.policy.plans import create, delete, modify, plan, rename
 
@@ -18,8 +18,8 @@ def order(*actions: dict[str, Any]) -> str:
     return " ".join(built[index].action_id for index in order_actions(built))
 
 
-def refusal(*actions: dict[str, Any]) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refusal(*actions: dict[str, Any]) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
         order_actions(plan(*actions).action_plan)
     assert caught.value.reason is Reason.DEPENDENCY_INVALID
     assert caught.value.next_step
@@ -110,7 +110,7 @@ def test_every_plan_is_refused_by_name_or_has_one_order_that_keeps_its_needs(act
     built = plan(*actions).action_plan
     try:
         found = order_actions(built)
-    except Refused as problem:
+    except RefusedError as problem:
         circle = problem.what.split(": ")[1].split(" -> ")
         by_id = {action["action_id"]: action for action in actions}
         for here, there in itertools.pairwise(circle):

@@ -7,7 +7,7 @@ import pytest
 
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.execution.decision import Denial
 from remit.plans.policy.plan import MAX_PLAN_PATH_BYTES, decide_plan, needed_approvals, paths_of
 from remit.plans.policy.required_approvals import NO_APPROVALS, Needed, PathFinding, uncovered
@@ -74,7 +74,7 @@ def test_a_wrong_path_is_refused_in_every_role_and_no_approval_helps(path: str) 
 
 @pytest.mark.req("PX-23")
 def test_what_the_root_is_called_opens_no_sibling() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         paths_of(plan(create("a", f"{ROOT}-evil/x")), CONFIG, ROOT)
     assert reasons(plan(create("a", "../project-evil/x"))) == [Reason.PATH_REFUSED]
 

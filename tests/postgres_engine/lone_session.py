@@ -6,7 +6,7 @@ from pathlib import Path
 
 from remit.contracts.config.config import PostgresqlConnection
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.engines.postgres import PostgresEngine, Text
+from remit.plans.engines.postgres import PostgresEngine, SqlText
 from remit.plans.engines.postgres_servers import find_server
 from tests.postgres_engine.place import make_host
 
@@ -16,7 +16,7 @@ def main(url: str, root: str, text: str) -> None:
     server = find_server("shop", connection, {"SHOP_URL": url})
     host = make_host(Path(root))
     engine = PostgresEngine(lambda: host, "task-1", lambda: False)
-    texts = [Text(1, "", text.encode(), {}, expect_results=False, results=None, form=None)]
+    texts = [SqlText(1, "", text.encode(), {}, expect_results=False, results=None, form=None)]
     with engine.begin(
         server, texts, reads_only=False, seconds=30, folder=WorkFolder.make(Path(root) / "work")
     ) as session:

@@ -12,8 +12,8 @@ from psycopg import sql
 
 from remit.contracts.config.config import PostgresqlConnection
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.engines.postgres import BUILD, EFFECT, PostgresEngine, Ran, Session, Text
-from remit.plans.engines.postgres_servers import Server, find_server
+from remit.plans.engines.postgres import BUILD, EFFECT, OpenTransaction, PostgresEngine, PostgresResult, SqlText
+from remit.plans.engines.postgres_servers import PostgresServer, find_server
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Build, Quotas
 
@@ -77,7 +77,7 @@ class Shop:
             connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role))
             connection.execute(sql.SQL("DROP ROLE {}").format(role))
 
-    def find(self, url: str, **more: Any) -> Server:
+    def find(self, url: str, **more: Any) -> PostgresServer:
         connection = PostgresqlConnection(type="postgresql", url_variable="SHOP_URL", **more)
         return find_server("shop", connection, {"SHOP_URL": url})
 
@@ -100,7 +100,7 @@ class Shop:
         tables = self.ask("SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace")
         return {name: sorted(self.ask(f'SELECT (t.*)::text FROM public."{name}" t')) for (name,) in sorted(tables)}
 
-    def text(self, text: str, number: int = 1, /, **more: Any) -> Text:
+    def text(self, text: str, number: int = 1, /, **more: Any) -> SqlText:
         fields: dict[str, Any] = {
             "name": "",
             "parameters": {},
@@ -109,17 +109,17 @@ class Shop:
             "form": None,
             **more,
         }
-        return Text(number=number, text=text.encode(), **fields)
+        return SqlText(number=number, text=text.encode(), **fields)
 
-    def preview(self, *texts: Text | str, **more: Any) -> Ran:
+    def preview(self, *texts: SqlText | str, **more: Any) -> PostgresResult:
         options = {"reads_only": False, "seconds": 20.0, "stop_on_error": True, **more}
         return self.engine.preview(self.server, self._texts(texts), folder=self.folder, **options)
 
-    def begin(self, *texts: Text | str, **more: Any) -> Session:
+    def begin(self, *texts: SqlText | str, **more: Any) -> OpenTransaction:
         options = {"reads_only": False, "seconds": 20.0, **more}
         return self.engine.begin(self.server, self._texts(texts), folder=self.folder, **options)
 
-    def apply(self, *texts: Text | str, **more: Any) -> Ran:
+    def apply(self, *texts: SqlText | str, **more: Any) -> PostgresResult:
         with self.begin(*texts, **more) as session:
             session.commit()
             return session.ran
@@ -128,5 +128,5 @@ class Shop:
         with self.engine.begin_undo(self.server, images, force=force, seconds=20.0) as session:
             session.commit()
 
-    def _texts(self, texts: Sequence[Text | str]) -> list[Text]:
+    def _texts(self, texts: Sequence[SqlText | str]) -> list[SqlText]:
         return [self.text(one, place) if isinstance(one, str) else one for place, one in enumerate(texts)]

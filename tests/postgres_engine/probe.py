@@ -4,16 +4,16 @@ import os
 import socket
 from typing import Any
 
-from remit.effects.context import Work
-from remit.effects.postgres.libpq import Wire
+from remit.effects.context import EffectContext
+from remit.effects.postgres.libpq import PostgresWire
 from remit.effects.postgres.session import connect
 
 
 class Probe:
-    def connect(self, work: Work) -> Wire:
+    def connect(self, work: EffectContext) -> PostgresWire:
         return connect(work)
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         return {
             "answer": work.connected.one("SELECT 1 + 1")[0],
             "socket": _tried(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)),
@@ -24,11 +24,11 @@ class Probe:
             "file": _tried(lambda: os.open("/etc/passwd", os.O_RDONLY)),
         }
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         return None
 
 
-def _a_copy_of(work: Work) -> socket.socket:
+def _a_copy_of(work: EffectContext) -> socket.socket:
     """The connection's own descriptor: the only socket there is."""
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=work.connected._connection.socket)  # noqa: SLF001
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 import psycopg
 import pytest
 
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.effects.postgres.builtin_functions import BUILT_IN
 from remit.effects.postgres.function_allowlist import (
     FIRST_OF_USERS,
     MAKES_JSON,
     NOT_ALLOWED,
     REVIEWED,
-    Function,
+    ServerFunction,
     why_refused,
 )
 from remit.effects.postgres.parse_tree import parse_tree
@@ -59,8 +59,8 @@ SELECT (SELECT string_agg(format('%s %s %s', s.schemaname, s.sequencename, s.las
 """
 
 
-def refused(shop: Shop, text: str, **more: Any) -> Refused:
-    with pytest.raises(Refused) as problem:
+def refused(shop: Shop, text: str, **more: Any) -> RefusedError:
+    with pytest.raises(RefusedError) as problem:
         shop.preview(text, **more)
     assert problem.value.reason is Reason.SQL_REFUSED
     return problem.value
@@ -71,7 +71,7 @@ def refused(shop: Shop, text: str, **more: Any) -> Refused:
 
 @pytest.mark.req("PV-05")
 def test_every_built_in_function_is_classified_and_no_volatile_one_is_allowed_without_a_reason(shop: Shop) -> None:
-    found = [(Function(*row[:6]), row[6]) for row in shop.ask(EVERY)]
+    found = [(ServerFunction(*row[:6]), row[6]) for row in shop.ask(EVERY)]
     allowed = [one for one, _ in found if not why_refused(one, ())]
     for_public = [one for one, is_public in found if is_public]
     assert len(for_public) > 3_000
@@ -94,7 +94,7 @@ def test_every_built_in_function_is_classified_and_no_volatile_one_is_allowed_wi
 
 @pytest.mark.req("PV-05")
 def test_operators_of_the_server_reach_allowed_functions_only(shop: Shop) -> None:
-    allowed = {row[0] for row in shop.ask(EVERY) if not why_refused(Function(*row[:6]), ())}
+    allowed = {row[0] for row in shop.ask(EVERY) if not why_refused(ServerFunction(*row[:6]), ())}
     assert {oid for (oid,) in shop.ask(OF_OPERATORS)} <= allowed
 
 
@@ -439,7 +439,7 @@ def test_many_parameters_hide_nothing(shop: Shop) -> None:
     given = {f"p{number}": number for number in range(101)}
     every = " AND ".join(f"$p{number}::integer IS NOT NULL" for number in range(101))
     text = shop.text(f"SELECT 1 WHERE 'sad'::mood BETWEEN 1 AND 2 AND {every}", 1, parameters=given)
-    with pytest.raises(Refused, match="is a function of the database's users"):
+    with pytest.raises(RefusedError, match="is a function of the database's users"):
         shop.preview(text)
     assert shop.ask("SELECT last_value FROM orders_id_seq") == [(3,)]
     values = ", ".join(f"($p{number}::integer, 'x')" for number in range(101))
@@ -457,7 +457,7 @@ def test_a_temporary_type_does_not_hide_the_type_of_a_parameter(shop: Shop, made
     shop.ask(bad("text", "text", "'x'") + "CREATE TABLE holder (bad integer)")
     given = {"x": "1", **{f"p{number}": number for number in range(more)}}
     columns = ", ".join(("bad($x)", *(f"$p{number}::integer" for number in range(more))))
-    with pytest.raises(Refused, match=r"public.bad\(text\) is a function of the database's users"):
+    with pytest.raises(RefusedError, match=r"public.bad\(text\) is a function of the database's users"):
         shop.preview(f"CREATE TEMP {made}", shop.text(f"SELECT {columns}", 1, parameters=given))
     assert shop.ask("SELECT last_value FROM orders_id_seq") == [(3,)]
 
@@ -482,7 +482,7 @@ def test_operators_of_users_hinder_only_statements_that_could_use_them(shop: Sho
     ["pg_input_is_valid", "pg_input_error_info", "some_function_of_postgresql_99"],
 )
 def test_a_function_of_a_newer_server_is_refused_until_it_was_looked_at(name: str) -> None:
-    assert why_refused(Function(6210, name, "pg_catalog", f"{name}(text,text)", "s", ""), ())
+    assert why_refused(ServerFunction(6210, name, "pg_catalog", f"{name}(text,text)", "s", ""), ())
 
 
 def test_the_aggregates_of_newer_servers_that_make_json_are_known() -> None:
@@ -693,7 +693,7 @@ def test_a_sequence_of_another_role_is_not_used_up_by_a_preview(shop: Shop) -> N
 @pytest.mark.parametrize("text", ["SELECT nextval(name::regclass) FROM customers", "SELECT nextval($s::regclass)"])
 def test_a_sequence_must_be_named_by_a_constant(shop: Shop, text: str) -> None:
     one = shop.text(text, 1, parameters={"s": "orders_id_seq"} if "$s" in text else {})
-    with pytest.raises(Refused, match="does not name as a constant"):
+    with pytest.raises(RefusedError, match="does not name as a constant"):
         shop.preview(one)
 
 

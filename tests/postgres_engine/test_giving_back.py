@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.sandbox.host import SandboxHost
 from tests.postgres_engine.place import Shop
 
@@ -87,7 +87,7 @@ def test_any_changes_of_rows_go_back_exactly(family: Shop, statements: list[str]
     before = family.dump()
     try:
         seen = family.preview(text)
-    except EnvironmentFailed as failed:
+    except EnvironmentFailureError as failed:
         if failed.reason is not Reason.SQL_FAILED:
             raise
         event("breaks a constraint")
@@ -225,7 +225,7 @@ def test_rows_that_others_changed_since_are_not_set_back_unless_it_is_forced(
     (drift,) = shop.engine.look_back(shop.server, done.images.descriptor, seconds=20)
     assert (drift.table, drift.rows) == ("public.customers", rows)
     assert what in drift.what
-    with pytest.raises(Refused, match="not as the plan left it") as refused:
+    with pytest.raises(RefusedError, match="not as the plan left it") as refused:
         shop.undo(done.images.descriptor)
     assert refused.value.reason is Reason.DRIFTED
     assert "Eve" not in str(refused.value)
@@ -240,9 +240,9 @@ def test_rows_of_others_that_refer_to_new_ones_are_not_removed_with_them(shop: S
     assert done.images is not None
     shop.ask("INSERT INTO orders (customer, total) VALUES (9, 1)")
     changed = shop.dump()
-    with pytest.raises(EnvironmentFailed, match="other rows would be changed"):
+    with pytest.raises(EnvironmentFailureError, match="other rows would be changed"):
         shop.undo(done.images.descriptor)
-    with pytest.raises(EnvironmentFailed, match="other rows would be changed"):
+    with pytest.raises(EnvironmentFailureError, match="other rows would be changed"):
         shop.undo(done.images.descriptor, force=True)
     assert shop.dump() == changed
 
@@ -256,7 +256,7 @@ def test_a_table_that_is_another_one_is_not_touched(shop: Shop, since: str, forc
     shop.ask(since)
     changed = shop.dump()
     assert shop.engine.look_back(shop.server, done.images.descriptor, seconds=20)[0].rows == 0
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         shop.undo(done.images.descriptor, force=force)
     assert refused.value.reason is Reason.DRIFTED
     assert shop.dump() == changed
@@ -270,7 +270,7 @@ def test_images_of_one_database_are_not_used_on_another(
     assert done.images is not None
     other = Shop(tmp_path / "other", host, other_postgres_url)
     try:
-        with pytest.raises(Refused, match="another database"):
+        with pytest.raises(RefusedError, match="another database"):
             other.undo(done.images.descriptor)
     finally:
         other.drop_role()
@@ -279,7 +279,7 @@ def test_images_of_one_database_are_not_used_on_another(
 def test_a_file_that_holds_no_images_is_not_used(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "images").write_text('{"format": "remit-row-images/1"}\n')
     descriptor = os.open(tmp_path / "images", os.O_RDONLY)
-    with pytest.raises(EnvironmentFailed, match="cannot be read"):
+    with pytest.raises(EnvironmentFailureError, match="cannot be read"):
         shop.undo(descriptor)
     os.close(descriptor)
 

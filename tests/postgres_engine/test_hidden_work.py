@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.postgres.constraints import is_settled
-from remit.effects.postgres.libpq import Wire
+from remit.effects.postgres.libpq import PostgresWire
 from remit.effects.postgres.row_counts import count
 from remit.effects.postgres.session import open_session
 from remit.plans.engines.postgres import PostgresEngine
@@ -42,7 +42,7 @@ def test_a_cursor_that_would_run_within_commit_is_refused(shop: Shop) -> None:
     shop.allow("public.evil", "public.opens()")
     before = shop.dump()
     for run in (shop.preview, shop.apply):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             run("UPDATE customers SET city = 'x'; SELECT opens()")
         assert refused.value.reason is Reason.SQL_REFUSED
         assert "statement 2 (SELECT) opened a cursor that outlives the transaction" in refused.value.what
@@ -54,7 +54,7 @@ def test_a_cursor_that_a_late_trigger_opens_is_refused_too(shop: Shop) -> None:
     shop.ask(EVIL + LATE.format(body="PERFORM opens();"))
     shop.allow("public.late")
     before = shop.dump()
-    with pytest.raises(Refused, match="opened a cursor"):
+    with pytest.raises(RefusedError, match="opened a cursor"):
         shop.apply(ADDS)
     assert shop.dump() == before
 
@@ -69,7 +69,7 @@ def test_a_function_that_changes_the_role_of_the_session_is_refused(shop: Shop) 
     )
     shop.allow("public.becomes")
     try:
-        with pytest.raises(Refused, match="changed the role of the session"):
+        with pytest.raises(RefusedError, match="changed the role of the session"):
             shop.preview("SELECT becomes()")
     finally:
         shop.ask(f"DROP ROLE {other}", url=shop.admin)
@@ -109,7 +109,7 @@ def test_triggers_that_put_off_one_another_for_ever_are_refused(shop: Shop) -> N
     shop.ask(LATE.format(body="SET CONSTRAINTS ALL DEFERRED; INSERT INTO log VALUES ('again');"))
     shop.allow("public.late")
     before = shop.dump()
-    with pytest.raises(Refused, match="put off one another"):
+    with pytest.raises(RefusedError, match="put off one another"):
         shop.apply(ADDS)
     assert shop.dump() == before
 
@@ -131,7 +131,7 @@ def test_a_trigger_that_puts_off_its_work_once_more_is_counted(shop: Shop) -> No
 def test_whatever_is_left_for_commit_is_done_before_it_and_seen(shop: Shop) -> None:
     """The last look, at work that no earlier one saw."""
     shop.ask(EVIL + LATE.format(body="UPDATE totals SET n = n + 1;"))
-    wire = Wire({name: str(value) for name, value in conninfo_to_dict(shop.url).items()})
+    wire = PostgresWire({name: str(value) for name, value in conninfo_to_dict(shop.url).items()})
     try:
         session = open_session(wire, reads_only=False, seconds=20.0)
         wire.do("INSERT INTO public.log VALUES ('x')")
@@ -201,7 +201,7 @@ def test_rows_that_a_function_deletes_are_told_as_destroyed(shop: Shop, text: st
 @pytest.mark.req("PX-29")
 @pytest.mark.parametrize("call", ["setval", "pg_catalog.setval", '"setval"'])
 def test_a_sequence_is_not_set_by_a_preview(shop: Shop, call: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         shop.preview(f"SELECT {call}('orders_id_seq', 99)")
     assert refused.value.reason is Reason.SQL_REFUSED
     assert "ALTER SEQUENCE ... RESTART WITH" in refused.value.next_step
@@ -234,7 +234,7 @@ def test_a_reader_is_in_the_way_of_what_is_about_to_be_done_and_not_of_a_look(sh
     with shop.connected() as reader:
         reader.execute("SELECT * FROM customers")
         assert shop.preview("UPDATE customers SET city = 'x'").images is not None
-        with pytest.raises(EnvironmentFailed) as busy:
+        with pytest.raises(EnvironmentFailureError) as busy:
             shop.preview("UPDATE customers SET city = 'x'", in_earnest=True)
         assert busy.value.reason is Reason.DATABASE_BUSY
         assert shop.preview("SELECT * FROM customers", in_earnest=True).images is None
@@ -244,7 +244,7 @@ def test_a_reader_is_in_the_way_of_what_is_about_to_be_done_and_not_of_a_look(sh
 def test_a_value_that_is_too_large_for_this_process_is_told_so(shop: Shop, tmp_path: Path) -> None:
     with make_host(tmp_path / "small", replace(QUOTAS, memory_bytes=64 << 20)) as small:
         shop.engine = PostgresEngine(lambda: small, "task-1", lambda: False)
-        with pytest.raises(EnvironmentFailed) as failed:
+        with pytest.raises(EnvironmentFailureError) as failed:
             shop.preview("SELECT repeat('x', 90000000)")
     assert failed.value.reason is Reason.RESOURCE_EXHAUSTED
     assert "too large to be handled here" in failed.value.what
@@ -254,7 +254,7 @@ def test_a_value_that_is_too_large_for_this_process_is_told_so(shop: Shop, tmp_p
 def test_a_server_that_hangs_while_a_number_is_made_to_last_is_told_so(shop: Shop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:  # whoever connects waits for ever
         server = shop.find(f"postgresql://u:p@127.0.0.1:{mute.getsockname()[1]}/shop?sslmode=disable")
-        with pytest.raises(EnvironmentFailed) as failed:
+        with pytest.raises(EnvironmentFailureError) as failed:
             shop.engine.make_lasting(server, seconds=0.5)
     assert failed.value.reason is Reason.TIMED_OUT
     assert failed.value.what == "the server did not answer within 0.5 seconds"
@@ -308,7 +308,7 @@ def test_a_change_that_a_cast_to_text_hides_is_seen_as_drift(shop: Shop) -> None
     done = shop.apply("UPDATE odd SET felt = 'ok' WHERE id = 'k '")
     assert done.images is not None
     shop.ask("UPDATE odd SET blanks = 'two' WHERE id = 'k '")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         shop.undo(done.images.descriptor)
     assert refused.value.reason is Reason.DRIFTED
 

@@ -15,8 +15,8 @@ from typing import Final
 import psycopg
 import pytest
 
-from remit.core.errors import EnvironmentFailed
-from remit.plans.engines.postgres import CommitFailed, PostgresEngine, Transaction
+from remit.core.errors import EnvironmentFailureError
+from remit.plans.engines.postgres import CommitFailedError, PostgresEngine, Transaction
 from remit.sandbox.host import SandboxHost
 from tests.postgres_engine.place import ROOT, Shop
 
@@ -42,7 +42,7 @@ def test_a_session_whose_process_is_killed_is_not_committed(shop: Shop) -> None:
     session = shop.begin(CHANGE)
     (pid,) = working_children(shop.host)
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(CommitFailed):
+    with pytest.raises(CommitFailedError):
         session.commit()
     session.close()
     assert not is_done(shop)
@@ -158,7 +158,7 @@ def test_a_number_is_not_made_to_last_for_a_transaction_that_is_not_open_any_mor
     with shop.begin(CHANGE) as session:
         transaction = session.ran.transaction
         shop.engine.make_lasting(shop.server, transaction)
-    with pytest.raises(EnvironmentFailed, match="connection to the database server was lost"):
+    with pytest.raises(EnvironmentFailureError, match="connection to the database server was lost"):
         shop.engine.make_lasting(shop.server, transaction)
 
 

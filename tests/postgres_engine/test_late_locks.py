@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from tests.postgres_engine.place import Shop
 
 PATIENCE: Final = 120.0
@@ -142,7 +142,7 @@ def test_what_is_never_free_is_a_refusal_and_nothing_was_changed(shop: Shop, nam
     before = shop.dump()
     with psycopg.connect(shop.url) as other:
         other.execute(form.before.encode())
-        with pytest.raises(EnvironmentFailed) as busy:
+        with pytest.raises(EnvironmentFailureError) as busy:
             run(shop, how, f"UPDATE log SET line = 'x'; {form.text}")
         other.rollback()
     assert busy.value.reason is Reason.DATABASE_BUSY
@@ -157,7 +157,7 @@ def test_a_preview_lets_go_of_its_tables_after_its_time_whatever_its_statements_
     shop.allow(preview_timeout_seconds=1, statement_timeout_seconds=300)
     part = "SELECT count(*) FROM generate_series(1, 300000)"
     text = "UPDATE customers SET city = 'x'; " + "; ".join([part] * 400)
-    with pytest.raises(EnvironmentFailed, match="for 1 seconds, and was ended") as ended:
+    with pytest.raises(EnvironmentFailureError, match="for 1 seconds, and was ended") as ended:
         shop.preview(text, seconds=PATIENCE)
     assert ended.value.reason is Reason.TIMED_OUT
     assert "preview_timeout_seconds" in ended.value.next_step
@@ -178,7 +178,7 @@ def test_one_long_statement_is_ended_by_the_server_and_the_writer_goes_on(shop: 
         wait_until(lambda: look(held))
         other.execute(A_ROW)
         other.commit()
-        with pytest.raises(EnvironmentFailed, match="kept other sessions from its tables for 1 seconds"):
+        with pytest.raises(EnvironmentFailureError, match="kept other sessions from its tables for 1 seconds"):
             running.result()
 
 
@@ -186,7 +186,7 @@ def test_one_long_statement_is_ended_by_the_server_and_the_writer_goes_on(shop: 
 @pytest.mark.timeout(300)
 def test_what_only_reads_or_is_approved_has_the_time_of_its_statements(shop: Shop) -> None:
     shop.server = shop.server._replace(preview_seconds=0.0)
-    with pytest.raises(EnvironmentFailed, match="was ended"):
+    with pytest.raises(EnvironmentFailureError, match="was ended"):
         shop.preview("UPDATE customers SET city = 'x'")
     assert shop.preview("SELECT city FROM customers").tables == ()
     shop.preview("UPDATE customers SET city = 'x'", in_earnest=True)

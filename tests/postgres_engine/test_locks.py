@@ -13,7 +13,7 @@ from typing import Final
 import psycopg
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.plans.engines.postgres_servers import LockBudget
 from tests.postgres_engine.place import Shop
 
@@ -131,7 +131,7 @@ def test_a_lock_that_is_not_had_in_time_is_a_refusal_that_names_the_table(shop: 
     with shop.connected() as other:
         other.execute("UPDATE orders SET total = 0 WHERE id = 3")
         began = time.monotonic()
-        with pytest.raises(EnvironmentFailed) as busy:
+        with pytest.raises(EnvironmentFailureError) as busy:
             shop.begin(BOTH) if apply else shop.preview(BOTH)
         assert time.monotonic() - began > 0.9
         assert busy.value.reason is Reason.DATABASE_BUSY
@@ -204,13 +204,13 @@ def test_a_preview_lets_others_read_and_write_other_tables(shop: Shop) -> None:
 def test_the_time_of_a_statement_is_the_smaller_of_the_two(shop: Shop) -> None:
     shop.allow(statement_timeout_seconds=1)
     began = time.monotonic()
-    with pytest.raises(EnvironmentFailed, match="longer than 1 seconds") as failed:
+    with pytest.raises(EnvironmentFailureError, match="longer than 1 seconds") as failed:
         shop.preview("SELECT count(*) FROM generate_series(1, 100000000000)", seconds=20.0)
     assert time.monotonic() - began < 20, "the server ended the statement, not the sandbox the process"
     assert failed.value.reason is Reason.TIMED_OUT
     assert "statement_timeout_seconds" in failed.value.next_step
     shop.allow(statement_timeout_seconds=300)
-    with pytest.raises(EnvironmentFailed, match="longer than 1 seconds"):
+    with pytest.raises(EnvironmentFailureError, match="longer than 1 seconds"):
         shop.preview("SELECT count(*) FROM generate_series(1, 100000000000)", seconds=1.0)
 
 
@@ -233,7 +233,7 @@ def test_rows_given_back_are_locked_first_too(shop: Shop) -> None:
     shop.allow(lock_timeout_seconds=1)
     with shop.connected() as other:
         other.execute("SELECT * FROM customers FOR UPDATE")
-        with pytest.raises(EnvironmentFailed) as busy:
+        with pytest.raises(EnvironmentFailureError) as busy:
             shop.undo(done.images.descriptor)
         assert busy.value.reason is Reason.DATABASE_BUSY
         assert "public.customers" in busy.value.what

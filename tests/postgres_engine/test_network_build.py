@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from remit.core.errors import Misuse
+from remit.core.errors import UsageError
 from remit.core.syscalls import number_of
 from remit.plans.engines.postgres_servers import with_addresses
 from remit.sandbox import seccomp
@@ -56,7 +56,7 @@ def test_the_same_attempts_get_through_without_walls(shop: Shop, tmp_path: Path)
 
 @pytest.mark.req("PX-19")
 def test_only_processes_that_are_built_for_it_get_the_network(tmp_path: Path) -> None:
-    with make_host(tmp_path, build=Build(packages=("psycopg",))) as host, pytest.raises(Misuse, match="network"):
+    with make_host(tmp_path, build=Build(packages=("psycopg",))) as host, pytest.raises(UsageError, match="network"):
         host.run(an_order())
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
-from remit.plans.engines.postgres import CommitFailed, PostgresEngine
-from remit.sandbox.host import Cancelled, SandboxHost
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
+from remit.plans.engines.postgres import CommitFailedError, PostgresEngine
+from remit.sandbox.host import CancelledError, SandboxHost
 from tests.postgres_engine.place import Shop, make_host
 
 CHANGE = "UPDATE customers SET city = 'Rome' WHERE id < 3; INSERT INTO orders (customer, total) VALUES (1, 99)"
@@ -49,7 +49,7 @@ def test_what_was_begun_is_there_when_it_is_committed_and_not_before(shop: Shop)
                     other.execute(query.encode())
         session.commit()
         session.close()
-        with pytest.raises(Misuse):
+        with pytest.raises(UsageError):
             session.commit()
     assert shop.dump() != before
     assert shop.ask("SELECT city FROM customers WHERE id = 1") == [("Rome",)]
@@ -86,7 +86,7 @@ def test_after_a_failure_the_others_are_seen_if_that_is_asked_for(shop: Shop) ->
     assert third.problem["reason"] == "sql_refused"
     assert last.answer is not None
     assert last.answer.rows == (("x",),) * 3
-    with pytest.raises(EnvironmentFailed, match="missing"):
+    with pytest.raises(EnvironmentFailureError, match="missing"):
         shop.preview(*texts)
 
 
@@ -105,7 +105,7 @@ def test_after_a_failure_the_others_are_seen_if_that_is_asked_for(shop: Shop) ->
 )
 def test_a_failure_is_told_without_any_value(shop: Shop, text: str, reason: Reason, words: str) -> None:
     before = shop.dump()
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         shop.preview(text)
     assert failed.value.reason is reason
     assert words in str(failed.value)
@@ -121,7 +121,7 @@ def test_words_that_a_function_made_of_rows_are_not_passed_on(shop: Shop) -> Non
         "RAISE EXCEPTION USING MESSAGE = (SELECT string_agg(name, ',') FROM customers), ERRCODE = '42P01'; END $$"
     )
     shop.allow("public.telling")
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         shop.preview("SELECT telling()")
     assert "Ada" not in str(failed.value)
 
@@ -134,9 +134,9 @@ def test_a_transaction_that_a_procedure_would_end_is_not_ended(shop: Shop) -> No
     )
     shop.allow("public.ending_too")
     before = shop.dump()
-    with pytest.raises(EnvironmentFailed):
+    with pytest.raises(EnvironmentFailureError):
         shop.preview("UPDATE customers SET city = 'x'; SELECT ending_too()")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         shop.preview("UPDATE customers SET city = 'x'; CALL ending()")
     assert shop.dump() == before
 
@@ -162,9 +162,9 @@ def test_a_connection_that_only_reads_changes_nothing_whatever_hides_it(shop: Sh
     shop.ask("CREATE FUNCTION hidden() RETURNS void LANGUAGE sql AS $$ UPDATE customers SET city = 'x' $$")
     shop.allow("public.hidden")
     before = shop.dump()
-    with pytest.raises(Refused, match="to read only"):
+    with pytest.raises(RefusedError, match="to read only"):
         shop.preview("DELETE FROM customers", reads_only=True)
-    with pytest.raises(Refused, match="to read only"):
+    with pytest.raises(RefusedError, match="to read only"):
         shop.preview("SELECT hidden()", reads_only=True)
     assert shop.preview("SELECT * FROM customers", reads_only=True).actions[0].tables == ()
     shop.apply("SELECT * FROM customers", reads_only=True)
@@ -177,7 +177,7 @@ def test_a_role_that_could_reach_the_servers_files_is_refused(shop: Shop, grant:
     shop.ask(
         f"ALTER ROLE {shop.role} SUPERUSER" if grant == "SUPERUSER" else f"GRANT {grant} TO {shop.role}", url=shop.admin
     )
-    with pytest.raises(Refused, match="could reach files and programs") as refused:
+    with pytest.raises(RefusedError, match="could reach files and programs") as refused:
         shop.preview("SELECT 1")
     assert "Make a role" in refused.value.next_step
 
@@ -215,7 +215,7 @@ def test_a_lock_that_is_not_gotten_is_a_busy_database(shop: Shop) -> None:
     with shop.connected() as other:
         other.execute("LOCK TABLE customers IN ACCESS EXCLUSIVE MODE")
         began = time.monotonic()
-        with pytest.raises(EnvironmentFailed) as failed:
+        with pytest.raises(EnvironmentFailureError) as failed:
             shop.preview("UPDATE customers SET city = 'x'")
         assert failed.value.reason is Reason.DATABASE_BUSY
         assert 4 < time.monotonic() - began < 12
@@ -226,7 +226,7 @@ def test_rows_that_others_change_at_the_same_time_are_a_busy_database(shop: Shop
     """Nobody can write to a table that a session has changed; a reader that stays keeps it from being begun."""
     with shop.connected() as other:
         other.execute("SELECT * FROM customers")
-        with pytest.raises(EnvironmentFailed) as failed:
+        with pytest.raises(EnvironmentFailureError) as failed:
             shop.begin("UPDATE customers SET city = 'x'")
         assert failed.value.reason is Reason.DATABASE_BUSY
     assert shop.ask("SELECT count(*) FROM customers WHERE city = 'x'") == [(0,)]
@@ -234,7 +234,7 @@ def test_rows_that_others_change_at_the_same_time_are_a_busy_database(shop: Shop
 
 def test_what_takes_too_long_is_stopped(shop: Shop) -> None:
     began = time.monotonic()
-    with pytest.raises(EnvironmentFailed, match="longer than 1 seconds") as failed:
+    with pytest.raises(EnvironmentFailureError, match="longer than 1 seconds") as failed:
         shop.preview("SELECT count(*) FROM generate_series(1, 100000000000) n", seconds=1.0)
     assert failed.value.reason is Reason.TIMED_OUT
     assert time.monotonic() - began < 10
@@ -243,7 +243,7 @@ def test_what_takes_too_long_is_stopped(shop: Shop) -> None:
 def test_what_was_cancelled_is_stopped(shop: Shop) -> None:
     until = time.monotonic() + 1
     engine = PostgresEngine(lambda: shop.host, "task-1", lambda: time.monotonic() > until)
-    with pytest.raises(Cancelled):
+    with pytest.raises(CancelledError):
         engine.begin(
             shop.server,
             [shop.text("SELECT count(*) FROM generate_series(1, 100000000000) n")],
@@ -256,7 +256,7 @@ def test_what_was_cancelled_is_stopped(shop: Shop) -> None:
 @pytest.mark.req("PX-29")
 def test_a_check_that_comes_with_the_commit_comes_before_it(shop: Shop) -> None:
     shop.ask("CREATE TABLE late (id integer PRIMARY KEY, c integer REFERENCES customers DEFERRABLE INITIALLY DEFERRED)")
-    with pytest.raises(EnvironmentFailed, match="constraints must hold"):
+    with pytest.raises(EnvironmentFailureError, match="constraints must hold"):
         shop.begin("INSERT INTO late VALUES (1, 77)")
     shop.apply("INSERT INTO late VALUES (1, 77); INSERT INTO customers VALUES (77, 'late', NULL)")
     assert shop.ask("SELECT c FROM late") == [(77,)]
@@ -265,7 +265,7 @@ def test_a_check_that_comes_with_the_commit_comes_before_it(shop: Shop) -> None:
 def test_a_commit_that_the_server_did_not_do_is_told_as_such(shop: Shop) -> None:
     with shop.begin(CHANGE) as session:
         shop.ask(f"SELECT pg_terminate_backend({session.ran.transaction.backend})", url=shop.admin)
-        with pytest.raises(CommitFailed, match="not committed"):
+        with pytest.raises(CommitFailedError, match="not committed"):
             session.commit()
     assert shop.ask("SELECT count(*) FROM orders WHERE total = 99") == [(0,)]
 
@@ -313,17 +313,17 @@ def test_no_rows_are_a_file_without_rows(shop: Shop) -> None:
 
 def test_parquet_is_not_offered(shop: Shop) -> None:
     path = shop.folder.folder("results") / "rows.parquet"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         shop.preview(shop.text("SELECT 1", 1, results=path, form="parquet"))
     assert refused.value.reason is Reason.CAPABILITY_UNSUPPORTED
     assert ".csv" in refused.value.next_step
 
 
 def test_rows_that_are_expected_must_come(shop: Shop) -> None:
-    with pytest.raises(EnvironmentFailed, match="rows were expected"):
+    with pytest.raises(EnvironmentFailureError, match="rows were expected"):
         shop.preview(shop.text("SELECT 1 WHERE false", 1, expect_results=True))
     path = shop.folder.folder("results") / "rows.csv"
-    with pytest.raises(Refused, match="no SELECT gives any"):
+    with pytest.raises(RefusedError, match="no SELECT gives any"):
         shop.preview(shop.text("DELETE FROM log", 1, results=path, form="csv"))
 
 
@@ -334,7 +334,7 @@ def test_several_files_of_one_action_are_one_action_and_told_by_name(shop: Shop)
     assert action.answer is not None
     assert [statement.number for statement in action.answer.statements] == [1, 2]
     assert action.tables == (("public.customers", 0, 2, 0),)
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         shop.preview(one, shop.text("SELECT nowhere", 4, name="b.sql"))
     assert failed.value.where == "b.sql"
 

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.config.config import PostgresqlConnection
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.plans.engines.postgres_servers import Server, find_server, with_addresses
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
+from remit.plans.engines.postgres_servers import PostgresServer, find_server, with_addresses
 from tests.postgres_engine.place import Shop
 
 SECRET = "hunter2-and-more"
 
 
-def found(url: str) -> Server:
+def found(url: str) -> PostgresServer:
     connection = PostgresqlConnection(type="postgresql", url_variable="SHOP_URL")
     return find_server("shop", connection, {"SHOP_URL": url})
 
 
-def of_file(path: Path) -> Server:
+def of_file(path: Path) -> PostgresServer:
     return find_server("shop", PostgresqlConnection(type="postgresql", url_file=str(path)), {})
 
 
@@ -75,7 +75,7 @@ def test_what_is_left_out_is_as_usual_and_what_is_escaped_is_read() -> None:
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_and_not_told(url: str, words: str) -> None:
-    with pytest.raises(Refused, match=words) as refused:
+    with pytest.raises(RefusedError, match=words) as refused:
         found(url)
     assert refused.value.reason is Reason.MALFORMED
     assert SECRET not in str(refused.value)
@@ -83,29 +83,29 @@ def test_a_url_that_cannot_be_used_is_refused_and_not_told(url: str, words: str)
 
 
 def test_a_variable_that_is_not_set_is_named() -> None:
-    with pytest.raises(Refused, match="SHOP_URL is not set"):
+    with pytest.raises(RefusedError, match="SHOP_URL is not set"):
         find_server("shop", PostgresqlConnection(type="postgresql", url_variable="SHOP_URL"), {})
 
 
 @pytest.mark.req("PX-19")
 def test_a_file_with_the_url_must_be_ones_own_alone(tmp_path: Path) -> None:
     path = tmp_path / "url"
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(RefusedError, match="cannot be read"):
         of_file(path)
     path.write_text(f"postgresql://remit:{SECRET}@h/d\n")
     for mode in (0o640, 0o604, 0o666):
         path.chmod(mode)
-        with pytest.raises(Refused, match="by others") as refused:
+        with pytest.raises(RefusedError, match="by others") as refused:
             of_file(path)
         assert refused.value.reason is Reason.STATE_UNSAFE
     path.chmod(0o600)
     assert of_file(path).where == "shop at h:5432/d as remit"
     (tmp_path / "link").symlink_to(path)
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(RefusedError, match="cannot be read"):
         of_file(tmp_path / "link")
     if os.geteuid() == 0:
         os.chown(path, 12345, 12345)
-        with pytest.raises(Refused, match="by others"):
+        with pytest.raises(RefusedError, match="by others"):
             of_file(path)
 
 
@@ -113,7 +113,7 @@ def test_the_host_looks_up_names_and_the_name_stays_for_certificates() -> None:
     options = json.loads(with_addresses(found("postgresql://u@localhost/d")))
     assert set(options["hostaddr"].split(",")) <= {"127.0.0.1", "::1"}
     assert set(options["host"].split(",")) == {"localhost"}
-    with pytest.raises(EnvironmentFailed, match="name of its host is not known"):
+    with pytest.raises(EnvironmentFailureError, match="name of its host is not known"):
         with_addresses(found("postgresql://u@no-such-host.invalid/d"))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.postgres.lexer import split, tokens_of
 from remit.effects.postgres.statements import analyse, bind, values_of
 
@@ -96,7 +96,7 @@ REFUSED = {
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text, words", REFUSED.items(), ids=[text[:50] for text in REFUSED])
 def test_what_is_not_for_a_plan_is_refused_by_its_kind(text: str, words: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         analyse(text)
     assert refused.value.reason is Reason.SQL_REFUSED
     assert words in str(refused.value)
@@ -124,7 +124,7 @@ def test_what_is_not_for_a_plan_is_refused_by_its_kind(text: str, words: str) ->
     ],
 )
 def test_a_second_statement_is_found_behind_quotes_and_comments(text: str, hidden: str) -> None:
-    with pytest.raises(Refused, match=hidden.split(maxsplit=1)[0]):
+    with pytest.raises(RefusedError, match=hidden.split(maxsplit=1)[0]):
         analyse(text.format(hidden))
 
 
@@ -199,7 +199,7 @@ def test_what_a_statement_is_about_is_told_by_its_names(
 
 
 def test_a_word_that_begins_no_statement_is_told_with_those_that_do() -> None:
-    with pytest.raises(Refused, match="no statement that is known here") as refused:
+    with pytest.raises(RefusedError, match="no statement that is known here") as refused:
         analyse("UPDAT t SET a = 1")
     assert "UPDATE" in refused.value.next_step
 
@@ -223,7 +223,7 @@ def test_a_parameter_becomes_a_number_and_its_value_never_text() -> None:
     ],
 )
 def test_parameters_must_fit(text: str, given: dict[str, object], words: str) -> None:
-    with pytest.raises(Refused, match=words) as refused:
+    with pytest.raises(RefusedError, match=words) as refused:
         bind(analyse(text), given)
     assert "x\\0" not in str(refused.value)
 

@@ -12,7 +12,7 @@ import pytest
 from remit.contracts.config.config import PostgresqlConnection
 from remit.core.errors import RemitError
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.engines.postgres import PostgresEngine, Ran, Text
+from remit.plans.engines.postgres import PostgresEngine, PostgresResult, SqlText
 from remit.plans.engines.postgres_servers import find_server
 from remit.sandbox.host import SandboxHost
 from tests.postgres_server import SERVER_ACCOUNT, _run_as_server_account
@@ -77,12 +77,12 @@ def secured() -> Iterator[Secured]:
         certificate.unlink()
 
 
-def asked(host: SandboxHost, folder: Path, url: str) -> Ran:
+def asked(host: SandboxHost, folder: Path, url: str) -> PostgresResult:
     connection = PostgresqlConnection(type="postgresql", url_variable="SHOP_URL")
     server = find_server("shop", connection, {"SHOP_URL": url})
     engine = PostgresEngine(lambda: host, "task-1", lambda: False)
     query = b"SELECT ssl, current_user FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-    text = Text(1, "", query, {}, expect_results=True, results=None, form=None)
+    text = SqlText(1, "", query, {}, expect_results=True, results=None, form=None)
     with WorkFolder.make(folder) as work:
         return engine.preview(server, [text], reads_only=True, seconds=20, stop_on_error=True, folder=work)
 

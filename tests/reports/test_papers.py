@@ -15,13 +15,13 @@ from remit.contracts.plans.change_log import DiffSummary
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.status import CompletionStatus
 from remit.contracts.schemas import load_schema
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.effects.plans.steps import Result
 from remit.plans.reports.archive import archive
 from remit.plans.reports.change_log import build_change_log
 from remit.plans.reports.execution_report import build_errors, build_report, refusal_of
 from remit.plans.reports.publish import digest_papers, publish, render_papers, restore_papers
-from remit.plans.reports.run_data import Run, time_of
+from remit.plans.reports.run_data import FinishedRun, time_of
 from remit.plans.storage.manifest import mark_executed
 from remit.plans.storage.run_folder import ReportFolder
 from tests.checkpoint.project import CREATED, Action, Done, Project
@@ -54,11 +54,11 @@ def done(project: Project) -> Done:
     return project.carry_out(ACTIONS)
 
 
-def run_of(project: Project, done: Done, **changed: Any) -> Run:
+def run_of(project: Project, done: Done, **changed: Any) -> FinishedRun:
     results = tuple(Result(step.number, "done", STARTED, ENDED) for step in done.plan.steps)
     steps = done.plan._replace(steps=tuple(step._replace(said=f"Did {step.move}") for step in done.plan.steps))
     places = {index: project.root / path for index, path in enumerate(done.plan.paths)}
-    run = Run(
+    run = FinishedRun(
         plan_id="plan-1",
         ids=done.ids,
         folder=f"agent_outputs/reports/{done.name}",
@@ -75,7 +75,7 @@ def run_of(project: Project, done: Done, **changed: Any) -> Run:
     return run._replace(**changed)
 
 
-def failed_run(project: Project, done: Done, **changed: Any) -> Run:
+def failed_run(project: Project, done: Done, **changed: Any) -> FinishedRun:
     """Worked example 12.2: the second action fails, the third is skipped."""
     steps = done.plan._replace(steps=done.plan.steps[:3])
     results = (
@@ -87,7 +87,7 @@ def failed_run(project: Project, done: Done, **changed: Any) -> Run:
     return run._replace(**changed)
 
 
-def outcome_of(project: Project, done: Done, run: Run) -> PlanOutcome:
+def outcome_of(project: Project, done: Done, run: FinishedRun) -> PlanOutcome:
     report, log = build_report(run), build_change_log(run)
     manifest = mark_executed(done.manifest, ENDED) if run.rolled_back else done.manifest
     unsigned: Mapping[str, Any] = {
@@ -164,7 +164,7 @@ def test_the_report_of_a_failure_that_went_back(project: Project, done: Done) ->
 
 @pytest.mark.req("PX-22", "PX-35")
 def test_every_failure_is_an_error_response(project: Project, done: Done) -> None:
-    problem = EnvironmentFailed(Reason.RULE_FAILED, "a rule does not hold", where="$.a")
+    problem = EnvironmentFailureError(Reason.RULE_FAILED, "a rule does not hold", where="$.a")
     errors = [error.tree() for error in build_errors(failed_run(project, done, problem=problem), clock)]
     jsonschema_rs.validator_for(load_schema("error-response")).validate(errors[0])
     assert uuid.UUID(errors[0].pop("error_id")).version == 5
@@ -203,7 +203,7 @@ def test_the_recovery_action_says_what_became_of_it(
     rolled_back: bool,  # noqa: FBT001
     wanted: str,
 ) -> None:
-    problem = EnvironmentFailed(reason, "it failed")
+    problem = EnvironmentFailureError(reason, "it failed")
     run = run_of(project, done, status="FAILED", results=(), problem=problem, rolled_back=rolled_back)
     [error] = build_errors(run, clock)
     assert error.recovery_action == wanted
@@ -222,7 +222,7 @@ def test_partial_cancelled_and_failed_runs_are_reported(project: Project, done: 
 
 
 def test_a_refusal_is_an_error_response_too() -> None:
-    problem = EnvironmentFailed(Reason.PROTECTED, "protected", where=".env")
+    problem = EnvironmentFailureError(Reason.PROTECTED, "protected", where=".env")
     error = refusal_of(problem, "envelope-1", clock)
     assert (error.error_code, error.recovery_action) == (1006, "SKIPPED")
 
@@ -319,7 +319,7 @@ def test_where_a_status_stands_so_do_the_papers_that_it_speaks_of(project: Proje
     place.unlink(missing_ok=True)
     place.mkdir()
     with ReportFolder.open(project.base, done.name) as folder:
-        with pytest.raises(EnvironmentFailed) as refused:
+        with pytest.raises(EnvironmentFailureError) as refused:
             publish(folder, outcome)
         assert folder.read("status.json") is None
     assert refused.value.where.endswith(f"{done.name}/{paper}")

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any
 
-from remit.effects.context import Work
+from remit.effects.context import EffectContext
 
 SPOT = "destination_path"
 
@@ -15,7 +15,7 @@ class Marking:
     def __init__(self, pause: float = 0.0) -> None:
         self._pause = pause
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         spot = work.spots[SPOT]
         os.close(os.open(spot.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=spot.folder))
         work.progress(1, 2)
@@ -23,7 +23,7 @@ class Marking:
         work.progress(2, 2)
         return {"result_summary": {"made": spot.path}, "undo_metadata": {}}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         spot = work.spots[SPOT]
         try:
             if finish:
@@ -38,11 +38,11 @@ class Marking:
 class Stubborn(Marking):
     """Breaks in the middle, and cannot be undone for as long as a file named `stuck` lies beside it."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         super().run(work)
         raise RuntimeError("broken in the middle")
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         try:
             os.stat("stuck", dir_fd=work.spots[SPOT].folder)
         except FileNotFoundError:
@@ -51,7 +51,7 @@ class Stubborn(Marking):
 
 
 class Exploding(Marking):
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         super().run(work)
         raise RuntimeError("password=hunter2-and-more")
 
@@ -59,14 +59,14 @@ class Exploding(Marking):
 class Lying(Marking):
     """Says that it made a file."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         return {"result_summary": {"made": work.spots[SPOT].path}, "undo_metadata": {}}
 
 
 class Boasting(Marking):
     """Answers with more than a ledger entry can hold."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         super().run(work)
         return {"result_summary": {"text": [*["x " * 10_000] * 52, "y" * 8_000]}, "undo_metadata": {}}
 
@@ -74,13 +74,13 @@ class Boasting(Marking):
 class Rambling(Marking):
     """Answers with something that its capability does not declare, and in the name of another task."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         super().run(work)
         return {"result_summary": {}, "undo_metadata": {}, "task_id": "another", "surprise": 1}
 
 
 class Dying(Marking):
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         super().run(work)
         os._exit(7)
 

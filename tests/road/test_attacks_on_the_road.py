@@ -12,10 +12,10 @@ import pytest
 
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import TaskManifest
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import uuid7
-from remit.ledger.entry import COLUMNS, Entry, Event
-from remit.ledger.findings import Fault
+from remit.ledger.entry import COLUMNS, Entry, NewEntry
+from remit.ledger.findings import RecordFault
 from remit.store.process_identity import is_gone, this_process
 from remit.testing.child_process import run_child
 from remit.workspace.workspace import Workspace
@@ -50,13 +50,13 @@ def forged_entry(workspace: Workspace) -> Entry:
 def test_an_entry_slipped_in_by_hand_is_never_covered_by_our_next_signature(workspace: Workspace) -> None:
     run(workspace, manifest())
     write(workspace, (f"INSERT INTO ledger_entries ({COLUMNS}) VALUES ({MARKS})", tuple(forged_entry(workspace))))
-    with pytest.raises(EnvironmentFailed) as refused:
-        workspace.ledger.append(Event("default", "x.y", "c", {}))
+    with pytest.raises(EnvironmentFailureError) as refused:
+        workspace.ledger.append(NewEntry("default", "x.y", "c", {}))
     assert refused.value.reason is Reason.EVIDENCE_INVALID
     with Workspace.open(workspace.root, environ=workspace.environ) as fresh:
-        with pytest.raises(EnvironmentFailed, match="no head signed"):
-            fresh.ledger.append(Event("default", "x.y", "c", {}))
-        assert Fault.UNSIGNED_TAIL in {finding.fault for finding in fresh.verify_ledger().findings}
+        with pytest.raises(EnvironmentFailureError, match="no head signed"):
+            fresh.ledger.append(NewEntry("default", "x.y", "c", {}))
+        assert RecordFault.UNSIGNED_TAIL in {finding.fault for finding in fresh.verify_ledger().findings}
 
 
 def test_a_planted_claim_is_neither_believed_nor_overlooked(workspace: Workspace) -> None:
@@ -70,16 +70,16 @@ def test_a_planted_claim_is_neither_believed_nor_overlooked(workspace: Workspace
     )
     values = ("default", "task", "planted", digest, "planted", "{}", "o", "t", "now", "DONE", json.dumps(result), 4)
     write(workspace, (f"INSERT INTO claims ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values))
-    with pytest.raises(EnvironmentFailed) as refused:
+    with pytest.raises(EnvironmentFailureError) as refused:
         run(workspace, asked)
     assert refused.value.reason is Reason.EVIDENCE_INVALID
-    assert Fault.CLAIM_FORGED in {finding.fault for finding in workspace.verify_ledger().findings}
+    assert RecordFault.CLAIM_FORGED in {finding.fault for finding in workspace.verify_ledger().findings}
 
 
 def test_a_stored_result_of_a_revoked_executor_is_not_handed_out_again(workspace: Workspace) -> None:
     run(workspace, manifest())
     workspace.rotate_key("executor", revoke=True)
-    with pytest.raises(EnvironmentFailed, match="cannot be vouched for"):
+    with pytest.raises(EnvironmentFailureError, match="cannot be vouched for"):
         run(workspace, manifest())
 
 
@@ -90,7 +90,9 @@ def test_a_removed_claim_is_named(workspace: Workspace) -> None:
     else:
         off, on = "ALTER TABLE claims DISABLE TRIGGER ALL", "ALTER TABLE claims ENABLE TRIGGER ALL"
     write(workspace, (off, ()), ("DELETE FROM claims", ()), *([(on, ())] if on else []))
-    named = [finding.what for finding in workspace.verify_ledger().findings if finding.fault is Fault.CLAIM_FORGED]
+    named = [
+        finding.what for finding in workspace.verify_ledger().findings if finding.fault is RecordFault.CLAIM_FORGED
+    ]
     assert any("1 intents are recorded and 0 claims" in what for what in named)
 
 
@@ -243,5 +245,5 @@ def test_an_owner_is_called_gone_only_when_that_is_certain() -> None:
 
 def test_a_workspace_whose_remit_yaml_is_gone_is_not_taken_for_the_one_above(workspace: Workspace) -> None:
     (workspace.root / "remit.yaml").unlink()
-    with pytest.raises(Refused, match=r"remit\.yaml is gone"):
+    with pytest.raises(RefusedError, match=r"remit\.yaml is gone"):
         Workspace.open(workspace.root, environ=workspace.environ)

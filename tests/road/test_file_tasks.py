@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse
+from remit.core.errors import EnvironmentFailureError, UsageError
 from remit.execution.engine import Preview
 from remit.workspace.workspace import Workspace
 from tests.road.acting_capabilities import register
@@ -155,7 +155,7 @@ def test_a_model_or_a_text_in_place_of_bytes_is_the_callers_mistake(workspace: W
     asked = manifest()
     lease = workspace.issue_lease(asked)
     for wrong in (lambda: workspace.execute_task(asked, lease), lambda: workspace.issue_lease(asked.decode())):  # type: ignore[arg-type] # the mistake
-        with pytest.raises(Misuse, match="bytes of its JSON"):
+        with pytest.raises(UsageError, match="bytes of its JSON"):
             wrong()
 
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_undone_yet_stays_claimed_and_is_recovered_later(workspac
     register(workspace, "STUBBORN")
     (base / "stuck").write_bytes(b"")
     asked = file_task("t", "STUBBORN", None, base / "made")
-    with pytest.raises(EnvironmentFailed, match="could not be undone yet"):
+    with pytest.raises(EnvironmentFailureError, match="could not be undone yet"):
         run(workspace, asked)
     (report,) = workspace.recover()
     assert report.problem is not None

@@ -11,7 +11,7 @@ import pytest
 
 from remit.contracts.tasks.task import TaskManifest
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.fs.openat import look
 from remit.store.connection import Connection
 from remit.store.process_identity import this_process
@@ -85,7 +85,7 @@ def test_another_tasks_stored_result_answers_nobody(workspace: Workspace, base: 
         row = connection.one("SELECT result, outcome_seq, checkpoint FROM claims WHERE key = 'done'")
         assert row is not None
         connection.execute(CLAIM, claim_row(TaskManifest.parse(asked), row[2], "DONE", row[0], row[1]))
-    with pytest.raises(EnvironmentFailed, match="not the one that the ledger recorded"):
+    with pytest.raises(EnvironmentFailureError, match="not the one that the ledger recorded"):
         run(workspace, asked)
     assert source.exists()
 
@@ -99,7 +99,7 @@ def test_a_task_whose_claim_was_removed_does_not_run_a_second_time(workspace: Wo
     copy.unlink()
     with past_the_guards(workspace) as connection:
         connection.execute("DELETE FROM claims WHERE key = ?", ("t",))
-    with pytest.raises(EnvironmentFailed, match="begun before"):
+    with pytest.raises(EnvironmentFailureError, match="begun before"):
         run(workspace, asked)
     assert not copy.exists()
 

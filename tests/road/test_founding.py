@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import system_clock
 from remit.fs.state_dir import locate_state
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.testing.child_process import Fault, run_child
 from remit.workspace.create import adopt, initialise
 from remit.workspace.workspace import Workspace
@@ -48,9 +48,9 @@ def test_a_moved_workspace_is_recognised_and_its_state_can_be_adopted(place: Pla
     place.init()
     old_state = place.state
     place.project = place.project.rename(tmp_path / "renamed")
-    with pytest.raises(EnvironmentFailed, match="--adopt"):
+    with pytest.raises(EnvironmentFailureError, match="--adopt"):
         Workspace.open(place.project, environ=place.environ)
-    with pytest.raises(Refused, match="was it moved") as refused:
+    with pytest.raises(RefusedError, match="was it moved") as refused:
         place.init()
     assert str(old_state) in refused.value.next_step
     with adopt(place.project, old_state, place.environ, system_clock) as workspace:
@@ -90,7 +90,7 @@ def test_the_state_of_a_living_workspace_cannot_be_adopted(place: Place, tmp_pat
     place.init()
     copy = tmp_path / "copy"
     shutil.copytree(place.project, copy)
-    with pytest.raises(Refused, match="still there"):
+    with pytest.raises(RefusedError, match="still there"):
         adopt(copy, place.state, place.environ, system_clock)
     Workspace.open(place.project, environ=place.environ).close()
 
@@ -101,7 +101,7 @@ def test_a_lost_part_of_the_state_is_never_replaced_by_an_empty_one(place: Place
     gone = place.state / lost
     shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
     before = files(place.state)
-    with pytest.raises(EnvironmentFailed, match="backup") as refused:
+    with pytest.raises(EnvironmentFailureError, match="backup") as refused:
         place.init()
     assert refused.value.reason is Reason.STATE_MISSING
     assert files(place.state) == before
@@ -114,7 +114,7 @@ def test_keys_of_another_workspace_cannot_go_on_with_this_ledger(place: Place, t
     other.init()
     shutil.rmtree(place.state / "keys")
     shutil.copytree(other.state / "keys", place.state / "keys")
-    with pytest.raises(EnvironmentFailed, match="other keys"):
+    with pytest.raises(EnvironmentFailureError, match="other keys"):
         place.init()
 
 
@@ -122,7 +122,7 @@ def test_a_second_machine_with_keys_of_its_own_cannot_join_a_ledger(place: Place
     place.environ[VARIABLE] = postgres_url
     place.init(url_variable=VARIABLE)
     second = {**place.environ, "REMIT_STATE": place.environ["REMIT_STATE"] + "-2"}
-    with pytest.raises(EnvironmentFailed, match="keys that signed them are not here"):
+    with pytest.raises(EnvironmentFailureError, match="keys that signed them are not here"):
         initialise(place.project, second, system_clock, url_variable=VARIABLE)
     assert not Path(second["REMIT_STATE"]).exists()
     shutil.copytree(place.environ["REMIT_STATE"], second["REMIT_STATE"])
@@ -132,9 +132,9 @@ def test_a_second_machine_with_keys_of_its_own_cannot_join_a_ledger(place: Place
 
 
 def test_a_mistyped_variable_leaves_nothing_behind(place: Place, postgres_url: str) -> None:
-    with pytest.raises(EnvironmentFailed, match="MISTYPED"):
+    with pytest.raises(EnvironmentFailureError, match="MISTYPED"):
         place.init(url_variable="MISTYPED")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         place.init(url_variable="not a name")
     assert not Path(place.environ["REMIT_STATE"]).exists()
     assert list(place.project.iterdir()) == []
@@ -164,14 +164,14 @@ def test_a_config_that_is_not_valid_stops_everything(place: Place, text: str) ->
 
 def test_a_folder_in_place_of_the_config_is_refused(place: Place) -> None:
     (place.project / "remit.yaml").mkdir()
-    with pytest.raises(Refused, match="not a file"):
+    with pytest.raises(RefusedError, match="not a file"):
         place.init()
     assert not Path(place.environ["REMIT_STATE"]).exists()
 
 
 def test_a_folder_that_does_not_exist_is_no_part_of_the_workspace_above_it(place: Place) -> None:
     place.init()
-    with pytest.raises(Refused, match="no such folder"):
+    with pytest.raises(RefusedError, match="no such folder"):
         Workspace.open(place.project / "nowhere", environ=place.environ)
     (place.project / "below").mkdir()
     Workspace.open(place.project / "below", environ=place.environ).close()
@@ -181,25 +181,25 @@ def test_a_state_directory_inside_any_workspace_is_refused(place: Place, tmp_pat
     place.init()
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(Refused, match="overlaps a workspace"):
+    with pytest.raises(RefusedError, match="overlaps a workspace"):
         initialise(other, {"REMIT_STATE": str(place.project / "state")}, system_clock)
 
 
 def test_every_chain_survives_the_revocation_of_the_audit_key(workspace: Workspace) -> None:
-    workspace.ledger.append(Event("other-tenant", "x.y", "c", {}))
+    workspace.ledger.append(NewEntry("other-tenant", "x.y", "c", {}))
     workspace.rotate_key("audit", revoke=True)
     verdict = workspace.verify_ledger()
     assert verdict.holds, verdict
     old, _ = workspace.rotate_key("audit")
     workspace.revoke_key(old.key_id)
     assert workspace.verify_ledger().holds
-    with pytest.raises(Refused, match="already"):
+    with pytest.raises(RefusedError, match="already"):
         workspace.revoke_key(old.key_id)
-    with pytest.raises(Refused, match="no key has this id"):
+    with pytest.raises(RefusedError, match="no key has this id"):
         workspace.revoke_key("nobody")
     active = workspace.keyring.active("audit")
     assert active is not None
-    with pytest.raises(Refused, match="still active"):
+    with pytest.raises(RefusedError, match="still active"):
         workspace.revoke_key(active.key_id)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import system_clock
 from remit.testing.child_process import Fault, run_child
 from remit.workspace.create import initialise
@@ -83,7 +83,7 @@ def test_a_second_init_cannot_move_the_ledger_elsewhere(tmp_path: Path) -> None:
     environ = {"REMIT_STATE": str(tmp_path / "state"), "URL": "postgresql://nowhere"}
     (tmp_path / "project").mkdir()
     initialise(tmp_path / "project", environ, system_clock)[0].close()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         initialise(tmp_path / "project", environ, system_clock, url_variable="URL")
     assert refused.value.reason is Reason.STATE_UNSAFE
 

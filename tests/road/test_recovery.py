@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.execution.engine import Preview
-from remit.ledger.findings import Fault as Finding
-from remit.store.claims import ClaimKey, Running, read_claim, unfinished
+from remit.ledger.findings import RecordFault as Finding
+from remit.store.claims import ClaimHeld, ClaimKey, read_claim, unfinished
 from remit.store.process_identity import is_childless, lock_path
 from remit.testing.child_process import Fault, run_child
 from remit.workspace.workspace import Workspace
@@ -46,10 +46,10 @@ class Killed:
         assert run_child(command, fault=Fault(point), environment=self.environ).killed
         return asked
 
-    def claim(self, task_id: str = "t") -> Running:
+    def claim(self, task_id: str = "t") -> ClaimHeld:
         with self.workspace.store.reading() as connection:
             found = read_claim(connection, ClaimKey("default", "task", task_id))
-        assert isinstance(found, Running)
+        assert isinstance(found, ClaimHeld)
         return found
 
 
@@ -107,7 +107,7 @@ def test_a_changed_checkpoint_is_evidence_of_tampering_and_nothing_is_touched(ki
         (report,) = killed.workspace.recover()
     assert report.problem is not None
     assert report.problem.reason is Reason.EVIDENCE_INVALID
-    with pytest.raises(EnvironmentFailed, match="not the one that its intent recorded"):
+    with pytest.raises(EnvironmentFailureError, match="not the one that its intent recorded"):
         run(killed.workspace, asked)
     assert killed.destination.read_bytes() == b"content"
     found = killed.workspace.verify_ledger().findings

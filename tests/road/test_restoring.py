@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.workspace.workspace import Workspace
 from tests.road.conftest import CONTENT, file_task, refused, run
 
@@ -25,7 +25,7 @@ def test_another_file_in_the_place_of_a_moved_one_is_left_alone(workspace: Works
     (base / "kept").write_bytes(b"so that the inode is not used again")
     (base / "d").rename(base / "elsewhere")
     (base / "d").write_bytes(b"a stranger")
-    with pytest.raises(Refused, match="not the file that was moved"):
+    with pytest.raises(RefusedError, match="not the file that was moved"):
         workspace.restore_task(moved.canonical())
     assert (base / "d").read_bytes() == b"a stranger"
     assert not source.exists()
@@ -70,7 +70,7 @@ def test_a_reversible_copy_is_removed_unless_somebody_changed_it(
     kept = run(workspace, file_task("1", "FILE_COPY", source, base / "kept"))
     gone = run(workspace, file_task("2", "FILE_COPY", source, base / "gone"))
     (base / "kept").write_bytes(b"mine now")
-    with pytest.raises(Refused, match="changed since"):
+    with pytest.raises(RefusedError, match="changed since"):
         workspace.restore_task(kept.canonical())
     back = workspace.restore_task(gone.canonical())
     assert back.status == "SUCCESS"
@@ -83,7 +83,7 @@ def test_what_was_not_asked_to_be_reversible_has_no_way_back(workspace: Workspac
     asked = json.loads(file_task("t", "FILE_COPY", source, base / "d")) | {"constraints": {"reversible": False}}
     result = run(workspace, json.dumps(asked).encode())
     assert result.tree()["output"]["undo_metadata"] == {}
-    with pytest.raises(Refused, match="nothing to undo"):
+    with pytest.raises(RefusedError, match="nothing to undo"):
         workspace.restore_task(result.canonical())
 
 
@@ -101,11 +101,11 @@ def test_only_the_recorded_result_can_be_taken_back(workspace: Workspace, source
     moved = run(workspace, file_task("t", "FILE_MOVE", source, base / "d")).tree()
     elsewhere = {**moved["output"], "undo_metadata": {"original_path": str(base / "elsewhere")}}
     for changed in ({"output": elsewhere}, {"signature": "A" * 86}):
-        with pytest.raises(Refused) as problem:
+        with pytest.raises(RefusedError) as problem:
             workspace.restore_task(json.dumps({**moved, **changed}).encode())
         assert problem.value.reason is Reason.SIGNATURE_INVALID
     other = {**moved, "task_id": "x", "output": {**moved["output"], "task_id": "x"}}
-    with pytest.raises(Refused, match="no outcome of that task"):
+    with pytest.raises(RefusedError, match="no outcome of that task"):
         workspace.restore_task(json.dumps(other).encode())
     assert (base / "d").exists()
 

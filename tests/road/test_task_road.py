@@ -10,7 +10,7 @@ import pytest
 from remit.authority.results import verify_result
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import TaskManifest
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.core.ids import render_time
 from remit.execution.engine import Preview
 from remit.workspace.workspace import Workspace
@@ -98,7 +98,7 @@ def test_a_lease_that_is_no_lease_is_an_invalid_lease(workspace: Workspace, leas
 
 def test_bytes_that_cannot_be_parsed_touch_nothing(workspace: Workspace, kinds: Callable[[], list[str]]) -> None:
     before = kinds()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         workspace.execute_task(b'{"task_id": "x", "surprise": 1}', b"{}")
     assert refused.value.reason is Reason.MALFORMED
     assert kinds() == before
@@ -119,7 +119,7 @@ def test_a_dry_run_of_a_forged_lease_fails_and_records_nothing(
 ) -> None:
     lease = workspace.issue_lease(manifest("another-task")).canonical()
     before = kinds()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         workspace.preview_task(manifest(), lease)
     assert refused.value.reason is Reason.SIGNATURE_INVALID
     assert kinds() == before
@@ -155,7 +155,7 @@ def test_the_kernel_refuses_an_altered_result(workspace: Workspace, change: str)
         tree |= {"executor_id": "somebody-else"}
     else:
         tree |= {"signature": tree["signature"][::-1][1:] + "A"}
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         verify_result(ExecutionResult.from_tree(tree), workspace.keyring, now(workspace))
     assert refused.value.reason is Reason.SIGNATURE_INVALID
 
@@ -163,11 +163,11 @@ def test_the_kernel_refuses_an_altered_result(workspace: Workspace, change: str)
 @pytest.mark.req("EI-05")
 def test_the_kernel_refuses_an_unsigned_result_and_one_by_a_foreign_key(workspace: Workspace) -> None:
     tree = workspace.execute_task(manifest(), workspace.issue_lease(manifest()).canonical()).tree()
-    with pytest.raises(Refused) as unsigned:
+    with pytest.raises(RefusedError) as unsigned:
         ExecutionResult.from_tree({**tree, "signature": None})
     assert "signature" in unsigned.value.where
     kernel = next(key for key in workspace.keyring if key.role == "kernel")
-    with pytest.raises(Refused) as foreign:
+    with pytest.raises(RefusedError) as foreign:
         verify_result(ExecutionResult.from_tree({**tree, "key_id": kernel.key_id}), workspace.keyring, now(workspace))
     assert foreign.value.reason is Reason.KEY_UNKNOWN
 
@@ -175,5 +175,5 @@ def test_the_kernel_refuses_an_unsigned_result_and_one_by_a_foreign_key(workspac
 def test_a_capability_cannot_be_registered_twice(workspace: Workspace) -> None:
     known = workspace.registry.get("NO_EFFECT")
     assert known is not None
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         workspace.registry.register(known)

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
-from remit.execution.engine import Unsettled
+from remit.execution.engine import IncompleteError
 from remit.plans.rollback import operation as rollback
 from tests.plan_road.project import Project, delete, plan_of, rename
 from tests.plan_sql.shop import CONNECTIONS, DATABASE, Shop, held_open, sql
@@ -187,7 +187,7 @@ def test_one_that_is_opened_after_the_exchange_is_left_until_it_is_closed(
     shop.apply(plan_of(sql("a1", UPDATE)))
     after = shop.tree()
     log = write_a_log_before(shop, monkeypatch, "require_as_planned")
-    with pytest.raises(Unsettled, match="this database is in use"):
+    with pytest.raises(IncompleteError, match="this database is in use"):
         shop.workspace.rollback("last")
     monkeypatch.undo()
     log.unlink()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from tests.plan_road.project import Project, plan_of, replace
 
 pytestmark = [pytest.mark.req("PX-15", "PX-23")]
@@ -70,7 +70,7 @@ def test_a_planted_folder_is_no_run(project: Project, how: str) -> None:
     (planted / "status.json").write_text(json.dumps(said))
     before = project.tree()
     name = {"name": planted.name, "report id": said["report_id"], "path": str(planted)}[how]
-    with pytest.raises(Refused, match="no run of a plan is known") as caught:
+    with pytest.raises(RefusedError, match="no run of a plan is known") as caught:
         project.workspace.rollback(name)
     assert caught.value.reason is Reason.STATE_MISSING
     assert project.tree() == before
@@ -80,7 +80,7 @@ def test_a_folder_of_the_same_name_elsewhere_is_another(project: Project, tmp_pa
     status = two_runs(project)[0].status
     copy = tmp_path / "copy" / status.folder
     shutil.copytree(project.root / status.folder, copy)
-    with pytest.raises(Refused, match="no run of a plan is known"):
+    with pytest.raises(RefusedError, match="no run of a plan is known"):
         project.workspace.rollback(str(copy))
 
 
@@ -95,5 +95,5 @@ def test_what_somebody_planted_in_a_status_stops_nothing(project: Project, conte
 @pytest.mark.parametrize("name", ["", "/", "%", "_", "first", "a\0b", "x" * 100_000, "\u00e9", "reports", "\\"])
 def test_what_is_no_name_of_a_run_is_none(project: Project, name: str) -> None:
     two_runs(project)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         project.workspace.rollback(name)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from remit.plans.model.callbacks import TakenBack
+from remit.plans.model.callbacks import LaterRollback
 from tests.plan_road.project import Project, create, delete, plan_of, ran, rename, replace
 
 
@@ -73,16 +73,16 @@ def test_whoever_applies_it_again_is_told_that_it_was_taken_back(project: Projec
     seed(project)
     envelope = project.approve(everything()).canonical()
     outcome = ran(project.workspace.apply(envelope))
-    told: list[TakenBack] = []
+    told: list[LaterRollback] = []
     assert project.workspace.apply(envelope, on_taken_back=told.append) == outcome
     assert told == [], "it stands"
     (made,) = (item for item in outcome.manifest.checkpoints if item.file_path == "edited.txt")  # type: ignore[union-attr]
     part = project.workspace.rollback("last", checkpoints=[made.checkpoint_id])
     assert ran(project.workspace.apply(envelope, on_taken_back=told.append)).canonical() == outcome.canonical()
-    assert told == [TakenBack(part.order_id, part.executed_at, whole=False)]
+    assert told == [LaterRollback(part.order_id, part.executed_at, whole=False)]
     rolled, before = project.workspace.rollback("last"), project.tree()
     assert ran(project.workspace.apply(envelope, on_taken_back=told.append)).canonical() == outcome.canonical()
-    assert told[1:] == [TakenBack(rolled.order_id, rolled.executed_at, whole=True)]
+    assert told[1:] == [LaterRollback(rolled.order_id, rolled.executed_at, whole=True)]
     assert project.tree() == before
 
 
@@ -92,7 +92,7 @@ def test_a_rollback_that_was_refused_took_nothing_back(project: Project) -> None
     outcome = ran(project.workspace.apply(envelope))
     project.write("edited.txt", "theirs\n")
     assert project.workspace.rollback("last").status == "REFUSED"
-    told: list[TakenBack] = []
+    told: list[LaterRollback] = []
     assert project.workspace.apply(envelope, on_taken_back=told.append) == outcome
     assert told == []
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.execution.engine import Unsettled
+from remit.execution.engine import IncompleteError
 from remit.execution.journal import Journal
 from remit.sandbox.host import SandboxHost
 from tests.plan_road.project import Project, create, delete, plan_of, ran, replace
@@ -71,7 +71,7 @@ def test_a_ledger_that_fails_half_way_is_never_a_failure_that_changed_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(SandboxHost, "run", cut_off)
         patched.setattr(Journal, "note", no_note)
-        with pytest.raises(Unsettled):
+        with pytest.raises(IncompleteError):
             project.workspace.apply(envelope) if door == "plan" else project.workspace.rollback("last")
     assert project.kinds()[-1] == f"{door}.intent"
     (report,) = project.workspace.recover()

@@ -3,7 +3,7 @@
 import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from tests.plan_road.project import Project, create, delete, plan_of, replace
 
 
@@ -50,7 +50,7 @@ def test_the_same_checkpoint_twice_is_a_no_op(project: Project) -> None:
 
 def test_an_unknown_checkpoint_is_refused(project: Project) -> None:
     applied(project)
-    with pytest.raises(Refused, match="no such checkpoint"):
+    with pytest.raises(RefusedError, match="no such checkpoint"):
         project.workspace.rollback("last", checkpoints=["00000000-0000-4000-8000-000000000000"])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.plans.storage.pruning import KnownStatus, Prunable, in_use, prunable, prune
 from remit.plans.storage.run_folder import ReportFolder, list_reports
 from remit.testing.child_process import Fault, run_child
@@ -190,7 +190,7 @@ def test_links_are_neither_listed_nor_followed(project: Project, done: Done, tmp
 
 def test_a_planted_link_above_the_reports_is_refused(project: Project, tmp_path: Path) -> None:
     (project.root / "agent_outputs").symlink_to(tmp_path)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         prunable(project.base, {}, now())
 
 

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from remit.core.faultpoints import reach
-from remit.testing.crash_injection import PROCEED, Acknowledge, Action, Ended, Fail, Kill, Point, Pretend, run_watched
+from remit.testing.crash_injection import (
+    PROCEED,
+    Acknowledge,
+    Action,
+    Fail,
+    InjectedRun,
+    Kill,
+    Point,
+    Pretend,
+    run_watched,
+)
 from tests.sandbox.stepping_host import place, stepping_host, steps
 
 
@@ -31,7 +41,7 @@ def a_run(root: Path) -> Callable[[Acknowledge], None]:
 def run(root: Path, decide: Callable[[Point], Action] = lambda _: PROCEED, *, named: bool = True) -> dict[str, Any]:
     target = root / "files" / "target"
     target.unlink(missing_ok=True)
-    ended: Ended = run_watched(a_run(root), [str(root / "files")], lambda point, _: decide(point), named=named)
+    ended: InjectedRun = run_watched(a_run(root), [str(root / "files")], lambda point, _: decide(point), named=named)
     return {
         "points": [[point.call, *(Path(path).name for path in point.paths)] for point in ended.points],
         "stopped": len(ended.stopped),

@@ -12,8 +12,8 @@ import pytest
 
 from remit.core.errors import RemitError
 from remit.effects.registry import PathUse
-from remit.sandbox.host import Finished, SandboxHost
-from remit.sandbox.orders import Build, Order, Place, Quotas
+from remit.sandbox.host import EffectResult, SandboxHost
+from remit.sandbox.orders import Build, FolderGrant, Order, Quotas
 
 EFFECT: Final = "tests.sandbox.hostile_effects:HOSTILE"
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -87,8 +87,8 @@ def an_order(arena: Arena, which: str, /, *, task_id: str = "task-1", restores: 
         reversible=False,
         part_name=".remit-0123456789abcdef01234567.part",
         places={
-            "source": Place(str(arena.inside), ("taken",), "source.bin", PathUse.TAKE),
-            "target": Place(str(arena.inside), ("made",), "target.bin", PathUse.MAKE),
+            "source": FolderGrant(str(arena.inside), ("taken",), "source.bin", PathUse.TAKE),
+            "target": FolderGrant(str(arena.inside), ("made",), "target.bin", PathUse.MAKE),
         },
         restores=restores,
     )
@@ -103,7 +103,7 @@ def attempt(host: SandboxHost, arena: Arena, which: str, /, **inputs: Any) -> di
 
 def attempt_watched(
     host: SandboxHost, arena: Arena, which: str, see: Callable[[int, int], Seen], /, **inputs: Any
-) -> tuple[Finished, Seen]:
+) -> tuple[EffectResult, Seen]:
     """The effect stops at a question; meanwhile `see` looks at it from outside, with its pid and its parent's."""
     seen: list[Seen] = []
 

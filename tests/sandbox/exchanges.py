@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from remit.effects.registry import PathUse
-from remit.sandbox.orders import Build, Place
+from remit.sandbox.orders import Build, FolderGrant
 from tests.sandbox.arena import PLANS
 from tests.sandbox.stepping_host import place, stepping_host, steps
 
@@ -29,7 +29,7 @@ def try_out(root: Path, build: Build = PLANS) -> dict[str, str]:
     """What each attempt came to: the name of the error, or nothing."""
     one, two = root / "one", root / "two"
     made = {"one": place(one, "a"), "two": place(two, "a")}
-    attempts: dict[str, tuple[dict[str, Place], tuple[str, str], tuple[str, str]]] = {
+    attempts: dict[str, tuple[dict[str, FolderGrant], tuple[str, str], tuple[str, str]]] = {
         "in one folder": (made, ("one", "a"), ("one", "b")),
         "with nothing": (made, ("one", "a"), ("one", "missing")),
         "with a folder": (made, ("one", "a"), ("one", "folder")),

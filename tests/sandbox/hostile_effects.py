@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from remit.effects.context import Work
+from remit.effects.context import EffectContext
 from tests.sandbox.hostile_frames import FRAME_ATTEMPTS, channel_of
 from tests.sandbox.hostile_waste import WASTE_ATTEMPTS
 
@@ -50,13 +50,13 @@ def _pid() -> int:
     return _BORN[0]
 
 
-def _call(work: Work) -> dict[str, Any]:
+def _call(work: EffectContext) -> dict[str, Any]:
     _pid()
     arguments = [_argument(work, given) for given in work.inputs["arguments"]]
     return {"result": system_call(work.inputs["number"], *arguments)}
 
 
-def _argument(work: Work, given: Any) -> int | ctypes.Array[ctypes.c_char]:
+def _argument(work: EffectContext, given: Any) -> int | ctypes.Array[ctypes.c_char]:
     if isinstance(given, int):
         return given
     if "hex" in given:
@@ -74,14 +74,14 @@ def _argument(work: Work, given: Any) -> int | ctypes.Array[ctypes.c_char]:
     }[given["is"]]()
 
 
-def _sweep(work: Work) -> dict[str, Any]:
+def _sweep(work: EffectContext) -> dict[str, Any]:
     """Every number but those left out, with arguments that make no sense: which are let through to the kernel?"""
     _pid()
     numbers = [number for number in range(work.inputs["up_to"]) if number not in work.inputs["leave_out"]]
     return {"let_through": [n for n in numbers if system_call(n, -1, -1, -1, -1, -1, -1) != -errno.EPERM]}
 
 
-def _compatible_call(work: Work) -> dict[str, Any]:
+def _compatible_call(work: EffectContext) -> dict[str, Any]:
     """One harmless call by the 32-bit entry of an x86_64 kernel, which has other numbers: a filter must see both."""
     page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     page.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")  # mov eax, 20; int 0x80; ret
@@ -89,7 +89,7 @@ def _compatible_call(work: Work) -> dict[str, Any]:
     return {"result": int(ctypes.CFUNCTYPE(ctypes.c_int)(address)()), "pid": os.getpid()}
 
 
-def _open(work: Work) -> dict[str, Any]:
+def _open(work: EffectContext) -> dict[str, Any]:
     """Open a name, from the root or from a folder that was given, and read or write what is there."""
     start = work.spots[work.inputs["at"]].folder if "at" in work.inputs else None
     name = work.inputs["name"].replace("{parent}", str(os.getppid())).replace("{folder}", str(start))
@@ -102,7 +102,7 @@ def _open(work: Work) -> dict[str, Any]:
     return {"read": os.read(descriptor, 64).hex()}
 
 
-def _make_with_mode(work: Work) -> dict[str, Any]:
+def _make_with_mode(work: EffectContext) -> dict[str, Any]:
     """A program that runs as its owner, for whoever finds it."""
     folder, how = work.spots["target"].folder, work.inputs["how"]
     if how == "openat":
@@ -116,17 +116,17 @@ def _make_with_mode(work: Work) -> dict[str, Any]:
     return {"written": os.write(file, b"#!/bin/sh")}
 
 
-def _reopen(work: Work) -> dict[str, Any]:
+def _reopen(work: EffectContext) -> dict[str, Any]:
     """A descriptor that gives no access, made into one that does."""
     found = os.open(work.inputs["name"], os.O_PATH)
     return {"read": os.read(os.open(f"/proc/self/fd/{found}", os.O_RDONLY), 64).hex()}
 
 
-def _list_folder(work: Work) -> dict[str, Any]:
+def _list_folder(work: EffectContext) -> dict[str, Any]:
     return {"names": os.listdir(work.spots[work.inputs["at"]].folder)}
 
 
-def _walk_descriptors(work: Work) -> dict[str, Any]:
+def _walk_descriptors(work: EffectContext) -> dict[str, Any]:
     """From everything that is open, up and to a secret; and whatever can be read without a name."""
     reached = []
     for descriptor in range(256):
@@ -144,7 +144,7 @@ def _content(descriptor: int) -> str:
     return ""
 
 
-def _start(work: Work) -> dict[str, Any]:
+def _start(work: EffectContext) -> dict[str, Any]:
     """The ways by which Python itself starts something."""
     done = threading.Event()
     ways: dict[str, Callable[[], object]] = {
@@ -158,7 +158,7 @@ def _start(work: Work) -> dict[str, Any]:
     return {"started": True}
 
 
-def _connect(work: Work) -> dict[str, Any]:
+def _connect(work: EffectContext) -> dict[str, Any]:
     """To a server of the test's. A name that begins with @ is of the abstract kind."""
     address = work.inputs["address"]
     if isinstance(address, list):
@@ -169,13 +169,13 @@ def _connect(work: Work) -> dict[str, Any]:
         return {"said": there.recv(5).decode()}
 
 
-def _bridge(work: Work) -> dict[str, Any]:
+def _bridge(work: EffectContext) -> dict[str, Any]:
     """Pass an open folder to whoever listens on the other side of the channel."""
     channel = socket.socket(fileno=os.dup(channel_of()))
     return {"sent": socket.send_fds(channel, [b"x"], [work.spots["target"].folder])}
 
 
-def _raise_limits(work: Work) -> dict[str, Any]:
+def _raise_limits(work: EffectContext) -> dict[str, Any]:
     """Every limit, on oneself and on the parent, by both calls; then let the test look at what is in force."""
     outcomes = []
     for limit in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE):
@@ -199,12 +199,12 @@ def _error(action: Callable[[], object]) -> int:
     return 0
 
 
-def _be_looked_at(work: Work) -> dict[str, Any]:
+def _be_looked_at(work: EffectContext) -> dict[str, Any]:
     work.ask({"pid": os.getpid(), "parent": os.getppid()})
     return {"environment": dict(os.environ)}
 
 
-def _cling(work: Work) -> dict[str, Any]:
+def _cling(work: EffectContext) -> dict[str, Any]:
     """Try everything that could keep a process alive without its host, tell the test, and stay."""
     for number in range(1, signal.NSIG):
         with contextlib.suppress(OSError, ValueError):
@@ -220,14 +220,14 @@ def _cling(work: Work) -> dict[str, Any]:
         time.sleep(0.05)
 
 
-def _remember(work: Work) -> dict[str, Any]:
+def _remember(work: EffectContext) -> dict[str, Any]:
     """Leave something in memory, and say what the task before left there."""
     found = list(_KEPT)
     _KEPT.append(work.task_id)
     return {"found": found, "pid": os.getpid()}
 
 
-def _tamper_with_the_lock(work: Work) -> dict[str, Any]:
+def _tamper_with_the_lock(work: EffectContext) -> dict[str, Any]:
     """Release the lock by which recovery knows that a process of this host is still at work; then spoil its file."""
     outcomes = []
     for descriptor in range(3, 256):
@@ -242,7 +242,7 @@ def _tamper_with_the_lock(work: Work) -> dict[str, Any]:
     return {"results": outcomes}
 
 
-ATTEMPTS: Final[dict[str, Callable[[Work], dict[str, Any]]]] = {
+ATTEMPTS: Final[dict[str, Callable[[EffectContext], dict[str, Any]]]] = {
     "call": _call,
     "sweep": _sweep,
     "compatible_call": _compatible_call,
@@ -267,7 +267,7 @@ ATTEMPTS: Final[dict[str, Callable[[Work], dict[str, Any]]]] = {
 class Hostile:
     """Tries what it is told to. An attempt that was refused is a result: its error number, and no exception."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         try:
             return ATTEMPTS[work.inputs["attempt"]](work)
         except OSError as problem:
@@ -275,7 +275,7 @@ class Hostile:
         except (RuntimeError, subprocess.SubprocessError) as problem:
             return {"errno": errno.EPERM, "problem": str(problem)}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         return self.run(work) if finish else None
 
 

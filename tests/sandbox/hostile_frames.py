@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from remit.effects.context import Work
+from remit.effects.context import EffectContext
 
 
 def channel_of() -> int:
@@ -32,7 +32,7 @@ def frame(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-def _say(work: Work) -> dict[str, Any]:
+def _say(work: EffectContext) -> dict[str, Any]:
     """Some bytes, so often; then go away without a word, or answer as if nothing had been."""
     raw = bytes.fromhex(work.inputs["raw"])
     for _ in range(work.inputs.get("times", 1)):
@@ -42,7 +42,7 @@ def _say(work: Work) -> dict[str, Any]:
     return {"honest": True}
 
 
-def _note_much(work: Work) -> dict[str, Any]:
+def _note_much(work: EffectContext) -> dict[str, Any]:
     """As many notes as the host takes, each as long as a frame may be, in letters that take a lot of memory."""
     note = {"breach": "\U0001f600" + "x" * (work.inputs["bytes"] - 200)}
     for _ in range(work.inputs["count"]):
@@ -50,7 +50,7 @@ def _note_much(work: Work) -> dict[str, Any]:
     os._exit(0)
 
 
-def _drip(work: Work) -> dict[str, Any]:
+def _drip(work: EffectContext) -> dict[str, Any]:
     """A frame that never ends, a byte at a time: a host that waits for its end waits for ever."""
     say(struct.pack(">I", 1024 * 1024) + b'{"kind": "')
     while True:
@@ -58,13 +58,13 @@ def _drip(work: Work) -> dict[str, Any]:
         time.sleep(0.01)
 
 
-def _flood(work: Work) -> dict[str, Any]:
+def _flood(work: EffectContext) -> dict[str, Any]:
     """As many frames as it takes."""
     while True:
         say(bytes.fromhex(work.inputs["raw"]) * 50)
 
 
-def _work_on(work: Work) -> dict[str, Any]:
+def _work_on(work: EffectContext) -> dict[str, Any]:
     """Say that all is done, and go on changing the world."""
     spot = work.spots["target"]
     file = os.open(spot.name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600, dir_fd=spot.folder)
@@ -74,7 +74,7 @@ def _work_on(work: Work) -> dict[str, Any]:
         os.write(file, b"+")
 
 
-def _hang_up(work: Work) -> dict[str, Any]:
+def _hang_up(work: EffectContext) -> dict[str, Any]:
     """Close the channel and go on."""
     spot = work.spots["target"]
     work.ask({"pid": os.getpid(), "parent": os.getppid()})
@@ -85,7 +85,7 @@ def _hang_up(work: Work) -> dict[str, Any]:
         time.sleep(0.001)
 
 
-FRAME_ATTEMPTS: Final[dict[str, Callable[[Work], dict[str, Any]]]] = {
+FRAME_ATTEMPTS: Final[dict[str, Callable[[EffectContext], dict[str, Any]]]] = {
     "say": _say,
     "note_much": _note_much,
     "drip": _drip,

@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from remit.effects.context import Work
+from remit.effects.context import EffectContext
 
 MIB: Final = 1024 * 1024
 
 
-def _make(work: Work, name: str) -> int:
+def _make(work: EffectContext, name: str) -> int:
     return os.open(name, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=work.spots["target"].folder)
 
 
-def _print(work: Work) -> dict[str, Any]:
+def _print(work: EffectContext) -> dict[str, Any]:
     """Text on both outputs, as much as asked for or as they take."""
     written = 0
     for descriptor in (1, 2):
@@ -32,7 +32,7 @@ def _print(work: Work) -> dict[str, Any]:
     return {"written": written}
 
 
-def _open_many(work: Work) -> dict[str, Any]:
+def _open_many(work: EffectContext) -> dict[str, Any]:
     opened = 0
     try:
         while opened < work.inputs["count"]:
@@ -43,13 +43,13 @@ def _open_many(work: Work) -> dict[str, Any]:
     return {"opened": opened}
 
 
-def _make_files(work: Work) -> dict[str, Any]:
+def _make_files(work: EffectContext) -> dict[str, Any]:
     for number in range(work.inputs["count"]):
         os.close(_make(work, f"file-{number}"))
     return {"made": work.inputs["count"]}
 
 
-def _allocate(work: Work) -> dict[str, Any]:
+def _allocate(work: EffectContext) -> dict[str, Any]:
     """All at once, or piece by piece until it is refused; then every page is written."""
     held = []
     for _ in range(work.inputs["count"]):
@@ -59,7 +59,7 @@ def _allocate(work: Work) -> dict[str, Any]:
     return {"held": sum(len(piece) for piece in held)}
 
 
-def _insist(work: Work) -> dict[str, Any]:
+def _insist(work: EffectContext) -> dict[str, Any]:
     """Take every "no memory" for an invitation to try again."""
     held: list[mmap.mmap] = []
     while True:
@@ -68,7 +68,7 @@ def _insist(work: Work) -> dict[str, Any]:
             held[-1].write(b"x" * MIB)
 
 
-def _write_files(work: Work) -> dict[str, Any]:
+def _write_files(work: EffectContext) -> dict[str, Any]:
     """So many files of so many bytes, in a way that may not look like writing."""
     size, way = work.inputs["bytes"], work.inputs["way"]
     for number in range(work.inputs["count"]):
@@ -78,45 +78,45 @@ def _write_files(work: Work) -> dict[str, Any]:
     return {"made": work.inputs["count"]}
 
 
-def _fill_plainly(_work: Work, file: int, size: int) -> None:
+def _fill_plainly(_work: EffectContext, file: int, size: int) -> None:
     for _ in range(size // MIB):
         os.write(file, b"x" * MIB)
 
 
-def _fill_far(_work: Work, file: int, size: int) -> None:
+def _fill_far(_work: EffectContext, file: int, size: int) -> None:
     os.pwrite(file, b"x", size - 1)
 
 
-def _fill_by_length(_work: Work, file: int, size: int) -> None:
+def _fill_by_length(_work: EffectContext, file: int, size: int) -> None:
     os.ftruncate(file, size)
 
 
-def _fill_by_reserving(_work: Work, file: int, size: int) -> None:
+def _fill_by_reserving(_work: EffectContext, file: int, size: int) -> None:
     os.posix_fallocate(file, 0, size)
 
 
-def _fill_by_mapping(_work: Work, file: int, size: int) -> None:
+def _fill_by_mapping(_work: EffectContext, file: int, size: int) -> None:
     os.ftruncate(file, size)
     with mmap.mmap(file, size) as view:
         for start in range(0, size, mmap.PAGESIZE):
             view[start] = 120
 
 
-def _fill_by_copying(work: Work, file: int, size: int) -> None:
+def _fill_by_copying(work: EffectContext, file: int, size: int) -> None:
     source = os.open(work.spots["source"].name, os.O_RDONLY, dir_fd=work.spots["source"].folder)
     while size > 0:
         size -= os.copy_file_range(source, file, size, offset_src=0)
     os.close(source)
 
 
-def _fill_by_sending(work: Work, file: int, size: int) -> None:
+def _fill_by_sending(work: EffectContext, file: int, size: int) -> None:
     source = os.open(work.spots["source"].name, os.O_RDONLY, dir_fd=work.spots["source"].folder)
     while size > 0:
         size -= os.sendfile(file, source, 0, size)
     os.close(source)
 
 
-def _fill_through_a_pipe(work: Work, file: int, size: int) -> None:
+def _fill_through_a_pipe(work: EffectContext, file: int, size: int) -> None:
     source = os.open(work.spots["source"].name, os.O_RDONLY, dir_fd=work.spots["source"].folder)
     out, into = os.pipe()
     while size > 0:
@@ -124,7 +124,7 @@ def _fill_through_a_pipe(work: Work, file: int, size: int) -> None:
         size -= os.splice(out, file, moved)
 
 
-_FILLING: Final[dict[str, Callable[[Work, int, int], None]]] = {
+_FILLING: Final[dict[str, Callable[[EffectContext, int, int], None]]] = {
     "writing": _fill_plainly,
     "one far byte": _fill_far,
     "length": _fill_by_length,
@@ -142,7 +142,7 @@ def _ignore_everything() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _stay(work: Work) -> dict[str, Any]:
+def _stay(work: EffectContext) -> dict[str, Any]:
     """For ever: asleep, or at work in Python, or at work outside of it with every signal ignored."""
     if work.inputs["how"] == "asleep":
         while True:
@@ -158,7 +158,7 @@ def _stay(work: Work) -> dict[str, Any]:
 class _Tally:
     """How much was used, in a file that outlives this process: what a quota let through is known to the byte."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: EffectContext) -> None:
         self._work, self._file, self._told = work, work.given["tally"], False
         self._quota: int = work.inputs["quota"]
 
@@ -178,7 +178,7 @@ def _resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _breach_memory(work: Work) -> dict[str, Any]:
+def _breach_memory(work: EffectContext) -> dict[str, Any]:
     """Grow in small steps until there is no more to be had."""
     held, tally, before = [], _Tally(work), _resident()
     try:
@@ -191,7 +191,7 @@ def _breach_memory(work: Work) -> dict[str, Any]:
         raise
 
 
-def _breach_read(work: Work) -> dict[str, Any]:
+def _breach_read(work: EffectContext) -> dict[str, Any]:
     spot, tally = work.spots["source"], _Tally(work)
     file, done = os.open(spot.name, os.O_RDONLY, dir_fd=spot.folder), 0
     while True:
@@ -199,7 +199,7 @@ def _breach_read(work: Work) -> dict[str, Any]:
         tally.says(done)
 
 
-def _read_at_one_go(work: Work) -> dict[str, Any]:
+def _read_at_one_go(work: EffectContext) -> dict[str, Any]:
     """A gigabyte in one call: the kernel counts its bytes when it is over."""
     spot, total = work.spots["source"], 1024 * MIB
     source = os.open(spot.name, os.O_RDONLY, dir_fd=spot.folder)
@@ -213,7 +213,7 @@ def _read_at_one_go(work: Work) -> dict[str, Any]:
             return {"read": os.copy_file_range(source, target, total, offset_src=0, offset_dst=0)}
 
 
-def _breach_write(work: Work) -> dict[str, Any]:
+def _breach_write(work: EffectContext) -> dict[str, Any]:
     """The same place again and again: the file stays small, so no limit on its size helps."""
     file, piece, tally, done = _make(work, work.spots["target"].name), b"x" * (MIB // 4), _Tally(work), 0
     while True:
@@ -221,13 +221,13 @@ def _breach_write(work: Work) -> dict[str, Any]:
         tally.says(done)
 
 
-def _die(work: Work) -> dict[str, Any]:
+def _die(work: EffectContext) -> dict[str, Any]:
     """By a bug of the worst kind."""
     ctypes.string_at(0)
     return {}
 
 
-WASTE_ATTEMPTS: Final[dict[str, Callable[[Work], dict[str, Any]]]] = {
+WASTE_ATTEMPTS: Final[dict[str, Callable[[EffectContext], dict[str, Any]]]] = {
     "print": _print,
     "open_many": _open_many,
     "make_files": _make_files,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from remit.core.errors import Reason, RemitError
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.orders import Quotas
 from tests.sandbox.arena import MIB, Arena, a_host, an_order, make_arena
 
@@ -55,7 +55,7 @@ def _one(host: SandboxHost, arena: Arena, kind: str) -> Kill:
     started = time.monotonic()
     try:
         host.run(an_order(arena, f"breach_{kind}", quota=quota, how="at work"), given={"tally": tally})
-    except CutShort as failed:
+    except InterruptedTaskError as failed:
         dead = time.monotonic()
         if failed.reason is not Reason.RESOURCE_EXHAUSTED:
             raise

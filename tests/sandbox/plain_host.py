@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from remit.effects.registry import PathUse
 from remit.sandbox.host import SandboxHost
-from remit.sandbox.orders import Order, Place, Quotas
+from remit.sandbox.orders import FolderGrant, Order, Quotas
 
 EFFECT: Final = "tests.sandbox.plain_effects:PLAIN"
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -26,8 +26,8 @@ def order(
     places = {}
     if folder is not None:
         base, parents = str(folder.parent), (folder.name,)
-        places["source"] = Place(base, parents, "source", PathUse.READ)
-        places["target"] = Place(base, parents, "target", PathUse.MAKE)
+        places["source"] = FolderGrant(base, parents, "source", PathUse.READ)
+        places["target"] = FolderGrant(base, parents, "target", PathUse.MAKE)
     return Order(
         effect=EFFECT,
         call=how,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from remit.core.faultpoints import reach
 from remit.core.syscalls import number_of, prepared
-from remit.effects.context import Spot, Work, read_given
+from remit.effects.context import EffectContext, PathHandle, read_given
 
 _EXCHANGE: Final = 2
 _START_WRITING: Final = 2
@@ -17,7 +17,7 @@ _rename: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.
 _sync_file_range: Final = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_ulong)
 
 
-def say(work: Work) -> dict[str, Any]:
+def say(work: EffectContext) -> dict[str, Any]:
     """Each message in its turn; a number is a pause."""
     for message in work.inputs["messages"]:
         if isinstance(message, dict):
@@ -27,17 +27,17 @@ def say(work: Work) -> dict[str, Any]:
     return {}
 
 
-def eat(work: Work) -> dict[str, Any]:
+def eat(work: EffectContext) -> dict[str, Any]:
     work.step({"number": 0, "phase": "begun"})
     return {"bytes": len(bytearray(work.inputs["bytes"]))}
 
 
-def vanish(work: Work) -> dict[str, Any]:
+def vanish(work: EffectContext) -> dict[str, Any]:
     work.step({"number": 1, "phase": "begun"})
     os._exit(7)
 
 
-def ask_between(work: Work) -> dict[str, Any]:
+def ask_between(work: EffectContext) -> dict[str, Any]:
     """A question before each step, as a plan asks before each wave."""
     answers = []
     for number in range(work.inputs["count"]):
@@ -47,7 +47,7 @@ def ask_between(work: Work) -> dict[str, Any]:
     return {"answers": answers}
 
 
-def exchange(work: Work) -> dict[str, Any]:
+def exchange(work: EffectContext) -> dict[str, Any]:
     """Two names change places: `first` and `second` of the inputs are spots, with other names in them if given."""
     first, second = (_named(work, which) for which in ("first", "second"))
     code = _rename(
@@ -61,12 +61,12 @@ def exchange(work: Work) -> dict[str, Any]:
     return {"error": "" if code == 0 else errno.errorcode[ctypes.get_errno()]}
 
 
-def _named(work: Work, which: str) -> Spot:
+def _named(work: EffectContext, which: str) -> PathHandle:
     spot, name = work.inputs[which]
     return work.spots[spot]._replace(name=name)
 
 
-def start_writing(work: Work) -> dict[str, Any]:
+def start_writing(work: EffectContext) -> dict[str, Any]:
     spot = work.spots["target"]
     new = os.open(spot.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640, dir_fd=spot.folder)
     os.write(new, b"x" * 10_000)
@@ -74,22 +74,22 @@ def start_writing(work: Work) -> dict[str, Any]:
     return {"error": "" if code == 0 else errno.errorcode[ctypes.get_errno()]}
 
 
-def count_given(work: Work) -> dict[str, Any]:
+def count_given(work: EffectContext) -> dict[str, Any]:
     return {"given": sum(int(os.pread(descriptor, 10, 0)) for descriptor in work.given.values())}
 
 
-def write_everywhere(work: Work) -> dict[str, Any]:
+def write_everywhere(work: EffectContext) -> dict[str, Any]:
     for spot in work.spots.values():
         os.close(os.open(spot.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640, dir_fd=spot.folder))
     return {"folders": len({spot.folder for spot in work.spots.values()})}
 
 
-def read_plan(work: Work) -> dict[str, Any]:
+def read_plan(work: EffectContext) -> dict[str, Any]:
     plan = read_given(work, "plan", work.inputs["most"])
     return {"bytes": len(plan), "ends": plan[-4:].decode()}
 
 
-def spoil_plan(work: Work) -> dict[str, Any]:
+def spoil_plan(work: EffectContext) -> dict[str, Any]:
     """Every way to change what was given, and what each of them came to."""
     descriptor, found = work.given["plan"], []
     ways: list[Callable[[], Any]] = [
@@ -108,7 +108,7 @@ def spoil_plan(work: Work) -> dict[str, Any]:
     return {"errors": found}
 
 
-def pass_points(work: Work) -> dict[str, Any]:
+def pass_points(work: EffectContext) -> dict[str, Any]:
     """Three changes of one file, each behind a named point."""
     spot = work.spots["target"]
     reach("plan.staged")
@@ -122,7 +122,7 @@ def pass_points(work: Work) -> dict[str, Any]:
 class Stepping:
     """Does what `inputs` say."""
 
-    _CALLS: Mapping[str, Callable[[Work], Any]] = {
+    _CALLS: Mapping[str, Callable[[EffectContext], Any]] = {
         one.__name__: one
         for one in (
             *(say, eat, vanish, ask_between, exchange, start_writing, count_given, write_everywhere),
@@ -130,11 +130,11 @@ class Stepping:
         )
     }
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         done: dict[str, Any] = self._CALLS[work.inputs["call"]](work)
         return done
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         raise NotImplementedError
 
 

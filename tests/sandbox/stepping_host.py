@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from remit.effects.registry import PathUse
 from remit.sandbox.host import SandboxHost
-from remit.sandbox.orders import Order, Place, Quotas
+from remit.sandbox.orders import FolderGrant, Order, Quotas
 from tests.sandbox.arena import PLANS
 from tests.sandbox.plain_host import QUOTAS, ROOT
 
@@ -22,7 +22,7 @@ def steps(
     paces: tuple[float, ...] = (),
     *,
     seconds: float | None = None,
-    places: dict[str, Place] | None = None,
+    places: dict[str, FolderGrant] | None = None,
     **inputs: Any,
 ) -> Order:
     return Order(
@@ -39,8 +39,8 @@ def steps(
     )
 
 
-def place(folder: Path, name: str, use: PathUse = PathUse.MAKE) -> Place:
-    return Place(str(folder.parent), (folder.name,), name, use)
+def place(folder: Path, name: str, use: PathUse = PathUse.MAKE) -> FolderGrant:
+    return FolderGrant(str(folder.parent), (folder.name,), name, use)
 
 
 def said(number: int, phase: str, **more: Any) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from remit.contracts.config.config import SystemConfig
-from remit.core.errors import EnvironmentFailed, Misuse, Reason
+from remit.core.errors import EnvironmentFailureError, Reason, UsageError
 from remit.effects.tasks.capabilities import CAPABILITY
 from remit.sandbox import host as host_module
 from remit.sandbox import manager as fleet_module
 from remit.sandbox import support as confinement
-from remit.sandbox.host import CutShort
+from remit.sandbox.host import InterruptedTaskError
 from remit.sandbox.manager import Fleet, import_paths
 from remit.sandbox.orders import Build, Order, Quotas
 from remit.sandbox.support import unsupported
@@ -83,10 +83,10 @@ def test_children_are_built_as_asked(fleet: Fleet) -> None:
 def test_its_quotas_are_those_of_the_configuration_unless_others_are_given(hosts: Path) -> None:
     fleet = Fleet(a_config(timeouts={"file_operation": 1}), hosts)
     try:
-        with pytest.raises(CutShort, match="longer than 1 seconds"):
+        with pytest.raises(InterruptedTaskError, match="longer than 1 seconds"):
             fleet.host_for((EFFECT,), PLANS).run(steps("say", messages=[30.0]))
         patient = fleet.host_for((EFFECT,), PLANS, Quotas(64 * MIB, 64 * MIB, 64 * MIB, 2.0))
-        with pytest.raises(CutShort, match="longer than 2 seconds"):
+        with pytest.raises(InterruptedTaskError, match="longer than 2 seconds"):
             patient.run(steps("say", messages=[30.0]))
     finally:
         fleet.close()
@@ -99,7 +99,7 @@ def test_without_a_sandbox_it_is_said_before_anything_is_claimed(hosts: Path, mo
 
     monkeypatch.setattr(host_module, "require_confinement_here", refuse)
     fleet = Fleet(a_config(), hosts)
-    with pytest.raises(EnvironmentFailed, match="cannot confine") as failed:
+    with pytest.raises(EnvironmentFailureError, match="cannot confine") as failed:
         fleet.host_for((EFFECT,), PLANS)
     assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
     loose = Fleet(a_config(sandbox="unsafe-none"), hosts)
@@ -121,9 +121,9 @@ def test_one_that_fails_its_trial_is_closed_and_not_kept(fleet: Fleet, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(fleet_module, "try_out", spoilt)
-        with pytest.raises(Misuse):
+        with pytest.raises(UsageError):
             fleet.host_for((EFFECT,), PLANS)
-    with pytest.raises(Misuse, match="is closed"):
+    with pytest.raises(UsageError, match="is closed"):
         tried[0].run(steps("say", messages=[]))
     assert fleet.host_for((EFFECT,), PLANS) is not tried[0]
 
@@ -141,9 +141,9 @@ def test_closing_ends_every_sandbox(fleet: Fleet, hosts: Path) -> None:
 
 
 def test_an_effect_of_no_package_is_a_misuse(fleet: Fleet) -> None:
-    with pytest.raises(Misuse, match="no package 'nowhere_at_all'"):
+    with pytest.raises(UsageError, match="no package 'nowhere_at_all'"):
         fleet.host_for(("nowhere_at_all.effects:E",))
-    with pytest.raises(Misuse, match="no package 'nowhere_at_all'"):
+    with pytest.raises(UsageError, match="no package 'nowhere_at_all'"):
         fleet.host_for((EFFECT,), Build(packages=("nowhere_at_all",)))
 
 
@@ -173,7 +173,7 @@ def test_a_package_that_was_named_can_be_imported_by_an_effect(
     asked = Order(effect, "run", "envelope-1", "PLAN", {}, reversible=True, part_name="")
     fleet = Fleet(a_config(), hosts)
     try:
-        with pytest.raises(EnvironmentFailed, match="helper_of_effects"):
+        with pytest.raises(EnvironmentFailureError, match="helper_of_effects"):
             fleet.host_for((effect,), PLANS)
         host = fleet.host_for((effect,), replace(PLANS, packages=("helper_of_effects",)))
         assert host.run(asked).output == {"word": "helped"}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from remit.effects.registry import PathUse
 from remit.parsing import parse_json
-from remit.sandbox.framing import MAX_FRAME, MAX_FRAMES, FrameReader, FramesBroken, encode_frame
-from remit.sandbox.orders import Place
+from remit.sandbox.framing import MAX_FRAME, MAX_FRAMES, FrameReader, FramingError, encode_frame
+from remit.sandbox.orders import FolderGrant
 
 NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1)
 MESSAGES = st.lists(st.dictionaries(st.text(max_size=5), NUMBERS | st.text(max_size=30)), max_size=8)
@@ -29,7 +29,7 @@ def test_messages_come_out_as_they_went_in_however_the_bytes_are_cut(messages: l
 
 def test_a_message_that_is_too_large_is_refused_by_its_length_alone() -> None:
     reader = FrameReader()
-    with pytest.raises(FramesBroken, match="1,048,576 bytes"):
+    with pytest.raises(FramingError, match="1,048,576 bytes"):
         list(reader.feed((MAX_FRAME + 1).to_bytes(4, "big")))
 
 
@@ -41,14 +41,14 @@ def test_a_message_of_the_largest_size_is_read() -> None:
 def test_more_messages_than_agreed_are_refused() -> None:
     reader = FrameReader()
     assert len(list(reader.feed(encode_frame({}) * MAX_FRAMES))) == MAX_FRAMES
-    with pytest.raises(FramesBroken, match="more than 1,000 messages"):
+    with pytest.raises(FramingError, match="more than 1,000 messages"):
         list(reader.feed(encode_frame({})))
 
 
 def test_an_order_with_steps_may_say_more() -> None:
     reader = FrameReader(MAX_FRAMES + 8)
     assert len(list(reader.feed(encode_frame({}) * (MAX_FRAMES + 8)))) == MAX_FRAMES + 8
-    with pytest.raises(FramesBroken, match="more than 1,008 messages"):
+    with pytest.raises(FramingError, match="more than 1,008 messages"):
         list(reader.feed(encode_frame({})))
 
 
@@ -65,12 +65,12 @@ def test_what_json_cannot_say_is_not_sent(value: object) -> None:
 
 
 def test_what_would_be_refused_on_the_other_side_is_not_sent() -> None:
-    with pytest.raises(FramesBroken):
+    with pytest.raises(FramingError):
         encode_frame({"value": "x" * MAX_FRAME})
 
 
 def test_read_only_mappings_and_small_dataclasses_are_sent_as_objects() -> None:
-    frame = encode_frame({"m": MappingProxyType({"a": (1,)}), "p": Place("/b", ("c",), "d", PathUse.TAKE)})
+    frame = encode_frame({"m": MappingProxyType({"a": (1,)}), "p": FolderGrant("/b", ("c",), "d", PathUse.TAKE)})
     assert parse_json(frame[4:]) == {
         "m": {"a": [1]},
         "p": {"base": "/b", "parents": ["c"], "name": "d", "use": "take"},

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.sandbox import support as confinement
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.orders import Quotas
 from remit.sandbox.support import unsupported
 from remit.sandbox.zygote_pool import AHEAD
@@ -64,7 +64,7 @@ def test_what_a_task_used_is_told_however_short_it_was(host: SandboxHost, tmp_pa
 def test_a_quota_holds_for_a_task_that_is_done_before_the_first_look(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"x" * MIB)
     with plain_host(tmp_path / "state", replace(QUOTAS, read_bytes=MIB // 2)) as host:
-        with pytest.raises(CutShort, match="read more than 524,288 bytes") as cut:
+        with pytest.raises(InterruptedTaskError, match="read more than 524,288 bytes") as cut:
             host.run(order("copy", folder=tmp_path))
         assert cut.value.reason is Reason.RESOURCE_EXHAUSTED
         assert cut.value.usage.read_bytes >= MIB
@@ -83,7 +83,7 @@ def test_a_descriptor_that_was_given_can_be_read(host: SandboxHost, tmp_path: Pa
         assert host.run(order("read_given"), given={"content": kept.fileno()}).output == {"content": "kept for later"}
 
 
-@pytest.mark.parametrize("kind", [Refused, Misuse, EnvironmentFailed])
+@pytest.mark.parametrize("kind", [RefusedError, UsageError, EnvironmentFailureError])
 @pytest.mark.parametrize("reason", [Reason.PATH_REFUSED, Reason.DISK_FULL])
 def test_an_error_of_the_effects_comes_out_as_it_was_raised(
     host: SandboxHost, kind: type[RemitError], reason: Reason
@@ -102,13 +102,13 @@ def test_an_error_of_the_effects_comes_out_as_it_was_raised(
 @pytest.mark.req("EI-08", "EI-17")
 @pytest.mark.parametrize("reason", [Reason.EXPIRED, Reason.SIGNATURE_INVALID, Reason.IN_PROGRESS])
 def test_an_effect_has_no_say_on_authority(host: SandboxHost, reason: Reason) -> None:
-    with pytest.raises(Refused) as failed:
+    with pytest.raises(RefusedError) as failed:
         host.run(order("refuse", kind="Refused", reason=reason))
     assert failed.value.reason is Reason.EFFECT_FAILED
 
 
 def test_a_bug_is_a_task_cut_short_and_says_where_it_is(host: SandboxHost) -> None:
-    with pytest.raises(CutShort, match="KeyError: 'missing'") as cut:
+    with pytest.raises(InterruptedTaskError, match="KeyError: 'missing'") as cut:
         host.run(order("blunder"))
     assert cut.value.reason is Reason.EFFECT_FAILED
     assert cut.value.where.startswith("plain_effects.py, line ")
@@ -120,7 +120,7 @@ def test_a_bug_is_a_task_cut_short_and_says_where_it_is(host: SandboxHost) -> No
 def test_a_process_that_ends_without_an_answer_is_a_task_cut_short(
     host: SandboxHost, call: str, inputs: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(CutShort, match=said) as cut:
+    with pytest.raises(InterruptedTaskError, match=said) as cut:
         host.run(order(call, **inputs))
     assert cut.value.reason is Reason.EFFECT_FAILED
 
@@ -128,7 +128,7 @@ def test_a_process_that_ends_without_an_answer_is_a_task_cut_short(
 @pytest.mark.req("EI-15")
 @pytest.mark.parametrize("answer", ["a set", "a list", "text", "too much"])
 def test_an_answer_that_is_not_an_object_of_bounded_size_is_not_taken(host: SandboxHost, answer: str) -> None:
-    with pytest.raises(CutShort) as cut:
+    with pytest.raises(InterruptedTaskError) as cut:
         host.run(order("answer_badly", what=answer))
     assert cut.value.reason is Reason.EFFECT_FAILED
 
@@ -136,14 +136,14 @@ def test_an_answer_that_is_not_an_object_of_bounded_size_is_not_taken(host: Sand
 @pytest.mark.req("EI-10")
 def test_running_out_of_memory_is_a_breach_and_using_less_is_not(host: SandboxHost) -> None:
     assert host.run(order("eat_memory", bytes=QUOTAS.memory_bytes * 9 // 10)).output is not None
-    with pytest.raises(CutShort, match="bytes of memory") as cut:
+    with pytest.raises(InterruptedTaskError, match="bytes of memory") as cut:
         host.run(order("eat_memory", bytes=QUOTAS.memory_bytes + MIB))
     assert cut.value.reason is Reason.RESOURCE_EXHAUSTED
 
 
 @pytest.mark.req("EI-10")
 def test_a_file_past_the_write_quota_is_a_breach_and_the_notes_are_kept(host: SandboxHost, tmp_path: Path) -> None:
-    with pytest.raises(CutShort, match="wrote more than") as cut:
+    with pytest.raises(InterruptedTaskError, match="wrote more than") as cut:
         host.run(order("write_far", folder=tmp_path, offset=QUOTAS.write_bytes))
     assert cut.value.reason is Reason.RESOURCE_EXHAUSTED
     assert cut.value.notes == ({"begun": True},)
@@ -155,7 +155,7 @@ def test_the_process_is_dead_when_its_time_is_over_and_what_it_noted_is_known(tm
     with plain_host(tmp_path, replace(QUOTAS, seconds=0.2)) as host:
         host.run(order("answer"))
         began = time.monotonic()
-        with pytest.raises(CutShort, match=r"longer than 0\.2 seconds") as cut:
+        with pytest.raises(InterruptedTaskError, match=r"longer than 0\.2 seconds") as cut:
             host.run(order("sleep", seconds=60))
         assert 0.2 < time.monotonic() - began < 1.2
         assert is_gone(cut.value.notes[0]["asleep"])
@@ -215,18 +215,18 @@ def test_an_interrupt_from_the_keyboard_ends_the_process(host: SandboxHost) -> N
 
 
 def test_an_effect_that_was_not_registered_is_refused(host: SandboxHost) -> None:
-    with pytest.raises(Misuse, match="NOT_REGISTERED"):
+    with pytest.raises(UsageError, match="NOT_REGISTERED"):
         host.run(replace(order("answer"), effect="tests.sandbox.plain_effects:NOT_REGISTERED"))
 
 
 @pytest.mark.req("EI-15")
 def test_no_effect_gets_the_network(host: SandboxHost) -> None:
-    with pytest.raises(Misuse, match="network"):
+    with pytest.raises(UsageError, match="network"):
         host.run(replace(order("answer"), network=True))
 
 
 def test_an_order_that_is_too_large_is_refused_before_a_process_sees_it(host: SandboxHost) -> None:
-    with pytest.raises(Refused) as failed:
+    with pytest.raises(RefusedError) as failed:
         host.run(order("answer", much="x" * (2 * MIB)))
     assert failed.value.reason is Reason.TOO_LARGE
 
@@ -242,7 +242,7 @@ def test_a_closed_host_says_so(tmp_path: Path) -> None:
     host.run(order("answer"))
     host.close()
     host.close()
-    with pytest.raises(Misuse, match="closed"):
+    with pytest.raises(UsageError, match="closed"):
         host.run(order("answer"))
 
 
@@ -258,7 +258,7 @@ def test_closing_ends_the_tasks_of_other_threads_and_nobody_waits_for_ever(tmp_p
         asleep.wait()
         host.close()
         ends = [task.exception(timeout=10) for task in tasks]
-    assert [type(end) for end in ends] == [CutShort] * 4
+    assert [type(end) for end in ends] == [InterruptedTaskError] * 4
 
 
 @pytest.mark.req("EI-09")
@@ -278,7 +278,7 @@ def test_a_child_that_dies_while_it_waits_is_passed_over(host: SandboxHost) -> N
 
 
 def test_an_answer_that_cannot_be_sent_is_the_callers_bug(host: SandboxHost) -> None:
-    with pytest.raises(Misuse, match="cannot be sent"):
+    with pytest.raises(UsageError, match="cannot be sent"):
         host.run(order("ask"), on_ask=lambda _: {"a set": {1}})
 
 
@@ -288,7 +288,7 @@ def test_in_a_forked_copy_of_the_process_it_is_a_misuse_and_the_original_works_o
     if copy == 0:
         try:
             host.run(order("answer"))
-        except Misuse:
+        except UsageError:
             os._exit(7)
         finally:
             os._exit(1)
@@ -307,7 +307,7 @@ def test_neither_descriptors_nor_memory_grow_with_the_number_of_tasks(host: Sand
     def tasks(count: int) -> None:
         for number in range(count):
             if number % 50 == 0:
-                with pytest.raises(CutShort):
+                with pytest.raises(InterruptedTaskError):
                     host.run(order("exit_by_itself", code=1))
             host.run(order("answer", number=number))
 
@@ -340,7 +340,7 @@ def test_a_kernel_that_cannot_confine_is_named_and_nothing_runs(
     monkeypatch.setattr(confinement, "probe_kernel", lambda: old)
     confinement.require_confinement_here.cache_clear()
     with plain_host(tmp_path) as host:
-        with pytest.raises(EnvironmentFailed, match=r"landlock \(not built into this kernel\)") as failed:
+        with pytest.raises(EnvironmentFailureError, match=r"landlock \(not built into this kernel\)") as failed:
             host.run(order("answer"))
         assert "remit doctor" in failed.value.next_step
     with plain_host(tmp_path, confined=False) as unsafe:
@@ -357,7 +357,7 @@ def test_quotas_hold_without_the_other_walls_as_well(tmp_path: Path, confined: b
             order("eat_memory", bytes=512 * MIB),
             order("write_far", folder=tmp_path, offset=2 * MIB),
         ):
-            with pytest.raises(CutShort) as cut:
+            with pytest.raises(InterruptedTaskError) as cut:
                 host.run(asked)
             assert cut.value.reason is Reason.RESOURCE_EXHAUSTED
 

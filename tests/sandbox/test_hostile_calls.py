@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from tests.sandbox.arena import BUILDS, Arena, a_host, attempt, make_arena
 from tests.sandbox.system_call_numbers import ENDS_OR_STOPS, HARMLESS, number_of
 
@@ -339,5 +339,5 @@ def test_the_numbers_of_32_bit_programs_are_no_way_round_the_filter(
 def test_the_numbers_of_x32_programs_are_no_way_round_the_filter(confined: SandboxHost, arena: Arena) -> None:
     getpid = 0x40000000 + 39
     assert attempt(confined, arena, "call", number=39, arguments=[])["result"] > 0, "the control"
-    with pytest.raises(CutShort, match="SIGSYS"):
+    with pytest.raises(InterruptedTaskError, match="SIGSYS"):
         attempt(confined, arena, "call", number=getpid, arguments=[])

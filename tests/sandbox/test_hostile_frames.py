@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from remit.core.errors import Reason, RemitError
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from tests.sandbox.arena import BUILDS, MIB, ROOMY, Arena, a_host, an_order, attempt, cut_short, is_healthy, make_arena
 from tests.sandbox.hostile_frames import frame
 
@@ -159,7 +159,7 @@ def test_however_much_a_task_notes_the_order_to_undo_it_can_be_given(
     """What `run` noted is handed to `settle`, in one order, which has a bound as well; and the host must hold it."""
     before = memory_in_use()
     failed = cut_short(confined, arena, "note_much", count=count, bytes=size)
-    assert isinstance(failed, CutShort)
+    assert isinstance(failed, InterruptedTaskError)
     assert memory_in_use() - before < 64 * MIB
     undo = replace(an_order(arena, "remember"), call="undo", notes=failed.notes)
     assert confined.run(undo).output is None
@@ -199,7 +199,7 @@ def test_a_second_answer_is_not_heard(confined: SandboxHost, arena: Arena) -> No
 
 def test_a_bug_of_the_worst_kind_is_a_failed_task(confined: SandboxHost, arena: Arena) -> None:
     failed = cut_short(confined, arena, "die")
-    assert isinstance(failed, CutShort)
+    assert isinstance(failed, InterruptedTaskError)
     assert failed.reason is Reason.EFFECT_FAILED
     assert is_healthy(confined, arena)
 

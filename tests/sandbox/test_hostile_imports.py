@@ -10,7 +10,7 @@ import pytest
 
 from remit.effects.registry import PathUse
 from remit.sandbox.host import SandboxHost
-from remit.sandbox.orders import Order, Place
+from remit.sandbox.orders import FolderGrant, Order
 from tests.sandbox.arena import ROOMY, Arena, make_arena
 
 EFFECT = """
@@ -48,7 +48,7 @@ def code(tmp_path: Path) -> Path:
 
 def seen_from_inside(arena: Arena, code: Path) -> dict[str, object]:
     effect = "planted_effects.effect:EFFECT"
-    places = {"target": Place(str(arena.inside), ("made",), "target.bin", PathUse.MAKE)}
+    places = {"target": FolderGrant(str(arena.inside), ("made",), "target.bin", PathUse.MAKE)}
     order = Order(effect, "run", "task-1", "HOSTILE", {}, False, ".remit-0123456789abcdef01234567.part", places)
     with SandboxHost([effect], ROOMY, lock=arena.lock, import_paths=[str(code)]) as host:
         output = host.run(order).output

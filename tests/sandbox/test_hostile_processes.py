@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.orders import Build
 from tests.sandbox.arena import (
     BUILDS,
@@ -219,7 +219,7 @@ def test_no_process_outlives_its_zygote_and_the_host_starts_another(
         return {}
 
     with a_host(arena) as host:
-        with pytest.raises(EnvironmentFailed) as failed:
+        with pytest.raises(EnvironmentFailureError) as failed:
             host.run(an_order(arena, "cling", cut_off=cut_off), on_ask=kill_the_zygote)
         assert ends_within(children[0], GONE_WITHIN)
         os.close(children[0])
@@ -234,7 +234,7 @@ def test_a_process_that_somebody_kills_is_a_task_cut_short(confined: SandboxHost
         os.kill(question["pid"], number)
         return {}
 
-    with pytest.raises(CutShort) as failed:
+    with pytest.raises(InterruptedTaskError) as failed:
         confined.run(an_order(arena, "be_looked_at"), on_ask=kill_it)
     assert failed.value.reason is Reason.EFFECT_FAILED
     assert is_healthy(confined, arena)
@@ -248,7 +248,7 @@ def test_a_process_that_hangs_up_is_ended_and_does_not_work_on(confined: Sandbox
         children.append(os.pidfd_open(question["pid"]))
         return {}
 
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         confined.run(an_order(arena, "hang_up"), on_ask=see)
     assert failed.value.reason is Reason.EFFECT_FAILED
     assert ends_within(children[0], 0), "certainly dead when the host says so"

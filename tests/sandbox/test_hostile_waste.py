@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from remit.core.errors import Reason, RemitError
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from tests.sandbox.arena import MIB, ROOMY, Arena, a_host, attempt, cut_short, is_healthy, make_arena
 
 QUOTAS = replace(ROOMY, memory_bytes=64 * MIB, read_bytes=64 * MIB, write_bytes=8 * MIB, seconds=0.5)
@@ -128,7 +128,7 @@ def test_100_000_descriptors_cannot_be_had(tight: SandboxHost, arena: Arena) -> 
 @pytest.mark.req("EI-15")
 def test_a_gigabyte_of_text_reaches_nobody(tight: SandboxHost, arena: Arena, capfd: pytest.CaptureFixture[str]) -> None:
     # Stopped for it, or left to write into the void: both are well.
-    with contextlib.suppress(CutShort):
+    with contextlib.suppress(InterruptedTaskError):
         attempt(tight, arena, "print", bytes=1024 * MIB)
     os.write(1, b"the control\n")
     assert capfd.readouterr() == ("the control\n", "")

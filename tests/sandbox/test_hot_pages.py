@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import Refused
-from remit.effects.context import Spot, Work
+from remit.core.errors import RefusedError
+from remit.effects.context import EffectContext, PathHandle
 from remit.effects.tasks import file_steps as steps
 from remit.effects.tasks import rehearsal
 from remit.fs import openat as beneath
@@ -31,9 +31,9 @@ def test_the_pages_of_this_process_can_be_made_its_own() -> None:
     assert HotPages(own[:10]).make_own() in {True, False}, "an older kernel says no"
 
 
-def a_rehearsal(folder: int) -> Work:
-    spot = Spot(f"{rehearsal.BASE}/{os.getpid()}/{rehearsal.NAME}", folder, rehearsal.NAME)
-    return Work("t", "c", {}, True, ".part", {steps.SOURCE: spot, steps.DESTINATION: spot}, rehearsal.before())
+def a_rehearsal(folder: int) -> EffectContext:
+    spot = PathHandle(f"{rehearsal.BASE}/{os.getpid()}/{rehearsal.NAME}", folder, rehearsal.NAME)
+    return EffectContext("t", "c", {}, True, ".part", {steps.SOURCE: spot, steps.DESTINATION: spot}, rehearsal.before())
 
 
 def test_a_rehearsal_succeeds_and_leaves_every_call_as_it_was() -> None:
@@ -43,14 +43,14 @@ def test_a_rehearsal_succeeds_and_leaves_every_call_as_it_was() -> None:
     with rehearsal.pretending():
         assert rehearsal.EFFECT.run(work)["undo_metadata"]
     assert (beneath._renameat2, steps.exists, os.fsync) == before  # type: ignore[attr-defined]  # noqa: SLF001
-    with pytest.raises(Refused, match="exists here already"):
+    with pytest.raises(RefusedError, match="exists here already"):
         rehearsal.EFFECT.run(work)
     os.close(folder)
 
 
 def test_a_secret_in_an_effects_error_is_masked_when_the_host_hears_of_it(tmp_path: Path) -> None:
     """The child sends it as it is: to the host alone, which masks what it makes of it."""
-    with plain_host(tmp_path) as host, pytest.raises(Refused) as refused:
+    with plain_host(tmp_path) as host, pytest.raises(RefusedError) as refused:
         host.run(order("leak", text="password=hunter2-hunter2 \x1b[31m\ud800 end"))
     assert "hunter2" not in str(refused.value)
     assert "\x1b" not in str(refused.value)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.sandbox import zygote_pool as pool
 from remit.sandbox.host import SandboxHost
-from remit.sandbox.zygote_pool import AHEAD, Lease, Zygote, close_all
+from remit.sandbox.zygote_pool import AHEAD, ChildHandle, Zygote, close_all
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, open_descriptors, order, plain_host
 from tests.sandbox.test_host import LONG, can_lock, is_gone, wait_until_gone
 from tests.sandbox.zygotes import children_of, zygote_of
@@ -118,10 +118,10 @@ def test_an_interrupt_at_each_moment_of_taking_a_child_loses_nothing(host: Sandb
 
 def test_a_child_whose_user_was_interrupted_is_closed_by_the_next_who_takes_one(tmp_path: Path) -> None:
     zygote = ready_zygote(tmp_path)
-    first, second = Lease(), Lease()
+    first, second = ChildHandle(), ChildHandle()
     abandoned, kept = zygote.take(first), zygote.take(second)
     first.over = True
-    third = Lease()
+    third = ChildHandle()
     taken = zygote.take(third)
     assert abandoned.held == []
     assert wait_until_gone(abandoned.pid)
@@ -141,7 +141,7 @@ def ready_zygote(folder: Path) -> Zygote:
 
 def test_closing_twice_never_closes_what_somebody_else_opened_meanwhile(tmp_path: Path) -> None:
     zygote = ready_zygote(tmp_path)
-    lease = Lease()
+    lease = ChildHandle()
     child = zygote.take(lease)
     numbers = set(child.held)
     child.close()
@@ -230,7 +230,7 @@ def test_a_stopped_zygote_is_an_error_after_a_while_and_replaced_by_the_next_tas
         os.kill(zygote, signal.SIGSTOP)
         began = time.monotonic()
         # Those that were forked ahead still do their work.
-        with pytest.raises(EnvironmentFailed, match="did not answer") as failed:
+        with pytest.raises(EnvironmentFailureError, match="did not answer") as failed:
             run_often(host, AHEAD + 2)
         assert time.monotonic() - began < 5
         assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
@@ -283,7 +283,7 @@ def test_one_that_dies_again_is_not_said_to_have_bad_effects(tmp_path: Path, mon
     killed = kill_as_it_starts(monkeypatch, 2)
     before = open_descriptors()
     with plain_host(tmp_path) as host:
-        with pytest.raises(EnvironmentFailed, match=r"died twice while it started \(signal 9\)") as failed:
+        with pytest.raises(EnvironmentFailureError, match=r"died twice while it started \(signal 9\)") as failed:
             host.run(order("answer"))
         assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
         assert "could not be loaded" not in str(failed.value)
@@ -300,6 +300,6 @@ def test_one_that_hangs_while_it_starts_is_an_error_after_a_while(
     effects = ["slow_effect:SLOW", EFFECT]
     with SandboxHost(effects, QUOTAS, lock=tmp_path / "lock", import_paths=[str(ROOT), str(tmp_path)]) as host:
         began = time.monotonic()
-        with pytest.raises(EnvironmentFailed, match=r"not ready after 0\.3 seconds"):
+        with pytest.raises(EnvironmentFailureError, match=r"not ready after 0\.3 seconds"):
             host.run(order("answer"))
         assert time.monotonic() - began < 4

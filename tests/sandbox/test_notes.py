@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit.core.errors import Reason
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.session import MAX_NOTED
 from tests.sandbox.plain_host import QUOTAS, open_descriptors, order, plain_host
 from tests.sandbox.test_host import is_gone
@@ -82,7 +82,7 @@ def test_the_wall_clock_stands_still_while_a_note_is_kept(tmp_path: Path) -> Non
 @pytest.mark.req("EI-12")
 def test_a_task_that_is_cut_short_has_its_notes_kept_and_told(tmp_path: Path) -> None:
     kept: list[Mapping[str, Any]] = []
-    with plain_host(tmp_path, replace(QUOTAS, seconds=0.2)) as host, pytest.raises(CutShort) as cut:
+    with plain_host(tmp_path, replace(QUOTAS, seconds=0.2)) as host, pytest.raises(InterruptedTaskError) as cut:
         host.run(order("sleep", seconds=60), on_note=kept.append)
     assert cut.value.notes == tuple(kept)
     assert len(kept) == 1
@@ -91,7 +91,7 @@ def test_a_task_that_is_cut_short_has_its_notes_kept_and_told(tmp_path: Path) ->
 @pytest.mark.req("EI-15")
 def test_what_is_past_the_bound_is_not_kept(host: SandboxHost) -> None:
     kept: list[Mapping[str, Any]] = []
-    with pytest.raises(CutShort, match="noted more than") as cut:
+    with pytest.raises(InterruptedTaskError, match="noted more than") as cut:
         host.run(order("note_often", times=100, size=1_000), on_note=kept.append)
     assert cut.value.reason is Reason.RESOURCE_EXHAUSTED
     assert 1_000 * len(kept) <= MAX_NOTED

@@ -6,7 +6,7 @@ import pytest
 
 from remit.core.errors import Reason
 from remit.sandbox.results import reason_of
-from remit.sandbox.step_protocol import NotAsAgreed, Paces
+from remit.sandbox.step_protocol import Paces, ProtocolError
 from tests.sandbox.stepping_host import said
 
 ERROR = {"reason": "file_missing", "what": "it is gone", "where": "a.txt", "next_step": ""}
@@ -66,24 +66,24 @@ def test_what_is_agreed(phases: list[str]) -> None:
 def test_what_is_said_out_of_turn_is_not_taken(phases: list[str]) -> None:
     messages = [said(1, phase, **({"error": ERROR} if phase == "failed" else {})) for phase in phases]
     heard = hear(*messages[:-1])
-    with pytest.raises(NotAsAgreed):
+    with pytest.raises(ProtocolError):
         heard.heed({"kind": "step", **messages[-1]}, 0.0)
 
 
 @pytest.mark.parametrize("number", [3, -1, 10**9, True, False, 1.0, "1", None, [1]])
 def test_a_step_that_the_order_does_not_have_is_not_taken(number: Any) -> None:
-    with pytest.raises(NotAsAgreed):
+    with pytest.raises(ProtocolError):
         hear({"number": number, "phase": "begun"})
 
 
 @pytest.mark.parametrize("phase", [None, 1, ["begun"], {"begun": 1}])
 def test_a_phase_that_is_no_word_is_not_taken(phase: Any) -> None:
-    with pytest.raises(NotAsAgreed):
+    with pytest.raises(ProtocolError):
         hear({"number": 0, "phase": phase})
 
 
 def test_an_order_without_paces_has_no_steps() -> None:
-    with pytest.raises(NotAsAgreed):
+    with pytest.raises(ProtocolError):
         hear(said(0, "begun"), paces=())
 
 
@@ -97,7 +97,7 @@ def test_an_error_of_another_shape_is_not_taken(error: Any, phase: str, name: st
     if phase == "seen" and error is None:
         assert heard.heed({"kind": "step", **said(0, phase, problem=None)}, 0.0)["problem"] is None
         return
-    with pytest.raises(NotAsAgreed):
+    with pytest.raises(ProtocolError):
         heard.heed({"kind": "step", **said(0, phase, **{name: error})}, 0.0)
 
 

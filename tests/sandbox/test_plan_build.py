@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.sandbox.framing import MAX_GIVEN
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.memfd import sealed
@@ -113,7 +113,7 @@ def test_a_hundred_and_twenty_descriptors_reach_the_child_and_no_more_are_taken(
     with numbered_files(121) as given:
         first = dict(list(given.items())[:120])
         assert host.run(steps("count_given"), given=first).output == {"given": sum(range(120))}
-        with pytest.raises(Misuse, match="at most 120 descriptors"):
+        with pytest.raises(UsageError, match="at most 120 descriptors"):
             host.run(steps("count_given"), given=given)
 
 
@@ -121,7 +121,7 @@ def test_a_task_is_given_eight(tmp_path: Path) -> None:
     with stepping_host(tmp_path, build=TASKS) as host, numbered_files(9) as given:
         first = dict(list(given.items())[:8])
         assert host.run(steps("count_given"), given=first).output == {"given": sum(range(8))}
-        with pytest.raises(Misuse, match="at most 8 descriptors"):
+        with pytest.raises(UsageError, match="at most 8 descriptors"):
             host.run(steps("count_given"), given=given)
 
 
@@ -158,7 +158,7 @@ def test_an_empty_one_does(host: SandboxHost) -> None:
 
 
 def test_one_that_is_larger_than_agreed_is_not_read(host: SandboxHost) -> None:
-    with sealed("plan", b"123456") as descriptor, pytest.raises(Refused, match="6 bytes, and at most 5") as failed:
+    with sealed("plan", b"123456") as descriptor, pytest.raises(RefusedError, match="6 bytes, and at most 5") as failed:
         host.run(steps("read_plan", most=5), given={"plan": descriptor})
     assert failed.value.reason is Reason.TOO_LARGE
 
@@ -184,6 +184,6 @@ def test_without_a_descriptor_for_it_nothing_is_begun(monkeypatch: pytest.Monkey
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, "memfd_create", full)
-    with pytest.raises(EnvironmentFailed, match="Too many open files") as failed, sealed("plan", b""):
+    with pytest.raises(EnvironmentFailureError, match="Too many open files") as failed, sealed("plan", b""):
         pytest.fail("there is none")
     assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE

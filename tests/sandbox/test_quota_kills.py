@@ -19,7 +19,7 @@ from typing import Final
 
 import pytest
 
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from tests.sandbox.arena import MIB, ROOT, Arena, a_host, attempt, make_arena
 from tests.sandbox.kills import KINDS, Kill, error_of_a_slow_death, measure, quotas_for
 
@@ -75,7 +75,7 @@ def got_by_one_call(host: SandboxHost, arena: Arena, way: str) -> tuple[int, flo
     started = time.monotonic()
     try:
         output = attempt(host, arena, "read_at_one_go", way=way)
-    except CutShort as failed:
+    except InterruptedTaskError as failed:
         return failed.usage.read_bytes, time.monotonic() - started
     return output.get("read", 0), time.monotonic() - started
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.execution.engine import Contradicted
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
+from remit.execution.engine import VerificationFailedError
 from remit.sandbox.orders import Usage
-from remit.sandbox.results import Cancelled, CutShort
+from remit.sandbox.results import CancelledError, InterruptedTaskError
 
 USED = Usage(seconds=1.0, memory_bytes=2, read_bytes=3, write_bytes=4)
 
@@ -13,11 +13,17 @@ USED = Usage(seconds=1.0, memory_bytes=2, read_bytes=3, write_bytes=4)
 @pytest.mark.parametrize(
     "problem, kind",
     [
-        (Refused(Reason.SQL_REFUSED, "no", where="here", next_step="Go."), Refused),
-        (Misuse(Reason.MISUSE, "no", where="here", next_step="Go."), Misuse),
-        (Contradicted(Reason.HASH_MISMATCH, "no", where="here", next_step="Go."), EnvironmentFailed),
-        (CutShort(Reason.TIMED_OUT, "no", where="here", next_step="Go.", notes=(), usage=USED), EnvironmentFailed),
-        (Cancelled(Reason.CANCELLED, "no", where="here", next_step="Go.", notes=(), usage=USED), EnvironmentFailed),
+        (RefusedError(Reason.SQL_REFUSED, "no", where="here", next_step="Go."), RefusedError),
+        (UsageError(Reason.MISUSE, "no", where="here", next_step="Go."), UsageError),
+        (VerificationFailedError(Reason.HASH_MISMATCH, "no", where="here", next_step="Go."), EnvironmentFailureError),
+        (
+            InterruptedTaskError(Reason.TIMED_OUT, "no", where="here", next_step="Go.", notes=(), usage=USED),
+            EnvironmentFailureError,
+        ),
+        (
+            CancelledError(Reason.CANCELLED, "no", where="here", next_step="Go.", notes=(), usage=USED),
+            EnvironmentFailureError,
+        ),
     ],
 )
 def test_every_problem_can_be_told_again(problem: RemitError, kind: type[RemitError]) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Misuse, Refused
+from remit.core.errors import RefusedError, UsageError
 from remit.sandbox.framing import encode_frame
-from remit.sandbox.host import CutShort, SandboxHost, StandBy
+from remit.sandbox.host import InterruptedTaskError, PrewarmedProcess, SandboxHost
 from remit.sandbox.zygote_pool import AHEAD
 from tests.sandbox.arena import ROOMY, a_host, an_order, make_arena
 from tests.sandbox.plain_host import QUOTAS, open_descriptors, order, plain_host
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def pid_of(standing: StandBy) -> int:
+def pid_of(standing: PrewarmedProcess) -> int:
     assert standing._ready is not None  # noqa: SLF001 - only the test wants to know
     return standing._ready.child.pid  # noqa: SLF001
 
@@ -73,14 +73,14 @@ def test_dismissed_it_is_dead_and_has_done_nothing(host: SandboxHost, folder: Pa
     assert wait_until_gone(pid)
     assert not (folder / "target").exists()
     assert open_descriptors() <= before
-    with pytest.raises(Misuse, match="serves once"):
+    with pytest.raises(UsageError, match="serves once"):
         standing.run()
 
 
 def test_it_serves_once(host: SandboxHost) -> None:
     standing = host.stand_by(order("answer"))
     standing.run()
-    with pytest.raises(Misuse, match="serves once"):
+    with pytest.raises(UsageError, match="serves once"):
         standing.run()
 
 
@@ -139,7 +139,7 @@ def test_what_is_wrong_with_the_folders_is_heard_when_it_runs(host: SandboxHost,
     asked = order("copy", folder=folder)
     (folder / "source").unlink()
     folder.rmdir()
-    with host.stand_by(asked) as standing, pytest.raises(Refused, match="does not exist"):
+    with host.stand_by(asked) as standing, pytest.raises(RefusedError, match="does not exist"):
         standing.run()
 
 
@@ -149,7 +149,10 @@ def test_the_clock_starts_when_it_may_go(tmp_path: Path) -> None:
         with host.stand_by(order("sleep", seconds=0.01)) as standing:
             time.sleep(0.5)
             assert standing.run().usage.seconds < 0.4
-        with host.stand_by(order("sleep", seconds=5)) as standing, pytest.raises(CutShort, match="longer than"):
+        with (
+            host.stand_by(order("sleep", seconds=5)) as standing,
+            pytest.raises(InterruptedTaskError, match="longer than"),
+        ):
             standing.run()
 
 
@@ -189,7 +192,7 @@ def test_what_is_raised_meanwhile_comes_out_and_it_is_dead(host: SandboxHost) ->
 
 def test_nothing_is_called_meanwhile_where_the_task_failed(host: SandboxHost) -> None:
     seen: list[Any] = []
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         host.run(order("refuse", kind="Refused", reason="file_conflict"), meanwhile=seen.append)
     assert seen == []
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit.core.errors import Reason
-from remit.sandbox.host import Cancelled, CutShort, SandboxHost
+from remit.sandbox.host import CancelledError, InterruptedTaskError, SandboxHost
 from tests.sandbox.plain_host import MIB, QUOTAS
 from tests.sandbox.stepping_host import said, stepping_host, steps
 
@@ -38,7 +38,7 @@ def test_steps_are_heard_in_their_order_as_they_were_said(host: SandboxHost) -> 
 
 def test_steps_that_nobody_listens_to_are_looked_at_all_the_same(host: SandboxHost) -> None:
     host.run(steps("say", (5.0,), messages=[said(0, "begun")]))
-    with pytest.raises(CutShort, match="not answer as agreed"):
+    with pytest.raises(InterruptedTaskError, match="not answer as agreed"):
         host.run(steps("say", (5.0,), messages=[said(1, "begun")]))
 
 
@@ -48,14 +48,14 @@ def test_steps_that_nobody_listens_to_are_looked_at_all_the_same(host: SandboxHo
 )
 def test_what_is_not_agreed_ends_the_order(host: SandboxHost, message: dict[str, Any]) -> None:
     heard: list[Mapping[str, Any]] = []
-    with pytest.raises(CutShort, match="not answer as agreed") as cut:
+    with pytest.raises(InterruptedTaskError, match="not answer as agreed") as cut:
         host.run(steps("say", (5.0,) * 2, messages=[message, 30.0]), on_step=heard.append)
     assert cut.value.reason is Reason.EFFECT_FAILED
     assert heard == []
 
 
 def test_a_task_without_steps_cannot_speak_of_any(host: SandboxHost) -> None:
-    with pytest.raises(CutShort, match="not answer as agreed"):
+    with pytest.raises(InterruptedTaskError, match="not answer as agreed"):
         host.run(steps("say", messages=[said(0, "begun")]))
 
 
@@ -77,7 +77,7 @@ def test_an_order_may_say_four_things_more_for_each_step(host: SandboxHost, coun
         host.run(asked, on_step=heard.append)  # and one message more: that it is done
         assert len(heard) == count
     else:
-        with pytest.raises(CutShort, match="more than 1,040 messages"):
+        with pytest.raises(InterruptedTaskError, match="more than 1,040 messages"):
             host.run(asked)
 
 
@@ -94,7 +94,7 @@ def test_a_question_can_be_asked_before_each_of_a_thousand_steps(host: SandboxHo
 def test_a_step_that_is_too_slow_is_killed_and_named(host: SandboxHost) -> None:
     messages = [said(0, "begun"), said(0, "done"), said(1, "begun"), 30.0]
     began = time.monotonic()
-    with pytest.raises(CutShort, match=r"step 2 took longer than 0.2 seconds") as cut:
+    with pytest.raises(InterruptedTaskError, match=r"step 2 took longer than 0.2 seconds") as cut:
         host.run(steps("say", (0.1, 0.2, 60.0), seconds=60.0, messages=messages))
     assert 0.2 < time.monotonic() - began < SOON
     assert (cut.value.reason, cut.value.step) == (Reason.TIMED_OUT, 1)
@@ -110,7 +110,7 @@ def test_steps_may_take_together_what_none_may_take_alone(host: SandboxHost) -> 
 
 
 def test_a_step_that_was_never_ended_is_looked_at_when_the_order_is_done(host: SandboxHost) -> None:
-    with pytest.raises(CutShort) as cut:
+    with pytest.raises(InterruptedTaskError) as cut:
         host.run(steps("say", (0.0,), seconds=10.0, messages=[said(0, "begun")]))
     assert (cut.value.reason, cut.value.step) == (Reason.TIMED_OUT, 0)
 
@@ -120,7 +120,7 @@ def test_a_step_that_was_never_ended_is_looked_at_when_the_order_is_done(host: S
 def test_the_whole_order_has_its_own_time_instead_of_the_hosts(host: SandboxHost, running: bool) -> None:  # noqa: FBT001
     messages = [said(0, "begun"), 30.0] if running else [30.0]
     began = time.monotonic()
-    with pytest.raises(CutShort, match=r"longer than 0.3 seconds in all") as cut:
+    with pytest.raises(InterruptedTaskError, match=r"longer than 0.3 seconds in all") as cut:
         host.run(steps("say", (60.0,), seconds=0.3, messages=messages))
     assert 0.3 < time.monotonic() - began < SOON
     assert (cut.value.reason, cut.value.step) == (Reason.TIMED_OUT, 0 if running else None)
@@ -129,7 +129,7 @@ def test_the_whole_order_has_its_own_time_instead_of_the_hosts(host: SandboxHost
 def test_an_order_may_have_more_time_than_the_host_gives_to_a_task(tmp_path: Path) -> None:
     with stepping_host(tmp_path, replace(QUOTAS, seconds=0.2)) as host:
         assert host.run(steps("say", seconds=5.0, messages=[0.5])).output == {}
-        with pytest.raises(CutShort, match=r"longer than 0.2 seconds") as cut:
+        with pytest.raises(InterruptedTaskError, match=r"longer than 0.2 seconds") as cut:
             host.run(steps("say", messages=[30.0]))
         assert cut.value.reason is Reason.RESOURCE_EXHAUSTED, "a task's own quota"
 
@@ -146,13 +146,13 @@ def test_a_question_stops_the_clocks(host: SandboxHost) -> None:
 
 
 def test_a_quota_names_the_step_that_passed_it(host: SandboxHost) -> None:
-    with pytest.raises(CutShort, match="bytes of memory") as cut:
+    with pytest.raises(InterruptedTaskError, match="bytes of memory") as cut:
         host.run(steps("eat", (5.0,), bytes=QUOTAS.memory_bytes + MIB))
     assert (cut.value.reason, cut.value.step) == (Reason.RESOURCE_EXHAUSTED, 0)
 
 
 def test_so_does_a_death(host: SandboxHost) -> None:
-    with pytest.raises(CutShort, match=r"by itself \(7\)") as cut:
+    with pytest.raises(InterruptedTaskError, match=r"by itself \(7\)") as cut:
         host.run(steps("vanish", (5.0,) * 2))
     assert (cut.value.reason, cut.value.step) == (Reason.EFFECT_FAILED, 1)
 
@@ -160,7 +160,7 @@ def test_so_does_a_death(host: SandboxHost) -> None:
 def test_a_cancelled_order_ends_at_the_next_look(host: SandboxHost) -> None:
     heard: list[Mapping[str, Any]] = []
     began = time.monotonic()
-    with pytest.raises(Cancelled) as cut:
+    with pytest.raises(CancelledError) as cut:
         host.run(
             steps("say", (60.0,), seconds=60.0, messages=[said(0, "begun"), 30.0]),
             on_step=heard.append,

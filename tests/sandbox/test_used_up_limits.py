@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.sandbox import support as confinement
 from remit.sandbox import support as kernel
 from remit.sandbox.support import Probe
@@ -37,7 +37,7 @@ def test_a_probe_that_could_not_be_made_is_made_again_and_advises_nothing_unsafe
     with plain_host(tmp_path) as host:
         with monkeypatch.context() as patched:
             patched.setattr(subprocess, "run", no_room)
-            with pytest.raises(EnvironmentFailed, match="could not be tried") as failed:
+            with pytest.raises(EnvironmentFailureError, match="could not be tried") as failed:
                 host.run(order("answer"))
         assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
         assert "unsafe" not in failed.value.next_step
@@ -56,7 +56,7 @@ def test_a_process_without_descriptors_says_so_and_runs_tasks_when_it_has_some_a
             try:
                 host.run(order("answer"))
                 break
-            except EnvironmentFailed as problem:
+            except EnvironmentFailureError as problem:
                 said.append(problem)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -85,7 +85,7 @@ def test_one_true_no_among_what_could_not_be_tried_is_still_not_the_kernels_faul
     real = kernel.probe_kernel()
     fields = {name: getattr(real, name) for name in real.__dataclass_fields__}
     fields["confinement"] = Probe(False, "the trial process did not run: OSError", tried=False)
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         confinement.require_confinement(kernel.KernelFeatures(**fields))
     assert "unsafe" not in failed.value.next_step
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.sandbox.encoded_order import encode_order
-from remit.sandbox.host import CutShort, Finished, SandboxHost
+from remit.sandbox.host import EffectResult, InterruptedTaskError, SandboxHost
 from remit.sandbox.orders import Order
-from remit.sandbox.session import Conversation, Listener, NeverBegun
-from remit.sandbox.zygote_pool import AHEAD, Child, Lease, Zygote
+from remit.sandbox.session import ChildSession, NeverStartedError, SessionCallbacks
+from remit.sandbox.zygote_pool import AHEAD, Child, ChildHandle, Zygote
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, order, plain_host
 from tests.sandbox.zygotes import children_of, is_dead, kill_for_good, status, zygote_of
 
@@ -54,7 +54,7 @@ def test_it_is_small_alone_and_has_nothing_of_the_hosts(zygote: Zygote) -> None:
 
 @pytest.mark.req("EI-07", "EI-09", "EI-11")
 def test_a_waiting_child_is_locked_already_and_holds_four_things(zygote: Zygote) -> None:
-    lease = Lease()
+    lease = ChildHandle()
     child = zygote.take(lease)
     settle_in(child)
     said = status(child.pid)
@@ -71,11 +71,11 @@ def test_a_waiting_child_is_locked_already_and_holds_four_things(zygote: Zygote)
         assert line in " ".join(limits.split())
 
 
-def converse(child: Child, asked: Order) -> Finished:
-    conversation = Conversation(child, QUOTAS, 0)
+def converse(child: Child, asked: Order) -> EffectResult:
+    conversation = ChildSession(child, QUOTAS, 0)
     conversation.hand_over(encode_order(asked, ()), ())
     conversation.get_ready()
-    return conversation.run(Listener())
+    return conversation.run(SessionCallbacks())
 
 
 def settle_in(child: Child) -> None:
@@ -105,10 +105,10 @@ def test_an_effect_sees_an_empty_environment_and_none_of_the_modules_with_keys(t
 
 
 def test_a_child_refuses_an_effect_that_it_was_not_prepared_for(zygote: Zygote) -> None:
-    lease = Lease()
+    lease = ChildHandle()
     child = zygote.take(lease)
     asked = replace(order("answer"), effect="tests.sandbox.plain_effects:NOT_REGISTERED")
-    with pytest.raises(Refused, match="NOT_REGISTERED"):
+    with pytest.raises(RefusedError, match="NOT_REGISTERED"):
         converse(child, asked)
     child.close()
 
@@ -124,7 +124,7 @@ def test_a_child_refuses_an_effect_that_it_was_not_prepared_for(zygote: Zygote) 
 def test_an_effect_that_cannot_be_loaded_is_named(tmp_path: Path, effect: str, said: str) -> None:
     with (
         SandboxHost([effect], QUOTAS, lock=tmp_path / "lock", import_paths=[str(ROOT)]) as host,
-        pytest.raises(EnvironmentFailed, match=said) as failed,
+        pytest.raises(EnvironmentFailureError, match=said) as failed,
     ):
         host.run(replace(order("answer"), effect=effect))
     assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
@@ -143,7 +143,7 @@ def test_a_folder_of_effects_cannot_replace_the_standard_library(tmp_path: Path)
 
 
 def test_children_are_forked_ahead_of_need(zygote: Zygote) -> None:
-    lease = Lease()
+    lease = ChildHandle()
     child = zygote.take(lease)
     waiting: list[int] = []
     for _ in range(500):
@@ -159,7 +159,7 @@ def test_children_are_forked_ahead_of_need(zygote: Zygote) -> None:
 def test_when_it_is_closed_it_ends_and_takes_its_children_along(lock: int) -> None:
     zygote = start(lock)
     zygote.wait_until_ready()
-    lease = Lease()
+    lease = ChildHandle()
     child = zygote.take(lease)
     waiting = children_of(zygote.pid)
     watched = [os.pidfd_open(pid) for pid in waiting]
@@ -191,7 +191,7 @@ def test_a_task_whose_zygote_is_killed_is_cut_short_and_its_process_dead(tmp_pat
                 kill_for_good(zygote)
             return {}
 
-        with pytest.raises(CutShort):
+        with pytest.raises(InterruptedTaskError):
             host.run(order("ask"), on_ask=kill)
         assert host.run(order("answer")).output is not None
 
@@ -224,21 +224,21 @@ def test_the_dead_are_reaped_without_being_asked_for(tmp_path: Path) -> None:
 @pytest.mark.req("EI-12")
 def test_a_child_that_dies_before_it_has_read_its_order_has_begun_nothing(zygote: Zygote) -> None:
     """And so the host gives the order to another one."""
-    lease = Lease()
+    lease = ChildHandle()
     child = zygote.take(lease)
     settle_in(child)
     child.signal(signal.SIGSTOP)
     threading.Timer(0.1, child.signal, [signal.SIGKILL]).start()
-    with pytest.raises(NeverBegun):
+    with pytest.raises(NeverStartedError):
         converse(child, order("answer"))
     child.close()
 
 
 @pytest.mark.req("EI-12")
 def test_a_child_that_dies_after_it_has_read_its_order_may_have_begun(zygote: Zygote) -> None:
-    lease = Lease()
+    lease = ChildHandle()
     child = zygote.take(lease)
     threading.Timer(0.3, child.signal, [signal.SIGKILL]).start()
-    with pytest.raises(CutShort):
+    with pytest.raises(InterruptedTaskError):
         converse(child, order("sleep", seconds=60))
     child.close()

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from remit.cli import main
 from remit.cli.goals.slo import slo
 from remit.contracts.goals.slo import WAIVERS_NAME
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.core.ids import system_clock
 from remit.goals.slo import Rate
 from remit.ledger.goal_tables import StepRow
@@ -25,13 +25,13 @@ from remit.ledger.writer import Batch
 from remit.testing import goal_load
 from remit.testing import goal_workspace as goal_scratch
 from remit.testing.goal_load import LoadSeen, run_load, timed_dispatches
-from remit.testing.goal_workspace import TENANT, USER, Scratch, make_scratch, scratch_workspace
+from remit.testing.goal_workspace import TENANT, USER, GoalWorkspace, make_scratch, scratch_workspace
 
 NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> GoalWorkspace:
     return make_scratch(tmp_path_factory.mktemp("slo"))
 
 
@@ -45,11 +45,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> LoadSeen:
     return done
 
 
-def gate(scratch: Scratch, seen: LoadSeen, *more: str) -> Result:
+def gate(scratch: GoalWorkspace, seen: LoadSeen, *more: str) -> Result:
     """The command, with a load that was run before in the place of the one that it would run."""
 
     @contextmanager
-    def no_scratch(**_: object) -> Iterator[Scratch]:
+    def no_scratch(**_: object) -> Iterator[GoalWorkspace]:
         yield scratch
 
     with pytest.MonkeyPatch.context() as patched:
@@ -60,7 +60,7 @@ def gate(scratch: Scratch, seen: LoadSeen, *more: str) -> Result:
         return CliRunner().invoke(main, ["slo", "gate", "-C", str(scratch.root), *more])
 
 
-def fail_dispatches(scratch: Scratch, failed: int, succeeded: int) -> None:
+def fail_dispatches(scratch: GoalWorkspace, failed: int, succeeded: int) -> None:
     def work(batch: Batch) -> None:
         for event in ["FAILED"] * failed + ["SUCCEEDED"] * succeeded:
             number = next(NUMBERS)
@@ -118,7 +118,7 @@ def test_a_load_on_postgresql_takes_its_tables_away_again(postgres_url: str, mon
 
 @pytest.mark.req("AC-17", "AC-26")
 def test_the_gate_blocks_on_the_workspaces_last_day_until_a_waiver_stands(
-    request: pytest.FixtureRequest, scratch: Scratch, seen: LoadSeen
+    request: pytest.FixtureRequest, scratch: GoalWorkspace, seen: LoadSeen
 ) -> None:
     assert gate(scratch, seen).exit_code == 0
     fail_dispatches(scratch, 1, 199)
@@ -151,7 +151,7 @@ def test_the_gate_blocks_on_the_workspaces_last_day_until_a_waiver_stands(
 
 
 @pytest.mark.req("AC-17")
-def test_a_slow_failing_or_doubled_load_blocks(scratch: Scratch, seen: LoadSeen) -> None:
+def test_a_slow_failing_or_doubled_load_blocks(scratch: GoalWorkspace, seen: LoadSeen) -> None:
     slow = replace(seen, dispatch_ms=(1_300.0,) * 20)
     twice = replace(seen, duplicates=Rate(1, 20))
     nothing = replace(seen, dispatch_ms=(), ended=Rate(0, 0), duplicates=Rate(0, 0))
@@ -170,11 +170,11 @@ def test_a_slow_failing_or_doubled_load_blocks(scratch: Scratch, seen: LoadSeen)
 def test_a_load_that_is_turned_away_at_a_gate_measures_nothing(tmp_path: Path) -> None:
     made = make_scratch(tmp_path)
     (made.root / "access.cedar").write_text('@id("nobody")\nforbid (principal, action, resource);\n')
-    with pytest.raises(EnvironmentFailed, match="0 of 5 goals were dispatched"):
+    with pytest.raises(EnvironmentFailureError, match="0 of 5 goals were dispatched"):
         run_load(made, goals=2, callers=1)
 
 
-def test_timing_passes_everything_on_and_is_taken_away_again(scratch: Scratch) -> None:
+def test_timing_passes_everything_on_and_is_taken_away_again(scratch: GoalWorkspace) -> None:
     with scratch.open() as workspace:
         before = workspace.goals.core
         with timed_dispatches(workspace.goals) as waits:

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from remit.contracts.goals.slo import SloWaiver
-from remit.core.errors import Misuse
-from remit.goals.slo import FIGURES, MOST, Measured, Rate, Verdict, judge, percentile, rolling_error_rate
+from remit.core.errors import UsageError
+from remit.goals.slo import FIGURES, MOST, FigureVerdict, Measured, Rate, judge, percentile, rolling_error_rate
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import append_step
 from tests.store_fixtures import World
@@ -19,7 +19,7 @@ NOW = datetime(2026, 5, 10, 12, 0, tzinfo=UTC)
 GOOD = Measured([100.0] * 100, [Rate(0, 100)], Rate(0, 100))
 
 
-def by_name(verdicts: list[Verdict]) -> dict[str, str]:
+def by_name(verdicts: list[FigureVerdict]) -> dict[str, str]:
     return {each.figure: each.verdict for each in verdicts}
 
 
@@ -48,13 +48,13 @@ def test_a_percentile_is_the_smallest_sample_that_so_many_do_not_exceed() -> Non
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
 def test_what_is_no_time_is_no_sample(bad: float) -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         percentile([1.0, bad], 50)
 
 
 @pytest.mark.parametrize("count, total", [(1, 0), (-1, 3), (0, -1)])
 def test_a_rate_of_nothing_cannot_be_made_up(count: int, total: int) -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         Rate(count, total)
 
 

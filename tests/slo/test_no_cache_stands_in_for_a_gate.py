@@ -14,19 +14,19 @@ from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.goals.core import Executor
 from remit.identity.person import Person
 from remit.store.sqlite import SqliteStore
-from remit.testing.goal_workspace import TENANT, USER, Scratch, carry_through, make_scratch
+from remit.testing.goal_workspace import TENANT, USER, GoalWorkspace, carry_through, make_scratch
 from remit.workspace.workspace import Workspace
 
 WHO = Person("os:ann")
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Scratch:
+def scratch(tmp_path: Path) -> GoalWorkspace:
     return make_scratch(tmp_path)
 
 
 @pytest.fixture
-def warm(scratch: Scratch) -> Iterator[Workspace]:
+def warm(scratch: GoalWorkspace) -> Iterator[Workspace]:
     """A process that has just carried out two goals by the rules that are about to change."""
     with scratch.open() as workspace:
         for number in (1, 2):
@@ -45,7 +45,7 @@ def confirmed(workspace: Workspace, name: str) -> AgentExecutionOutcome:
 
 @pytest.mark.req("AC-21")
 def test_a_policy_that_was_changed_counts_for_a_goal_that_was_asked_for_before(
-    scratch: Scratch, warm: Workspace
+    scratch: GoalWorkspace, warm: Workspace
 ) -> None:
     asked(warm, "late")
     policy = scratch.root / "access.cedar"
@@ -62,7 +62,7 @@ def test_a_policy_that_was_changed_counts_for_a_goal_that_was_asked_for_before(
 
 @pytest.mark.req("AC-21")
 def test_a_simulation_that_was_retired_is_retired_at_once_also_by_another_process(
-    scratch: Scratch, warm: Workspace
+    scratch: GoalWorkspace, warm: Workspace
 ) -> None:
     asked(warm, "late")
     with scratch.open() as elsewhere:
@@ -75,7 +75,7 @@ def test_a_simulation_that_was_retired_is_retired_at_once_also_by_another_proces
 
 
 @pytest.mark.req("AC-21")
-def test_a_simulation_whose_file_was_changed_is_a_draft_at_once(scratch: Scratch, warm: Workspace) -> None:
+def test_a_simulation_whose_file_was_changed_is_a_draft_at_once(scratch: GoalWorkspace, warm: Workspace) -> None:
     asked(warm, "late")
     file = scratch.root / "simulations.json"
     file.write_text(file.read_text().replace("Copy the form", "Copy the paper"))
@@ -111,7 +111,9 @@ class Losing:
 
 
 @pytest.mark.req("AC-13", "AC-21")
-def test_a_snapshot_that_was_lost_stops_the_dispatch_though_it_is_cached(scratch: Scratch, warm: Workspace) -> None:
+def test_a_snapshot_that_was_lost_stops_the_dispatch_though_it_is_cached(
+    scratch: GoalWorkspace, warm: Workspace
+) -> None:
     """The very snapshot that this process keeps, taken away between the decision and the dispatch."""
     assert isinstance(warm.store, SqliteStore)
     core = warm.goals.core

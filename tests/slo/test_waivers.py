@@ -9,9 +9,9 @@ import pytest
 
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.goals.slo import NEVER_WAIVED, WAIVERS_NAME, SloWaiver, SloWaivers
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.execution.protected_paths import is_forbidden
-from remit.goals.slo import Measured, Rate, Verdict, judge, read_waivers
+from remit.goals.slo import FigureVerdict, Measured, Rate, judge, read_waivers
 
 NOW = datetime(2026, 5, 10, 23, 59, tzinfo=UTC)
 WAIVER = {
@@ -25,7 +25,7 @@ WAIVER = {
 SLOW = Measured([1_400.0] * 100, [Rate(0, 100)], Rate(0, 100))
 
 
-def judged(measured: Measured = SLOW, now: datetime = NOW, **changes: Any) -> Verdict:
+def judged(measured: Measured = SLOW, now: datetime = NOW, **changes: Any) -> FigureVerdict:
     waiver = SloWaiver.from_tree({**WAIVER, **changes})
     return next(each for each in judge(measured, (waiver,), now) if each.verdict != "PASS")
 
@@ -79,14 +79,14 @@ def test_one_of_several_waivers_is_enough() -> None:
     ],
 )
 def test_what_is_no_waiver_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         SloWaivers.from_tree({"version": 1, "waivers": [{**WAIVER, **changes}]})
 
 
 def test_a_waiver_may_last_90_days_and_needs_every_field() -> None:
     assert SloWaiver.from_tree({**WAIVER, "ends": "2026-07-30"}).ends == "2026-07-30"
     for name in WAIVER:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             SloWaiver.from_tree({key: value for key, value in WAIVER.items() if key != name})
 
 
@@ -105,11 +105,11 @@ def test_the_file_is_yaml_and_is_read_whole_or_refused(tmp_path: Path) -> None:
     file.write_text(f"version: 1\nwaivers:\n  - \n    {lines}\n")
     assert read_waivers(file) == (SloWaiver.from_tree(WAIVER),)
     file.write_text("version: 1\nwaivers: []\nwhat: 1\n")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         read_waivers(file)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         read_waivers(tmp_path / "gone.yaml")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         read_waivers(tmp_path)
 
 

@@ -9,7 +9,7 @@ import duckdb
 
 from remit.effects.registry import PathUse
 from remit.sandbox.host import SandboxHost
-from remit.sandbox.orders import Build, Order, Place, Quotas
+from remit.sandbox.orders import Build, FolderGrant, Order, Quotas
 
 EFFECT: Final = "remit.effects.duckdb.engine:RUN"
 UNCHECKED: Final = "tests.sql.unchecked:UNCHECKED"
@@ -66,9 +66,9 @@ class Shop:
     def order(self, text: str | None, *, effect: str = EFFECT, seconds: float | None = None, **inputs: Any) -> Order:
         use = PathUse.READ if inputs.get("mode") == "read" else PathUse.MAKE
         base, parents = str(self.work.parent), (self.work.name,)
-        places = {"database": Place(base, parents, self.database.name, use)}
+        places = {"database": FolderGrant(base, parents, self.database.name, use)}
         if inputs.get("results") is not None:
-            places["results"] = Place(base, parents, "results.out", PathUse.MAKE)
+            places["results"] = FolderGrant(base, parents, "results.out", PathUse.MAKE)
         return Order(
             effect=effect,
             call="run",

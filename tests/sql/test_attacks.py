@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.effects.duckdb.statements import analyse
 from remit.sandbox.host import SandboxHost
 from tests.sql.place import UNCHECKED, Shop, make_database
@@ -130,7 +130,7 @@ HIDDEN: Final = {
     "text", [*(DENIED | DENIED_BY_THE_LOOK_ALONE | HIDDEN).values()], ids=[*DENIED, *DENIED_BY_THE_LOOK_ALONE, *HIDDEN]
 )
 def test_a_text_that_reaches_outside_of_its_tables_is_refused_before_it_runs(text: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         analyse(text)
     assert refused.value.reason is Reason.SQL_REFUSED
     assert refused.value.next_step
@@ -140,7 +140,7 @@ def test_a_text_that_reaches_outside_of_its_tables_is_refused_before_it_runs(tex
 @pytest.mark.req("PX-19")
 def test_the_refusal_comes_from_the_sandboxed_process_and_leaves_the_file_as_it_was(shop: Shop) -> None:
     before = shop.digest
-    with pytest.raises(Refused, match=r"statement 2 \(COPY\)") as refused:
+    with pytest.raises(RefusedError, match=r"statement 2 \(COPY\)") as refused:
         shop.run("INSERT INTO victim VALUES (2); COPY victim TO '/outside/x'")
     assert refused.value.reason is Reason.SQL_REFUSED
     assert shop.digest == before
@@ -224,7 +224,7 @@ def test_the_control_what_is_in_reach_can_be_read_without_settings(shop: Shop) -
 @pytest.mark.parametrize("text", NOT_FOR_READING.values(), ids=NOT_FOR_READING.keys())
 def test_what_changes_something_is_refused_where_only_reading_was_asked_for(shop: Shop, text: str) -> None:
     before = shop.digest
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         shop.run(text, mode="read")
     assert refused.value.reason is Reason.SQL_REFUSED
     assert shop.digest == before
@@ -233,7 +233,7 @@ def test_what_changes_something_is_refused_where_only_reading_was_asked_for(shop
 @pytest.mark.req("PX-19")
 def test_explaining_a_write_does_not_do_it(shop: Shop) -> None:
     """066 as well: with ANALYZE it is refused wherever it is sent."""
-    with pytest.raises(Refused, match="ANALYZE"):
+    with pytest.raises(RefusedError, match="ANALYZE"):
         shop.run("EXPLAIN (ANALYZE, FORMAT json) DELETE FROM victim")
     assert shop.run("EXPLAIN DELETE FROM victim")["rows"][0][0] == "logical_plan"
     assert shop.ask("SELECT count(*) FROM victim") == [(1,)]
@@ -255,7 +255,7 @@ def test_093_a_column_may_be_named_like_a_command(shop: Shop) -> None:
 def test_079_a_parameter_never_becomes_a_name(shop: Shop) -> None:
     shop.run('CREATE TABLE "?" (a INTEGER)')
     assert shop.run('SELECT * FROM "?"')["statements"][0]["reads"] == ["?"]
-    with pytest.raises(Refused, match="not used"):
+    with pytest.raises(RefusedError, match="not used"):
         shop.run('SELECT * FROM "?"', parameters={"1": "x; DROP"})
 
 
@@ -267,7 +267,7 @@ def test_080_081_the_table_behind_a_view_or_another_case_is_told(shop: Shop, tex
 
 @pytest.mark.req("PX-19")
 def test_087_a_copy_to_a_file_in_reach_is_refused_and_says_what_to_use(shop: Shop) -> None:
-    with pytest.raises(Refused, match="COPY") as refused:
+    with pytest.raises(RefusedError, match="COPY") as refused:
         shop.run(f"COPY t TO '{shop.work}/out.csv'")
     assert "save_results_to" in refused.value.next_step
 
@@ -311,7 +311,7 @@ def test_a_file_in_the_place_of_a_table_is_refused_however_it_is_written(shop: S
     file = shop.work / "f.csv"
     file.write_text("a,b\n1,dear diary\n")
     for name in (str(file), "f.csv", "s3://bucket/f.parquet"):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             shop.run(text.replace("{file}", name))
         assert refused.value.reason is Reason.SQL_REFUSED
         assert "file" in refused.value.what
@@ -334,7 +334,7 @@ PATHS: Final = (
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", PATHS)
 def test_where_the_copy_lies_and_how_the_engine_is_set_is_nobodys_business(shop: Shop, text: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         shop.run(text)
     assert refused.value.reason is Reason.SQL_REFUSED
     assert str(shop.work) not in str(refused.value)
@@ -350,6 +350,6 @@ def test_nor_behind_a_view_or_a_macro_that_somebody_left(shop: Shop, how: str) -
         "CREATE VIEW paths AS SELECT path FROM duckdb_databases();"
         "CREATE MACRO where_it_is() AS TABLE SELECT file FROM pragma_database_list",
     )
-    with pytest.raises(Refused, match="a view or a macro of the database hides it") as refused:
+    with pytest.raises(RefusedError, match="a view or a macro of the database hides it") as refused:
         shop.run(how)
     assert refused.value.reason is Reason.SQL_REFUSED

@@ -5,7 +5,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailureError, RefusedError
 from tests.sql.place import Shop
 
 
@@ -31,10 +31,10 @@ def test_a_column_with_a_constraint_is_added_at_once(shop: Shop, column: str, ro
 @pytest.mark.req("PX-18")
 def test_a_column_that_may_not_be_empty_and_is_fails_as_a_whole(shop: Shop) -> None:
     before = shop.digest
-    with pytest.raises(EnvironmentFailed, match="NOT NULL constraint failed"):
+    with pytest.raises(EnvironmentFailureError, match="NOT NULL constraint failed"):
         shop.run("ALTER TABLE t ADD COLUMN c INTEGER NOT NULL")
     assert shop.digest == before
-    with pytest.raises(Refused, match="MULTI"):
+    with pytest.raises(RefusedError, match="MULTI"):
         shop.run("PIVOT t ON b USING sum(a)")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import duckdb
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.sandbox.memfd import sealed
 from tests.sql.place import Shop, make_database
 
@@ -90,7 +90,7 @@ def test_a_text_that_only_reads_changes_nothing_and_says_so(shop: Shop) -> None:
 @pytest.mark.req("PX-18")
 def test_a_failing_third_statement_undoes_the_first_two(shop: Shop) -> None:
     before = shop.digest
-    with pytest.raises(EnvironmentFailed, match=r"statement 3 \(INSERT\)") as failed:
+    with pytest.raises(EnvironmentFailureError, match=r"statement 3 \(INSERT\)") as failed:
         shop.run("INSERT INTO t VALUES (7, 'x'); DROP TABLE victim; INSERT INTO nothing VALUES (1)")
     assert failed.value.reason is Reason.SQL_FAILED
     assert shop.ask("SELECT count(*) FROM t") == [(2,)]
@@ -155,7 +155,7 @@ def test_a_value_of_any_plain_kind_arrives(shop: Shop, value: Any, shown: str | 
     ],
 )
 def test_a_parameter_too_few_or_too_many_is_refused(shop: Shop, parameters: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refused, match=words) as refused:
+    with pytest.raises(RefusedError, match=words) as refused:
         shop.run("SELECT $a", parameters=parameters)
     assert refused.value.reason is Reason.SQL_REFUSED
 
@@ -184,7 +184,7 @@ def test_what_is_shown_is_what_is_saved_though_it_is_drawn_at_random(shop: Shop)
 @pytest.mark.req("PX-18")
 @pytest.mark.parametrize("text", ["DELETE FROM t", "EXPLAIN SELECT 1", "SELECT 1; EXPLAIN SELECT 1"])
 def test_there_must_be_rows_to_save(shop: Shop, text: str) -> None:
-    with pytest.raises(Refused, match="no SELECT gives any"):
+    with pytest.raises(RefusedError, match="no SELECT gives any"):
         shop.run(text, results={"format": "parquet"})
 
 
@@ -194,7 +194,7 @@ def test_there_must_be_rows_to_save(shop: Shop, text: str) -> None:
 )
 def test_rows_that_were_expected_and_did_not_come_are_a_failure(shop: Shop, text: str) -> None:
     before = shop.digest
-    with pytest.raises(EnvironmentFailed, match="rows were expected") as failed:
+    with pytest.raises(EnvironmentFailureError, match="rows were expected") as failed:
         shop.run(text, expect_results=True)
     assert failed.value.reason is Reason.SQL_FAILED
     assert shop.digest == before
@@ -257,7 +257,7 @@ def test_a_database_that_somebody_else_has_open_is_busy(shop: Shop, mode: str) -
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        with pytest.raises(EnvironmentFailed) as failed:
+        with pytest.raises(EnvironmentFailureError) as failed:
             shop.run("SELECT 1" if mode == "read" else "DELETE FROM t", mode=mode)
         other.communicate()
     assert failed.value.reason is Reason.DATABASE_BUSY
@@ -290,7 +290,7 @@ def test_rows_that_are_still_in_the_log_beside_the_copy_count(shop: Shop, text: 
 @pytest.mark.parametrize("content", [b"not a database " * 1_000, b"SQLite format 3\0" + b"\0" * 4096, b"x"])
 def test_a_file_that_is_no_database_is_named_as_such(shop: Shop, content: bytes) -> None:
     shop.database.write_bytes(content)
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         shop.run("DELETE FROM t")
     assert failed.value.reason is Reason.SQL_FAILED
     assert str(shop.work) not in str(failed.value)
@@ -317,7 +317,7 @@ def test_a_link_leads_nowhere(shop: Shop) -> None:
     shop.database.unlink()
     shop.database.symlink_to(shop.outside / "real.duckdb")
     before = (shop.outside / "real.duckdb").read_bytes()
-    with pytest.raises(EnvironmentFailed):
+    with pytest.raises(EnvironmentFailureError):
         shop.run("DELETE FROM t")
     assert (shop.outside / "real.duckdb").read_bytes() == before
 
@@ -327,13 +327,13 @@ def test_a_long_text_comes_as_a_descriptor(shop: Shop) -> None:
     text = "-- " + "x" * 100_000 + "\nSELECT 7"
     with sealed("query", text.encode()) as descriptor:
         assert shop.run(None, given={"query": descriptor})["rows"] == [["7"]]
-    with sealed("query", b"SELECT '\xff'") as descriptor, pytest.raises(Refused, match="UTF-8"):
+    with sealed("query", b"SELECT '\xff'") as descriptor, pytest.raises(RefusedError, match="UTF-8"):
         shop.run(None, given={"query": descriptor})
 
 
 @pytest.mark.parametrize("inputs", [{"mode": "maybe"}, {"results": {"format": "xlsx"}}])
 def test_an_order_that_makes_no_sense_is_a_bug_of_the_caller(shop: Shop, inputs: dict[str, Any]) -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         shop.run("SELECT 1", **inputs)
 
 
@@ -377,11 +377,11 @@ def test_an_error_tells_the_statement_and_nothing_of_a_row(shop: Shop, text: str
 
 
 def test_an_error_about_the_text_tells_what_is_wrong(shop: Shop) -> None:
-    with pytest.raises(EnvironmentFailed, match="Table with name nothing does not exist"):
+    with pytest.raises(EnvironmentFailureError, match="Table with name nothing does not exist"):
         shop.run("SELECT 1; SELECT * FROM nothing")
-    with pytest.raises(EnvironmentFailed, match='Referenced column "c" not found'):
+    with pytest.raises(EnvironmentFailureError, match='Referenced column "c" not found'):
         shop.run("SELECT c FROM t")
-    with pytest.raises(Refused, match='syntax error at or near "SELEKT"'):
+    with pytest.raises(RefusedError, match='syntax error at or near "SELEKT"'):
         shop.run("SELEKT 1")
-    with pytest.raises(EnvironmentFailed, match="PRIMARY KEY or UNIQUE constraint violation"):
+    with pytest.raises(EnvironmentFailureError, match="PRIMARY KEY or UNIQUE constraint violation"):
         shop.run("CREATE TABLE p (a INTEGER PRIMARY KEY); INSERT INTO p VALUES (1), (1)")

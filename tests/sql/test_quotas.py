@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from remit.core.errors import Reason, Refused, RemitError
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.core.errors import Reason, RefusedError, RemitError
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.orders import Quotas
 from tests.sql.place import MIB, UNCHECKED, Shop, make_host
 
@@ -19,7 +19,7 @@ TIGHT: Final = Quotas(memory_bytes=150 * MIB, read_bytes=256 * MIB, write_bytes=
 @pytest.mark.req("PX-19")
 def test_072_a_query_without_end_is_killed_by_the_host(shop: Shop) -> None:
     began = time.monotonic()
-    with pytest.raises(CutShort) as cut:
+    with pytest.raises(InterruptedTaskError) as cut:
         shop.run(BOMB, seconds=1.0)
     assert cut.value.reason is Reason.TIMED_OUT
     assert time.monotonic() - began < 10
@@ -48,7 +48,7 @@ def test_a_memory_bomb_ends_as_exhausted(shop: Shop, text: str) -> None:
 @pytest.mark.parametrize("depth", [2_000, 50_000])
 def test_075_deep_nesting_is_refused_and_crashes_nothing(shop: Shop, depth: int) -> None:
     text = f"SELECT {'(' * depth}1{')' * depth}"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         shop.run(text)
     assert refused.value.reason is Reason.SQL_REFUSED
     with pytest.raises(RemitError):

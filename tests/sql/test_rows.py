@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from tests.sql.place import Shop, make_database
 
 CATALOGS = {
@@ -196,6 +196,6 @@ def test_long_cells_are_saved_within_the_memory_that_they_need_anyway(shop: Shop
 
 @pytest.mark.req("PX-18", "PX-26")
 def test_rows_that_there_is_no_memory_to_save_are_told_so(shop: Shop) -> None:
-    with pytest.raises(EnvironmentFailed, match="saving the rows needs more than") as failed:
+    with pytest.raises(EnvironmentFailureError, match="saving the rows needs more than") as failed:
         saved(shop, "SELECT repeat('x', 100000) || range AS v FROM range(1000)", "json")
     assert failed.value.reason is Reason.RESOURCE_EXHAUSTED

@@ -2,13 +2,13 @@
 
 import pytest
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.duckdb.denylist import why_forbidden
 from remit.effects.duckdb.instance import ENGINE
-from remit.effects.duckdb.statements import MAX_STATEMENTS, MAX_TEXT, Statement, analyse
+from remit.effects.duckdb.statements import MAX_STATEMENTS, MAX_TEXT, DuckdbStatement, analyse
 
 
-def only(text: str) -> Statement:
+def only(text: str) -> DuckdbStatement:
     (statement,) = analyse(text)
     return statement
 
@@ -165,21 +165,21 @@ def test_every_function_of_the_engine_that_reads_files_or_sets_something_is_know
 @pytest.mark.req("PX-18")
 @pytest.mark.parametrize("text", ["", "  ;; ", "-- nothing", "/* nothing */"])
 def test_a_text_without_a_statement_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="no statement") as refused:
+    with pytest.raises(RefusedError, match="no statement") as refused:
         analyse(text)
     assert refused.value.reason is Reason.SQL_REFUSED
 
 
 def test_there_is_a_limit_to_statements_and_to_their_text() -> None:
     assert len(analyse("SELECT 1;" * MAX_STATEMENTS)) == MAX_STATEMENTS
-    with pytest.raises(Refused, match="501 statements"):
+    with pytest.raises(RefusedError, match="501 statements"):
         analyse("SELECT 1;" * (MAX_STATEMENTS + 1))
-    with pytest.raises(Refused, match="characters"):
+    with pytest.raises(RefusedError, match="characters"):
         analyse("SELECT 1 -- " + "x" * MAX_TEXT)
 
 
 def test_half_a_character_is_no_text() -> None:
-    with pytest.raises(Refused, match="half a character"):
+    with pytest.raises(RefusedError, match="half a character"):
         analyse("SELECT '\ud800'")
 
 
@@ -229,5 +229,5 @@ def test_what_inserts_or_updates_is_called_so(text: str, is_one: bool) -> None: 
 
 @pytest.mark.req("PX-18")
 def test_the_line_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(Refused, match="line 3: Parser Error: syntax error at or near"):
+    with pytest.raises(RefusedError, match="line 3: Parser Error: syntax error at or near"):
         analyse("SELECT 1;\n\nSELECT * FORM t;")

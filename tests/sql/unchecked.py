@@ -5,26 +5,26 @@ With `bare` the settings are left out as well: only the walls. Loaded by the zyg
 
 from typing import Any, Final
 
-from remit.effects.context import Effect, Work
-from remit.effects.duckdb.engine import Asked, run_statements
+from remit.effects.context import Effect, EffectContext
+from remit.effects.duckdb.engine import EngineInputs, run_statements
 from remit.effects.duckdb.instance import ENGINE
-from remit.effects.duckdb.statements import Statement
+from remit.effects.duckdb.statements import DuckdbStatement
 
 
 class Unchecked:
     """Takes the text apart, and runs every statement as it is."""
 
-    def run(self, work: Work) -> dict[str, Any]:
-        asked = Asked(work.inputs["text"], {}, False, work.inputs["alias"], False, None, 100_000_000, 20)
+    def run(self, work: EffectContext) -> dict[str, Any]:
+        asked = EngineInputs(work.inputs["text"], {}, False, work.inputs["alias"], False, None, 100_000_000, 20)
         if work.inputs.get("bare"):
             return {"seen": str(ENGINE.cursor().execute(asked.text).fetchall())}
         statements = [
-            Statement(number, "CALL", one.query, (), (), (), False, False, "")
+            DuckdbStatement(number, "CALL", one.query, (), (), (), False, False, "")
             for number, one in enumerate(ENGINE.extract_statements(asked.text), start=1)
         ]
         return run_statements(work, asked, statements)
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         return None
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from remit.core.ids import system_clock
 from remit.crypto.keyring import load_keyring, load_signer
-from remit.ledger.entry import Entry, Event
+from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.heads import Anchors
 from remit.ledger.writer import Batch, Ledger
-from remit.store.claims import ClaimKey, Won, claim
+from remit.store.claims import ClaimAcquired, ClaimKey, claim
 from remit.store.connection import Store
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
@@ -32,8 +32,8 @@ def append_both(batch: Batch, name: str, number: int) -> list[Entry]:
     entries = []
     for tenant_id in order:
         claimed = claim(batch.store, ClaimKey(tenant_id, "test", f"shared-{number % 5}"), "digest", AT)
-        kind = "test.intent" if isinstance(claimed, Won) else "test.event"
-        entries.append(batch.append(Event(tenant_id, kind, name, {"number": number})))
+        kind = "test.intent" if isinstance(claimed, ClaimAcquired) else "test.event"
+        entries.append(batch.append(NewEntry(tenant_id, kind, name, {"number": number})))
     return entries
 
 

@@ -10,7 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from remit.store.claims import ClaimKey, Done, Won, claim, finish_claim
+from remit.store.claims import ClaimAcquired, ClaimCompleted, ClaimKey, claim, finish_claim
 from remit.store.connection import Store
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
@@ -40,8 +40,8 @@ def main() -> None:
             found = claim(connection, key, "sha256:" + "a" * 64, AT)
             connection.commit()
             saw = type(found).__name__
-            result = found.result if isinstance(found, Done) else None
-            if isinstance(found, Won):
+            result = found.result if isinstance(found, ClaimCompleted) else None
+            if isinstance(found, ClaimAcquired):
                 result = f'{name} did task-{number}: é \u2028 \U0001f600 \\ "'
                 connection.begin(write=True)
                 finish_claim(connection, found, result, AT)

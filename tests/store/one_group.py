@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from tests.store_fixtures import World
 
 
-def event(tenant_id: str = "acme", **payload: Any) -> Event:
-    return Event(tenant_id, "test.event", "corr", payload)
+def event(tenant_id: str = "acme", **payload: Any) -> NewEntry:
+    return NewEntry(tenant_id, "test.event", "corr", payload)
 
 
 class Gate:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from remit.core.canonical import digest_bytes
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.goal_tables import AccessRow, ConfirmationRow, append_agent_row
 from remit.ledger.writer import Batch
-from remit.store.claims import ClaimKey, Won, claim, finish_claim
-from remit.store.connection import Guarded
+from remit.store.claims import ClaimAcquired, ClaimKey, claim, finish_claim
+from remit.store.connection import GuardedTableError
 from tests.store_fixtures import LEDGER_TABLES, World
 
 AT = "2026-01-01T00:00:00Z"
@@ -28,11 +28,11 @@ def filled(world: World) -> World:
         append_agent_row(batch, "acme", CONFIRMATION)
         append_agent_row(batch, "acme", DECISION)
         finished = claim(batch.store, ClaimKey("acme", "task", "finished"), "digest", AT)
-        assert isinstance(finished, Won)
+        assert isinstance(finished, ClaimAcquired)
         claim(batch.store, ClaimKey("acme", "task", "running"), "digest", AT)
         for _ in range(2):
-            batch.append(Event("acme", "task.intent", "corr", {}))
-        outcome = batch.append(Event("acme", "task.outcome", "corr", {"outcome_digest": digest_bytes(b"result")}))
+            batch.append(NewEntry("acme", "task.intent", "corr", {}))
+        outcome = batch.append(NewEntry("acme", "task.outcome", "corr", {"outcome_digest": digest_bytes(b"result")}))
         finish_claim(batch.store, finished, "result", AT, outcome.seq)
 
     world.append("acme", 2)
@@ -142,6 +142,6 @@ def test_a_finished_claim_never_changes_and_a_running_one_keeps_its_key(filled: 
 
 @pytest.mark.parametrize("table", LEDGER_TABLES)
 def test_the_refusal_reaches_our_own_code_as_guarded(filled: World, table: str) -> None:
-    with pytest.raises(Guarded, match="append-only"):
+    with pytest.raises(GuardedTableError, match="append-only"):
         filled.ledger.transact(lambda batch: batch.store.execute(f"UPDATE {table} SET tenant_id = 'x'"))
     assert filled.verify().holds

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import remit
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import system_clock
-from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim
-from remit.store.connection import Connection, Guarded, Store
+from remit.store.claims import ClaimAcquired, ClaimCompleted, ClaimHeld, ClaimKey, claim, find_claim, finish_claim
+from remit.store.connection import Connection, GuardedTableError, Store
 from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
@@ -50,16 +50,18 @@ def connection(store: Store) -> Iterator[Connection]:
         yield connection
 
 
-def committed_claim(connection: Connection, key: ClaimKey = KEY, digest: str = DIGEST) -> Won | Running | Done:
+def committed_claim(
+    connection: Connection, key: ClaimKey = KEY, digest: str = DIGEST
+) -> ClaimAcquired | ClaimHeld | ClaimCompleted:
     connection.begin(write=True)
     found = claim(connection, key, digest, AT)
     connection.commit()
     return found
 
 
-def won(connection: Connection) -> Won:
+def won(connection: Connection) -> ClaimAcquired:
     found = committed_claim(connection)
-    assert isinstance(found, Won)
+    assert isinstance(found, ClaimAcquired)
     return found
 
 
@@ -118,41 +120,41 @@ def test_two_processes_claim_one_thousand_keys_and_each_has_one_winner(place: st
         stored: dict[str, str] = dict(reading.rows("SELECT key, result FROM claims WHERE state = 'DONE'"))
         found = [find_claim(reading, ClaimKey("tenant", "task", key), DIGEST) for key in said]
     assert stored == said, "what the winner stored is there, to the byte"
-    assert all(isinstance(done, Done) and done.result == said[done.key.key] for done in found)
+    assert all(isinstance(done, ClaimCompleted) and done.result == said[done.key.key] for done in found)
 
 
 @pytest.mark.req("EI-12")
 def test_a_second_claim_learns_that_the_first_is_running_then_what_came_of_it(connection: Connection) -> None:
     mine = won(connection)
-    assert committed_claim(connection) == Running(KEY)
+    assert committed_claim(connection) == ClaimHeld(KEY)
     connection.begin(write=True)
     finish_claim(connection, mine, "the result \x7f é", AT)
     connection.commit()
-    assert committed_claim(connection) == committed_claim(connection) == Done(KEY, "the result \x7f é")
+    assert committed_claim(connection) == committed_claim(connection) == ClaimCompleted(KEY, "the result \x7f é")
 
 
 def test_a_finished_claim_cannot_be_finished_again(connection: Connection) -> None:
     mine = won(connection)
     finish_claim(connection, mine, "first", AT)
-    with pytest.raises(Refused, match="no longer ours") as refused:
+    with pytest.raises(RefusedError, match="no longer ours") as refused:
         finish_claim(connection, mine, "second", AT)
     assert refused.value.reason is Reason.IDEMPOTENCY_CONFLICT
-    assert find_claim(connection, KEY, DIGEST) == Done(KEY, "first")
+    assert find_claim(connection, KEY, DIGEST) == ClaimCompleted(KEY, "first")
 
 
 def test_a_stale_token_cannot_finish(connection: Connection) -> None:
     mine = won(connection)
-    stale = Won(KEY, "0" * 32)
-    with pytest.raises(Refused, match="no longer ours"):
+    stale = ClaimAcquired(KEY, "0" * 32)
+    with pytest.raises(RefusedError, match="no longer ours"):
         finish_claim(connection, stale, "late", AT)
-    assert find_claim(connection, KEY, DIGEST) == Running(KEY)
+    assert find_claim(connection, KEY, DIGEST) == ClaimHeld(KEY)
     finish_claim(connection, mine, "in time", AT)
-    assert find_claim(connection, KEY, DIGEST) == Done(KEY, "in time")
+    assert find_claim(connection, KEY, DIGEST) == ClaimCompleted(KEY, "in time")
 
 
 def test_a_claim_that_was_never_made_cannot_be_finished(connection: Connection) -> None:
-    with pytest.raises(Refused, match="no longer ours"):
-        finish_claim(connection, Won(KEY, "0" * 32), "made up", AT)
+    with pytest.raises(RefusedError, match="no longer ours"):
+        finish_claim(connection, ClaimAcquired(KEY, "0" * 32), "made up", AT)
     assert find_claim(connection, KEY, DIGEST) is None
 
 
@@ -162,32 +164,32 @@ def test_the_same_key_for_another_request_is_refused(connection: Connection, fin
     if finished:
         finish_claim(connection, mine, "result", AT)
     connection.begin(write=True)
-    with pytest.raises(Refused, match="used before for a different request") as refused:
+    with pytest.raises(RefusedError, match="used before for a different request") as refused:
         claim(connection, KEY, OTHER_DIGEST, AT)
     connection.rollback()
     assert refused.value.reason is Reason.IDEMPOTENCY_CONFLICT
     assert "result" not in str(refused.value)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         find_claim(connection, KEY, OTHER_DIGEST)
-    assert committed_claim(connection) == (Done(KEY, "result") if finished else Running(KEY))
+    assert committed_claim(connection) == (ClaimCompleted(KEY, "result") if finished else ClaimHeld(KEY))
 
 
 def test_keys_of_other_tenants_and_scopes_are_other_keys(connection: Connection) -> None:
     won(connection)
     for key in (ClaimKey("other", "task", "one"), ClaimKey("tenant", "plan", "one"), ClaimKey("tenant", "task", "two")):
-        assert isinstance(committed_claim(connection, key, OTHER_DIGEST), Won)
+        assert isinstance(committed_claim(connection, key, OTHER_DIGEST), ClaimAcquired)
 
 
 def test_a_claim_rolled_back_leaves_nothing(connection: Connection) -> None:
     connection.begin(write=True)
     lost = claim(connection, KEY, DIGEST, AT)
-    assert isinstance(lost, Won)
+    assert isinstance(lost, ClaimAcquired)
     connection.rollback()
     assert find_claim(connection, KEY, DIGEST) is None
     again = committed_claim(connection, digest=OTHER_DIGEST)
-    assert isinstance(again, Won)
+    assert isinstance(again, ClaimAcquired)
     assert again.token != lost.token
-    with pytest.raises(Refused, match="no longer ours"):
+    with pytest.raises(RefusedError, match="no longer ours"):
         finish_claim(connection, lost, "from the dead", AT)
 
 
@@ -196,7 +198,7 @@ def test_an_outcome_rolled_back_leaves_the_claim_running(connection: Connection)
     connection.begin(write=True)
     finish_claim(connection, mine, "never", AT)
     connection.rollback()
-    assert committed_claim(connection) == Running(KEY)
+    assert committed_claim(connection) == ClaimHeld(KEY)
 
 
 def test_the_database_itself_keeps_a_finished_claim(connection: Connection) -> None:
@@ -206,16 +208,16 @@ def test_the_database_itself_keeps_a_finished_claim(connection: Connection) -> N
         "UPDATE claims SET state = 'CLAIMED', result = NULL",
         "DELETE FROM claims",
     ):
-        with pytest.raises(Guarded):
+        with pytest.raises(GuardedTableError):
             connection.execute(attempt)
-    assert find_claim(connection, KEY, DIGEST) == Done(KEY, "result")
+    assert find_claim(connection, KEY, DIGEST) == ClaimCompleted(KEY, "result")
 
 
 def test_a_token_cannot_be_guessed_from_another(connection: Connection) -> None:
     tokens = set()
     for number in range(50):
         found = committed_claim(connection, ClaimKey("tenant", "task", f"k{number}"))
-        assert isinstance(found, Won)
+        assert isinstance(found, ClaimAcquired)
         tokens.add(found.token)
     assert len(tokens) == 50
     assert all(len(token) == 32 for token in tokens)

@@ -9,14 +9,14 @@ import psycopg
 import pytest
 
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.ledger.bundle import write_bundle
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.projections import rebuild
 from remit.ledger.verify.verifier import verify_store
 from remit.ledger.writer import Batch, Ledger
-from remit.store.claims import ClaimKey, Won, claim, finish_claim
-from remit.store.connection import Guarded
+from remit.store.claims import ClaimAcquired, ClaimKey, claim, finish_claim
+from remit.store.connection import GuardedTableError
 from remit.store.grants import grant_runtime_role
 from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
@@ -57,7 +57,7 @@ def service(world: World, role: str) -> Iterator[PostgresStore]:
 
 
 def refusal(service: PostgresStore, statement: str) -> str:
-    with closing(service.connect()) as connection, pytest.raises(Guarded) as caught:
+    with closing(service.connect()) as connection, pytest.raises(GuardedTableError) as caught:
         connection.script(statement)
     return str(caught.value)
 
@@ -72,9 +72,9 @@ def test_the_whole_ledger_works_as_the_runtime_role(world: World, service: Postg
 
     def work(batch: Batch) -> None:
         won = claim(batch.store, ClaimKey("acme", "task", "one"), "digest", AT)
-        assert isinstance(won, Won)
-        batch.append(Event("acme", "task.intent", "corr", {}))
-        outcome = batch.append(Event("acme", "task.outcome", "corr", {"outcome_digest": digest_bytes(b"result")}))
+        assert isinstance(won, ClaimAcquired)
+        batch.append(NewEntry("acme", "task.intent", "corr", {}))
+        outcome = batch.append(NewEntry("acme", "task.outcome", "corr", {"outcome_digest": digest_bytes(b"result")}))
         finish_claim(batch.store, won, "result", AT, outcome.seq)
 
     world.ledger.transact(work)
@@ -123,18 +123,18 @@ def test_privileges_given_by_mistake_are_taken_away_again(world: World, role: st
 
 @pytest.mark.parametrize("name", ["", 'a"; DROP TABLE claims; --', "Upper", "a b", "x" * 64])
 def test_a_role_name_that_is_none_is_refused(world: World, name: str) -> None:
-    with closing(world.store.connect()) as owner, pytest.raises(Refused, match="role name"):
+    with closing(world.store.connect()) as owner, pytest.raises(RefusedError, match="role name"):
         grant_runtime_role(owner, name)
 
 
 def test_sqlite_has_no_roles(tmp_path_factory: pytest.TempPathFactory) -> None:
     store = SqliteStore.create(tmp_path_factory.mktemp("roles") / "ledger.sqlite3")
     migrate(store, Ticking())
-    with closing(store.connect()) as connection, pytest.raises(Refused, match="SQLite has no roles"):
+    with closing(store.connect()) as connection, pytest.raises(RefusedError, match="SQLite has no roles"):
         grant_runtime_role(connection, "somebody")
 
 
 def test_an_insert_by_the_runtime_role_still_needs_evidence(world: World, service: PostgresStore) -> None:
-    world.ledger.append(Event("acme", "test.event", "corr", {}))
+    world.ledger.append(NewEntry("acme", "test.event", "corr", {}))
     statement = "INSERT INTO agent_execution_current VALUES ('acme', 'p', 's', 'c', 'PLANNED', 'k', NULL, 1, 'now')"
     assert "evidence is missing" in refusal(service, statement)

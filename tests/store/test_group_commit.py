@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import Misuse, Refused
+from remit.core.errors import RefusedError, UsageError
 from remit.ledger.entry import Entry
-from remit.ledger.findings import Fault
+from remit.ledger.findings import RecordFault
 from remit.ledger.writer import Batch
-from remit.store.connection import Conflict
+from remit.store.connection import ConflictError
 from tests.store.one_group import Gate, event, run_as_one_group
 from tests.store_fixtures import World
 
@@ -102,7 +102,7 @@ def test_values_the_database_cannot_hold_fail_their_own_unit_only(world: World) 
         lambda batch: batch.append(event()),
     ]
     results = run_as_one_group(world, works)
-    assert [type(result) for result in results] == [Entry, Misuse, Entry]
+    assert [type(result) for result in results] == [Entry, UsageError, Entry]
     assert world.verify().findings == []
 
 
@@ -127,21 +127,21 @@ def test_a_unit_that_swallows_a_database_error_and_goes_on_is_not_acknowledged_f
     written = world.attacker.run("SELECT count(*) FROM claims WHERE key = 'mine'") == [(1,)]
     assert written == (results[0] == "done"), "told of success exactly if it is there"
     assert [type(result) for result in results[1:]] == [Entry] * company
-    assert world.faults() == {Fault.CLAIM_FORGED}, "nobody recorded an intent for these claims"
+    assert world.faults() == {RecordFault.CLAIM_FORGED}, "nobody recorded an intent for these claims"
 
 
 def test_a_conflict_reaches_its_own_caller(world: World) -> None:
     insert = "INSERT INTO schema_migrations VALUES (1, 'again', 'x', 'now')"
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         world.ledger.transact(lambda batch: batch.store.execute(insert))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         world.ledger.append(event(""))
     world.ledger.append(event())
     assert world.verify().entries == 1
 
 
 def test_a_unit_inside_a_unit_is_refused_instead_of_waiting_for_itself(world: World) -> None:
-    with pytest.raises(Misuse, match="cannot start another"):
+    with pytest.raises(UsageError, match="cannot start another"):
         world.ledger.transact(lambda _: world.ledger.append(event()))
     world.ledger.append(event())
     assert world.verify().entries == 1
@@ -178,7 +178,7 @@ def test_use_after_a_fork_is_refused_in_the_child_and_fine_in_the_parent(world: 
         code = 1
         try:
             world.ledger.append(event())
-        except Misuse as problem:
+        except UsageError as problem:
             world.ledger.close()
             code = 0 if "fork" in str(problem) else 2
         finally:

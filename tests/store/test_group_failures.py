@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.ledger.entry import Entry
 from remit.ledger.writer import Batch
 from remit.store import group_commit as group
-from remit.store.connection import Connection, DatabaseFailed
+from remit.store.connection import Connection, DatabaseFailureError
 from tests.store.one_group import Gate, event, run_as_one_group
 from tests.store_fixtures import World
 
@@ -51,7 +51,7 @@ def test_a_database_failure_fails_the_whole_group_and_the_next_call_recovers(wor
     works = appends(5)
     works[2] = lambda batch: break_the_database(world, batch)
     results = run_as_one_group(world, works)
-    assert all(isinstance(result, DatabaseFailed) for result in results), results
+    assert all(isinstance(result, DatabaseFailureError) for result in results), results
     reason = Reason.DISK_FULL if world.store.dialect == "sqlite" else Reason.STORE_UNAVAILABLE
     assert {result.reason for result in results} == {reason}
     assert len({id(result) for result in results}) == 5, "each caller has an exception of its own"
@@ -59,7 +59,7 @@ def test_a_database_failure_fails_the_whole_group_and_the_next_call_recovers(wor
 
 
 def test_a_lone_caller_learns_of_a_database_failure(world: World) -> None:
-    with pytest.raises(DatabaseFailed):
+    with pytest.raises(DatabaseFailureError):
         world.ledger.transact(lambda batch: break_the_database(world, batch))
     assert_writable_again(world, entries=0)
 
@@ -70,17 +70,17 @@ def test_a_unit_that_failed_by_itself_keeps_its_own_error_when_the_group_fails_l
 
     works = [fail, *appends(1), lambda batch: break_the_database(world, batch)]
     results = run_as_one_group(world, works)
-    assert [type(result) for result in results] == [ValueError, DatabaseFailed, DatabaseFailed]
+    assert [type(result) for result in results] == [ValueError, DatabaseFailureError, DatabaseFailureError]
     assert_writable_again(world, entries=1)
 
 
 def test_a_failure_of_the_environment_that_is_not_the_databases_stays_with_its_unit(world: World) -> None:
     def fail(batch: Batch) -> None:
         batch.append(event())
-        raise EnvironmentFailed(Reason.STATE_MISSING, "a key is missing")
+        raise EnvironmentFailureError(Reason.STATE_MISSING, "a key is missing")
 
     results = run_as_one_group(world, [*appends(2), fail, *appends(2)])
-    assert [type(result) for result in results] == [Entry, Entry, EnvironmentFailed, Entry, Entry]
+    assert [type(result) for result in results] == [Entry, Entry, EnvironmentFailureError, Entry, Entry]
     assert_writable_again(world, entries=4 + 1)
 
 
@@ -93,7 +93,7 @@ def test_a_failure_at_the_commit_is_reported_as_unknown(world: World, monkeypatc
     def commit_and_lose_the_answer(connection: Any) -> None:
         honest(connection)
         if world.ledger.transactions >= 1:
-            raise DatabaseFailed(Reason.STORE_UNAVAILABLE, "the line is dead")
+            raise DatabaseFailureError(Reason.STORE_UNAVAILABLE, "the line is dead")
 
     monkeypatch.setattr(kind, "commit", commit_and_lose_the_answer)
     results = run_as_one_group(world, appends(3))
@@ -102,7 +102,7 @@ def test_a_failure_at_the_commit_is_reported_as_unknown(world: World, monkeypatc
         assert [type(result) for result in results] == [Entry] * 3
         assert_writable_again(world, entries=3 + 1)
         return
-    assert [type(result) for result in results] == [EnvironmentFailed] * 3
+    assert [type(result) for result in results] == [EnvironmentFailureError] * 3
     assert all("it is not known whether they were written" in result.what for result in results)
     assert all("remit ledger show" in result.next_step for result in results)
     assert_writable_again(world, entries=3 + 1)
@@ -115,7 +115,7 @@ def test_a_signer_that_fails_fails_the_group_with_nothing_written(
         raise OSError("no key today")
 
     monkeypatch.setattr(Batch, "seal", fail)
-    with pytest.raises(EnvironmentFailed, match="nothing was written: no key today"):
+    with pytest.raises(EnvironmentFailureError, match="nothing was written: no key today"):
         world.ledger.append(event())
     monkeypatch.undo()
     assert_writable_again(world, entries=0)
@@ -127,11 +127,11 @@ def test_a_store_that_cannot_be_reached_is_reported_to_all_and_tried_again(
     world.ledger.close()
 
     def unreachable(_: object) -> Connection:
-        raise DatabaseFailed(Reason.STORE_UNAVAILABLE, "nobody answers")
+        raise DatabaseFailureError(Reason.STORE_UNAVAILABLE, "nobody answers")
 
     monkeypatch.setattr(type(world.store), "connect", unreachable)
     for _ in range(2):
-        with pytest.raises(DatabaseFailed, match="nobody answers"):
+        with pytest.raises(DatabaseFailureError, match="nobody answers"):
             world.ledger.append(event())
     monkeypatch.undo()
     assert_writable_again(world, entries=0)
@@ -147,7 +147,7 @@ def test_an_interrupt_in_the_leader_frees_its_followers(world: World, place: int
     works[place] = interrupted
     results = run_as_one_group(world, works)
     assert sum(isinstance(result, KeyboardInterrupt) for result in results) == 1, "the thread that was at work"
-    assert sum(isinstance(result, EnvironmentFailed) for result in results) == 4
+    assert sum(isinstance(result, EnvironmentFailureError) for result in results) == 4
     assert_writable_again(world, entries=1)
 
 
@@ -266,7 +266,7 @@ class Writers:
     def _write(self, number: int) -> None:
         try:
             while not self._done.is_set():
-                with contextlib.suppress(EnvironmentFailed):
+                with contextlib.suppress(EnvironmentFailureError):
                     self._world.ledger.append(event(f"tenant-{number % 2}"))
                     self.counts[number] += 1
         except BaseException as problem:  # noqa: BLE001 - shown by the main thread
@@ -311,7 +311,7 @@ def test_interrupts_at_random_moments_leave_no_deadlock_and_no_gap(
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
 def test_a_full_disk_is_named(world: World) -> None:
-    with pytest.raises(DatabaseFailed, match="the disk is full") as caught:
+    with pytest.raises(DatabaseFailureError, match="the disk is full") as caught:
         world.ledger.transact(lambda batch: break_the_database(world, batch))
     assert caught.value.reason is Reason.DISK_FULL
     assert "Free some space" in caught.value.next_step

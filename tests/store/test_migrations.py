@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.ledger.heads import Anchors
 from remit.ledger.writer import Ledger
 from remit.store import migrations_runner as migrate_module
@@ -26,8 +26,8 @@ def tables(store: Store) -> set[str]:
         return {row[0] for row in connection.rows(query)}
 
 
-def refusal(store: Store) -> EnvironmentFailed:
-    with store.reading() as connection, pytest.raises(EnvironmentFailed) as caught:
+def refusal(store: Store) -> EnvironmentFailureError:
+    with store.reading() as connection, pytest.raises(EnvironmentFailureError) as caught:
         require_current(connection)
     assert caught.value.reason is Reason.STORE_OUTDATED
     return caught.value
@@ -100,7 +100,7 @@ def test_two_that_create_the_same_file_at_once_both_succeed(tmp_path: Path) -> N
 
 
 def test_opening_never_migrates(empty_store: Store, tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailed, match="lacks migration 0001_foundation") as caught:
+    with pytest.raises(EnvironmentFailureError, match="lacks migration 0001_foundation") as caught:
         Ledger(
             empty_store,
             lambda: pytest.fail("no key is needed"),
@@ -139,7 +139,7 @@ def test_the_next_migration_is_applied_to_a_store_in_use(world: World, monkeypat
 def test_a_migration_that_fails_leaves_no_trace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     ship_another(monkeypatch, "CREATE TABLE more (x INTEGER")
     before = tables(world.store)
-    with pytest.raises(EnvironmentFailed):
+    with pytest.raises(EnvironmentFailureError):
         migrate(world.store, world.clock)
     monkeypatch.undo()
     assert tables(world.store) == before
@@ -153,7 +153,7 @@ def test_a_changed_migration_is_refused(world: World, asked: str) -> None:
     if asked == "open":
         problem = refusal(world.store)
     else:
-        with pytest.raises(EnvironmentFailed) as caught:
+        with pytest.raises(EnvironmentFailureError) as caught:
             migrate(world.store, world.clock)
         problem = caught.value
     assert "0001_foundation differs" in problem.what
@@ -165,7 +165,7 @@ def test_a_changed_migration_is_refused_before_a_later_one_is_applied(
 ) -> None:
     world.attacker.run("UPDATE schema_migrations SET digest = 'sha256:other'")
     ship_another(monkeypatch)
-    with pytest.raises(EnvironmentFailed, match="differs"):
+    with pytest.raises(EnvironmentFailureError, match="differs"):
         migrate(world.store, world.clock)
     assert "more" not in tables(world.store)
 
@@ -176,7 +176,7 @@ def test_a_store_newer_than_the_program_is_refused(world: World, asked: str) -> 
     if asked == "open":
         problem = refusal(world.store)
     else:
-        with pytest.raises(EnvironmentFailed) as caught:
+        with pytest.raises(EnvironmentFailureError) as caught:
             migrate(world.store, world.clock)
         problem = caught.value
     assert "newer than this program (it has migration 7)" in problem.what

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason
+from remit.core.errors import EnvironmentFailureError, Reason, UsageError
 from remit.ledger.bundle import write_bundle
-from remit.store.connection import Busy, DatabaseFailed, Guarded
+from remit.store.connection import DatabaseBusyError, DatabaseFailureError, GuardedTableError
 from remit.store.postgresql import PostgresConnection, PostgresStore
 from tests.store_fixtures import World
 
@@ -42,7 +42,7 @@ def here(world: World) -> PostgresStore:
 )
 def test_an_address_that_leads_nowhere_is_reported_without_its_password(url: str) -> None:
     store = PostgresStore(url, "remit_x", busy_seconds=2)
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         store.connect()
     assert caught.value.reason is Reason.STORE_UNAVAILABLE
     assert caught.value.next_step
@@ -52,7 +52,7 @@ def test_an_address_that_leads_nowhere_is_reported_without_its_password(url: str
 
 @pytest.mark.parametrize("url", ["postgresql://bob@hunter2/x", "host=hunter2 dbname=x"])
 def test_a_host_that_cannot_be_found_is_not_quoted(url: str) -> None:
-    with pytest.raises(DatabaseFailed, match="host in the database's address cannot be found") as caught:
+    with pytest.raises(DatabaseFailureError, match="host in the database's address cannot be found") as caught:
         PostgresStore(url, "remit_x", busy_seconds=2).connect()
     assert "hunter2" not in str(caught.value)
 
@@ -60,7 +60,7 @@ def test_a_host_that_cannot_be_found_is_not_quoted(url: str) -> None:
 @pytest.mark.parametrize("password", ["p@ssw0rdX", "p@/x", "@", "4/x@y", "a/b"])
 def test_a_password_that_tears_the_address_apart_is_refused_before_anybody_is_asked(password: str) -> None:
     store = PostgresStore(f"postgresql://u:{password}@host/db", "remit_x", busy_seconds=2)
-    with pytest.raises(EnvironmentFailed, match="cannot be read") as caught:
+    with pytest.raises(EnvironmentFailureError, match="cannot be read") as caught:
         store.connect()
     assert "Percent-encode" in caught.value.next_step
     assert store.describe() == "PostgreSQL at an unreadable address"
@@ -82,7 +82,7 @@ def test_another_writer_that_holds_the_lock_is_reported_after_the_timeout(world:
     with closing(here.connect()) as holder, closing(hasty.connect()) as waiter:
         holder.begin(write=True)
         began = time.monotonic()
-        with pytest.raises(Busy, match=r"held the ledger's write lock for 0\.3 s") as caught:
+        with pytest.raises(DatabaseBusyError, match=r"held the ledger's write lock for 0\.3 s") as caught:
             waiter.begin(write=True)
         assert 0.25 < time.monotonic() - began < 5
         assert "pg_stat_activity" in caught.value.next_step
@@ -141,7 +141,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_and_told_as_it_was(
         if has_happened:
             world.append("acme", 1)
         else:
-            with pytest.raises(DatabaseFailed) as caught:
+            with pytest.raises(DatabaseFailureError) as caught:
                 world.append("acme", 1)
             assert "not known" not in str(caught.value)
     verdict = world.verify()
@@ -160,7 +160,7 @@ def test_a_commit_that_left_no_entry_cannot_be_looked_up(world: World, monkeypat
             commit(connection)
 
         dying.setattr(PostgresConnection, "commit", lost)
-        with pytest.raises(EnvironmentFailed, match="not known whether"):
+        with pytest.raises(EnvironmentFailureError, match="not known whether"):
             world.ledger.transact(lambda batch: batch.store.execute("SELECT 1"))
 
 
@@ -202,7 +202,7 @@ def test_a_reader_keeps_its_view_while_others_write(world: World, here: Postgres
 
 
 def test_readers_cannot_write(world: World, here: PostgresStore) -> None:
-    with pytest.raises(EnvironmentFailed), here.reading() as connection:
+    with pytest.raises(EnvironmentFailureError), here.reading() as connection:
         connection.execute("DELETE FROM agent_execution_current")
 
 
@@ -241,17 +241,17 @@ def test_a_server_told_to_acknowledge_early_is_overruled(world: World, here: Pos
 def test_a_commit_of_a_failed_transaction_is_not_taken_for_success(here: PostgresStore) -> None:
     with closing(here.connect()) as connection:
         connection.begin(write=True)
-        with pytest.raises(Misuse):
+        with pytest.raises(UsageError):
             connection.execute(
                 "INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'c', '{}', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL)"
             )
-        with pytest.raises(Misuse, match="undid all of it"):
+        with pytest.raises(UsageError, match="undid all of it"):
             connection.commit()
 
 
 def test_tables_that_are_not_there_say_migrate(world: World) -> None:
     nothing = PostgresStore(world.url, "remit_nothing_here")
-    with pytest.raises(DatabaseFailed, match="tables are not there") as caught, nothing.reading() as connection:
+    with pytest.raises(DatabaseFailureError, match="tables are not there") as caught, nothing.reading() as connection:
         connection.one("SELECT * FROM ledger_entries")
     assert "remit migrate" in caught.value.next_step
 
@@ -268,12 +268,12 @@ def test_a_lost_server_amid_an_export_is_reported(world: World, here: PostgresSt
                 " WHERE application_name = 'remit' AND datname = current_database() AND pid <> pg_backend_pid()"
             )
 
-    with pytest.raises(DatabaseFailed) as caught:
+    with pytest.raises(DatabaseFailureError) as caught:
         write_bundle(here, Slow(), "acme", world.clock)  # type: ignore[arg-type]
     assert caught.value.reason is Reason.STORE_UNAVAILABLE
 
 
 def test_a_guard_speaks_through_the_store_as_guarded(world: World, here: PostgresStore) -> None:
     world.append("acme", 1)
-    with closing(here.connect()) as connection, pytest.raises(Guarded, match="append-only"):
+    with closing(here.connect()) as connection, pytest.raises(GuardedTableError, match="append-only"):
         connection.execute("DELETE FROM ledger_entries")

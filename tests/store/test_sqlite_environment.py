@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason
-from remit.store.connection import Busy, DatabaseFailed
+from remit.core.errors import EnvironmentFailureError, Reason, UsageError
+from remit.store.connection import DatabaseBusyError, DatabaseFailureError
 from remit.store.migrations_runner import migrate
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import Ticking
@@ -31,8 +31,8 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def failure(store: SqliteStore) -> EnvironmentFailed:
-    with pytest.raises(EnvironmentFailed) as caught, closing(store.connect()) as connection:
+def failure(store: SqliteStore) -> EnvironmentFailureError:
+    with pytest.raises(EnvironmentFailureError) as caught, closing(store.connect()) as connection:
         connection.begin(write=True)
     assert str(store.path) in caught.value.where
     assert caught.value.next_step
@@ -48,7 +48,7 @@ def test_a_foreign_process_that_holds_the_write_lock_is_reported_after_the_timeo
         began = time.monotonic()
         problem = failure(store)
         assert 0.25 < time.monotonic() - began < 5
-        assert isinstance(problem, Busy)
+        assert isinstance(problem, DatabaseBusyError)
         assert problem.reason is Reason.STORE_UNAVAILABLE
         assert "held the ledger's write lock for 0.3 s" in problem.what
         with store.reading() as connection:
@@ -162,7 +162,7 @@ def test_a_read_only_place_is_reported_with_what_to_do(path: Path, what: str) ->
 
 def test_a_database_without_tables_says_migrate(tmp_path: Path) -> None:
     store = SqliteStore.create(tmp_path / "empty.sqlite3")
-    with store.reading() as connection, pytest.raises(DatabaseFailed, match="tables are not there") as caught:
+    with store.reading() as connection, pytest.raises(DatabaseFailureError, match="tables are not there") as caught:
         connection.one("SELECT * FROM ledger_entries")
     assert caught.value.reason is Reason.STORE_OUTDATED
     assert "remit migrate" in caught.value.next_step
@@ -181,7 +181,7 @@ def test_a_new_database_is_private_durable_and_in_wal_mode(path: Path) -> None:
 
 
 def test_readers_cannot_write(path: Path) -> None:
-    with SqliteStore(path).reading() as connection, pytest.raises(DatabaseFailed):
+    with SqliteStore(path).reading() as connection, pytest.raises(DatabaseFailureError):
         connection.execute("DELETE FROM agent_execution_current")
 
 
@@ -214,7 +214,7 @@ def test_odd_file_names_are_only_names(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("value", [object(), 2**64, b"bytes", None])
 def test_a_value_of_the_wrong_kind_is_the_callers_mistake(path: Path, value: object) -> None:
     insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'c', '{}', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)"
-    with closing(SqliteStore(path).connect()) as connection, pytest.raises(Misuse):
+    with closing(SqliteStore(path).connect()) as connection, pytest.raises(UsageError):
         connection.execute(insert, (value,))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.ledger.findings import Fault
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.ledger.findings import RecordFault
 from remit.store.migrations_runner import migrate
 from remit.store.sqlite import SqliteStore
 from remit.store.sqlite_files import log_of
@@ -59,8 +59,8 @@ def plant(log: Path, database: Path) -> None:
     os.chmod(log_of(database), 0o600)
 
 
-def refused(look: Callable[[], object]) -> EnvironmentFailed:
-    with pytest.raises(EnvironmentFailed) as caught:
+def refused(look: Callable[[], object]) -> EnvironmentFailureError:
+    with pytest.raises(EnvironmentFailureError) as caught:
         look()
     assert caught.value.reason is Reason.EVIDENCE_INVALID
     return caught.value
@@ -81,7 +81,7 @@ def test_a_log_of_another_database_is_named_and_does_no_harm(world: World, tmp_p
         assert "move the log away" in problem.next_step
         assert "remit migrate" not in str(problem)
     (finding,) = world.verify().findings
-    assert finding.fault is Fault.STORE_DAMAGED
+    assert finding.fault is RecordFault.STORE_DAMAGED
     assert "does not belong to it" in finding.what
     assert database.read_bytes() == before, "the log was not written into the database"
 

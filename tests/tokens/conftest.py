@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
-from remit.approvals.service import Approvals
+from remit.approvals.service import ApprovalService
 from remit.contracts.config.browser import Browser
 from remit.core.ids import system_clock
 from remit.crypto import rsa_key_files as token_key_files
 from remit.crypto.keyring import create_keys
 from remit.crypto.rsa_key_files import create_policy_key
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.identity.tokens import Tokens
 from remit.plans.proposals.service import Proposals
 from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
@@ -34,8 +34,8 @@ def policy_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made_tokens(world: World, policy_key: Path) -> Tokens:
     shutil.copytree(policy_key / "policy", world.keys / "policy", dirs_exist_ok=True)
     shutil.copy2(policy_key / "policy.json", world.keys / "policy.json")
-    bell = Bell(world.keys.parent / "approvals.bell")
-    approvals = Approvals(lambda: world.ledger, bell, world.clock)
+    bell = ChangeSignal(world.keys.parent / "approvals.bell")
+    approvals = ApprovalService(lambda: world.ledger, bell, world.clock)
     proposals = Proposals(lambda: world.ledger, bell, world.clock)
     return Tokens(world.keys, Browser, lambda: world.ledger, (lambda: approvals, lambda: proposals), world.clock)
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from remit.authority.capability_token import Token, Wish, verify_token
+from remit.authority.capability_token import Token, TokenRequest, verify_token
 from remit.browser.policy import CAPABILITY_OF, decide_browser
 from remit.contracts.browser.browser import Action, ActionType, TokenConstraints
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
 from remit.contracts.browser.token_rules import CONSTRAINT_RULES
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 from remit.identity.tokens import Tokens
 from remit.services.goals.answers import speaker
@@ -51,8 +51,8 @@ FIELDS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def wish(caps: tuple[str, ...], constraints: dict[str, Any]) -> Wish:
-    return Wish("bot", caps, TokenConstraints.from_tree(constraints), timedelta(hours=1))
+def wish(caps: tuple[str, ...], constraints: dict[str, Any]) -> TokenRequest:
+    return TokenRequest("bot", caps, TokenConstraints.from_tree(constraints), timedelta(hours=1))
 
 
 @pytest.mark.req("RU-02")
@@ -67,7 +67,7 @@ def test_the_table_knows_every_constraint_and_only_capabilities_that_there_are()
 @pytest.mark.parametrize("dialect", ["sqlite"])
 def test_a_constraint_that_nothing_checks_is_refused_when_the_token_is_issued(tokens: Tokens) -> None:
     for name, cap in UNCHECKED:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             tokens.issue(wish((cap,), GIVEN[name]))
         assert caught.value.reason is Reason.MALFORMED
         assert all(each in caught.value.what for each in (cap, *WORKS_WITH[name])), (name, cap)
@@ -82,7 +82,7 @@ def test_nor_is_it_issued_beside_a_capability_that_could_pass_it_by(tokens: Toke
         for other in (cap for cap in CAPABILITIES if cap not in checked):
             both = (checked[0], other)
             if other.startswith(NOT_BESIDE[name]):
-                with pytest.raises(Refused) as caught:
+                with pytest.raises(RefusedError) as caught:
                     tokens.issue(wish(both, GIVEN[name]))
                 assert (other in caught.value.what, "two tokens" in caught.value.next_step) == (True, True)
             else:
@@ -93,7 +93,7 @@ def test_nor_is_it_issued_beside_a_capability_that_could_pass_it_by(tokens: Toke
 def test_a_token_that_was_issued_with_such_a_constraint_is_refused_when_it_is_used() -> None:
     for name, cap in UNCHECKED:
         text = signed(HEADER, {**CLAIMS, "caps": [cap], "constraints": GIVEN[name]})
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             verify_token(text, trusted(), ISSUER, AUDIENCE, NOW)
         assert caught.value.reason is Reason.AUTHORITY_MALFORMED, (name, cap)
     for name, checked in WORKS_WITH.items():
@@ -137,7 +137,7 @@ def _counts_each_action(tokens: Tokens, world: World, cap: str) -> None:
         tokens.use(connection, held, action_id, world.clock())
 
     world.ledger.transact(lambda batch: use(batch.store, "first"))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         world.ledger.transact(lambda batch: use(batch.store, "second"))
     assert caught.value.where == "constraints.max_actions"
 
@@ -145,7 +145,7 @@ def _counts_each_action(tokens: Tokens, world: World, cap: str) -> None:
 def _asks_for_that_user(tokens: Tokens, _: World, cap: str) -> None:
     caller = AgentCaller.by(tokens, tokens.issue(wish((cap,), GIVEN["user"])).text)
     assert tuple(speaker(caller)) == ("ana", "acme")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         speaker(AgentCaller.by(tokens, tokens.issue(wish((cap,), {})).text))
 
 

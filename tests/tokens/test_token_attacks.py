@@ -17,14 +17,14 @@ from remit.authority.capability_token import (
     CLOCK_SKEW,
     FoundSigned,
     Token,
-    Wish,
+    TokenRequest,
     issue_token,
     require_in_time,
     verify_token,
 )
 from remit.browser.policy import browser_error, require_caller
 from remit.contracts.browser.browser import TokenConstraints
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.rsa_keys import TokenKey, TokenKeys, TokenSigner
 from tests.tokens.forging import (
     AUDIENCE,
@@ -49,19 +49,19 @@ def verified(text: str, keys: TokenKeys | None = None) -> Token:
     return verify_token(text, keys or trusted(), ISSUER, AUDIENCE, NOW)
 
 
-def refused(text: str, keys: TokenKeys | None = None) -> Refused:
+def refused(text: str, keys: TokenKeys | None = None) -> RefusedError:
     """Also by one that found the good token signed before: it must not take this one for that."""
     known, found = trusted(), FoundSigned()
     found.verify(GOOD, known, ISSUER, AUDIENCE, NOW)
-    with pytest.raises(Refused) as again:
+    with pytest.raises(RefusedError) as again:
         found.verify(text, keys or known, ISSUER, AUDIENCE, NOW)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         verified(text, keys)
     assert (again.value.reason, again.value.what) == (caught.value.reason, caught.value.what)
     return caught.value
 
 
-def code(problem: Refused) -> str:
+def code(problem: RefusedError) -> str:
     return browser_error(problem).code
 
 
@@ -250,7 +250,7 @@ def test_a_token_counts_from_its_begin_until_its_expiry(changes: dict[str, int],
 
 def test_lease_070_a_token_that_was_expired_stays_so_for_a_time_that_does_not_run_back() -> None:
     token = verified(GOOD)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         require_in_time(token, token.expires_at)
     assert code(caught.value) == "TOKEN_EXPIRED"
     require_in_time(token, token.expires_at - timedelta(seconds=1))
@@ -278,7 +278,7 @@ def test_lease_022_a_thousand_unknown_keys_cost_nothing_and_the_known_one_still_
 @pytest.mark.parametrize("bits,exponent", [(1_024, 65_537), (2_047, 65_537), (2_048, 3)])
 def test_a_weak_key_is_no_key_even_if_somebody_trusts_it(bits: int, exponent: int) -> None:
     weak = generate_private_key(exponent, bits)
-    with pytest.raises(Refused, match="bits and an exponent"):
+    with pytest.raises(RefusedError, match="bits and an exponent"):
         TokenKey("weak", "trusted", weak.public_key(), "2026-01-01T00:00:00Z")
 
 
@@ -286,12 +286,12 @@ def test_lease_066_a_token_of_one_agent_is_refused_to_another() -> None:
     token = verified(GOOD)
     require_caller(token, "agent-1")
     require_caller(token, None)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         require_caller(token, "agent-2")
     assert code(caught.value) == "TOKEN_INVALID"
 
 
-def wish(**changes: Any) -> Wish:
+def wish(**changes: Any) -> TokenRequest:
     given: dict[str, Any] = {
         "agent_id": "agent-1",
         "caps": ("browser.click", "browser.click"),
@@ -299,7 +299,7 @@ def wish(**changes: Any) -> Wish:
         "life": timedelta(hours=1),
         **changes,
     }
-    return Wish(**given)
+    return TokenRequest(**given)
 
 
 def test_what_we_issue_is_what_we_believe_and_any_other_library_can_read_it() -> None:
@@ -317,7 +317,7 @@ def test_what_we_issue_is_what_we_believe_and_any_other_library_can_read_it() ->
 
 @pytest.mark.parametrize("life", [timedelta(0), timedelta(seconds=-5), timedelta(days=31, seconds=2)])
 def test_a_token_of_no_life_or_too_long_a_life_is_not_issued(life: timedelta) -> None:
-    with pytest.raises(Refused, match="between a second and 31 days"):
+    with pytest.raises(RefusedError, match="between a second and 31 days"):
         issue_token(TokenSigner(rsa_key("k1")), wish(life=life), ISSUER, AUDIENCE, NOW)
 
 
@@ -325,7 +325,7 @@ def test_a_token_for_later_counts_from_then_on_and_not_a_second_before() -> None
     signer, begin = TokenSigner(rsa_key("k1")), NOW + timedelta(hours=2)
     issued = issue_token(signer, wish(not_before=begin), ISSUER, AUDIENCE, NOW)
     keys = TokenKeys([TokenKey(signer.kid, "own", rsa_key("k1").public_key(), "2026-01-01T00:00:00Z")])
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         verify_token(issued.text, keys, ISSUER, AUDIENCE, begin - timedelta(seconds=1))
     assert caught.value.reason is Reason.NOT_YET_VALID
     token = verify_token(issued.text, keys, ISSUER, AUDIENCE, begin)
@@ -355,7 +355,7 @@ def test_a_token_found_signed_before_is_asked_again_for_all_that_may_have_change
     ]
     for keys, issuer, audience, at, reason in others:
         found.verify(GOOD, known, ISSUER, AUDIENCE, NOW)
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             found.verify(GOOD, keys, issuer, audience, at)
         assert caught.value.reason == reason
 

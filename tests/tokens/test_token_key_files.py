@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_signer, private_key_problems
 from remit.crypto.rsa_key_files import (
@@ -69,7 +69,7 @@ def require_sound(keys: Path) -> None:
 
 def test_there_is_no_key_before_one_is_made_and_making_it_twice_makes_one(keys: Path) -> None:
     assert list(load_token_keys(keys)) == []
-    with pytest.raises(EnvironmentFailed, match="no active policy key"):
+    with pytest.raises(EnvironmentFailureError, match="no active policy key"):
         load_token_signer(keys)
     first = create_policy_key(keys, system_clock)
     assert create_policy_key(keys, system_clock).kid == first.kid
@@ -118,7 +118,7 @@ def test_a_key_file_that_others_could_read_is_refused(keys: Path, mode: int, whi
     key = create_policy_key(keys, system_clock)
     path = keys / "policy" / f"{key.kid}.pem" if which == "private" else keys / "policy.json"
     path.chmod(mode)
-    with pytest.raises(EnvironmentFailed) as caught:
+    with pytest.raises(EnvironmentFailureError) as caught:
         load_token_signer(keys)
     assert caught.value.reason is Reason.STATE_UNSAFE
 
@@ -127,7 +127,7 @@ def test_a_private_key_that_was_exchanged_is_refused(keys: Path) -> None:
     key = create_policy_key(keys, system_clock)
     path = keys / "policy" / f"{key.kid}.pem"
     path.write_bytes(rsa_key("evil").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    with pytest.raises(EnvironmentFailed, match="not the one that the list of token keys names") as caught:
+    with pytest.raises(EnvironmentFailureError, match="not the one that the list of token keys names") as caught:
         load_token_signer(keys)
     assert "PRIVATE" not in str(caught.value)
 
@@ -159,22 +159,22 @@ def test_an_issuer_elsewhere_can_be_trusted_and_distrusted(keys: Path) -> None:
     pem = public_pem(rsa_key("k1"))
     key = trust_token_key(keys, pem, system_clock, kid="their-key", source="k1.pem")
     assert load_token_keys(keys).get("their-key") == key
-    with pytest.raises(Refused, match="known already"):
+    with pytest.raises(RefusedError, match="known already"):
         trust_token_key(keys, pem, system_clock, kid="their-key", source="k1.pem")
     assert revoke_token_key(keys, "their-key", system_clock).revoked_at
-    with pytest.raises(Refused, match="revoked at"):
+    with pytest.raises(RefusedError, match="revoked at"):
         revoke_token_key(keys, "their-key", system_clock)
-    with pytest.raises(Refused, match="known already"):
+    with pytest.raises(RefusedError, match="known already"):
         trust_token_key(keys, pem, system_clock, kid="their-key", source="k1.pem")
     assert load_token_keys(keys).own() is None
 
 
 def test_our_own_key_is_not_revoked_without_a_successor(keys: Path) -> None:
     key = create_policy_key(keys, system_clock)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         revoke_token_key(keys, key.kid, system_clock)
     assert caught.value.next_step == "remit token rotate-key --revoke"
-    with pytest.raises(Refused, match="no token key has this id"):
+    with pytest.raises(RefusedError, match="no token key has this id"):
         revoke_token_key(keys, "nobody", system_clock)
 
 
@@ -185,7 +185,7 @@ def test_what_is_no_strong_public_key_is_not_trusted(keys: Path, kind: str) -> N
     other = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     private = rsa_key("k1").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     given = {"1024 bits": weak, "ed25519": other, "private": private, "garbage": b"-----BEGIN", "empty": b""}
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         trust_token_key(keys, given[kind], system_clock, source="given.pem")
     assert caught.value.where == "given.pem"
     assert list(load_token_keys(keys)) == []

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from remit.authority.capability_token import Token, Wish
+from remit.authority.capability_token import Token, TokenRequest
 from remit.browser.policy import browser_error
 from remit.contracts.browser.browser import TokenClaims, TokenConstraints
 from remit.contracts.config.browser import Browser
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.tokens import Tokens
 from remit.ledger.writer import Batch
 from tests.store_fixtures import World
 from tests.tokens.conftest import made_tokens
 
 
-def wish(**constraints: Any) -> Wish:
+def wish(**constraints: Any) -> TokenRequest:
     limits = TokenConstraints.from_tree({"domains": ["shop.example"], **constraints})
-    return Wish("agent-1", ("browser.navigate", "browser.submit"), limits, timedelta(hours=1))
+    return TokenRequest("agent-1", ("browser.navigate", "browser.submit"), limits, timedelta(hours=1))
 
 
 def use(world: World, tokens: Tokens, token: Token, action_id: str) -> None:
@@ -64,10 +64,10 @@ def test_a_revoked_token_counts_no_more_for_anybody_at_once(world: World, tokens
     token = elsewhere.verify(issued.text)
     assert tokens.revoke(issued.claims.jti[:20], actor="os:ada", reason="left the company") == issued.claims.jti
     for place in (tokens, elsewhere):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             place.verify(issued.text)
         assert browser_error(caught.value).code == "TOKEN_REVOKED"
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         use(world, elsewhere, token, "a1")  # verified before, and no longer alive inside the intent
     assert caught.value.reason is Reason.REVOKED
     assert tokens.listed()[0].uses == 0
@@ -82,7 +82,7 @@ def test_a_token_that_was_never_seen_here_can_be_revoked_before_it_comes(world: 
     world.attacker.tamper("DELETE FROM browser_tokens")  # as if another workspace had issued it
     tokens.revoke(issued.claims.jti, actor="os:ada")
     assert [one.jti for one in tokens.foreign_revocations()] == [issued.claims.jti]
-    with pytest.raises(Refused, match="was revoked"):
+    with pytest.raises(RefusedError, match="was revoked"):
         tokens.verify(issued.text)
 
 
@@ -92,7 +92,7 @@ def test_the_whole_id_of_a_foreign_token_is_not_taken_for_the_beginning_of_ours(
     foreign = replace(tokens.verify(ours.text), jti=ours.claims.jti[:8])
     use(world, tokens, foreign, "a1")
     assert tokens.revoke(foreign.jti, actor="os:ada") == foreign.jti
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         use(world, tokens, foreign, "a2")
     assert caught.value.reason is Reason.REVOKED
     assert tokens.verify(ours.text).jti == ours.claims.jti
@@ -103,7 +103,7 @@ def test_whoever_removes_the_row_of_a_revocation_revives_nothing(world: World, t
     issued = tokens.issue(wish())
     tokens.revoke(issued.claims.jti, actor="os:ada")
     world.attacker.tamper("DELETE FROM browser_token_revocations")
-    with pytest.raises(Refused, match="was revoked"):
+    with pytest.raises(RefusedError, match="was revoked"):
         tokens.verify(issued.text)
 
 
@@ -116,11 +116,11 @@ def test_a_second_key_is_believed_and_a_revoked_one_is_not_any_more(world: World
     assert new.kid != old.kid
     tokens.rotate_key(revoke=True)
     assert tokens.verify(old.text).jti == token.jti
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         tokens.verify(new.text)
     assert caught.value.reason is Reason.REVOKED
     tokens.revoke_key(old.kid, actor="os:ada")
-    with pytest.raises(Refused, match="key of this token was revoked"):
+    with pytest.raises(RefusedError, match="key of this token was revoked"):
         use(world, tokens, token, "a1")
     kinds = [
         row[0] for row in world.attacker.run("SELECT kind FROM ledger_entries WHERE kind LIKE 'key.%' ORDER BY seq")
@@ -133,7 +133,7 @@ def test_a_token_that_expires_between_the_look_and_the_intent_is_refused(world: 
     world.clock.now += timedelta(hours=1)
     world.append("default", 1)
     world.clock.now -= timedelta(hours=1)  # set back: the ledger remembers
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         use(world, tokens, token, "a1")
     assert caught.value.reason is Reason.EXPIRED
 
@@ -142,7 +142,7 @@ def test_another_issuer_or_audience_in_the_settings_makes_old_tokens_invalid(wor
     issued = tokens.issue(wish())
     for other in (Browser(issuer="somebody"), Browser(audience="somebody")):
         place = Tokens(world.keys, lambda other=other: other, lambda: world.ledger, (), world.clock)  # type: ignore[misc]
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedError) as caught:
             place.verify(issued.text)
         assert browser_error(caught.value).code == "TOKEN_INVALID"
 
@@ -154,7 +154,7 @@ def test_a_token_is_used_for_as_many_actions_as_it_says_and_a_repeat_is_no_secon
     token = tokens.verify(tokens.issue(wish(max_actions=2)).text)
     for action_id in ("a1", "a1", "a2", "a2", "a1"):
         use(world, tokens, token, action_id)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedError) as caught:
         use(world, tokens, token, "a3")
     assert browser_error(caught.value).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "max_actions"}
     assert tokens.listed()[0].uses == 2
@@ -170,7 +170,7 @@ def test_of_many_actions_at_once_exactly_as_many_begin_as_the_token_allows(world
         barrier.wait()
         try:
             use(world, tokens, token, f"a{number}")
-        except Refused:
+        except RefusedError:
             return
         begun.append(number)
 
@@ -203,7 +203,7 @@ def test_the_database_lets_nobody_change_what_was_written(
 
 @pytest.mark.parametrize("jti", ["", "x" * 201, "a\x1bb"])
 def test_an_id_that_is_none_is_not_revoked(world: World, tokens: Tokens, jti: str) -> None:
-    with pytest.raises(Refused, match="printable"):
+    with pytest.raises(RefusedError, match="printable"):
         tokens.revoke(jti, actor="os:ada")
     assert entries(world, "token.revoked") == []
 
@@ -211,7 +211,7 @@ def test_an_id_that_is_none_is_not_revoked(world: World, tokens: Tokens, jti: st
 def test_a_beginning_that_fits_two_tokens_is_refused(tokens: Tokens) -> None:
     first, second = (tokens.issue(wish()).claims.jti for _ in range(2))
     shared = next(first[:end] for end in range(36, 3, -1) if second.startswith(first[:end]))
-    with pytest.raises(Refused, match="more than one") as caught:
+    with pytest.raises(RefusedError, match="more than one") as caught:
         tokens.revoke(shared, actor="os:ada")
     assert first in caught.value.next_step
     assert second in caught.value.next_step
@@ -238,9 +238,9 @@ def test_capabilities_of_the_other_doors_and_for_whom_an_agent_asks() -> None:
         "",
     )
     for capability in unknown:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             TokenClaims.from_tree({**base, "caps": [capability]})
     halves = ({"user": "ana"}, {"tenant": "acme"})
     for constraints in (*halves, {"max_actions": 3}):  # which counts actions in the browser alone
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             TokenClaims.from_tree({**base, "caps": ["browser.click", "plan.apply"], "constraints": constraints})

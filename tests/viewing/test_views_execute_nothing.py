@@ -18,7 +18,7 @@ from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.plan import Plan
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person
-from remit.plans.proposals.draft import Draft
+from remit.plans.proposals.draft import ProposalDraft
 from tests.mcp_server.talking import over_http, talking
 from tests.viewing.conftest import Viewed
 from tests.web_api.test_authority import routes_of
@@ -67,7 +67,7 @@ def applied(viewed: Viewed, name: str) -> str:
 def not_kept(viewed: Viewed, name: str) -> str:
     """As a proposal that was made before previews were stored, or whose process ended before it had one."""
     plan = Plan.parse(viewed.plan(name))
-    draft = Draft(plan.canonical(), plan.plan_id, "no preview of it", "LOW", bot(viewed).actor)
+    draft = ProposalDraft(plan.canonical(), plan.plan_id, "no preview of it", "LOW", bot(viewed).actor)
     return str(viewed.site.workspace.proposals.propose(draft).proposal_id)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import Person
-from remit.ledger.entry import Event
-from remit.services.base.fair_share import Places, Share
+from remit.ledger.entry import NewEntry
+from remit.services.base.fair_share import FairShareQuota, Share
 from remit.web.http import sse
 from remit.web.security.fair_share import LISTENING_AGENT, listening_places
 from tests.road.conftest import manifest
@@ -150,7 +150,7 @@ def _status_of(connection: socket.socket) -> bytes:
 def test_shares_are_each_callers_own_and_agents_leave_some_to_people(site: WebSite) -> None:
     agents = [AgentCaller.by(site.workspace.tokens, _token(site, name)) for name in ("a1", "a2", "a3")]
     ada, bob = (PersonCaller(Person(f"link:{name}"), "viewer") for name in ("ada", "bob"))
-    places = Places("places", 8, agents=Share(3, 6), people=Share(4, 8))
+    places = FairShareQuota("places", 8, agents=Share(3, 6), people=Share(4, 8))
 
     def take_all(caller: Caller) -> int:
         return next(number for number in range(100) if not places.take(caller))
@@ -181,7 +181,9 @@ def test_whoever_is_removed_logged_out_or_revoked_is_told_nothing_of_what_is_rec
         with listening(site, who) as stream, listening(site, site.admin) as other:
             assert site.post(path, body, site.admin).status == 200
             for at in range(3):
-                site.workspace.ledger.append(Event("default", "test.after", f"{what}-{at}", {}, actor="agent:revoked"))
+                site.workspace.ledger.append(
+                    NewEntry("default", "test.after", f"{what}-{at}", {}, actor="agent:revoked")
+                )
             kinds = [event.get("event") for event in stream.events()]
             assert kinds[-1] == "desk.closed"
             assert not {"test.after", "person.removed", "token.revoked"} & set(kinds)
@@ -189,6 +191,6 @@ def test_whoever_is_removed_logged_out_or_revoked_is_told_nothing_of_what_is_rec
     leaver = site.person("viewer", "logging-out")
     with listening(site, leaver) as stream, listening(site, site.person("viewer", "logging-out")) as own:
         site.workspace.people.end(leaver.headers["Cookie"].partition("=")[2])
-        site.workspace.ledger.append(Event("default", "test.after", "logged-out", {}))
+        site.workspace.ledger.append(NewEntry("default", "test.after", "logged-out", {}))
         assert [event.get("event") for event in stream.events()][-1] == "desk.closed"
         assert own.until("test.after")  # a session of its own

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import Response
 
 from remit.contracts.services.common import TaskAnswer
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 from remit.web.http.idempotency import MOST, SECONDS, Keys, id_under
 from remit.web.http.request import DEFAULT_WAIT, LONGEST_WAIT, location, wished_wait
@@ -52,7 +52,7 @@ def test_a_key_gives_the_same_answer_until_it_is_forgotten() -> None:
 
     assert keys.once("a", "issue", "k", b"x", make) is keys.once("a", "issue", "k", b"x", make)
     assert keys.once("b", "issue", "k", b"x", make).body == b"2"
-    with pytest.raises(Refused) as conflict:
+    with pytest.raises(RefusedError) as conflict:
         keys.once("a", "issue", "k", b"y", make)
     assert conflict.value.reason is Reason.IDEMPOTENCY_CONFLICT
     now[0] = SECONDS
@@ -62,7 +62,7 @@ def test_a_key_gives_the_same_answer_until_it_is_forgotten() -> None:
 def test_a_secret_is_told_once_and_not_kept() -> None:
     keys = Keys()
     made = keys.once("a", "issue", "k", b"x", lambda: Response("secret"), is_secret=True)
-    with pytest.raises(Refused, match="not kept") as told:
+    with pytest.raises(RefusedError, match="not kept") as told:
         keys.once("a", "issue", "k", b"x", Response, is_secret=True)
     assert told.value.reason is Reason.IDEMPOTENCY_CONFLICT
     held = weakref.ref(made)
@@ -75,12 +75,12 @@ def test_a_key_whose_request_failed_can_be_used_again_and_one_under_way_cannot()
     keys = Keys()
 
     def nested() -> Response:
-        with pytest.raises(Refused) as busy:
+        with pytest.raises(RefusedError) as busy:
             keys.once("a", "issue", "k", b"x", nested)
         assert busy.value.reason is Reason.IN_PROGRESS
-        raise Refused(Reason.DISK_FULL, "no room")
+        raise RefusedError(Reason.DISK_FULL, "no room")
 
-    with pytest.raises(Refused, match="no room"):
+    with pytest.raises(RefusedError, match="no room"):
         keys.once("a", "issue", "k", b"x", nested)
     assert keys.once("a", "issue", "k", b"other", Response).status_code == 200
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.web.http.problems import MEDIA_TYPE, STATUSES, status_of
 from tests.web_site import WebSite, Who
 
@@ -15,9 +15,9 @@ def test_every_reason_has_its_status() -> None:
 
 
 def test_a_refusal_is_the_callers_fault_and_a_failure_the_machines() -> None:
-    assert status_of(Refused(Reason.STATE_MISSING, "x")) == 404
-    assert status_of(EnvironmentFailed(Reason.STATE_MISSING, "x")) == 503
-    assert status_of(EnvironmentFailed(Reason.EVIDENCE_INVALID, "x")) == 500
+    assert status_of(RefusedError(Reason.STATE_MISSING, "x")) == 404
+    assert status_of(EnvironmentFailureError(Reason.STATE_MISSING, "x")) == 503
+    assert status_of(EnvironmentFailureError(Reason.EVIDENCE_INVALID, "x")) == 500
 
 
 @pytest.mark.parametrize(

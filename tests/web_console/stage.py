@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import uvicorn
 from fastapi import FastAPI
 
-from remit.approvals.service import Question
-from remit.authority.capability_token import Wish
+from remit.approvals.service import ApprovalRequest
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import Approval, HTTPPreview, TokenConstraints
 from remit.contracts.config.config import CONFIG_NAME
 from remit.contracts.config.web import Web
@@ -27,7 +27,7 @@ from remit.core.ids import system_clock
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person, person_at_terminal
 from remit.services.base.screenshots import FOLDER
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.web.app import build_app
 from remit.web.config.settings import WebSettings
 from remit.web.server.socket import open_socket, server_config
@@ -64,7 +64,7 @@ class Stage:
         initialise(self.root, self.environ, system_clock)[0].close()
         self._configure()
         self.workspace = Workspace.open(self.root, environ=self.environ)
-        self.desk: Desk
+        self.desk: Services
         self.app: FastAPI
         self.url = ""
         self.agent = self.token("release-bot")
@@ -118,7 +118,7 @@ class Stage:
     # --- what agents do -----------------------------------------------------------------------------------------------
 
     def token(self, agent: str, *caps: str) -> AgentCaller:
-        wish = Wish(agent, caps or ("plan.propose", "plan.apply"), TokenConstraints(), timedelta(days=2))
+        wish = TokenRequest(agent, caps or ("plan.propose", "plan.apply"), TokenConstraints(), timedelta(days=2))
         issued = self.workspace.tokens.issue(wish)
         return AgentCaller.by(self.workspace.tokens, issued.text)
 
@@ -152,7 +152,7 @@ class Stage:
         picture.parent.mkdir(exist_ok=True, parents=True, mode=0o700)
         picture.write_bytes(png(640, 300))
         return self.workspace.approvals.ask(
-            Question(agent, f"jti-of-{agent}", f"action-{digest[-6:]}", digest, digest, asked, str(picture))
+            ApprovalRequest(agent, f"jti-of-{agent}", f"action-{digest[-6:]}", digest, digest, asked, str(picture))
         )
 
     def cookie(self, name: str, role: Any) -> tuple[str, str]:
@@ -212,7 +212,7 @@ def served(folder: Path) -> Iterator[Stage]:
     listener = open_socket(settings)
     settings = settings.listening_at(listener.getsockname()[1])
     stage.url = settings.url
-    with stage.workspace, Desk(stage.workspace, console_url=settings.url) as desk:
+    with stage.workspace, Services(stage.workspace, console_url=settings.url) as desk:
         stage.desk = desk
         for name in ("undo-copy", "copy-form"):
             stage.workspace.promotion.promote(name, tenant_id=TENANT, who=person_at_terminal({}))

@@ -2,7 +2,7 @@
 
 from remit.web.console.charts import Value, draw_bars
 from remit.web.console.diffs import Piece, rows_of
-from remit.web.console.graphs import HEIGHT, MOST_NODES, WIDTH, Box, lay_out
+from remit.web.console.graphs import HEIGHT, MOST_NODES, WIDTH, GraphBox, lay_out
 
 DIFF = """--- a/x
 +++ b/x
@@ -49,8 +49,8 @@ def test_a_long_diff_is_cut_and_says_how_much_is_left_out() -> None:
     assert (len(shown.rows), shown.left_out) == (11, 7 + 40)
 
 
-def _box(name: str, *after: str) -> Box:
-    return Box(name, name, "", "", after)
+def _box(name: str, *after: str) -> GraphBox:
+    return GraphBox(name, name, "", "", after)
 
 
 def test_a_picture_of_a_plan_has_every_box_once_right_of_what_it_waits_for_and_none_on_another() -> None:

@@ -3,7 +3,7 @@
 import json
 from datetime import timedelta
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.identity.callers import AgentCaller
 from tests.web_crash.scenario import Scenario
@@ -15,7 +15,7 @@ class Revoke(Scenario):
     """What waits for the token becomes void with it, not sooner and not later."""
 
     def prepare(self) -> None:
-        wish = Wish(self.name, ("plan.propose",), TokenConstraints(), timedelta(days=1))
+        wish = TokenRequest(self.name, ("plan.propose",), TokenConstraints(), timedelta(days=1))
         issued = self.place.workspace.tokens.issue(wish)
         self.jti, self.agent = issued.claims.jti, Who({"Authorization": f"Bearer {issued.text}"})
         caller = AgentCaller.by(self.place.workspace.tokens, issued.text)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.road.conftest import file_task
 from tests.web_crash.place import AFTER, BEFORE, Place
 from tests.web_crash.scenario import ANN
@@ -89,7 +89,7 @@ def callers(place: Place, count: int = CALLERS) -> list[Caller]:
     return [Caller(place, name, agent_of(place.workspace, name, *ALL_CAPS)) for name in names]
 
 
-def leases(place: Place, desk: Desk, count: int) -> list[dict[str, object]]:
+def leases(place: Place, desk: Services, count: int) -> list[dict[str, object]]:
     """Tasks that move a file, with what lets whoever has it run them."""
     made = []
     for _ in range(count):

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.web_crash.place import AFTER, BEFORE, Place
 from tests.web_crash.served import Server
 
@@ -20,7 +20,7 @@ SETTLED = {"APPLIED", "FAILED", "ROLLED_BACK"}
 class Scenario(ABC):
     """Made anew for each death, with things of its own."""
 
-    def __init__(self, place: Place, desk: Desk) -> None:
+    def __init__(self, place: Place, desk: Services) -> None:
         self.place, self.desk = place, desk
         text = place.bot.headers["Authorization"].removeprefix("Bearer ")
         self.bot = AgentCaller.by(place.workspace.tokens, text)

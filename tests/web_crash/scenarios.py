@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.governed import governed
 from tests.road.conftest import file_task
@@ -112,7 +112,7 @@ class CallAnswered(Scenario):
             return value
 
         self.function: Any = set_value
-        wish = Wish("caller", (f"call.{function}",), TokenConstraints(), timedelta(days=1))
+        wish = TokenRequest("caller", (f"call.{function}",), TokenConstraints(), timedelta(days=1))
         self.token = self.place.workspace.tokens.issue(wish).text
         waiting = self.call().waiting
         assert waiting is not None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.web_crash.place import Place
 from tests.web_crash.scenario import Scenario
 from tests.web_crash.served import Gone
@@ -10,7 +10,7 @@ from tests.web_crash.served import Gone
 QUIET = ("--no-link",)  # each start would write an invitation, and pass points of its own
 
 
-def faults_of(place: Place, desk: Desk, kind: type[Scenario]) -> list[str]:
+def faults_of(place: Place, desk: Services, kind: type[Scenario]) -> list[str]:
     """Every point that this request passes in the server, each with how often it was passed before."""
     scenario = kind(place, desk)
     with place.served("announce", words=QUIET) as server:
@@ -21,7 +21,7 @@ def faults_of(place: Place, desk: Desk, kind: type[Scenario]) -> list[str]:
     return [f"{point}:{points[: number + 1].count(point)}" for number, point in enumerate(points) if number >= first]
 
 
-def killed_at(place: Place, desk: Desk, kind: type[Scenario], faults: list[str]) -> Iterator[str]:
+def killed_at(place: Place, desk: Services, kind: type[Scenario], faults: list[str]) -> Iterator[str]:
     """Yields each fault after the server that came back has been looked at."""
     for fault in faults:
         scenario = kind(place, desk)

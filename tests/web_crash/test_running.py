@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.governed.killed import Killed, again
 from tests.governed.place import Place as Calls
 from tests.kept_zygotes import zygotes_are_kept
@@ -35,8 +35,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def desk(place: Place) -> Iterator[Desk]:
-    with Desk(place.workspace) as made:
+def desk(place: Place) -> Iterator[Services]:
+    with Services(place.workspace) as made:
         yield made
 
 
@@ -53,7 +53,7 @@ def desk(place: Place) -> Iterator[Desk]:
     ],
 )
 def test_a_few_of_the_points_at_which_it_can_be_killed(
-    place: Place, desk: Desk, kind: type[Scenario], fault: str
+    place: Place, desk: Services, kind: type[Scenario], fault: str
 ) -> None:
     assert list(killed_at(place, desk, kind, [fault])) == [fault]
     assert place.unfinished() == 0

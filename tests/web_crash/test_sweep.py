@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.services.services import Desk
+from remit.services.services import Services
 from tests.kept_zygotes import zygotes_are_kept
 from tests.web_crash.load import all_at_work, callers, leases
 from tests.web_crash.place import Place
@@ -27,16 +27,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def desk(place: Place) -> Iterator[Desk]:
+def desk(place: Place) -> Iterator[Services]:
     """To prepare what the server is asked for, without a server."""
-    with Desk(place.workspace) as made:
+    with Services(place.workspace) as made:
         yield made
 
 
 @pytest.mark.slow_crash
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__.lower())
-def test_killed_at_every_point(place: Place, desk: Desk, kind: type[Scenario]) -> None:
+def test_killed_at_every_point(place: Place, desk: Services, kind: type[Scenario]) -> None:
     faults = faults_of(place, desk, kind)
     assert len(faults) > 3, faults
     assert list(killed_at(place, desk, kind, faults)) == faults
@@ -45,7 +45,7 @@ def test_killed_at_every_point(place: Place, desk: Desk, kind: type[Scenario]) -
 
 @pytest.mark.slow_crash
 @pytest.mark.timeout(3_600)
-def test_killed_at_any_moment_under_load(place: Place, desk: Desk) -> None:
+def test_killed_at_any_moment_under_load(place: Place, desk: Services) -> None:
     """Sixteen callers propose, approve, apply, undo and run tasks; what they were told is true afterwards."""
     told = 0
     for number in range(12):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.calls.call import CallAnswer
 from remit.governed import governed
@@ -76,7 +76,7 @@ class Function:
             return value
 
         self._function: Any = set_value
-        wish = Wish("caller", ("call.crash.value",), TokenConstraints(), timedelta(days=1))
+        wish = TokenRequest("caller", ("call.crash.value",), TokenConstraints(), timedelta(days=1))
         self._token = place.workspace.tokens.issue(wish).text
 
     def call(self) -> CallAnswer:

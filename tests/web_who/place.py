@@ -19,7 +19,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.config.web import Web
 from remit.web.config.settings import WebSettings
@@ -50,7 +50,7 @@ class Place:
     environ: dict[str, str]
 
     def token(self, *caps: str) -> str:
-        wish = Wish("bot", caps or ("plan.propose",), TokenConstraints(), timedelta(hours=1))
+        wish = TokenRequest("bot", caps or ("plan.propose",), TokenConstraints(), timedelta(hours=1))
         return self.workspace.tokens.issue(wish).text
 
     def entries(self, kind: str) -> list[tuple[str, str, dict[str, Any]]]:

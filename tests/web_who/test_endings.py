@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.core.errors import Reason, Refused
-from remit.core.faultpoints import FaultInjected
+from remit.core.errors import Reason, RefusedError
+from remit.core.faultpoints import InjectedFaultError
 from remit.identity.models import LoggedIn
 from remit.identity.person import Person
 from remit.identity.revocations import Endings
@@ -54,7 +54,7 @@ def test_what_is_ended_stays_so_where_nothing_can_be_recorded(place: Place, monk
     with monkeypatch.context() as broken:
 
         def refuse(_work: object) -> None:
-            raise FaultInjected(28, "no space")
+            raise InjectedFaultError(28, "no space")
 
         broken.setattr(ledger, "transact", refuse)
         with pytest.raises(OSError, match="no space"):
@@ -110,7 +110,7 @@ def test_whoever_was_removed_while_he_asks_removes_and_invites_nobody(place: Pla
         lambda: people.end_all("victim", actor=actor),
         lambda: people.invite("friend", "admin", actor=actor),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             ask()
         assert refused.value.reason is Reason.REVOKED
     assert people.session(victim) is not None

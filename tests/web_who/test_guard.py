@@ -9,7 +9,7 @@ import time
 import pytest
 
 from remit.contracts.config.web import Web
-from remit.services.base.fair_share import Places, Share
+from remit.services.base.fair_share import FairShareQuota, Share
 from remit.web.config.hosts import Addresses, is_loopback, split_host
 from remit.web.config.settings import WebSettings
 from remit.web.security.rate_limit import MOST_BUCKETS, Buckets, retry_after
@@ -250,7 +250,7 @@ def test_a_body_that_trickles_in_is_given_up(server: Served, place: Place) -> No
 
 def test_bodies_of_one_caller_take_so_much_room_until_they_are_answered(place: Place) -> None:
     with serving(place) as server:
-        server.app.state.guard.body_bytes = Places(
+        server.app.state.guard.body_bytes = FairShareQuota(
             "bytes", 2_500, agents=Share(1_500, 2_000), people=Share(1_500, 2_500)
         )
         own = bearer(place)

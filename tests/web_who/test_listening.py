@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from remit.cli.serve import serve
 from remit.contracts.config.web import Web
-from remit.core.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailureError, RefusedError
 from remit.web.config.settings import WebSettings
 from remit.web.server.socket import open_socket, require_safe, server_config, warnings_for
 from tests.web_who.place import Place, serving
@@ -61,7 +61,7 @@ def test_beyond_loopback_it_takes_tls_or_an_explicit_word(tmp_path: Path) -> Non
         require_safe(settings(host=host))
         assert warnings_for(settings(host=host)) == []
     for host in (ANYWHERE, "10.0.0.1", "[::]", "remit.example"):
-        with pytest.raises(Refused, match="beyond loopback"):
+        with pytest.raises(RefusedError, match="beyond loopback"):
             open_socket(settings(host=host))
     told = settings(host=ANYWHERE, insecure_http=True)
     require_safe(told)
@@ -107,7 +107,7 @@ def test_a_key_that_is_not_fit_is_refused_before_listening(fault: str, tmp_path:
         key.mkdir(0o700)
     elif fault == "garbled":
         key.write_text("x")
-    with pytest.raises(EnvironmentFailed) as failed:
+    with pytest.raises(EnvironmentFailureError) as failed:
         server_config(None, settings(tls=tls))
     assert failed.value.next_step
     assert "secret" not in str(failed.value)
@@ -116,7 +116,7 @@ def test_a_key_that_is_not_fit_is_refused_before_listening(fault: str, tmp_path:
 def test_a_port_that_is_taken_is_told() -> None:
     with open_socket(settings(port=0)) as held:
         held.listen()
-        with pytest.raises(EnvironmentFailed, match="in use"):
+        with pytest.raises(EnvironmentFailureError, match="in use"):
             open_socket(settings(port=held.getsockname()[1]))
         assert not os.get_inheritable(held.fileno())
         assert held.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's delay on
@@ -125,6 +125,6 @@ def test_a_port_that_is_taken_is_told() -> None:
 def test_where_it_does_not_listen_it_says_nothing_of_listening(place: Place) -> None:
     environ = {"REMIT_STATE": place.workspace.environ["REMIT_STATE"], "REMIT_AGENT": None, "REMIT_TOKEN": None}
     ran = CliRunner().invoke(serve, ["--host", ANYWHERE, "--port", "0", "-C", str(place.workspace.root)], env=environ)
-    assert isinstance(ran.exception, Refused)
+    assert isinstance(ran.exception, RefusedError)
     assert "could read tokens and cookies" in ran.exception.what
     assert "Note" not in ran.output

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
 from remit.contracts.config.oidc import Oidc
-from remit.core.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailureError, RefusedError
 from remit.web.login import oidc
 from remit.web.login.oidc import MOST_PENDING
 from remit.web.login.oidc import Provider as Client
@@ -207,7 +207,7 @@ NONSENSE = {
 def test_a_provider_that_talks_nonsense_is_told_to_people(place: Place, provider: Provider, answer: bytes) -> None:
     provider.answer = lambda _path: answer.replace(b"ISSUER", provider.issuer.encode())
     client = Client(Oidc.from_tree(settings(provider)), {}, "http://127.0.0.1/x")
-    with pytest.raises((Refused, EnvironmentFailed), match=NONSENSE[answer]):
+    with pytest.raises((RefusedError, EnvironmentFailureError), match=NONSENSE[answer]):
         client.begin("/")
 
 
@@ -233,11 +233,11 @@ def test_only_so_many_logins_wait_and_none_for_long(provider: Provider, monkeypa
     first = client.begin("/")
     later = [client.begin("/") for _ in range(MOST_PENDING)]
     query = parse_qs(provider.agree(first.url))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         client.finish({name: values[0] for name, values in query.items()}, first.browser_secret)
     query = parse_qs(provider.agree(later[-1].url))
     monkeypatch.setattr(oidc, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 601))
-    with pytest.raises(Refused, match="too long ago"):
+    with pytest.raises(RefusedError, match="too long ago"):
         client.finish({name: values[0] for name, values in query.items()}, later[-1].browser_secret)
 
 
@@ -255,22 +255,22 @@ def test_a_key_that_the_provider_gave_up_counts_no_longer_than_an_hour(
     provider.answer = lambda path: b'{"keys": []}' if path == "/keys" else None
     assert log_in() == "oidc:ada"
     monkeypatch.setattr(oidc, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3_601))
-    with pytest.raises(Refused, match="does not name"):
+    with pytest.raises(RefusedError, match="does not name"):
         log_in()
 
 
 def test_the_clients_secret_comes_from_a_private_place(provider: Provider, tmp_path: Path) -> None:
     by_variable = Oidc.from_tree(settings(provider, client_secret_variable="OIDC_SECRET"))
-    with pytest.raises(EnvironmentFailed, match="is not there"):
+    with pytest.raises(EnvironmentFailureError, match="is not there"):
         Client(by_variable, {}, "http://127.0.0.1/x")
     Client(by_variable, {"OIDC_SECRET": "x"}, "http://127.0.0.1/x")
     file = tmp_path / "secret"
     file.write_text("x")
     file.chmod(0o644)
     by_file = Oidc.from_tree(settings(provider, client_secret_file=str(file)))
-    with pytest.raises(EnvironmentFailed, match="open to others"):
+    with pytest.raises(EnvironmentFailureError, match="open to others"):
         Client(by_file, {}, "http://127.0.0.1/x")
-    with pytest.raises(Refused, match="not both"):
+    with pytest.raises(RefusedError, match="not both"):
         Oidc.from_tree(settings(provider, client_secret_file="/x", client_secret_variable="X"))
     assert os.environ.get("OIDC_SECRET") is None
 
@@ -287,11 +287,11 @@ def test_only_tls_or_this_machine_is_asked() -> None:
         7,
         "https://",
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             require_safe_url(url, "address")
     assert require_safe_url("https://idp.example/keys", "address")
     for issuer in ("http://idp.example", "ftp://127.0.0.1", "https://x?y", "https://user@x"):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             Oidc.from_tree({"issuer": issuer, "client_id": CLIENT, "roles": ROLES})
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         Oidc.from_tree({"issuer": "https://idp.example", "client_id": CLIENT, "roles": []})

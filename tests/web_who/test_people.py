@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
-from remit.identity.models import Session
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
+from remit.identity.models import NewSession
 from remit.identity.people import IDLE_LIFE, LINK_LIFE, SESSION_LIFE, SESSIONS_EACH, People
 from remit.identity.people_file import KeptFile
 from remit.identity.person import Person
@@ -32,7 +32,7 @@ def test_a_link_lets_in_once_and_everything_is_on_record(place: Place) -> None:
     assert found is not None
     assert (found.person.id, found.role, found.user, found.tenant) == ("link:ada", "approver", "ada", "acme")
     assert found.csrf == session.csrf != session.cookie
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         people.redeem(link.code)
     assert refused.value.reason is Reason.EXPIRED
     assert people.end(session.cookie)
@@ -55,7 +55,7 @@ def test_a_link_lets_in_once_and_everything_is_on_record(place: Place) -> None:
 def test_a_link_is_over_after_fifteen_minutes(place: Place) -> None:
     code = invited(place, "late")
     place.clock.ahead = LINK_LIFE
-    with pytest.raises(Refused, match="its time is over"):
+    with pytest.raises(RefusedError, match="its time is over"):
         place.workspace.people.redeem(code)
     place.clock.ahead = LINK_LIFE - timedelta(seconds=5)
     assert place.workspace.people.redeem(code).person_id == "link:late"
@@ -66,13 +66,13 @@ def test_of_many_who_redeem_one_code_at_once_one_gets_in(place: Place) -> None:
     workspace = place.workspace
     code = invited(place, "race")
     several = [People(workspace.state.people, lambda: workspace.ledger, workspace.clock) for _ in range(8)]
-    begin, won, lost = threading.Barrier(8), list[Session](), list[Refused]()
+    begin, won, lost = threading.Barrier(8), list[NewSession](), list[RefusedError]()
 
     def redeem(people: People) -> None:
         begin.wait()
         try:
             won.append(people.redeem(code))
-        except Refused as problem:
+        except RefusedError as problem:
             lost.append(problem)
 
     threads = [threading.Thread(target=redeem, args=(people,)) for people in several]
@@ -110,7 +110,7 @@ def test_a_changed_role_ends_sessions_and_older_links(place: Place) -> None:
     assert people.session(cookie) is not None  # one more link of the same role changes nothing
     invited(place, "eve", role="viewer")
     assert people.session(cookie) is None
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.redeem(as_admin)
     other_user = people.redeem(invited(place, "eve", role="viewer")).cookie
     invited(place, "eve", role="viewer", user="mallory", tenant="acme")
@@ -121,7 +121,7 @@ def test_of_the_links_of_a_person_the_newest_counts_until_he_is_in(place: Place)
     people = place.workspace.people
     first, second = invited(place, "ivy"), invited(place, "ivy")
     others = invited(place, "jon")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.redeem(first)
     people.redeem(second)
     assert next(each.open_links for each in people.listed() if each.id == "link:ivy") == 0
@@ -138,14 +138,14 @@ def test_removing_a_person_ends_everything(place: Place) -> None:
     invited(place, "gone")
     for _ in range(2):  # not even when he is invited again
         assert people.session(cookie) is None
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             people.redeem(unused)
         people.remove("gone", actor=ADMIN)
         invited(place, "gone")
     people.remove("gone", actor=ADMIN)
     assert place.entries("person.removed")[0][:2] == ("link:gone", ADMIN)
     assert place.entries("person.removed")[0][2].items() >= {"person": "link:gone", "sessions": 1}.items()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         people.remove("gone", actor=ADMIN)
     assert refused.value.reason is Reason.STATE_MISSING
 
@@ -162,7 +162,7 @@ def test_all_sessions_of_one_can_be_ended_and_the_oldest_gives_way(place: Place)
 def test_the_link_of_whoever_starts_the_server_replaces_the_one_before(place: Place) -> None:
     people = place.workspace.people
     first, second = (people.invite_self(Person("os:ada")) for _ in range(2))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.redeem(first.code)
     found = people.session(people.redeem(second.code).cookie)
     assert found is not None
@@ -172,19 +172,19 @@ def test_the_link_of_whoever_starts_the_server_replaces_the_one_before(place: Pl
 def test_nobody_is_let_in_under_anothers_kind_of_name(place: Place) -> None:
     people = place.workspace.people
     for name in ("", "os:root", "a b", "-x", "x" * 65, "../x", "a\n", "é"):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             people.invite(name, "admin", actor=ADMIN)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.invite("x", "root", actor=ADMIN)  # type: ignore[arg-type]
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.invite("x", "viewer", actor=ADMIN, life=timedelta(days=8))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.invite_self(Person("link:x"))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.admit(Person("os:root"), "admin")
     for text in ("", "x", "é" * 43, "a" * 42, "a" * 44, "a" * 42 + "\n"):
         assert people.session(text) is None
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             people.redeem(text)
 
 
@@ -194,11 +194,11 @@ def test_a_file_that_others_can_read_or_that_is_garbled_lets_nobody_in(place: Pl
     file = place.workspace.state.people / "people.json"
     good = file.read_bytes()
     os.chmod(file, 0o644)
-    with pytest.raises(EnvironmentFailed, match="open to others"):
+    with pytest.raises(EnvironmentFailureError, match="open to others"):
         KeptFile(file.parent).read()
     os.chmod(file, 0o600)
     file.write_bytes(good.replace(b'"role":"viewer"', b'"role":"root"'))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.session(cookie)
     file.write_bytes(good)
     assert people.session(cookie) is not None
@@ -239,9 +239,9 @@ def test_a_clock_that_is_set_back_revives_nothing(place: Place) -> None:
     place.token()  # recorded, at that time
     place.clock.ahead -= SESSION_LIFE
     assert people.session(cookie) is None
-    with pytest.raises(Refused, match="its time is over"):
+    with pytest.raises(RefusedError, match="its time is over"):
         people.redeem(code)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         workspace.tokens.verify(token)
     assert refused.value.reason is Reason.EXPIRED
     new = people.redeem(invited(place, "now")).cookie
@@ -259,7 +259,7 @@ def test_links_and_sessions_of_a_clock_that_was_ahead_do_not_last_for_a_year(pla
     assert people.session(here.cookie) is None, "until then the ledger's time counts"
     assert place.workspace.accept_clock(Person(ADMIN))
     assert people.session(there.cookie) is None
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         people.redeem(link)
     again = people.redeem(invited(place, "zoe"))
     assert people.session(again.cookie) is not None
@@ -267,6 +267,6 @@ def test_links_and_sessions_of_a_clock_that_was_ahead_do_not_last_for_a_year(pla
 
 @pytest.mark.parametrize("caller", ["agent:bot", "bot", ""])
 def test_only_a_person_accepts_the_clock(place: Place, caller: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         place.workspace.accept_clock(Person(caller))
     assert refused.value.reason is Reason.PERMISSION_DENIED

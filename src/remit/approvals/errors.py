@@ -7,7 +7,7 @@ from typing import Final
 
 from remit.contracts.browser.browser import ApprovalState
 from remit.contracts.browser.errors import NOT_SENT, USER_DENIED
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.identity.person import Person, agent_cannot_decide
 from remit.store.approvals import ApprovalRow
 
@@ -31,10 +31,10 @@ def require_other_than_agent(row: ApprovalRow, who: Person) -> None:
         raise agent_cannot_decide("this is the agent that asked")
 
 
-def not_approved(row: ApprovalRow) -> Refused:
+def not_approved(row: ApprovalRow) -> RefusedError:
     if row.state == "DENIED":
         by = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
-        return Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=f"question {row.approval_id}", next_step=by)
+        return RefusedError(Reason.APPROVAL_DENIED, USER_DENIED, where=f"question {row.approval_id}", next_step=by)
     if row.state == "EXPIRED":
         return overdue(row)
     if row.state == "VOID":
@@ -43,17 +43,17 @@ def not_approved(row: ApprovalRow) -> Refused:
     return unusable(row.approval_id, words[row.state])
 
 
-def came_to_nothing(approval_id: str, why: str | None) -> Refused:
+def came_to_nothing(approval_id: str, why: str | None) -> RefusedError:
     """Of a question that is void: its token was revoked; or what it was about is gone, and nobody said no."""
     where = f"question {approval_id}"
     if why is not None and why.startswith(REVOKED):
-        return Refused(Reason.REVOKED, why, where=where, next_step=REQUEST_NOT_SENT)
+        return RefusedError(Reason.REVOKED, why, where=where, next_step=REQUEST_NOT_SENT)
     what = f"{NOT_SENT}: the question is void: {why or 'it came to nothing'}"
-    return Refused(Reason.CANCELLED, what, where=where, next_step=ASK_ANEW)
+    return RefusedError(Reason.CANCELLED, what, where=where, next_step=ASK_ANEW)
 
 
-def overdue(row: ApprovalRow) -> Refused:
-    return Refused(
+def overdue(row: ApprovalRow) -> RefusedError:
+    return RefusedError(
         Reason.APPROVAL_TIMEOUT,
         f"the time for an answer ended at {_second(row.expires_at)}",
         where=f"question {row.approval_id}",
@@ -61,13 +61,13 @@ def overdue(row: ApprovalRow) -> Refused:
     )
 
 
-def unusable(approval_id: str, why: str) -> Refused:
-    return Refused(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=REQUEST_NOT_SENT)
+def unusable(approval_id: str, why: str) -> RefusedError:
+    return RefusedError(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=REQUEST_NOT_SENT)
 
 
-def closed(row: ApprovalRow, since: str) -> Refused:
+def closed(row: ApprovalRow, since: str) -> RefusedError:
     """To whoever answers a question that has its end. `since` is when its last step was recorded."""
-    return Refused(
+    return RefusedError(
         Reason.TRANSITION_INVALID,
         f"this question is closed: {_how_closed(row, since)}",
         where=f"question {row.approval_id}",
@@ -75,8 +75,8 @@ def closed(row: ApprovalRow, since: str) -> Refused:
     )
 
 
-def not_as_recorded(row: ApprovalRow) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def not_as_recorded(row: ApprovalRow) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
         "this question is not the one that the ledger recorded; nothing was sent",
         where=f"question {row.approval_id}",

@@ -9,7 +9,7 @@ from typing import Final
 from remit.approvals.errors import STATE_WORDS
 from remit.approvals.transitions import take_step
 from remit.contracts.browser.browser import LASTING
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time
 from remit.ledger.writer import Batch
 from remit.store.approvals import ApprovalRow, find_row, newest_same, open_rows, pending_rows_beginning, rows_beginning
@@ -47,7 +47,7 @@ def find_question(connection: Connection, tenant_id: str, name: str) -> Approval
         return rows[0]
     if rows:
         raise _ambiguous(name, rows)
-    raise Refused(
+    raise RefusedError(
         Reason.STATE_MISSING,
         "there is no such question",
         where=f"question {name}",
@@ -64,10 +64,10 @@ def find_question_to_deny(connection: Connection, tenant_id: str, name: str) -> 
     return find_question(connection, tenant_id, name)
 
 
-def _ambiguous(name: str, rows: list[ApprovalRow]) -> Refused:
+def _ambiguous(name: str, rows: list[ApprovalRow]) -> RefusedError:
     named = ", ".join(f"{row.approval_id} ({STATE_WORDS[row.state]})" for row in rows[:_MOST_NAMED])
     more = ", and more" if len(rows) > _MOST_NAMED else ""
-    return Refused(
+    return RefusedError(
         Reason.STATE_MISSING,
         "more than one question begins like this",
         where=f"question {name}",

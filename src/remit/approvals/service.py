@@ -17,9 +17,9 @@ from remit.approvals.queries import find_question, find_question_to_deny, find_s
 from remit.approvals.transitions import event_of, shown_of, take_step
 from remit.contracts.browser.browser import APPROVAL_SECONDS, LASTING, Approval, ApprovalPreview, ApprovalState
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, parse_time, render_time, uuid7
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.identity.person import Person
 from remit.ledger.clock import ChainTimes
 from remit.ledger.writer import Batch, Ledger
@@ -37,7 +37,7 @@ _HOST_DIED: Final = "the process that held the request is gone"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalRequest:
     """What a person is to be asked: whether exactly this request may be sent, for this action, by this token."""
 
     agent_id: str
@@ -56,13 +56,15 @@ class Question:
 
 class _Decided(NamedTuple):
     row: ApprovalRow
-    refusal: Refused | None = None
+    refusal: RefusedError | None = None
 
 
-class Approvals:
+class ApprovalService:
     """The questions of one workspace. Safe to use from several threads and processes at once."""
 
-    def __init__(self, ledger: Callable[[], Ledger], bell: Bell, clock: Clock, tenant_id: str = DEFAULT_TENANT) -> None:
+    def __init__(
+        self, ledger: Callable[[], Ledger], bell: ChangeSignal, clock: Clock, tenant_id: str = DEFAULT_TENANT
+    ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._tenant_id = tenant_id
@@ -70,7 +72,7 @@ class Approvals:
 
     # --- asking and using: the side of the host that holds the request ------------------------------------------------
 
-    def ask(self, question: Question) -> Approval:
+    def ask(self, question: ApprovalRequest) -> Approval:
         """Put a question. It is void when this process is gone, and expires after ten minutes, or with the token.
 
         A lasting one is put once: whoever asks the very same thing again is given it, a no included.
@@ -267,13 +269,13 @@ class Approvals:
         due = [row for row in open_rows(batch.store, self._tenant_id) if times.is_over(row.created_at, row.expires_at)]
         return [take_step(batch, row, "EXPIRED", None) for row in due]
 
-    def _refusal(self, batch: Batch, row: ApprovalRow) -> Refused | None:
+    def _refusal(self, batch: Batch, row: ApprovalRow) -> RefusedError | None:
         return batch.times_in(self._tenant_id).refusal(row.created_at, row.expires_at, overdue(row))
 
     def _require_room(self, connection: Connection, agent_id: str) -> None:
         asking = [row.agent_id for row in open_rows(connection, self._tenant_id) if row.state == "PENDING"]
         if len(asking) >= MAX_PENDING or asking.count(agent_id) >= MAX_PENDING_OF_ONE:
-            raise Refused(
+            raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
                 "too many questions wait for an answer already",
                 where=f"agent {agent_id}",

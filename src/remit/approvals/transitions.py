@@ -4,7 +4,7 @@ from typing import Any
 
 from remit.approvals.errors import closed
 from remit.contracts.browser.browser import ApprovalState
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.store.approvals import KIND_OF, ApprovalRow, find_row, last_step_at, move_row
 
@@ -25,7 +25,7 @@ def take_step(
     return moved
 
 
-def event_of(row: ApprovalRow, state: ApprovalState, actor: str | None, more: dict[str, Any]) -> Event:
+def event_of(row: ApprovalRow, state: ApprovalState, actor: str | None, more: dict[str, Any]) -> NewEntry:
     payload = {
         "approval_id": row.approval_id,
         "agent_id": row.agent_id,
@@ -36,7 +36,7 @@ def event_of(row: ApprovalRow, state: ApprovalState, actor: str | None, more: di
         "expires_at": row.expires_at,
         **more,
     }
-    return Event(row.tenant_id, KIND_OF[state], row.action_id, payload, actor=actor)
+    return NewEntry(row.tenant_id, KIND_OF[state], row.action_id, payload, actor=actor)
 
 
 def shown_of(preview: dict[str, Any]) -> dict[str, Any]:

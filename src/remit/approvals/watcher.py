@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
-from remit.approvals.service import Approvals
+from remit.approvals.service import ApprovalService
 from remit.contracts.browser.browser import Approval
 from remit.fs.change_signal import LOOK_SECONDS, AsyncListener
 
 T = TypeVar("T")
 
 
-class Look(Protocol):
+class ThreadRunner(Protocol):
     """As `asyncio.to_thread`: how the store is read beside the event loop."""
 
     def __call__(self, work: Callable[..., T], /, *arguments: Any) -> Awaitable[T]: ...
@@ -20,7 +20,7 @@ class Look(Protocol):
 class AnswerWatch:
     """For one event loop. Listens while anybody waits. `look` runs what reads the store, apart from the loop."""
 
-    def __init__(self, approvals: Approvals, look: Look = asyncio.to_thread) -> None:
+    def __init__(self, approvals: ApprovalService, look: ThreadRunner = asyncio.to_thread) -> None:
         self._approvals = approvals
         self._look = look
         self._listener: AsyncListener | None = None

@@ -16,7 +16,7 @@ import jwt
 from remit.contracts.browser.browser import TokenClaims, TokenConstraints
 from remit.contracts.browser.token_rules import unchecked_constraints
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time, uuid7
 from remit.crypto.rsa_keys import TokenKey, TokenKeys, TokenSigner
 from remit.crypto.signing import decode_base64url
@@ -68,7 +68,7 @@ class IssuedToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TokenRequest:
     """What a token is to allow, and to whom."""
 
     agent_id: str
@@ -78,16 +78,16 @@ class Wish:
     not_before: datetime | None = None
 
 
-def issue_token(signer: TokenSigner, wish: Wish, issuer: str, audience: str, now: datetime) -> IssuedToken:
+def issue_token(signer: TokenSigner, wish: TokenRequest, issuer: str, audience: str, now: datetime) -> IssuedToken:
     """Sign a token. The policy authority's side. Refuses a constraint that no check would enforce."""
     for problem in unchecked_constraints(wish.caps, wish.constraints.given()):
         where = f"constraints.{problem.constraint}"
-        raise Refused(Reason.MALFORMED, problem.why, where=where, next_step=problem.next_step)
+        raise RefusedError(Reason.MALFORMED, problem.why, where=where, next_step=problem.next_step)
     issued_at = int(now.timestamp())
     begins = wish.not_before or now
     expires_at = int((begins + wish.life).timestamp())
     if wish.life < timedelta(seconds=1) or expires_at - issued_at > MAX_LIFE.total_seconds():
-        raise Refused(
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"a token lives between a second and {MAX_LIFE.days} days, counted from now",
             next_step="Ask for a shorter life; a token can be issued again.",
@@ -107,7 +107,7 @@ def issue_token(signer: TokenSigner, wish: Wish, issuer: str, audience: str, now
     headers = {"alg": ALGORITHM, "typ": "JWT", "kid": signer.kid}
     text = jwt.encode(claims, signer.private, algorithm=ALGORITHM, headers=headers)
     if len(text) > MAX_TOKEN:
-        raise Refused(Reason.TOO_LARGE, "the token would be too long", next_step="Name fewer domains.")
+        raise RefusedError(Reason.TOO_LARGE, "the token would be too long", next_step="Name fewer domains.")
     return IssuedToken(text, checked, signer.kid)
 
 
@@ -163,7 +163,7 @@ def _signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
     _require_signed(text, key, body)
     try:
         claims = TokenClaims.parse(body, source="token, claims")
-    except Refused as problem:
+    except RefusedError as problem:
         raise _invalid(problem.what, problem.where) from None
     _require_same(claims.iss, issuer, "iss")
     _require_same(claims.aud, audience, "aud")
@@ -185,14 +185,14 @@ def _signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
 def require_in_time(token: Token, now: datetime) -> None:
     """Not over, and begun. Asked again right before the intent, at a time that no clock set back makes earlier."""
     if now >= token.expires_at:
-        raise Refused(
+        raise RefusedError(
             Reason.EXPIRED,
             f"the token expired at {token.expires_at:%Y-%m-%dT%H:%M:%SZ}",
             where="token, exp",
             next_step=_ASK,
         )
     if token.issued_at > now + CLOCK_SKEW:
-        raise Refused(
+        raise RefusedError(
             Reason.NOT_YET_VALID,
             "the token was issued in the future",
             where="token, iat",
@@ -202,7 +202,7 @@ def require_in_time(token: Token, now: datetime) -> None:
     # A begin that the issuer chose has no grace; without one it is the time of issue, by the issuer's clock.
     begins = token.not_before if token.not_before != token.issued_at else token.issued_at - CLOCK_SKEW
     if now < begins:
-        raise Refused(
+        raise RefusedError(
             Reason.NOT_YET_VALID,
             f"the token is valid from {token.not_before:%Y-%m-%dT%H:%M:%SZ} on",
             where="token, nbf",
@@ -219,7 +219,7 @@ def claimed_agent(text: str) -> str:
     """Whose token it says it is. Nobody has vouched for that: `verify_token` does. Empty where it says nothing."""
     try:
         claims = parse_json(_split(text)[1], TokenClaims.bounds, source="token")
-    except Refused:
+    except RefusedError:
         return ""
     agent = claims.get("sub") if isinstance(claims, dict) else None
     return agent if isinstance(agent, str) else ""
@@ -238,7 +238,7 @@ def _split(text: str) -> tuple[Any, bytes]:
         _refuse(str(problem), "token")
     try:
         return parse_json(header, _HEADER_BOUNDS, source="token, header"), body
-    except Refused as problem:
+    except RefusedError as problem:
         raise _invalid(problem.what, problem.where) from None
 
 
@@ -257,7 +257,7 @@ def _key_of(header: Any, keys: TokenKeys) -> TokenKey:
 def _known(kid: str, keys: TokenKeys) -> TokenKey:
     key = keys.get(kid)
     if key is None:
-        raise Refused(
+        raise RefusedError(
             Reason.KEY_UNKNOWN,
             "the token was signed with a key that is not known here",
             where="token, header, kid",
@@ -272,7 +272,7 @@ def _require_signed(text: str, key: TokenKey, body: bytes) -> None:
     except (jwt.PyJWTError, ValueError, TypeError):
         signed = None
     if signed != body:
-        raise Refused(
+        raise RefusedError(
             Reason.SIGNATURE_INVALID,
             "the signature does not fit the token",
             where="token",
@@ -285,11 +285,11 @@ def _require_own_time(token: Token, key: TokenKey) -> None:
     if not token.issued_at < token.expires_at <= token.issued_at + MAX_LIFE:
         _refuse(f"a token lives at most {MAX_LIFE.days} days", "exp")
     if key.revoked_at:
-        raise Refused(
+        raise RefusedError(
             Reason.REVOKED, f"the key of this token was revoked at {key.revoked_at}", where="token, kid", next_step=_ASK
         )
     if key.retired_at and token.issued_at > parse_time(key.retired_at):
-        raise Refused(
+        raise RefusedError(
             Reason.KEY_RETIRED,
             f"the key of this token was retired at {key.retired_at} and cannot vouch for anything later",
             where="token, kid",
@@ -299,7 +299,7 @@ def _require_own_time(token: Token, key: TokenKey) -> None:
 
 def _require_same(found: str, expected: str, claim: str) -> None:
     if found != expected:
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             f"the token's {claim} is another than this workspace expects",
             where=f"token, {claim}",
@@ -318,8 +318,8 @@ def _given(tree: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if value is not None}
 
 
-def _invalid(what: str, where: str) -> Refused:
-    return Refused(Reason.AUTHORITY_MALFORMED, what, where=where, next_step=_ASK)
+def _invalid(what: str, where: str) -> RefusedError:
+    return RefusedError(Reason.AUTHORITY_MALFORMED, what, where=where, next_step=_ASK)
 
 
 def _refuse(what: str, where: str) -> NoReturn:

@@ -15,7 +15,7 @@ from remit.authority.lease import CLOCK_SKEW
 from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
 from remit.contracts.plans.plan import Plan
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time, render_time, uuid7
 from remit.crypto.signing import Keyring, Signer
 
@@ -47,7 +47,7 @@ def issue_envelope(
 ) -> Envelope:
     """Sign the approval of a plan. The protocol layer's side."""
     if not timedelta(0) < life <= MAX_LIFE:
-        raise Refused(
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"an approval lives between a second and {MAX_LIFE.days} days",
             next_step="Ask for a shorter life; a plan can be approved again.",
@@ -98,21 +98,21 @@ def verify_envelope(
 def _require_alive(envelope: Envelope, now: datetime) -> datetime:
     issued_at, expires_at = parse_time(envelope.issued_at), parse_time(envelope.expires_at)
     if now >= expires_at:
-        raise Refused(
+        raise RefusedError(
             Reason.EXPIRED,
             f"the approval expired at {envelope.expires_at}",
             where="envelope, expires_at",
             next_step=_APPROVE_AGAIN,
         )
     if issued_at > now + CLOCK_SKEW:
-        raise Refused(
+        raise RefusedError(
             Reason.NOT_YET_VALID,
             f"the approval was issued in the future, at {envelope.issued_at}",
             where="envelope, issued_at",
             next_step="Set the clocks of the protocol layer and of this machine.",
         )
     if expires_at - issued_at > MAX_LIFE:
-        raise Refused(
+        raise RefusedError(
             Reason.EXPIRED,
             f"the approval would live longer than {MAX_LIFE.days} days, and none may",
             where="envelope, expires_at",
@@ -121,5 +121,5 @@ def _require_alive(envelope: Envelope, now: datetime) -> datetime:
     return expires_at
 
 
-def _mismatch(what: str, field: str) -> Refused:
-    return Refused(Reason.BINDING_MISMATCH, what, where=f"envelope, {field}", next_step=_APPROVE_AGAIN)
+def _mismatch(what: str, field: str) -> RefusedError:
+    return RefusedError(Reason.BINDING_MISMATCH, what, where=f"envelope, {field}", next_step=_APPROVE_AGAIN)

@@ -12,7 +12,7 @@ from typing import Final
 
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time, render_time, uuid7
 from remit.crypto.signing import Keyring, Signer
 
@@ -36,7 +36,7 @@ class Lease:
 def issue_lease(signer: Signer, manifest: TaskManifest, executor_id: str, now: datetime, life: timedelta) -> LeaseToken:
     """Sign a lease for one task. The kernel's side."""
     if not timedelta(0) < life <= MAX_LIFE:
-        raise Refused(
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"a lease lives between a second and {MAX_LIFE}",
             next_step="Ask for a shorter life; a lease can be issued again.",
@@ -64,8 +64,8 @@ def parse_lease(raw: bytes) -> LeaseToken:
     """Bytes to a lease that nobody has verified yet. What is no lease at all is a bad lease, not a bad request."""
     try:
         return LeaseToken.parse(raw, source="lease")
-    except Refused as problem:
-        raise Refused(
+    except RefusedError as problem:
+        raise RefusedError(
             Reason.AUTHORITY_MALFORMED, problem.what, where=problem.where, next_step="Ask the kernel for a lease."
         ) from None
 
@@ -83,21 +83,23 @@ def verify_lease(
     _require_same(token.task_id, manifest.task_id, "task_id")
     issued_at, expires_at = parse_time(token.issued_at), parse_time(token.expires_at)
     if now >= expires_at:
-        raise Refused(
+        raise RefusedError(
             Reason.EXPIRED,
             f"the lease expired at {token.expires_at}",
             where="lease, expires_at",
             next_step="Ask the kernel for a new lease.",
         )
     if issued_at > now + CLOCK_SKEW:
-        raise Refused(
+        raise RefusedError(
             Reason.NOT_YET_VALID,
             f"the lease was issued in the future, at {token.issued_at}",
             where="lease, issued_at",
             next_step="Set the clocks of the kernel and of this machine.",
         )
     if expires_at - issued_at > MAX_LIFE:
-        raise Refused(Reason.BINDING_MISMATCH, f"the lease lives longer than {MAX_LIFE}", where="lease, expires_at")
+        raise RefusedError(
+            Reason.BINDING_MISMATCH, f"the lease lives longer than {MAX_LIFE}", where="lease, expires_at"
+        )
     _require_same(token.capability_id, manifest.capability_id, "capability_id")
     _require_same(token.executor_id, executor_id, "executor_id")
     return Lease(token.lease_id, token.task_id, token.capability_id, token.executor_id, expires_at, token.key_id)
@@ -105,7 +107,7 @@ def verify_lease(
 
 def _require_same(leased: str, asked: str, field: str) -> None:
     if leased != asked:
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             f"the lease is for another {field}: {leased!r}, not {asked!r}",
             where=f"lease, {field}",

@@ -7,7 +7,7 @@ from typing import Final
 
 from remit.authority.lease import CLOCK_SKEW
 from remit.contracts.plans.rollback import RollbackOrder
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time, render_time
 from remit.crypto.signing import Keyring, Signer
 
@@ -65,7 +65,7 @@ def verify_rollback(order: RollbackOrder, keyring: Keyring, now: datetime) -> Al
     body = order.canonical(without=_UNSIGNED)
     keyring.verify("rollback-order", order.key_id, body, order.signature, signed_at=order.issued_at)
     if order.attempt < 1 or order.order_id != rollback_key(order.manifest_id, order.attempt):
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             "the order's id is not that of its manifest and attempt",
             where="rollback order, order_id",
@@ -73,14 +73,14 @@ def verify_rollback(order: RollbackOrder, keyring: Keyring, now: datetime) -> Al
         )
     issued_at, expires_at = parse_time(order.issued_at), parse_time(order.expires_at)
     if now >= expires_at or expires_at - issued_at > LIFE:
-        raise Refused(
+        raise RefusedError(
             Reason.EXPIRED,
             f"the order expired at {order.expires_at}, and none lives longer than {LIFE.seconds // 60} minutes",
             where="rollback order, expires_at",
             next_step=_AGAIN,
         )
     if issued_at > now + CLOCK_SKEW:
-        raise Refused(
+        raise RefusedError(
             Reason.NOT_YET_VALID,
             f"the order was issued in the future, at {order.issued_at}",
             where="rollback order, issued_at",

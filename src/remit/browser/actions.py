@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from remit.browser.chromium.types import Described, Element, PageEnded
+from remit.browser.chromium.types import Described, Element, PageEndedError
 from remit.browser.domains import parse_target
-from remit.browser.held_requests import Held, Running, TurnedAway, questions_put
+from remit.browser.held_requests import PendingRequest, RunningAction, TurnedAway, questions_put
 from remit.browser.model.masking import cut, host_of, mask_url
 from remit.browser.policy import require_host
 from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser.browser import Action, TokenConstraints
 from remit.contracts.browser.output import MAX_SECONDS_AFTER
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 
 if TYPE_CHECKING:
     from remit.browser.sessions import Tab  # which loads the browser's driver
@@ -39,7 +39,7 @@ SUBMITTING: Final = frozenset({"submit", "purchase"})
 
 
 @dataclass(frozen=True)
-class Looked:
+class ActionTarget:
     """What an action is about to meet."""
 
     url: str
@@ -77,29 +77,29 @@ def element_of(action: Action) -> Element | None:
     return None if action.selector is None and action.ref is None else Element(action.selector, action.ref)
 
 
-async def look(tab: "Tab", action: Action) -> Looked:
+async def look(tab: "Tab", action: Action) -> ActionTarget:
     """The page is the one the action names, and the element is there, once, in sight and free. Changes nothing."""
     if action.type == "navigate":
-        with contextlib.suppress(PageEnded):  # it is left behind
-            return Looked(tab.page.url, await _watched(tab, _hash_at_end(tab)))
-        return Looked(tab.page.url, None)
+        with contextlib.suppress(PageEndedError):  # it is left behind
+            return ActionTarget(tab.page.url, await _watched(tab, _hash_at_end(tab)))
+        return ActionTarget(tab.page.url, None)
     require_page(tab)
     return await _watched(tab, _look(tab, action))
 
 
-async def _look(tab: "Tab", action: Action) -> Looked:
+async def _look(tab: "Tab", action: Action) -> ActionTarget:
     require_same_page(tab.page.url, action.target, tab.secrets)
     element = element_of(action)
     described = await tab.page.describe(element) if element is not None and action.type in ON_ELEMENTS else None
-    return Looked(tab.page.url, await hash_of(tab), described)
+    return ActionTarget(tab.page.url, await hash_of(tab), described)
 
 
 async def _answered(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
     """What comes of it. If the page took too long: whether it answers at all. PageEnded, and it is ended, if not."""
     try:
         return await work
-    except EnvironmentFailed as problem:
-        if problem.reason is Reason.TIMED_OUT and not isinstance(problem, PageEnded) and not tab.is_closed:
+    except EnvironmentFailureError as problem:
+        if problem.reason is Reason.TIMED_OUT and not isinstance(problem, PageEndedError) and not tab.is_closed:
             await tab.page.require_answer()
         raise
 
@@ -134,7 +134,7 @@ async def _cancel(*works: "asyncio.Future[Any] | None") -> None:
 def require_page(tab: "Tab") -> None:
     """Not one that Remit had to end."""
     if tab.page.ended_because:
-        raise Refused(
+        raise RefusedError(
             Reason.PAGE_CHANGED,
             f"the page of this session is gone: {tab.page.ended_because}",
             where=f"session {tab.key.name}",
@@ -147,10 +147,10 @@ def require_same_page(here: str, target: str, secrets: TypedSecrets) -> None:
     named = parse_target(target)
     try:
         found = parse_target(here.partition("#")[0].partition("?")[0])
-    except Refused:
+    except RefusedError:
         found = None
     if found is None or (found.origin, found.path) != (named.origin, named.path):
-        raise Refused(
+        raise RefusedError(
             Reason.PAGE_CHANGED,
             f"the session is at another page than the action names: {secrets.url(here)}",
             where=mask_url(target),
@@ -158,10 +158,10 @@ def require_same_page(here: str, target: str, secrets: TypedSecrets) -> None:
         )
 
 
-def require_unchanged(before: Looked, now: Looked, secrets: TypedSecrets) -> None:
+def require_unchanged(before: ActionTarget, now: ActionTarget, secrets: TypedSecrets) -> None:
     """What a person said yes to is still what is there."""
     if before.url != now.url or _identity(before.described) != _identity(now.described):
-        raise Refused(
+        raise RefusedError(
             Reason.PAGE_CHANGED,
             "the page changed under the approval, so nothing was done",
             where=secrets.url(now.url),
@@ -175,7 +175,9 @@ def _identity(described: Described | None) -> tuple[Any, ...] | None:
     return (described.tag, described.type, described.role, described.name, described.form, described.frame_url)
 
 
-async def act(tab: "Tab", action: Action, looked: Looked, running: Running, constraints: TokenConstraints) -> Acted:
+async def act(
+    tab: "Tab", action: Action, looked: ActionTarget, running: RunningAction, constraints: TokenConstraints
+) -> Acted:
     """Do it, and wait for what it caused: requests that are held, pages that load. Raises what went wrong."""
     tab.page.pages_asked.clear()
     tab.page.has_pressed = tab.page.puts_off = False
@@ -188,7 +190,9 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, cons
         running.end(asyncio.get_running_loop().time())
 
 
-async def _act(tab: "Tab", action: Action, looked: Looked, running: Running, constraints: TokenConstraints) -> Acted:
+async def _act(
+    tab: "Tab", action: Action, looked: ActionTarget, running: RunningAction, constraints: TokenConstraints
+) -> Acted:
     before = tuple(tab.page.events)  # only the newest are kept, so a count would not tell which are new
     output: dict[str, Any] = {}
     picture: bytes | None = None
@@ -222,7 +226,7 @@ async def _act(tab: "Tab", action: Action, looked: Looked, running: Running, con
     return Acted(output, content_hash, picture)
 
 
-def _note_what_is_given(tab: "Tab", action: Action, looked: Looked) -> None:
+def _note_what_is_given(tab: "Tab", action: Action, looked: ActionTarget) -> None:
     """What is about to be typed, after a person approved it where one is asked; and addresses, which hide nothing."""
     described = looked.described
     if action.type == "navigate":
@@ -258,7 +262,7 @@ async def _do(tab: "Tab", action: Action) -> RemitError | None:
             raise
         if problem.reason is not Reason.ELEMENT_MISSING:
             return problem
-        return EnvironmentFailed(  # that it is missing would say that the page received nothing
+        return EnvironmentFailureError(  # that it is missing would say that the page received nothing
             Reason.EFFECT_FAILED,
             f"the page may have received the {action.type}, and then: {problem.what}",
             next_step="It is not repeated. Take a snapshot to see what the page made of it.",
@@ -266,7 +270,7 @@ async def _do(tab: "Tab", action: Action) -> RemitError | None:
     return None
 
 
-async def _await_consequences(tab: "Tab", running: Running, expected: Expected) -> None:
+async def _await_consequences(tab: "Tab", running: RunningAction, expected: Expected) -> None:
     """Until nothing that it caused is held, and the page has come to rest and has put nothing off because of it.
 
     A restless page is not waited for. A page that does not answer is ended, and that is told as PageEnded. When this
@@ -304,9 +308,9 @@ async def _hash_at_end(tab: "Tab") -> str | None:
         return None
     try:
         return await tab.page.content_hash()
-    except PageEnded:
+    except PageEndedError:
         raise
-    except EnvironmentFailed as problem:
+    except EnvironmentFailureError as problem:
         if problem.reason is Reason.TIMED_OUT and not tab.is_closed:
             await tab.page.require_answer()
     except RemitError:
@@ -315,7 +319,7 @@ async def _hash_at_end(tab: "Tab") -> str | None:
 
 
 def _require_good_end(
-    tab: "Tab", action: Action, looked: Looked, running: Running, constraints: TokenConstraints
+    tab: "Tab", action: Action, looked: ActionTarget, running: RunningAction, constraints: TokenConstraints
 ) -> None:
     """An action whose request was denied, or whose result is not known, did not succeed; nor did one that was
     to lead to a place where the page may not go, by the answer to what was sent too, and left it where it was.
@@ -330,7 +334,7 @@ def _require_good_end(
     if running.turned_away and (looked.submits or action.type in SUBMITTING):
         raise _refusal(running.turned_away[0], constraints)
     if action.type in SUBMITTING:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "nothing was sent",
             where=mask_url(action.target),
@@ -338,16 +342,16 @@ def _require_good_end(
         )
 
 
-async def _navigate(tab: "Tab", action: Action, running: Running, constraints: TokenConstraints) -> int | None:
+async def _navigate(tab: "Tab", action: Action, running: RunningAction, constraints: TokenConstraints) -> int | None:
     """The server's status. Where the way was barred, on a redirect too, the page is still the one that it was."""
     try:
         landed = await tab.page.navigate(action.target, NAVIGATE_SECONDS)
-    except EnvironmentFailed:
+    except EnvironmentFailureError:
         _require_not_turned_away(tab, running, constraints)
         raise
     require_host(constraints, host_of(landed.url))
     if landed.unreachable:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"the page did not load: {landed.unreachable}",
             where=mask_url(action.target),
@@ -356,7 +360,7 @@ async def _navigate(tab: "Tab", action: Action, running: Running, constraints: T
     return landed.status
 
 
-def _require_not_turned_away(tab: "Tab", running: Running, constraints: TokenConstraints) -> None:
+def _require_not_turned_away(tab: "Tab", running: RunningAction, constraints: TokenConstraints) -> None:
     """Of the page itself: that it may not have a picture from elsewhere is no reason to fail."""
     asked = {tab.secrets.url(url) for url in (*tab.page.pages_asked, *running.led_to)}
     stopped = next((each for each in running.turned_away if each.url in asked), None)
@@ -364,18 +368,18 @@ def _require_not_turned_away(tab: "Tab", running: Running, constraints: TokenCon
         raise _refusal(stopped, constraints)
 
 
-def _refusal(turned: TurnedAway, constraints: TokenConstraints) -> Refused:
+def _refusal(turned: TurnedAway, constraints: TokenConstraints) -> RefusedError:
     """The token does not name the host; or this machine does not let anybody go there, or not that often."""
     try:
         require_host(constraints, host_of(turned.url))
-    except Refused as elsewhere:
+    except RefusedError as elsewhere:
         return elsewhere
-    return Refused(
+    return RefusedError(
         Reason.CONSTRAINT_VIOLATED, turned.why, next_step=f"Nothing was sent to {turned.url}; the page is where it was."
     )
 
 
-def tell_held(held: Held) -> dict[str, Any]:
+def tell_held(held: PendingRequest) -> dict[str, Any]:
     """What became of a request that was held, as far as that is known; the agent is told again only of a change."""
     held.told = held.state
     return {

@@ -40,7 +40,7 @@ _SIGN: Final = re.compile(rf"\+?(?P<before>{MONEY})?{_GAP}(?P<number>\d(?:.*\d)?
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].{1,20})?", re.ASCII)
 
 
-class Found(NamedTuple):
+class FoundPrice(NamedTuple):
     """A price that was found: where, how much, in which currency if that was told, and whether cents are meant.
 
     Without a value it is there, and cannot be read.
@@ -58,14 +58,14 @@ class Found(NamedTuple):
         return (self.value / 100 if self.minor else self.value) > Decimal(str(limit.value))
 
 
-class Judged(NamedTuple):
+class PriceJudgement(NamedTuple):
     """`too_much` is the first one above what was declared; `agreeing`, those that are not."""
 
-    too_much: Found | None
-    agreeing: tuple[Found, ...]
+    too_much: FoundPrice | None
+    agreeing: tuple[FoundPrice, ...]
 
 
-def amounts_in(fields: Iterable[Field]) -> tuple[Found, ...]:
+def amounts_in(fields: Iterable[Field]) -> tuple[FoundPrice, ...]:
     """Fields whose name says that they hold a price, and that hold a number, in whatever way it is written."""
     found = []
     for field in fields:
@@ -76,7 +76,7 @@ def amounts_in(fields: Iterable[Field]) -> tuple[Found, ...]:
         value, currency = parse_amount(field.value) or (None, None)
         if value is None and not _is_near(field, words):
             continue
-        found.append(Found(field.name, value, currency, minor=not _MINOR_WORDS.isdisjoint(words)))
+        found.append(FoundPrice(field.name, value, currency, minor=not _MINOR_WORDS.isdisjoint(words)))
     return tuple(found)
 
 
@@ -118,20 +118,20 @@ def parse_amount(text: str) -> tuple[Decimal, str | None] | None:
     return Decimal(bare), currency_of(sign) if sign else None
 
 
-def first_above(limit: Amount, found: Iterable[Found]) -> Found | None:
+def first_above(limit: Amount, found: Iterable[FoundPrice]) -> FoundPrice | None:
     """The first price above a limit. Without a declared price to go by, a number counts as cents only if it says so."""
     return next((each for each in found if each.is_above(limit)), None)
 
 
-def judge_amounts(declared: Amount, found: Iterable[Found]) -> Judged:
+def judge_amounts(declared: Amount, found: Iterable[FoundPrice]) -> PriceJudgement:
     """In doubt it is too much: a bare whole number counts as cents only if that is exactly the declared price."""
     agreeing = []
     for each in found:
         in_cents = each.currency in {None, declared.currency} and each.value == Decimal(str(declared.value)) * 100
         if each.is_above(declared) and not in_cents:
-            return Judged(each, ())
+            return PriceJudgement(each, ())
         agreeing.append(each)
-    return Judged(None, tuple(agreeing))
+    return PriceJudgement(None, tuple(agreeing))
 
 
 _NAME: Final = r"(?P<name>(?:amount|total|price|charge|betrag|cost|(?<![a-z])sum)[\w.:\[\]-]{0,40})"

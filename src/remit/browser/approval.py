@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from remit.approvals.errors import ASK_ANEW, REQUEST_NOT_SENT, came_to_nothing
-from remit.approvals.service import Approvals, Question
+from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.contracts.browser.browser import Approval
 from remit.contracts.browser.errors import NOT_SENT, USER_DENIED
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import render_time
 
@@ -15,8 +15,8 @@ OnWaiting = Callable[[Approval], None]
 
 
 def ask(
-    approvals: Approvals,
-    question: Question,
+    approvals: ApprovalService,
+    question: ApprovalRequest,
     on_waiting: OnWaiting,
     is_given_up: Callable[[], bool] = lambda: False,
 ) -> Approval:
@@ -35,23 +35,23 @@ def ask(
     return answer
 
 
-def _refuse(answer: Approval, question: Question) -> NoReturn:
+def _refuse(answer: Approval, question: ApprovalRequest) -> NoReturn:
     where = f"question {answer.approval_id}"
     if answer.state == "DENIED":
         because = f": {answer.reason}" if answer.reason else "."
         said = f"{answer.decided_by} said no{because}"
-        raise Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{REQUEST_NOT_SENT} {said}")
+        raise RefusedError(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{REQUEST_NOT_SENT} {said}")
     if answer.state == "EXPIRED":
         if question.not_after is not None and answer.expires == render_time(question.not_after):
-            raise Refused(
+            raise RefusedError(
                 Reason.EXPIRED, "the token expired before anybody answered", where=where, next_step=REQUEST_NOT_SENT
             )
-        raise Refused(
+        raise RefusedError(
             Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step=f"{REQUEST_NOT_SENT} {ASK_ANEW}"
         )
     raise came_to_nothing(answer.approval_id, answer.reason)
 
 
-def given_up(what: str) -> Refused:
+def given_up(what: str) -> RefusedError:
     """By the browser, or with it: nobody said no."""
-    return Refused(Reason.CANCELLED, f"{NOT_SENT}: {what}", next_step=ASK_ANEW)
+    return RefusedError(Reason.CANCELLED, f"{NOT_SENT}: {what}", next_step=ASK_ANEW)

@@ -16,7 +16,7 @@ from remit.contracts.browser.browser import Action, ActionResult, AuditRecord
 from remit.core.canonical import canonical_bytes
 from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.execution.checkpoint_text import read_checkpoint
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.masking import mask_text
 
 UNKNOWN: Final = "unknown"
@@ -24,7 +24,7 @@ UNKNOWN: Final = "unknown"
 
 
 @dataclass
-class Seen:
+class AuditData:
     """What became known of an action on its way, for the record of it."""
 
     agent_id: str = UNKNOWN
@@ -157,7 +157,7 @@ def render_summary(action: Action, here: str, described: Any, secrets: TypedSecr
     return f"{verb} {what}{leads}{price}, at {secrets.url(here)}"
 
 
-def late_event(action: Action, outcome: RequestOutcome, seconds_after: float, sent: int, agent_id: str) -> Event:
+def late_event(action: Action, outcome: RequestOutcome, seconds_after: float, sent: int, agent_id: str) -> NewEntry:
     """The audit record of a request that came when its action had ended: so that the counts of both agree."""
     payload = {
         "action_id": action.action_id,
@@ -168,7 +168,7 @@ def late_event(action: Action, outcome: RequestOutcome, seconds_after: float, se
         "seconds_after": round(seconds_after, 1),
         "sent": sent,
     }
-    return Event(
+    return NewEntry(
         DEFAULT_TENANT,
         "browser.late",
         action.action_id,
@@ -178,7 +178,7 @@ def late_event(action: Action, outcome: RequestOutcome, seconds_after: float, se
     )
 
 
-def audit_event(action: Action, seen: Seen, result: ActionResult, now: datetime) -> Event:
+def audit_event(action: Action, seen: AuditData, result: ActionResult, now: datetime) -> NewEntry:
     """The audit record of one action, allowed or not."""
     record = AuditRecord(
         timestamp=render_time(now),
@@ -195,7 +195,7 @@ def audit_event(action: Action, seen: Seen, result: ActionResult, now: datetime)
         more["code"] = result.error.code
     if seen.turned_away:
         more["turned_away"] = seen.turned_away
-    return Event(
+    return NewEntry(
         DEFAULT_TENANT,
         "browser.action",
         action.action_id,

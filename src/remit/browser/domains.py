@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from remit.contracts.domain_patterns import WILDCARD, normal_host
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MAX_URL: Final = 8_192
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -119,6 +119,8 @@ def _escaped(part: str) -> str:
         raise _refused("the target is not valid Unicode") from None
 
 
-def _refused(what: str, next_step: str = "Give the plain address of a page, such as https://example.com/.") -> Refused:
+def _refused(
+    what: str, next_step: str = "Give the plain address of a page, such as https://example.com/."
+) -> RefusedError:
     # The URL itself is not repeated: whoever handed it over has it, and it may hold what nobody should read.
-    return Refused(Reason.CONSTRAINT_VIOLATED, what, where="constraints.domains", next_step=next_step)
+    return RefusedError(Reason.CONSTRAINT_VIOLATED, what, where="constraints.domains", next_step=next_step)

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Final
 
 from remit.authority.capability_token import Token
-from remit.browser.actions import Acted, Looked, act, element_of, hash_of, look
-from remit.browser.amounts import Found
+from remit.browser.actions import Acted, ActionTarget, act, element_of, hash_of, look
+from remit.browser.amounts import FoundPrice
 from remit.browser.chromium.screenshot import Shot
 from remit.browser.event_loop import LoopThread
 from remit.browser.gate import SESSION_ENDED
-from remit.browser.held_requests import Fate, Held, Running
+from remit.browser.held_requests import PendingOutcome, PendingRequest, RunningAction
 from remit.browser.model.requests import Answer
 from remit.browser.notices import notes_on
 from remit.browser.request_preview import Context
 from remit.browser.screenshots import Pictures
-from remit.browser.sessions import DEFAULT_NAME, SessionKey, Sessions, Tab
+from remit.browser.sessions import DEFAULT_NAME, BrowserSessions, SessionKey, Tab
 from remit.contracts.browser.browser import Action
 from remit.contracts.browser.errors import NOT_SENT
 from remit.contracts.config.browser import Browser
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
 from remit.fs.atomic_write import make_private_directory
 
 TURN_SECONDS: Final = 30.0
@@ -47,7 +47,7 @@ class WorldPlace:
     hidden: Sequence[Path]
 
 
-class World:
+class BrowserDriver:
     """One Chromium and its sessions. `travel` takes a held request down the road, in a thread, and tells its fate."""
 
     def __init__(
@@ -55,7 +55,7 @@ class World:
         config: Browser,
         place: WorldPlace,
         why_dead: Callable[[Token], str],
-        travel: Callable[[Tab, Held, Context, str | None], Fate],
+        travel: Callable[[Tab, PendingRequest, Context, str | None], PendingOutcome],
         void: Callable[[str, str], None],
         *,
         unsafe: bool = False,
@@ -73,9 +73,9 @@ class World:
         )
         self._prune_later()
 
-        async def made() -> Sessions:
+        async def made() -> BrowserSessions:
             folder = place.folder / "run"
-            return Sessions(config, folder, place.hidden, why_dead, self._hold, self._void_asked, unsafe=unsafe)
+            return BrowserSessions(config, folder, place.hidden, why_dead, self._hold, self._void_asked, unsafe=unsafe)
 
         self._sessions = self._thread.run(made())
 
@@ -93,26 +93,26 @@ class World:
                 raise _taken(key.name, question)
         if tab.is_closed:
             tab.turn.release()
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_MISSING, "the session has ended", where=f"session {key.name}", next_step="Navigate first."
             )
         return tab
 
-    def look(self, tab: Tab, action: Action) -> Looked:
+    def look(self, tab: Tab, action: Action) -> ActionTarget:
         with tab.secrets.kept_out_of_errors(action.selector):
             return self._thread.run(look(tab, action), LOOK_SECONDS + 2 * tab.page.patience.page)
 
-    def begin(self, tab: Tab, looked: Looked, running: Running) -> None:
+    def begin(self, tab: Tab, looked: ActionTarget, running: RunningAction) -> None:
         """From here on what the session sends is this action's. What a person will be shown is looked at now."""
         if running.submits:
             running.picture = self._picture_later(tab, looked)
         if running.action.type == "purchase":
             with contextlib.suppress(RemitError):
                 seen = self._thread.run(tab.page.amounts(element_of(running.action)), LOOK_SECONDS)
-                running.on_page = tuple(Found("form", each.value, each.currency) for each in seen if each.in_form)
+                running.on_page = tuple(FoundPrice("form", each.value, each.currency) for each in seen if each.in_form)
         self._thread.loop.call_soon_threadsafe(tab.gate.begin, running, looked.url)
 
-    def act(self, tab: Tab, looked: Looked, running: Running, token: Token) -> Acted:
+    def act(self, tab: Tab, looked: ActionTarget, running: RunningAction, token: Token) -> Acted:
         """Done, and waited for: as long as a person may take to answer."""
         with tab.secrets.kept_out_of_errors(running.action.selector):
             return self._thread.run(act(tab, running.action, looked, running, token.constraints))
@@ -122,14 +122,14 @@ class World:
             return self._thread.run(hash_of(tab), LOOK_SECONDS)
         return None
 
-    def picture_of(self, tab: Tab, looked: Looked) -> str | None:
+    def picture_of(self, tab: Tab, looked: ActionTarget) -> str | None:
         """A picture of the page with the element outlined, kept beside the question; None if none is to be had."""
         box = looked.described.outline if looked.described is not None else None
         with contextlib.suppress(RemitError):
             return self.keep(self._thread.run(tab.page.screenshot(outline=box), LOOK_SECONDS), durably=False)
         return None
 
-    def _picture_later(self, tab: Tab, looked: Looked) -> "concurrent.futures.Future[str | None] | None":
+    def _picture_later(self, tab: Tab, looked: ActionTarget) -> "concurrent.futures.Future[str | None] | None":
         """The same, taken now. What is left to do to it is done while the page goes on, for the question to come."""
         box = looked.described.outline if looked.described is not None else None
 
@@ -186,10 +186,10 @@ class World:
             self._pool.shutdown()
             self._thread.close()
 
-    async def _hold(self, tab: Tab, held: Held) -> None:
+    async def _hold(self, tab: Tab, held: PendingRequest) -> None:
         """One held request: seen as the person will see it, taken down the road, and its fate told. Never raises."""
         loop = self._thread.loop
-        fate: Fate | None = None
+        fate: PendingOutcome | None = None
 
         def given_up() -> None:
             if held.approval_id is not None:
@@ -200,12 +200,12 @@ class World:
             context, picture = await self._seen(tab, held)
             fate = await loop.run_in_executor(self._pool, self._travel, tab, held, context, picture)
         except Exception as problem:  # noqa: BLE001 - whatever it was: what nobody allowed is not sent
-            fate = Fate(problem=as_remit_error(problem))
+            fate = PendingOutcome(problem=as_remit_error(problem))
         finally:
             if not held.answer.done():
                 held.answer.set_result(Answer.DROP)
             if not held.done.done():
-                held.done.set_result(Fate(problem=_ended()) if fate is None else fate)
+                held.done.set_result(PendingOutcome(problem=_ended()) if fate is None else fate)
             held.was_put.set()
             if held.approval_id is not None and not held.released:
                 with contextlib.suppress(RuntimeError):  # this world is being closed, and with it all its questions
@@ -217,7 +217,7 @@ class World:
         if tab.asking is not None:
             self._thread.loop.run_in_executor(self._voiding, self._void, tab.asking, SESSION_ENDED)
 
-    async def _seen(self, tab: Tab, held: Held) -> tuple[Context, str | None]:
+    async def _seen(self, tab: Tab, held: PendingRequest) -> tuple[Context, str | None]:
         """What the page shows while the request waits. A page that does not answer is no reason not to ask."""
         cause = held.cause
         picture: str | None = None
@@ -231,15 +231,15 @@ class World:
         return replace(context, redirected_from=held.redirected_from, notes=notes_on(held)), picture
 
 
-def _taken(session: str, question: str | None) -> Refused:
+def _taken(session: str, question: str | None) -> RefusedError:
     if question is None:
-        return Refused(
+        return RefusedError(
             Reason.IN_PROGRESS,
             "another action is at work in this session",
             where=f"session {session}",
             next_step='Wait for it; or act in another session meanwhile: "session" in the action.',
         )
-    return Refused(
+    return RefusedError(
         Reason.IN_PROGRESS,
         f"an action of this session waits for a person to answer question {question}",
         where=f"session {session}",
@@ -250,5 +250,5 @@ def _taken(session: str, question: str | None) -> Refused:
     )
 
 
-def _ended() -> EnvironmentFailed:
-    return EnvironmentFailed(Reason.CANCELLED, f"{NOT_SENT}: the session ended while the request was waiting")
+def _ended() -> EnvironmentFailureError:
+    return EnvironmentFailureError(Reason.CANCELLED, f"{NOT_SENT}: the session ended while the request was waiting")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from remit.core.errors import SESSION_GONE, EnvironmentFailed, Reason
+from remit.core.errors import SESSION_GONE, EnvironmentFailureError, Reason
 
 T = TypeVar("T")
 END_SECONDS: Final = 20.0
@@ -27,11 +27,11 @@ class LoopThread:
             return future.result(seconds)
         except concurrent.futures.TimeoutError:
             future.cancel()
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.TIMED_OUT, f"the browser did not answer within {seconds:g} seconds", next_step=SESSION_GONE
             ) from None
         except concurrent.futures.CancelledError:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.CANCELLED, "the browser was ended meanwhile", next_step=SESSION_GONE
             ) from None
         except BaseException:

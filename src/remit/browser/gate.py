@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urljoin
 
 from remit.browser.domains import matches, parse_target
-from remit.browser.held_requests import Held, Running, TurnedAway, place_of
+from remit.browser.held_requests import PendingRequest, RunningAction, TurnedAway, place_of
 from remit.browser.model.navigation import NEW_WINDOW
 from remit.browser.model.requests import Answer, Ending, OutgoingRequest
 from remit.browser.override_headers import names_another, parameter_names_another
@@ -32,7 +32,7 @@ LOOKING: Final = frozenset({"navigate", "snapshot", "screenshot"})
 """Actions that only read: they cause nothing that changes something."""
 
 
-Hold = Callable[[Held], Awaitable[None]]
+Hold = Callable[[PendingRequest], Awaitable[None]]
 """Has the request travel the road: resolves `answer`, and `done` when all is over. Never raises."""
 
 
@@ -54,26 +54,26 @@ class SessionGate:
         self._on_dead = on_dead
         self._under_way: set[str] = set()
         self._stirred = asyncio.Event()
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, PendingRequest] = {}
         self._redirects: dict[str, str] = {}
         """Where servers have sent the browser on to since the action began, and from where."""
         self._to_follow: set[str] = set()
         """Where the answer to an approved request of this action led: reading that is a part of the answer."""
         self._following: set[str] = set()
         """Requests that were let go for that reason: they may be led on in their turn."""
-        self._own: deque[Held] = deque(maxlen=MOST_NOTED)
+        self._own: deque[PendingRequest] = deque(maxlen=MOST_NOTED)
         self.secrets = TypedSecrets()
         self.closed = False
         self.seen = 0
         """How many requests that may change something, or lead elsewhere, have come by, whatever became of them."""
         self.navigations = 0
-        self.running: Running | None = None
+        self.running: RunningAction | None = None
         """The action at work, or the last one."""
-        self.acted: Running | None = None
+        self.acted: RunningAction | None = None
         """The last action that did something in the page that is shown: what the page asks for later is its, unless
         another action is at work.
         """
-        self._left: Running | None = None
+        self._left: RunningAction | None = None
         """The last action that did something in a page which the agent has led the session away from. A page sends
         things as it goes, and its workers outlive it.
         """
@@ -83,7 +83,7 @@ class SessionGate:
 
     # --- what an action asks of it -----------------------------------------------------------------------------------
 
-    def begin(self, running: Running, page: str = "") -> None:
+    def begin(self, running: RunningAction, page: str = "") -> None:
         """`page` is the address of the page that is shown."""
         self.running = running
         if running.action.type not in LOOKING:
@@ -97,7 +97,7 @@ class SessionGate:
         self._stirred.clear()
 
     @property
-    def waiting(self) -> tuple[Held, ...]:
+    def waiting(self) -> tuple[PendingRequest, ...]:
         return tuple(self._held.values())
 
     @property
@@ -106,18 +106,18 @@ class SessionGate:
         return not self._under_way
 
     @property
-    def keeps_waiting(self) -> Held | None:
+    def keeps_waiting(self) -> PendingRequest | None:
         """What the action at work waits for a person to answer."""
         return next((held for held in self.waiting if held.waits_for_person and held.is_awaited), None)
 
-    def own_news(self) -> list[Held]:
+    def own_news(self) -> list[PendingRequest]:
         """What no action waits for, of which the agent was not told yet, or not how it stands now."""
         news = [held for held in self._own if held.told != held.state]
         for held in [held for held in self._own if held.done.done() and held not in news]:
             self._own.remove(held)
         return news
 
-    def why_given_up(self, held: Held) -> str:
+    def why_given_up(self, held: PendingRequest) -> str:
         """In words for the record of its question."""
         if self.closed:
             return SESSION_ENDED
@@ -184,7 +184,7 @@ class SessionGate:
         self.seen += 1
         self._note(method, url, why)
 
-    def _note_where_it_leads(self, request: OutgoingRequest, held: Held | None, ending: Ending) -> None:
+    def _note_where_it_leads(self, request: OutgoingRequest, held: PendingRequest | None, ending: Ending) -> None:
         if not ending.location or len(self._redirects) >= MOST_NOTED:
             return
         try:
@@ -200,7 +200,7 @@ class SessionGate:
 
     # --- how it decides ----------------------------------------------------------------------------------------------
 
-    async def _changes_something(self, request: OutgoingRequest, running: Running) -> bool | None:
+    async def _changes_something(self, request: OutgoingRequest, running: RunningAction) -> bool | None:
         """None: nobody will see the answer, and nobody can tell whether it submits something."""
         if request.kind != "request" or request.method not in READING or names_another(request.headers):
             return True
@@ -223,7 +223,7 @@ class SessionGate:
         why = await self._why_navigation(request.url) or ""
         return None if why == NEW_WINDOW else why.startswith("formSubmission")
 
-    async def _ask(self, request: OutgoingRequest, running: Running) -> Answer:
+    async def _ask(self, request: OutgoingRequest, running: RunningAction) -> Answer:
         cause = self._cause(request, running)
         if any(held.is_repeated_by(request) for held in cause.held):
             return self._turn_away(request, "it was sent before, and nobody knows what the server made of it")
@@ -231,7 +231,7 @@ class SessionGate:
             return self._turn_away(request, f"{MOST_HELD} requests of this session wait for a person already")
         loop = asyncio.get_running_loop()
         by_itself = cause.action.type in LOOKING
-        held = Held(request, cause, by_itself, loop.create_future(), loop.create_future())
+        held = PendingRequest(request, cause, by_itself, loop.create_future(), loop.create_future())
         if not by_itself and cause.ended_at is not None:
             held.seconds_after = max(loop.time() - cause.ended_at, 0.0)
         held.navigations, held.secrets = self.navigations, self.secrets
@@ -253,7 +253,7 @@ class SessionGate:
             held.on_given_up()
             raise
 
-    def _cause(self, request: OutgoingRequest, running: Running) -> Running:
+    def _cause(self, request: OutgoingRequest, running: RunningAction) -> RunningAction:
         """The action at work, if it does something in the page; else the last one that did. In a page that the agent
         went to after that, only what names this page as its own is not that one's.
         """

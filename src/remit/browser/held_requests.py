@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from remit.browser.amounts import Found
+from remit.browser.amounts import FoundPrice
 from remit.browser.domains import parse_target
 from remit.browser.model.requests import Answer, Ending, OutgoingRequest
 from remit.browser.typed_secrets import TypedSecrets
@@ -24,7 +24,7 @@ class TurnedAway:
 
 
 @dataclass(eq=False)
-class Running:
+class RunningAction:
     """An action at work in a session, and what it has caused so far."""
 
     action: Action
@@ -38,10 +38,10 @@ class Running:
     """Where that form leads, without its fields: whoever asks for that place while it is submitted submits it."""
     picture: "concurrent.futures.Future[str | None] | None" = None
     """Where that of the page is, once it is done. Taken before: a page that waits to go answers nothing."""
-    on_page: tuple[Found, ...] = ()
+    on_page: tuple[FoundPrice, ...] = ()
     """What the form says that it costs."""
     navigations: int = 0
-    held: list["Held"] = field(default_factory=list)
+    held: list["PendingRequest"] = field(default_factory=list)
     turned_away: list[TurnedAway] = field(default_factory=list)
     led_to: set[str] = field(default_factory=set)
     """Where the answers to its approved requests sent the browser on to."""
@@ -74,15 +74,15 @@ class Running:
 
 
 @dataclass(eq=False)
-class Held:
+class PendingRequest:
     """One request that waits for a person."""
 
     request: OutgoingRequest
-    cause: Running
+    cause: RunningAction
     by_itself: bool
     """The page asked for it, and nothing that the agent did in the page went before: so no action waits for it."""
     answer: "asyncio.Future[Answer]"
-    done: "asyncio.Future[Fate]"
+    done: "asyncio.Future[PendingOutcome]"
     ending: "concurrent.futures.Future[Ending]" = field(default_factory=concurrent.futures.Future)
     approval_id: str | None = None
     was_put: asyncio.Event = field(default_factory=asyncio.Event)
@@ -153,14 +153,14 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class PendingOutcome:
     """What became of a held request."""
 
     status: int | None = None
     problem: RemitError | None = None
 
 
-async def questions_put(all_held: Sequence[Held], seconds: float) -> None:
+async def questions_put(all_held: Sequence[PendingRequest], seconds: float) -> None:
     """Until each has come so far that its question has an id, or needs none any more."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remit.contracts.browser.browser import ActionResult, Approval
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 
-class CallerLeft(Exception):
+class CallerLeftError(Exception):
     """Whoever joined an action does not want to hear how it ends. It goes on."""
 
 
@@ -18,7 +18,7 @@ class CallerLeft(Exception):
 class BrowseHooks:
     """What a caller wants to hear of an action while it travels."""
 
-    on_refusal: Callable[[Refused], None] = lambda _: None
+    on_refusal: Callable[[RefusedError], None] = lambda _: None
     """Nothing was claimed or done."""
     on_stored: Callable[[], None] = lambda: None
     """The result is of an earlier call."""
@@ -33,7 +33,7 @@ class BrowseHooks:
 
 
 @dataclass(eq=False)
-class Flight:
+class InflightAction:
     """One action under one token, from its first caller to its end."""
 
     result: "Future[ActionResult]" = field(default_factory=Future)
@@ -54,7 +54,7 @@ class Flight:
         for each in list(self.hooks):
             each.on_retry(number)
 
-    def refuse(self, problem: Refused) -> None:
+    def refuse(self, problem: RefusedError) -> None:
         for each in list(self.hooks):
             each.on_refusal(problem)
 
@@ -81,7 +81,7 @@ class Flight:
         if not self.result.done():
             with self.lock:
                 self.hooks.remove(hooks)
-            raise CallerLeft
+            raise CallerLeftError
         return self.result.result()
 
 
@@ -90,7 +90,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._under_way: dict[tuple[str, str], Flight] = {}
+        self._under_way: dict[tuple[str, str], InflightAction] = {}
 
     def __bool__(self) -> bool:
         return bool(self._under_way)
@@ -99,24 +99,24 @@ class Flights:
         with self._lock:
             return [flight.result for flight in self._under_way.values()]
 
-    def find(self, action: str, token: str) -> Flight | None:
+    def find(self, action: str, token: str) -> InflightAction | None:
         return self._under_way.get((action, token))
 
-    def take_off(self, action: str, token: str) -> tuple[Flight, bool]:
+    def take_off(self, action: str, token: str) -> tuple[InflightAction, bool]:
         """The flight, and whether the caller is the one who flies it."""
         with self._lock:
             found = self._under_way.get((action, token))
             if found is not None:
                 return found, False
-            self._under_way[action, token] = flight = Flight()
+            self._under_way[action, token] = flight = InflightAction()
             return flight, True
 
-    def require_only(self, action: str, flight: Flight) -> None:
+    def require_only(self, action: str, flight: InflightAction) -> None:
         """From here on this one is at work. Refuses, at once, if the action is at work under another token."""
         with self._lock:
             others = [other for (name, _), other in self._under_way.items() if name == action and other is not flight]
             if any(other.is_at_work for other in others):
-                raise Refused(
+                raise RefusedError(
                     Reason.IDEMPOTENCY_CONFLICT,
                     "this action is at work already, under another token",
                     next_step="Ask with the token that it was begun with; or give this one an action_id of its own.",

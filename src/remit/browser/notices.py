@@ -1,12 +1,12 @@
 """What a person is told about a held request that the request itself does not say. Pure."""
 
-from remit.browser.held_requests import Held
+from remit.browser.held_requests import PendingRequest
 from remit.browser.model.masking import cut
 from remit.browser.override_headers import names_another, parameter_names_another
 from remit.core.text import spelled_name
 
 
-def notes_on(held: Held) -> tuple[str, ...]:
+def notes_on(held: PendingRequest) -> tuple[str, ...]:
     """Sentences for its preview: when it came, and what in its head means something else than its first line."""
     notes = []
     if held.seconds_after is not None:

@@ -11,13 +11,13 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from remit.approvals.service import Approvals, Question
+from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.authority.capability_token import claimed_agent, require_in_time
-from remit.browser.actions import SUBMITTING, Looked, require_unchanged, vars_of
+from remit.browser.actions import SUBMITTING, ActionTarget, require_unchanged, vars_of
 from remit.browser.approval import OnWaiting, ask
 from remit.browser.checkpoint import (
+    AuditData,
     BegunAction,
-    Seen,
     audit_event,
     masked_action,
     parse_begun_action,
@@ -25,11 +25,11 @@ from remit.browser.checkpoint import (
     render_element,
     render_summary,
 )
-from remit.browser.held_requests import Running, place_of
+from remit.browser.held_requests import RunningAction, place_of
 from remit.browser.model.masking import cut, host_of
 from remit.browser.policy import browser_error, browser_reason, decide_browser, require_host
 from remit.browser.recovery import (
-    Earlier,
+    EarlierAction,
     RequestFate,
     beside_earlier,
     beside_what_came_late,
@@ -38,15 +38,15 @@ from remit.browser.recovery import (
 )
 from remit.browser.request_preview import preview_typing
 from remit.browser.retry import Retries
-from remit.browser.types import BrowserRequest, BrowserWorld, CutShort, GrantedAction, Made, TokenBook
+from remit.browser.types import BrowserRequest, BrowserWorld, GrantedAction, InterruptedAction, Made, TokenVerifier
 from remit.contracts.browser.browser import Action, ActionResult, Approval
 from remit.core.canonical import digest, digest_bytes
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT, Clock
-from remit.execution.decision import Decision
-from remit.execution.engine import Door, Note, Notes, Preview
-from remit.execution.journal import Trace
-from remit.ledger.entry import Event
+from remit.execution.decision import PolicyDecision
+from remit.execution.engine import Note, Notes, Operation, Preview
+from remit.execution.journal import RequestIds
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.masking import mask_text
 
@@ -54,11 +54,11 @@ _CLICKING = frozenset({"click", *SUBMITTING})
 
 
 @dataclass(frozen=True)
-class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionResult]):
+class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Made, ActionResult]):
     """`world` is asked for when an action gets that far: what is refused before starts no browser."""
 
-    tokens: TokenBook
-    approvals: Approvals
+    tokens: TokenVerifier
+    approvals: ApprovalService
     world: Callable[[], BrowserWorld]
     retries: Retries
     currency: str
@@ -68,7 +68,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
     """Refuses if the same action is at work under another token."""
     requests_of: Callable[[str], list[RequestFate]] = lambda _: []
     """What the ledger knows of the requests that an action caused."""
-    earlier: Callable[[str, str, str], Earlier | None] = lambda _action_id, _digest, _jti: None
+    earlier: Callable[[str, str, str], EarlierAction | None] = lambda _action_id, _digest, _jti: None
     """What the ledger knows of an action that was begun before, under that very token."""
     name: str = field(default="browser", init=False)
 
@@ -79,9 +79,9 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         # With the agent in it: what one agent was told is not handed to another who knows what he asked for.
         return BrowserRequest(parsed, text, digest({"action": parsed.digest(), "agent": claimed_agent(text)}))
 
-    def trace(self, request: BrowserRequest) -> Trace:
+    def trace(self, request: BrowserRequest) -> RequestIds:
         action = request.action
-        return Trace(
+        return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=action.action_id,
             door=self.name,
@@ -94,14 +94,14 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
     def verify_authority(self, request: BrowserRequest, now: datetime) -> GrantedAction:
         try:
             token = self.tokens.verify(request.token, now)
-        except Refused as problem:
+        except RefusedError as problem:
             raise self._beside_earlier(request, problem) from None
         request.verified[:] = [token]
         request.seen.agent_id, request.seen.jti = token.agent_id, token.jti
         self.require_only()
         return GrantedAction(request, token)
 
-    def _beside_earlier(self, request: BrowserRequest, problem: Refused) -> Refused:
+    def _beside_earlier(self, request: BrowserRequest, problem: RefusedError) -> RefusedError:
         """A token that is over gives no right any more, but it may hear what became of what it was used for."""
         if problem.reason not in {Reason.EXPIRED, Reason.REVOKED}:
             return problem
@@ -112,9 +112,9 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         request.seen.sent = earlier.sent
         return beside_earlier(problem, earlier)
 
-    def decide(self, request: BrowserRequest) -> Decision:
+    def decide(self, request: BrowserRequest) -> PolicyDecision:
         if not request.verified:  # recalled after a crash: nothing will be done, only told
-            return Decision(("it was begun under a token, and is only brought to an end",))
+            return PolicyDecision(("it was begun under a token, and is only brought to an end",))
         return decide_browser(request.verified[0], request.action, self.currency)
 
     def preview(self, granted: GrantedAction) -> Preview:
@@ -137,7 +137,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         if granted.action.type != "type" or described is None or not described.is_password:
             return f"token {granted.token.jti}"
         looked, tab = granted.looked[0], granted.tabs[0]
-        question = Question(
+        question = ApprovalRequest(
             agent_id=granted.token.agent_id,
             token_jti=granted.token.jti,
             action_id=granted.action.action_id,
@@ -192,7 +192,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
 
     def recall(self, checkpoint: str) -> tuple[BrowserRequest, BegunAction]:
         begun = parse_begun_action(checkpoint)
-        return BrowserRequest(begun.action, "", begun.digest, Seen(begun.agent_id, begun.jti, begun.before)), begun
+        return BrowserRequest(begun.action, "", begun.digest, AuditData(begun.agent_id, begun.jti, begun.before)), begun
 
     def effect(self, granted: GrantedAction, begun: BegunAction, note: Note) -> Made:
         tab, looked, action = granted.tabs[0], granted.looked[0], granted.action
@@ -202,7 +202,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         form = looked.described.form if looked.described is not None else None
         place = place_of(form.action) if submits and form is not None else ""
         what = f"{action.type} on {render_element(looked.described, tab.secrets)}" if looked.described else ""
-        running = Running(action, granted.request.digest, what=what, submits=submits, form_place=place)
+        running = RunningAction(action, granted.request.digest, what=what, submits=submits, form_place=place)
         self.world().begin(tab, looked, running)
 
         def is_safe(problem: RemitError) -> bool:
@@ -243,7 +243,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         """The hashes before and after are the evidence; a page is as it is."""
 
     def succeed(self, request: BrowserRequest, begun: BegunAction, made: Made) -> ActionResult:
-        if isinstance(made, CutShort):
+        if isinstance(made, InterruptedAction):
             request.seen.sent = made.sent
             return self.fail(request, made.problem, begun)
         return ActionResult(
@@ -288,11 +288,11 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         pending = [each for each in self.approvals.listed("PENDING") if each.action_id == result.action_id]
         return beside_what_came_late(result, self.requests_of(result.action_id), pending)
 
-    def also_record(self, request: BrowserRequest, outcome: ActionResult) -> Sequence[Event]:
+    def also_record(self, request: BrowserRequest, outcome: ActionResult) -> Sequence[NewEntry]:
         return (audit_event(request.action, request.seen, outcome, self.clock()),)
 
 
-def _require_form_at_home(granted: GrantedAction, looked: Looked) -> None:
+def _require_form_at_home(granted: GrantedAction, looked: ActionTarget) -> None:
     """A form that leads to a host which the token does not name is not even pressed."""
     form = looked.described.form if looked.described is not None else None
     leads_on = looked.submits or granted.action.type in SUBMITTING
@@ -305,4 +305,4 @@ def require_text(token: str) -> bytes:
     try:
         return token.encode()
     except UnicodeEncodeError:
-        raise Refused(Reason.AUTHORITY_MALFORMED, "a token is plain text", where="token") from None
+        raise RefusedError(Reason.AUTHORITY_MALFORMED, "a token is plain text", where="token") from None

@@ -26,8 +26,8 @@ from remit.contracts.browser.errors import (
     TokenInvalid,
     TokenRevoked,
 )
-from remit.core.errors import Reason, Refused, RemitError
-from remit.execution.decision import Decision, Denial
+from remit.core.errors import Reason, RefusedError, RemitError
+from remit.execution.decision import Denial, PolicyDecision
 from remit.masking import mask_text
 
 CAPABILITY_OF: Final[dict[ActionType, Capability]] = {
@@ -46,7 +46,7 @@ _SHORT: Final = 1_000
 _WITHOUT_MESSAGE: Final = frozenset({Reason.CAPABILITY_MISSING, Reason.CONSTRAINT_VIOLATED, Reason.ELEMENT_MISSING})
 
 
-def decide_browser(token: Token, action: Action, currency: str) -> Decision:
+def decide_browser(token: Token, action: Action, currency: str) -> PolicyDecision:
     """Whether this token allows this action. `currency` is that of a limit that is a bare number."""
     granted: list[str] = []
     denials: list[Denial] = []
@@ -59,15 +59,15 @@ def decide_browser(token: Token, action: Action, currency: str) -> Decision:
         try:
             if said := rule():
                 granted.append(said)
-        except Refused as problem:
+        except RefusedError as problem:
             denials.append(Denial(problem.reason, problem.what, problem.where, problem.next_step))
-    return Decision(tuple(granted), tuple(denials))
+    return PolicyDecision(tuple(granted), tuple(denials))
 
 
 def require_capability(token: Token, kind: ActionType) -> str:
     needed = CAPABILITY_OF[kind]
     if needed not in token.caps:
-        raise Refused(
+        raise RefusedError(
             Reason.CAPABILITY_MISSING,
             f"the token does not have the capability {needed}",
             where=needed,
@@ -88,7 +88,7 @@ def require_host(constraints: TokenConstraints, host: str) -> None:
     if matches(host, constraints.domains or ()):
         return
     named = ", ".join(constraints.domains or ()) or "no host at all"
-    raise Refused(
+    raise RefusedError(
         Reason.CONSTRAINT_VIOLATED,
         DOMAIN_NOT_ALLOWED,
         where=f"{_CONSTRAINT}domains",
@@ -143,7 +143,7 @@ def exact(amount: Amount) -> Decimal:
 def require_caller(token: Token, caller: str | None) -> None:
     """Where it is known who asks, it must be whom the token was issued to."""
     if caller is not None and caller != token.agent_id:
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             "the token was issued to another agent",
             where="token, sub",
@@ -205,6 +205,8 @@ def browser_reason(problem: RemitError) -> str:
     return ": ".join(part for part in (specified, told) if part)[:_SHORT]
 
 
-def exceeds_limit(why: str) -> Refused:
+def exceeds_limit(why: str) -> RefusedError:
     """`why` names the amount, where it stands, and what is allowed."""
-    return Refused(Reason.CONSTRAINT_VIOLATED, AMOUNT_EXCEEDS_LIMIT, where=f"{_CONSTRAINT}max_purchase", next_step=why)
+    return RefusedError(
+        Reason.CONSTRAINT_VIOLATED, AMOUNT_EXCEEDS_LIMIT, where=f"{_CONSTRAINT}max_purchase", next_step=why
+    )

@@ -6,7 +6,7 @@ is proposed as a click would have no limit but the person's attention.
 
 from typing import Final
 
-from remit.browser.amounts import Found, first_above, judge_amounts
+from remit.browser.amounts import FoundPrice, first_above, judge_amounts
 from remit.browser.model.masking import cut
 from remit.browser.policy import exceeds_limit, render_money
 from remit.contracts.browser.browser import Amount
@@ -15,7 +15,7 @@ _LONGEST_NAME: Final = 60
 
 
 def require_price(
-    declared: Amount | None, limit: Amount | None, in_request: tuple[Found, ...], on_page: tuple[Found, ...]
+    declared: Amount | None, limit: Amount | None, in_request: tuple[FoundPrice, ...], on_page: tuple[FoundPrice, ...]
 ) -> None:
     if declared is not None:
         bounds = f"the agent declared {render_money(declared)}"
@@ -31,7 +31,7 @@ def require_price(
         )
 
 
-def _told(found: Found, place: str) -> str:
+def _told(found: FoundPrice, place: str) -> str:
     where = f"in the field `{cut(found.where, _LONGEST_NAME)}` of the request" if place == "request" else "in the form"
     if found.value is None:
         return f"something that cannot be read as an amount {where}"

@@ -15,12 +15,12 @@ from typing import Any, Final
 from remit.approvals.errors import ASK_ANEW
 from remit.browser.checkpoint import parse_begun_action
 from remit.browser.model.masking import cut
-from remit.browser.types import CutShort
+from remit.browser.types import InterruptedAction
 from remit.contracts.browser.browser import ActionResult, Approval, HTTPPreview
 from remit.contracts.browser.errors import NOT_SENT
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
-from remit.store.claims import ClaimKey, Done, read_claim
+from remit.store.claims import ClaimCompleted, ClaimKey, read_claim
 from remit.store.connection import Connection
 
 _REQUESTS: Final = """SELECT kind, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
@@ -58,7 +58,7 @@ def requests_of(connection: Connection, action_id: str) -> list[RequestFate]:
     return list(found.values())
 
 
-def tell_cut_short(action_id: str, requests: list[RequestFate]) -> CutShort:
+def tell_cut_short(action_id: str, requests: list[RequestFate]) -> InterruptedAction:
     sent = [request for request in requests if request.state != "NOT_SENT"]
     unknown = next((request for request in sent if request.state == "UNKNOWN"), None)
     if not sent:
@@ -74,7 +74,7 @@ def tell_cut_short(action_id: str, requests: list[RequestFate]) -> CutShort:
         status = f", and was answered with {sent[-1].status}" if sent[-1].status is not None else ""
         what = f"{SENT}: {_ENDED} after the request had been sent{status}: {sent[-1].what}"
         next_step = "It is not sent again. Its session is gone: navigate, and look at what the site made of it."
-    return CutShort(EnvironmentFailed(reason, what, where=action_id, next_step=next_step), len(sent))
+    return InterruptedAction(EnvironmentFailureError(reason, what, where=action_id, next_step=next_step), len(sent))
 
 
 def state_of(result: ActionResult) -> str:
@@ -84,14 +84,14 @@ def state_of(result: ActionResult) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierAction:
     """An action that was begun before, under the very token that asks for it again."""
 
     has_ended: bool
     sent: int
 
 
-def earlier_of(connection: Connection, action_id: str, request_digest: str, jti: str) -> Earlier | None:
+def earlier_of(connection: Connection, action_id: str, request_digest: str, jti: str) -> EarlierAction | None:
     """None for whoever asks for something else, or with another token than it was begun with."""
     found = read_claim(connection, ClaimKey(DEFAULT_TENANT, "browser", action_id))
     if found is None or found.request_digest != request_digest:
@@ -99,17 +99,17 @@ def earlier_of(connection: Connection, action_id: str, request_digest: str, jti:
     with contextlib.suppress(RemitError):  # a checkpoint that cannot be read vouches for nobody
         if parse_begun_action(found.checkpoint).jti == jti:
             sent = sum(request.state != "NOT_SENT" for request in requests_of(connection, action_id))
-            return Earlier(isinstance(found, Done), sent)
+            return EarlierAction(isinstance(found, ClaimCompleted), sent)
     return None
 
 
-def beside_earlier(problem: Refused, earlier: Earlier) -> Refused:
+def beside_earlier(problem: RefusedError, earlier: EarlierAction) -> RefusedError:
     """The token does not count any more; what was done with it is done all the same."""
     how = "has ended before" if earlier.has_ended else "was begun before, and has no recorded end yet"
     sent = f"{_counted(earlier.sent)} sent" if earlier.sent else "nothing was sent"
     warning = "; do not ask for it anew" if earlier.sent else ""
     what = f"{problem.what}; this action {how}: {sent}{warning}"
-    return Refused(
+    return RefusedError(
         problem.reason, what, where=problem.where, next_step="A valid token of the same agent gives its result."
     )
 
@@ -119,7 +119,7 @@ def beside_what_was_sent(problem: RemitError, sent: int) -> RemitError:
     if not sent or problem.reason is Reason.FATE_UNKNOWN:
         return problem
     about_request = f"This request was not sent; but {_counted(sent, 'before it')}"
-    before = about_request if isinstance(problem, Refused) else f"{_counted(sent)} sent"
+    before = about_request if isinstance(problem, RefusedError) else f"{_counted(sent)} sent"
     told = (
         f"{problem.next_step.replace(ASK_ANEW, '').strip()} {before}: look at the site, and do not repeat the action."
     )

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from remit.approvals.errors import ASK_ANEW
-from remit.approvals.service import Approvals, Question
+from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.authority.capability_token import Token, require_in_time
 from remit.browser.approval import OnWaiting, ask, given_up
 from remit.browser.checkpoint import (
@@ -22,22 +22,22 @@ from remit.browser.checkpoint import (
     render_begun_request,
     render_request,
 )
-from remit.browser.held_requests import Held
+from remit.browser.held_requests import PendingRequest
 from remit.browser.model.masking import host_of
 from remit.browser.model.requests import Ending
 from remit.browser.policy import purchase_limit, require_host
 from remit.browser.price_policy import require_price
 from remit.browser.request_preview import Context, preview_request, read_request, require_showable
-from remit.browser.types import TokenBook
+from remit.browser.types import TokenVerifier
 from remit.contracts.browser.browser import Approval, HTTPPreview
 from remit.core.canonical import digest
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT
-from remit.execution.decision import Decision, Denial
-from remit.execution.engine import Door, Note, Notes, Preview
-from remit.execution.journal import Trace
-from remit.ledger.entry import Event
+from remit.execution.decision import Denial, PolicyDecision
+from remit.execution.engine import Note, Notes, Operation, Preview
+from remit.execution.journal import RequestIds
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 
 ANSWER_SECONDS: Final = 330.0
@@ -70,12 +70,12 @@ class RequestPreview(Preview):
 
 
 @dataclass(frozen=True)
-class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, RequestOutcome]):
+class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, Ending, RequestOutcome]):
     """Of one held request. For recovery, which only tells what is known, there is none: `held` is None."""
 
-    tokens: TokenBook
-    approvals: Approvals
-    held: Held | None = None
+    tokens: TokenVerifier
+    approvals: ApprovalService
+    held: PendingRequest | None = None
     token: Token | None = None
     context: Context = field(default_factory=Context)
     picture: str | None = None
@@ -98,16 +98,16 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
         }
         return HeldRequest(request.request_id, cause.action.action_id, digest(bound), request.digest)
 
-    def trace(self, request: HeldRequest) -> Trace:
-        return Trace(DEFAULT_TENANT, request.action_id, self.name, request.request_id, request.digest)
+    def trace(self, request: HeldRequest) -> RequestIds:
+        return RequestIds(DEFAULT_TENANT, request.action_id, self.name, request.request_id, request.digest)
 
     def verify_authority(self, request: HeldRequest, now: datetime) -> GrantedRequest:
         require_in_time(self._own()[1], now)
         return GrantedRequest(request)
 
-    def decide(self, request: HeldRequest) -> Decision:
+    def decide(self, request: HeldRequest) -> PolicyDecision:
         if self.held is None:
-            return Decision(("it was begun, and is only brought to an end",))
+            return PolicyDecision(("it was begun, and is only brought to an end",))
         held, token = self._own()
         try:
             require_showable(held.request)
@@ -115,9 +115,9 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
             in_request = read_request(held.request).amounts
             limit = purchase_limit(token.constraints, self.currency)
             require_price(held.cause.action.amount, limit, in_request, self.context.on_page)
-        except Refused as problem:
-            return Decision((), (Denial(problem.reason, problem.what, problem.where, problem.next_step),))
-        return Decision((f"token {token.jti} allows the place; a person is to allow the request",))
+        except RefusedError as problem:
+            return PolicyDecision((), (Denial(problem.reason, problem.what, problem.where, problem.next_step),))
+        return PolicyDecision((f"token {token.jti} allows the place; a person is to allow the request",))
 
     def preview(self, granted: GrantedRequest) -> RequestPreview:
         held, _ = self._own()
@@ -127,7 +127,7 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
     def consent(self, granted: GrantedRequest, preview: Preview, now: datetime) -> str:
         held, token = self._own()
         shown = preview.shown if isinstance(preview, RequestPreview) else self.preview(granted).shown
-        question = Question(
+        question = ApprovalRequest(
             agent_id=token.agent_id,
             token_jti=token.jti,
             action_id=granted.request.action_id,
@@ -195,7 +195,7 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
             ending = Ending(None, sent=True, problem="the server does not answer")
         reach("browser.ended")
         if ending.status is None and not ending.sent:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 f"the request was approved and was not sent: {ending.problem}",
                 where=begun.what,
@@ -252,7 +252,7 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
     def load_outcome(self, stored: str, recorded_at: str) -> RequestOutcome:
         return RequestOutcome.parse(stored.encode(), source="stored outcome of a request")
 
-    def also_record(self, request: HeldRequest, outcome: RequestOutcome) -> Sequence[Event]:
+    def also_record(self, request: HeldRequest, outcome: RequestOutcome) -> Sequence[NewEntry]:
         """Of a late one: that its action, which had ended with other numbers, has sent this too, or has not."""
         if self.held is None or self.token is None or self.held.seconds_after is None:
             return ()
@@ -263,14 +263,14 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
         held = self.held
         return "" if held is None else render_request(held.request.method, held.request.url, held.secrets)
 
-    def _own(self) -> tuple[Held, Token]:
+    def _own(self) -> tuple[PendingRequest, Token]:
         if self.held is None or self.token is None:
-            raise EnvironmentFailed(Reason.INTERNAL, "a request of which only the record is left cannot be sent")
+            raise EnvironmentFailureError(Reason.INTERNAL, "a request of which only the record is left cannot be sent")
         return self.held, self.token
 
 
-def _unknown(begun: BegunRequest, problem: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _unknown(begun: BegunRequest, problem: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.FATE_UNKNOWN,
         f"the request may have been sent, and nobody knows what the server made of it: {problem or 'no answer'}",
         where=begun.what,

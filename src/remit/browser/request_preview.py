@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
-from remit.browser.amounts import Found, amounts_in, priced_fields
+from remit.browser.amounts import FoundPrice, amounts_in, priced_fields
 from remit.browser.model.form_fields import Field, describe_bytes, fields_of, pairs_of
-from remit.browser.model.masking import LONGEST_URL, Shown, cut, mask_header, mask_url
+from remit.browser.model.masking import LONGEST_URL, ShownFields, cut, mask_header, mask_url
 from remit.browser.model.requests import OutgoingRequest
-from remit.browser.typed_secrets import Carried, TypedSecrets
+from remit.browser.typed_secrets import RequestSecrets, TypedSecrets
 from remit.contracts.browser.browser import Action, Amount, HTTPPreview, PreviewBody
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.text import spelled_name
 from remit.masking import is_secret_name
 
@@ -35,7 +35,7 @@ class Context:
     """The page asked for it, such as by a timer, a worker or as it loaded, and no action of the agent."""
     secrets: TypedSecrets = field(default_factory=TypedSecrets)
     """What was typed into fields that do not show it: masked where a whole value is one of them."""
-    on_page: tuple[Found, ...] = ()
+    on_page: tuple[FoundPrice, ...] = ()
     """Prices that the page shows."""
     redirected_from: str = ""
     """The address whose server sent the browser on to this one."""
@@ -43,25 +43,25 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Read:
+class ParsedRequest:
     """A request, its fields read once."""
 
     request: OutgoingRequest
     fields: tuple[Field, ...]
 
     @property
-    def amounts(self) -> tuple[Found, ...]:
+    def amounts(self) -> tuple[FoundPrice, ...]:
         """Also of the query beside a body: a server may read either."""
         query = pairs_of(urlsplit(self.request.url).query) if self.request.body else ()
         return amounts_in(priced_fields((*self.fields, *query)))
 
 
-def read_request(request: OutgoingRequest) -> Read:
+def read_request(request: OutgoingRequest) -> ParsedRequest:
     """The fields of its body; of a request without one, those of its query."""
     headers = {name.lower(): value for name, value in request.headers}
     fields = fields_of(headers.get("content-type", ""), headers.get("content-encoding", ""), request.body)
     query = urlsplit(request.url).query
-    return Read(request, fields if request.body else tuple(pairs_of(query)))
+    return ParsedRequest(request, fields if request.body else tuple(pairs_of(query)))
 
 
 def require_showable(request: OutgoingRequest) -> None:
@@ -72,15 +72,15 @@ def require_showable(request: OutgoingRequest) -> None:
         what = f"a request with a URL of {len(request.url):,} characters cannot be shown to a person, so it is not sent"
     else:
         return
-    raise Refused(
+    raise RefusedError(
         Reason.CONSTRAINT_VIOLATED, what, where=mask_url(request.url)[:200], next_step="Do this without an agent."
     )
 
 
-def preview_request(read: Read, context: Context) -> HTTPPreview:
+def preview_request(read: ParsedRequest, context: Context) -> HTTPPreview:
     request = read.request
     typed = _carried(read, context)
-    shown = Shown()
+    shown = ShownFields()
     shown.add(read.fields, typed.mask)
     url, headers = mask_url(request.url, typed.mask)[: 2 * LONGEST_URL], _headers(request, typed)
     plain = dict(shown.plain)
@@ -95,7 +95,7 @@ def preview_request(read: Read, context: Context) -> HTTPPreview:
     )
 
 
-def _carried(read: Read, context: Context) -> Carried:
+def _carried(read: ParsedRequest, context: Context) -> RequestSecrets:
     """Also of the query beside a body."""
     query = tuple(pairs_of(urlsplit(read.request.url).query)) if read.request.body else ()
     return context.secrets.carried_by((*read.fields, *query), context.page)
@@ -124,7 +124,7 @@ def preview_typing(action: Action, where: str, element: str, secrets: TypedSecre
     )
 
 
-def estimate_effect(read: Read, context: Context) -> str:
+def estimate_effect(read: ParsedRequest, context: Context) -> str:
     """A few sentences, made of the request itself; nothing in them was written by the agent or by the page alone."""
     sentences = [_what(read), *_around(read, context)]
     amounts = read.amounts
@@ -135,7 +135,7 @@ def estimate_effect(read: Read, context: Context) -> str:
     return " ".join((*sentences, *context.notes))
 
 
-def _what(read: Read) -> str:
+def _what(read: ParsedRequest) -> str:
     request = read.request
     host, path = _host(request.url), cut(_path(mask_url(request.url)), 200)
     if request.kind == "websocket":
@@ -152,7 +152,7 @@ def _what(read: Read) -> str:
     return f"{_VERBS.get(request.method, 'Sends')} {carried} at {host}: {request.method} {path}."
 
 
-def _around(read: Read, context: Context) -> list[str]:
+def _around(read: ParsedRequest, context: Context) -> list[str]:
     told, request = [], read.request
     if _is_clear(request.url):
         told.append("It is not encrypted on its way.")
@@ -174,7 +174,7 @@ def _is_clear(url: str) -> bool:
     return url.lower().startswith(("http:", "ws:"))
 
 
-def _is_password(field: Field, typed: Carried) -> bool:
+def _is_password(field: Field, typed: RequestSecrets) -> bool:
     """By its name, or because it is what was typed into a field that does not show it."""
     name = field.name.lower()
     return bool(field.value) and (
@@ -182,7 +182,7 @@ def _is_password(field: Field, typed: Carried) -> bool:
     )
 
 
-def _price(declared: Amount, in_request: tuple[Found, ...], on_page: tuple[Found, ...]) -> str:
+def _price(declared: Amount, in_request: tuple[FoundPrice, ...], on_page: tuple[FoundPrice, ...]) -> str:
     said = f"The agent declares a price of {declared.value:.2f} {declared.currency}."
     if in_request:
         return f"{said} The request agrees: {_named(in_request)}."
@@ -191,7 +191,7 @@ def _price(declared: Amount, in_request: tuple[Found, ...], on_page: tuple[Found
     return f"{said} Neither the request nor the page names one that could be compared: look closely."
 
 
-def _named(amounts: tuple[Found, ...]) -> str:
+def _named(amounts: tuple[FoundPrice, ...]) -> str:
     """Those that cannot be read first: they are what to look at."""
     first = sorted(amounts, key=lambda each: each.value is not None)[:5]
     return ", ".join(
@@ -206,7 +206,7 @@ def _method(request: OutgoingRequest) -> ShownMethod | None:
     return SHOWN_METHODS.get(request.method)
 
 
-def _headers(request: OutgoingRequest, typed: Carried) -> dict[str, str]:
+def _headers(request: OutgoingRequest, typed: RequestSecrets) -> dict[str, str]:
     shown: dict[str, str] = {}
     for name, value in request.headers[:MOST_HEADERS]:
         own = cut(name, 100)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from remit.browser.chromium.types import NeverFound, PageEnded
+from remit.browser.chromium.types import ElementNeverFoundError, PageEndedError
 from remit.browser.policy import browser_error
 from remit.contracts.browser.errors import (
     BACKOFF_INITIAL_MS,
@@ -13,7 +13,7 @@ from remit.contracts.browser.errors import (
     MAX_RETRIES,
     RETRYABLE_CODES,
 )
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 
 T = TypeVar("T")
 Sleep = Callable[[float], None]
@@ -45,11 +45,11 @@ class Retries:
 
 def is_retryable(problem: RemitError) -> bool:
     """By its code, if it may be otherwise the next time: of refusals, that of an element which is not there yet."""
-    if isinstance(problem, NeverFound | PageEnded):
+    if isinstance(problem, ElementNeverFoundError | PageEndedError):
         return False
     if browser_error(problem).code not in RETRYABLE_CODES or problem.reason in _FINAL:
         return False
-    return isinstance(problem, EnvironmentFailed) or problem.reason is Reason.ELEMENT_MISSING
+    return isinstance(problem, EnvironmentFailureError) or problem.reason is Reason.ELEMENT_MISSING
 
 
 def pause_before(retry: int) -> float:

@@ -13,33 +13,33 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from remit.approvals.service import Approvals
+from remit.approvals.service import ApprovalService
 from remit.authority.capability_token import Token
 from remit.browser.checkpoint import RequestOutcome
-from remit.browser.held_requests import Fate, Held
-from remit.browser.inflight import BrowseHooks, Flight, Flights
-from remit.browser.operation import BrowserDoor, require_text
-from remit.browser.recovery import Earlier, RequestFate, earlier_of, requests_of
-from remit.browser.request_operation import HeldRequestDoor
+from remit.browser.held_requests import PendingOutcome, PendingRequest
+from remit.browser.inflight import BrowseHooks, Flights, InflightAction
+from remit.browser.operation import BrowserOperation, require_text
+from remit.browser.recovery import EarlierAction, RequestFate, earlier_of, requests_of
+from remit.browser.request_operation import HeldRequestOperation
 from remit.browser.request_preview import Context
 from remit.browser.retry import Retries, Sleep
 from remit.browser.timeout import ActionTime
-from remit.browser.types import BrowserWorld, TokenBook
+from remit.browser.types import BrowserWorld, TokenVerifier
 from remit.contracts.browser.browser import Action, ActionResult
 from remit.contracts.config.config import SystemConfig
 from remit.core.canonical import digest_bytes
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError
 from remit.core.ids import DEFAULT_TENANT, Clock
-from remit.execution.engine import Preview, Site, travel
+from remit.execution.engine import ExecutionContext, Preview, travel
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Ledger
 from remit.observability.browser_metrics import INSTALL, SUCCESS, Metrics
 from remit.store.process_identity import remove_stale_locks
 
 if TYPE_CHECKING:
-    from remit.browser.driver import World
+    from remit.browser.driver import BrowserDriver
     from remit.browser.sessions import Tab
 
 END_SECONDS: Final = 15.0
@@ -53,8 +53,8 @@ class Browsing:
         self,
         state: StateDirectory,
         config: Callable[[], SystemConfig],
-        tokens: Callable[[], TokenBook],
-        approvals: Callable[[], Approvals],
+        tokens: Callable[[], TokenVerifier],
+        approvals: Callable[[], ApprovalService],
         ledger: Callable[[], Ledger],
         clock: Clock,
         sleep: Sleep = time.sleep,
@@ -67,7 +67,7 @@ class Browsing:
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._world: World | None = None
+        self._world: BrowserDriver | None = None
         self._flights = Flights()
         self._recovered = False
         self._is_closing = False
@@ -109,14 +109,16 @@ class Browsing:
         finally:
             self._flights.land(*key)
 
-    def _travelled(self, parsed: Action, name: str, raw: tuple[bytes, bytes], flight: Flight) -> ActionResult:
+    def _travelled(self, parsed: Action, name: str, raw: tuple[bytes, bytes], flight: InflightAction) -> ActionResult:
         self._recover_once()
         started = time.monotonic()
         door = self._door(parsed, flight, functools.partial(self._flights.require_only, name, flight))
         outcome = travel(door, raw, self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
         if isinstance(outcome, Preview):
-            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
-        with contextlib.suppress(EnvironmentFailed):  # an extra: without it nothing is counted, and all else goes on
+            raise UsageError(Reason.MISUSE, "a full run ended in a preview")
+        with contextlib.suppress(
+            EnvironmentFailureError
+        ):  # an extra: without it nothing is counted, and all else goes on
             status = SUCCESS if outcome.error is None else outcome.error.code
             self.metrics.count(parsed.type, status, time.monotonic() - started)
         return outcome
@@ -127,8 +129,8 @@ class Browsing:
         """What processes that died had begun: questions are void, requests of unknown fate say so, actions failed."""
         self._approvals().void_orphans()
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
-        requests = recover(HeldRequestDoor(self._tokens(), self._approvals()), self._site(), **named)
-        actions = recover(self._door(None, Flight()), self._site(), **named)
+        requests = recover(HeldRequestOperation(self._tokens(), self._approvals()), self._site(), **named)
+        actions = recover(self._door(None, InflightAction()), self._site(), **named)
         remove_stale_locks(self._state.hosts)
         return [*requests, *actions]
 
@@ -172,9 +174,9 @@ class Browsing:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _door(
-        self, action: Action | None, flight: Flight, require_only: Callable[[], None] = lambda: None
-    ) -> BrowserDoor:
-        return BrowserDoor(
+        self, action: Action | None, flight: InflightAction, require_only: Callable[[], None] = lambda: None
+    ) -> BrowserOperation:
+        return BrowserOperation(
             self._tokens(),
             self._approvals(),
             self._started,
@@ -187,7 +189,7 @@ class Browsing:
             earlier=self._earlier,
         )
 
-    def _earlier(self, action_id: str, request_digest: str, jti: str) -> Earlier | None:
+    def _earlier(self, action_id: str, request_digest: str, jti: str) -> EarlierAction | None:
         with self._ledger().store.reading() as connection:
             return earlier_of(connection, action_id, request_digest, jti)
 
@@ -198,19 +200,19 @@ class Browsing:
     def _started(self) -> BrowserWorld:
         with self._lock:
             if self._world is None and self._is_closing:
-                raise EnvironmentFailed(Reason.CANCELLED, "the browser is being ended", next_step="Begin again.")
+                raise EnvironmentFailureError(Reason.CANCELLED, "the browser is being ended", next_step="Begin again.")
             if self._world is None:
                 try:
                     # Drives the browser: an extra, and heavy.
-                    from remit.browser.driver import World, WorldPlace  # noqa: PLC0415 - see above
+                    from remit.browser.driver import BrowserDriver, WorldPlace  # noqa: PLC0415 - see above
                 except ImportError as missing:
-                    raise EnvironmentFailed(
+                    raise EnvironmentFailureError(
                         Reason.EFFECT_FAILED,
                         f"what drives the browser is not installed ({missing.name})",
                         next_step=f"Install it with: {INSTALL}",
                     ) from None
                 config = self._config()
-                self._world = World(
+                self._world = BrowserDriver(
                     config.browser,
                     WorldPlace(self._state.path / "browser", (self._state.path,)),
                     self._why_dead,
@@ -220,12 +222,12 @@ class Browsing:
                 )
             return self._world
 
-    def _travel_held(self, tab: "Tab", held: Held, context: Context, picture: str | None) -> Fate:
+    def _travel_held(self, tab: "Tab", held: PendingRequest, context: Context, picture: str | None) -> PendingOutcome:
         """One held request, down the road. In a thread of its own."""
         # No caller waits for what the page asks for by itself, or later.
         flight = None if not held.is_awaited else self._flights.find(held.cause.action.digest(), tab.token.digest)
         problems: list[RemitError] = []
-        door = HeldRequestDoor(
+        door = HeldRequestOperation(
             self._tokens(),
             self._approvals(),
             held,
@@ -238,10 +240,10 @@ class Browsing:
         )
         outcome = travel(door, (b"",), self._site())
         if isinstance(outcome, Preview):
-            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+            raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         if outcome.state in {"ANSWERED", "SENT"}:
-            return Fate(outcome.status)
-        return Fate(problem=problems[-1] if problems else _told(outcome))
+            return PendingOutcome(outcome.status)
+        return PendingOutcome(problem=problems[-1] if problems else _told(outcome))
 
     def _why_dead(self, token: Token) -> str:
         try:
@@ -257,11 +259,11 @@ class Browsing:
         except RemitError as problem:
             _LOG.warning("a question could not be made void", extra={"approval_id": approval_id, "why": str(problem)})
 
-    def _record_retry(self, action: Action | None, flight: Flight, number: int, problem: RemitError) -> None:
+    def _record_retry(self, action: Action | None, flight: InflightAction, number: int, problem: RemitError) -> None:
         action_id = action.action_id if action is not None else "unknown"
         kind = action.type if action is not None else "unknown"
         payload: dict[str, Any] = {"retry": number, "why": problem.as_json()}
-        event = Event(DEFAULT_TENANT, "browser.retried", action_id, payload, capability_id=f"browser.{kind}")
+        event = NewEntry(DEFAULT_TENANT, "browser.retried", action_id, payload, capability_id=f"browser.{kind}")
         self._ledger().append(event)
         flight.retry(number)
 
@@ -274,9 +276,11 @@ class Browsing:
             if report.problem is not None:
                 _LOG.warning("an action could not be settled", extra={"key": report.key, "why": str(report.problem)})
 
-    def _site(self) -> Site:
-        return Site(self._ledger(), self._clock, self._state.hosts)
+    def _site(self) -> ExecutionContext:
+        return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
 
-def _told(outcome: RequestOutcome) -> EnvironmentFailed:
-    return EnvironmentFailed(Reason(outcome.reason or Reason.EFFECT_FAILED.value), outcome.problem or "it was not sent")
+def _told(outcome: RequestOutcome) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
+        Reason(outcome.reason or Reason.EFFECT_FAILED.value), outcome.problem or "it was not sent"
+    )

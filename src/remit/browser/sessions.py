@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 from remit.authority.capability_token import Token
 from remit.browser.chromium.process import Chromium
-from remit.browser.chromium.renderer_load import Busy, look_at_pages
-from remit.browser.chromium.session import Session
+from remit.browser.chromium.renderer_load import BusyThreads, look_at_pages
+from remit.browser.chromium.session import PageSession
 from remit.browser.gate import SessionGate
-from remit.browser.held_requests import Held
+from remit.browser.held_requests import PendingRequest
 from remit.browser.proxy.server import Egress, Serving
 from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.config.browser import Browser
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 
 MOST_OF_ONE_TOKEN: Final = 8
 MOST_SESSIONS: Final = 24
@@ -49,7 +49,7 @@ class Tab:
 
     key: SessionKey
     token: Token
-    page: Session
+    page: PageSession
     gate: SessionGate
     serving: Serving
     listener: socket
@@ -78,7 +78,7 @@ class Tab:
         return not self.turn.locked() and not self.gate.waiting
 
 
-class Sessions:
+class BrowserSessions:
     """All methods belong to one event loop. Chromium is started by the first session, and again after it died."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Sessions:
         folder: Path,
         hidden: Sequence[Path],
         why_dead: Callable[[Token], str],
-        hold: Callable[[Tab, Held], Awaitable[None]],
+        hold: Callable[[Tab, PendingRequest], Awaitable[None]],
         on_closed: Callable[[Tab], None],
         *,
         unsafe: bool = False,
@@ -116,7 +116,7 @@ class Sessions:
     async def find(self, key: SessionKey) -> Tab:
         tab = self._tabs.get(key)
         if tab is None or tab.is_closed:
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "no page is open in this session",
                 where=f"session {key.name}",
@@ -133,7 +133,7 @@ class Sessions:
                 tab.used_at = time.monotonic()
                 return tab
             if sum(other.token_jti == key.token_jti for other in self._tabs) >= MOST_OF_ONE_TOKEN:
-                raise Refused(
+                raise RefusedError(
                     Reason.CONSTRAINT_VIOLATED,
                     f"this token has {MOST_OF_ONE_TOKEN} sessions open already",
                     where="session",
@@ -155,7 +155,7 @@ class Sessions:
         port, listener = chromium.take_listener()
         made: list[Tab] = []
 
-        async def hold(held: Held) -> None:
+        async def hold(held: PendingRequest) -> None:
             await self._hold(made[0], held)
 
         async def why_navigation(url: str) -> str | None:
@@ -236,7 +236,7 @@ class Sessions:
         """No page keeps a processor for good while no action is at work, and none takes all the memory at any time."""
         patience = float(self._config.page_seconds)
         pause = min(patience / LOOKS, MOST_PAUSE)
-        long, busy, busy_idle = math.ceil(patience / pause), Busy(), Busy()
+        long, busy, busy_idle = math.ceil(patience / pause), BusyThreads(), BusyThreads()
         asking: set[asyncio.Task[None]] = set()
         while not await chromium.ended_within(pause):
             tabs = [tab for tab in self._tabs.values() if tab.chromium is chromium]

@@ -112,13 +112,13 @@ class TypedSecrets:
 
     # --- places of a request -----------------------------------------------------------------------------------------
 
-    def carried_by(self, fields: Iterable[Field], page: str) -> "Carried":
+    def carried_by(self, fields: Iterable[Field], page: str) -> "RequestSecrets":
         """The typed values among the fields of one request that this page sends."""
-        return Carried(self._known, page=_page_of(page), fields=tuple(fields), is_open=self._is_open)
+        return RequestSecrets(self._known, page=_page_of(page), fields=tuple(fields), is_open=self._is_open)
 
     def url(self, url: str) -> str:
         """An address for a record or for the agent: values of its parameters are masked, and nothing else of it."""
-        return mask_url(url, Carried(self._known, page=None, fields=(), is_open=self._is_open).mask)
+        return mask_url(url, RequestSecrets(self._known, page=None, fields=(), is_open=self._is_open).mask)
 
     # --- what a page says --------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class TypedSecrets:
             raise
 
 
-class Carried:
+class RequestSecrets:
     """Which values of one request are typed ones. It remembers the names that it was asked to mask.
 
     `page` is None where it is not known which page sent it, as in a record.

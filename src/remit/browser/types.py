@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from remit.authority.capability_token import Token
-from remit.browser.actions import Acted, Looked
-from remit.browser.checkpoint import Seen
-from remit.browser.held_requests import Running
+from remit.browser.actions import Acted, ActionTarget
+from remit.browser.checkpoint import AuditData
+from remit.browser.held_requests import RunningAction
 from remit.contracts.browser.browser import Action, Approval
 from remit.core.errors import RemitError
 from remit.store.connection import Connection
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class BrowserWorld(Protocol):
-    """The browser, as far as this door asks for it: `remit.browser.driver.World`."""
+    """The browser, as far as this door asks for it: `remit.browser.driver.BrowserDriver`."""
 
     def enter(self, token: Token, action: Action) -> "Tab": ...
-    def look(self, tab: "Tab", action: Action) -> Looked: ...
-    def begin(self, tab: "Tab", looked: Looked, running: Running) -> None: ...
-    def act(self, tab: "Tab", looked: Looked, running: Running, token: Token) -> Acted: ...
+    def look(self, tab: "Tab", action: Action) -> ActionTarget: ...
+    def begin(self, tab: "Tab", looked: ActionTarget, running: RunningAction) -> None: ...
+    def act(self, tab: "Tab", looked: ActionTarget, running: RunningAction, token: Token) -> Acted: ...
     def hash_of(self, tab: "Tab") -> str | None: ...
-    def picture_of(self, tab: "Tab", looked: Looked) -> str | None: ...
+    def picture_of(self, tab: "Tab", looked: ActionTarget) -> str | None: ...
     def keep(self, picture: bytes) -> str: ...
 
 
-class TokenBook(Protocol):
+class TokenVerifier(Protocol):
     """The tokens of the workspace: `remit.identity.tokens.Tokens`."""
 
     def verify(self, text: str, now: datetime | None = None) -> Token: ...
@@ -44,7 +44,7 @@ class BrowserRequest:
     action: Action
     token: str = field(repr=False)
     digest: str
-    seen: Seen = field(default_factory=Seen, compare=False)
+    seen: AuditData = field(default_factory=AuditData, compare=False)
     verified: list[Token] = field(default_factory=list, compare=False)
 
 
@@ -55,7 +55,7 @@ class GrantedAction:
     request: BrowserRequest
     token: Token
     tabs: list["Tab"] = field(default_factory=list, compare=False)
-    looked: list[Looked] = field(default_factory=list, compare=False)
+    looked: list[ActionTarget] = field(default_factory=list, compare=False)
     approvals: list[Approval] = field(default_factory=list, compare=False)
 
     @property
@@ -64,7 +64,7 @@ class GrantedAction:
 
 
 @dataclass(frozen=True)
-class CutShort:
+class InterruptedAction:
     """What a process that died leaves of an action: its session is gone, and nothing of it is tried again."""
 
     problem: RemitError
@@ -72,4 +72,4 @@ class CutShort:
     """How many requests that change something were sent, or may have been."""
 
 
-Made = Acted | CutShort
+Made = Acted | InterruptedAction

@@ -17,7 +17,7 @@ from typing import Any, Final
 from remit.browser_daemon.framing import error_to_frame
 from remit.browser_daemon.server import HostServer, listen_on
 from remit.browser_daemon.socket_path import HostPlace
-from remit.core.errors import EnvironmentFailed, Reason, as_remit_error
+from remit.core.errors import EnvironmentFailureError, Reason, as_remit_error
 from remit.observability.logs import configure_logging
 from remit.workspace.workspace import Workspace
 
@@ -70,7 +70,7 @@ def _lock_unless_served(place: HostPlace) -> int | None:
             connection.close()
             return None
         if time.monotonic() > deadline:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.IN_PROGRESS,
                 "another browser host has the lock and does not answer",
                 where=str(place.folder),

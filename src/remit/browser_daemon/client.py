@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from remit.browser_daemon.framing import error_from_frame, receive_frame, send_frame
 from remit.browser_daemon.socket_path import HostPlace, open_peer
 from remit.contracts.browser.browser import ActionResult
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0
@@ -25,7 +25,7 @@ _started: Final[set[int]] = set()
 """Hosts that are children of this process, as far as it has not seen the end of them."""
 
 
-class Waiting(NamedTuple):
+class PendingApproval(NamedTuple):
     """A question that a person has to answer before the action can go on; or that one has answered just now."""
 
     approval_id: str
@@ -38,7 +38,7 @@ class Waiting(NamedTuple):
         return self.state == "PENDING"
 
 
-class Answered(NamedTuple):
+class ActionReply(NamedTuple):
     result: ActionResult
     refused: bool
     """Nothing was claimed or done."""
@@ -59,9 +59,9 @@ class HostClient:
         action: bytes,
         token: str,
         *,
-        on_waiting: Callable[[Waiting], bool] = lambda _: True,
+        on_waiting: Callable[[PendingApproval], bool] = lambda _: True,
         on_retry: Callable[[int], None] = lambda _: None,
-    ) -> Answered | None:
+    ) -> ActionReply | None:
         """The result; None if `on_waiting` did not want to wait: then the action goes on in the host.
 
         Even then what a person has answered is waited for a while: most often the result is there at once.
@@ -77,14 +77,14 @@ class HostClient:
                     on_retry(int(told["retrying"]))
                     continue
                 if "waiting" in told:
-                    question = Waiting(**told["waiting"])
+                    question = PendingApproval(**told["waiting"])
                     if not on_waiting(question):
                         if question.is_open:
                             return None
                         connection.settimeout(SENDING_SECONDS)
                     continue
                 result = ActionResult.from_tree(told["result"], source="the browser host's answer")
-                return Answered(result, bool(told["refused"]), bool(told["stored"]))
+                return ActionReply(result, bool(told["refused"]), bool(told["stored"]))
 
     def status(self) -> dict[str, Any] | None:
         """What the host is at; None if there is none."""
@@ -116,7 +116,9 @@ class HostClient:
                         raise error_from_frame(told["error"])
                     sessions = int(told.get("sessions", 0))
             if not select.select([process], [], [], STOP_SECONDS)[0]:
-                raise EnvironmentFailed(Reason.TIMED_OUT, "the browser host does not end", where=str(self._place.log))
+                raise EnvironmentFailureError(
+                    Reason.TIMED_OUT, "the browser host does not end", where=str(self._place.log)
+                )
         return sessions
 
     @contextlib.contextmanager
@@ -197,7 +199,7 @@ def _answer(connection: socket.socket) -> dict[str, Any]:
     except ConnectionError:
         told = None
     if not isinstance(told, dict):
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the browser host ended before it had answered",
             next_step="What it held is void. `remit recover` tells what came of the action.",
@@ -207,8 +209,8 @@ def _answer(connection: socket.socket) -> dict[str, Any]:
     return told
 
 
-def _not_started(why: str, log: Path) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _not_started(why: str, log: Path) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         f"the browser host could not be started: {why}",
         where=str(log),

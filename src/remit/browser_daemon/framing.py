@@ -5,19 +5,23 @@ import socket
 import struct
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.parsing import Bounds, parse_json
 
 LENGTH: Final = struct.Struct(">I")
 MAX_FRAME: Final = 16 << 20
 BOUNDS: Final = Bounds(max_bytes=MAX_FRAME, max_depth=64, max_items=200_000)
-_KINDS: Final[dict[str, type[RemitError]]] = {"refused": Refused, "misuse": Misuse, "failed": EnvironmentFailed}
+_KINDS: Final[dict[str, type[RemitError]]] = {
+    "refused": RefusedError,
+    "misuse": UsageError,
+    "failed": EnvironmentFailureError,
+}
 
 
 def send_frame(connection: socket.socket, document: dict[str, Any]) -> None:
     body = json.dumps(document).encode()
     if len(body) > MAX_FRAME:
-        raise EnvironmentFailed(Reason.TOO_LARGE, "what is to be said to the other side is too long")
+        raise EnvironmentFailureError(Reason.TOO_LARGE, "what is to be said to the other side is too long")
     connection.sendall(LENGTH.pack(len(body)) + body)
 
 
@@ -28,10 +32,10 @@ def receive_frame(connection: socket.socket, *, begun: bytes = b"", max_bytes: i
         return None
     size = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else -1
     if not 0 <= size <= max_bytes:
-        raise Refused(Reason.TOO_LARGE, "a frame is cut short or too long", where="the browser host's socket")
+        raise RefusedError(Reason.TOO_LARGE, "a frame is cut short or too long", where="the browser host's socket")
     body = receive_exactly(connection, size)
     if len(body) < size:
-        raise Refused(Reason.MALFORMED, "the other side ended in the middle of a frame")
+        raise RefusedError(Reason.MALFORMED, "the other side ended in the middle of a frame")
     return parse_json(body, BOUNDS, source="frame")
 
 
@@ -58,4 +62,4 @@ def error_from_frame(told: Any) -> RemitError:
         kind, reason = _KINDS[told["kind"]], Reason(told["reason"])
         return kind(reason, str(told["what"]), where=str(told["where"]), next_step=str(told["next_step"]))
     except (KeyError, TypeError, ValueError):
-        return EnvironmentFailed(Reason.INTERNAL, "the browser host answered in a way that cannot be read")
+        return EnvironmentFailureError(Reason.INTERNAL, "the browser host answered in a way that cannot be read")

@@ -9,13 +9,13 @@ import threading
 import time
 from typing import Any, Final
 
-from remit.browser.inflight import BrowseHooks, CallerLeft
+from remit.browser.inflight import BrowseHooks, CallerLeftError
 from remit.browser.service import Browsing
 from remit.browser_daemon.framing import LENGTH, error_to_frame, receive_exactly, receive_frame, send_frame
 from remit.browser_daemon.outbox import Saying, Sayings
 from remit.browser_daemon.socket_path import peer_user
 from remit.contracts.browser.browser import Approval
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
 
 REQUEST_SECONDS: Final = 10.0
 """How long a caller may take to say what he wants."""
@@ -128,7 +128,7 @@ class HostServer:
             send_frame(connection, {"stopping": True, "sessions": self._browsing.sessions})
             self.stop()
         else:
-            raise Refused(Reason.MALFORMED, "the browser host was asked for something it does not know")
+            raise RefusedError(Reason.MALFORMED, "the browser host was asked for something it does not know")
 
     def _browse(self, connection: socket.socket, action: bytes, token: str) -> None:
         """What is to be said is queued: a caller who does not listen must not keep the action waiting.
@@ -160,7 +160,7 @@ class HostServer:
                 ending = {"result": result.tree(), **said}
                 if not sayings.put(ending):
                     self._note_heard(ending, heard=False)
-            except CallerLeft:
+            except CallerLeftError:
                 pass
             except Exception as problem:  # noqa: BLE001 - said to whoever asked
                 _log(problem)
@@ -225,8 +225,8 @@ def _waiting(approval: Approval) -> dict[str, str]:
     }
 
 
-def _too_many() -> Refused:
-    return Refused(
+def _too_many() -> RefusedError:
+    return RefusedError(
         Reason.IN_PROGRESS,
         "too many callers at once wait for this browser",
         where="the browser host",
@@ -244,7 +244,7 @@ def listen_on(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as problem:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"the port for the metrics cannot be had: {problem.strerror}",
             where="browser.metrics_port",

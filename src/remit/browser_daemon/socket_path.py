@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.fs.atomic_write import make_private_directory
 from remit.fs.state_dir import StateDirectory
 
@@ -101,7 +101,7 @@ def require_own_peer(connection: socket.socket) -> None:
     """Only a process of the same user may be talked to: it is told tokens, and tells what pages hold."""
     user = peer_user(connection)
     if user != os.geteuid():
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             f"the other end of the browser host's socket belongs to user {user}",
             next_step="Find out who took it over, then end that process.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def within(token: str, key: str, wait: float | None) -> Iterator[None]:
 def require_acting(name: str) -> Acting:
     found = _ACTING.get()
     if found is None:
-        raise Misuse(
+        raise UsageError(
             Reason.MISUSE,
             "a governed function is called for somebody, and nobody was named",
             where=f"function {name}",

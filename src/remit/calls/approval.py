@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 
-from remit.approvals.service import Approvals, Question
+from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.calls.checkpoint import GrantedCall, ShownCall
-from remit.calls.function import QUESTION_LIFE, Function
+from remit.calls.function import QUESTION_LIFE, GovernedFunction
 from remit.contracts.browser.browser import Approval
 from remit.contracts.calls.call import CallWaiting
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
-from remit.execution.engine import Parked
+from remit.execution.engine import SuspendedError
 
 
-class AwaitsPerson(RemitError):
+class AwaitsPersonError(RemitError):
     """Neither a refusal nor a failure, and so not recorded as one: the question is, and it waits."""
 
     def __init__(self, approval: Approval) -> None:
@@ -22,7 +22,7 @@ class AwaitsPerson(RemitError):
         super().__init__(Reason.APPROVAL_PENDING, **_said_of(self.waiting))
 
 
-class WaitsForPerson(Refused):
+class WaitsForPersonError(RefusedError):
     """A plain call that waits. Where it is made within another call, that one waits with it, if it can."""
 
     def __init__(self, waiting: CallWaiting) -> None:
@@ -30,10 +30,10 @@ class WaitsForPerson(Refused):
         super().__init__(Reason.APPROVAL_PENDING, **_said_of(waiting))
 
 
-class WaitsWithin(Parked):
+class SuspendedInCallError(SuspendedError):
     """A call that was begun waits for the person whom a call within it waits for. Made again, it begins anew."""
 
-    def __init__(self, problem: WaitsForPerson) -> None:
+    def __init__(self, problem: WaitsForPersonError) -> None:
         self.waiting = problem.waiting
         super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
 
@@ -46,7 +46,7 @@ def _said_of(waiting: CallWaiting) -> dict[str, str]:
     }
 
 
-def can_wait(function: Function) -> bool:
+def can_wait(function: GovernedFunction) -> bool:
     """Whether it may be called from the start after an answer: calls within it are not made twice, but the rest of it
     is. With an undo that would be called first, and might take back what those calls did. And recovery closes what
     only reads, so that could not be gone on with.
@@ -55,14 +55,14 @@ def can_wait(function: Function) -> bool:
 
 
 def ask_about_call(
-    approvals: Approvals,
+    approvals: ApprovalService,
     granted: GrantedCall,
     preview: ShownCall,
     wait: float | None,
     on_waiting: Callable[[Approval], None],
 ) -> Approval:
-    """The approval that was given. `AwaitsPerson` while there is none; refuses when somebody said no."""
-    question = Question(
+    """The approval that was given. `AwaitsPersonError` while there is none; refuses when somebody said no."""
+    question = ApprovalRequest(
         agent_id=granted.token.agent_id,
         token_jti=granted.token.jti,
         action_id=granted.request.call_id,
@@ -80,14 +80,20 @@ def ask_about_call(
         answer = approvals.wait(answer.approval_id, wait)
     where = f"question {answer.approval_id}"
     if answer.state == "PENDING":
-        raise AwaitsPerson(answer)
+        raise AwaitsPersonError(answer)
     if answer.state == "DENIED":
         because = f": {answer.reason}" if answer.reason else "."
         said = f"{answer.decided_by} said no{because}"
-        raise Refused(Reason.APPROVAL_DENIED, "a person said no", where=where, next_step=f"It was not called. {said}")
+        raise RefusedError(
+            Reason.APPROVAL_DENIED, "a person said no", where=where, next_step=f"It was not called. {said}"
+        )
     if answer.state == "EXPIRED":
-        raise Refused(Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step="It was not called.")
+        raise RefusedError(
+            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step="It was not called."
+        )
     if answer.state != "APPROVED":
         why = answer.reason or "it came to nothing"
-        raise Refused(Reason.CANCELLED, f"the question is void: {why}", where=where, next_step="It was not called.")
+        raise RefusedError(
+            Reason.CANCELLED, f"the question is void: {why}", where=where, next_step="It was not called."
+        )
     return answer

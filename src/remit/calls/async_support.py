@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from remit.approvals.service import Approvals
+from remit.approvals.service import ApprovalService
 from remit.approvals.watcher import AnswerWatch
 from remit.contracts.calls.call import CallAnswer
 
@@ -34,10 +34,10 @@ async def run_apart(work: Callable[..., T], *arguments: Any) -> T:
     return await asyncio.wrap_future(future)
 
 
-class Patience:
+class ApprovalWaiter:
     """Waits for people's answers: in each event loop one listener for all calls that wait, and no thread."""
 
-    def __init__(self, approvals: Callable[[], Approvals]) -> None:
+    def __init__(self, approvals: Callable[[], ApprovalService]) -> None:
         self._approvals = approvals
         self._watches: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AnswerWatch]] = (
             weakref.WeakKeyDictionary()

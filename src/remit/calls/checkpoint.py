@@ -15,18 +15,18 @@ from typing import Any, Final, Protocol
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from remit.authority.capability_token import Token
-from remit.calls.function import Function, Verdict
+from remit.calls.function import GovernedFunction, Verdict
 from remit.calls.result_values import plain_value
 from remit.contracts.base import MAX_TEXT, Contract, JsonData
 from remit.contracts.browser.browser import Approval
 from remit.contracts.calls.call import CallArguments, CallEffect, CallPreview, CallResult
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import LOOKED_AT, Reason, Refused, RemitError
+from remit.core.errors import LOOKED_AT, Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.core.text import printable
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.execution.engine import Preview
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.masking import mask_json, mask_shaped, mask_shown
 from remit.parsing import parse_json
 from remit.store.connection import Connection
@@ -47,7 +47,7 @@ class CallTokens(Protocol):
 
 
 @dataclass
-class Known:
+class CallAuditData:
     """What becomes known of a call on its way. Who asked is unknown until a token was verified."""
 
     token: Token | None = None
@@ -65,10 +65,10 @@ class CallRequest:
     arguments: Mapping[str, Any]
     """As JSON; `model` is the same, closed."""
     model: CallArguments | None
-    function: Function | None
+    function: GovernedFunction | None
     token: str = field(repr=False)
     digest: str
-    known: Known = field(default_factory=Known, compare=False)
+    known: CallAuditData = field(default_factory=CallAuditData, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class GrantedCall:
     """A call whose token was verified."""
 
     request: CallRequest
-    function: Function
+    function: GovernedFunction
     model: CallArguments
     token: Token
     approvals: list[Approval] = field(default_factory=list, compare=False)
@@ -88,7 +88,7 @@ class ShownCall(Preview):
 
 
 @dataclass
-class Fate:
+class CallFate:
     """Whatever is not known is unknown."""
 
     effect: CallEffect = "unknown"
@@ -100,7 +100,7 @@ class BegunCall:
 
     request: CallRequest
     before: Any
-    fate: Fate = field(default_factory=Fate, compare=False)
+    fate: CallFate = field(default_factory=CallFate, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
-class CutShort:
+class InterruptedCall:
     """A call whose process died: it is only told about."""
 
     problem: RemitError
@@ -128,28 +128,28 @@ def render_call_checkpoint(request: CallRequest, before: Any) -> str:
     return canonical_bytes(tree).decode()
 
 
-def parse_call_checkpoint(text: str, functions: Mapping[str, Function]) -> BegunCall:
+def parse_call_checkpoint(text: str, functions: Mapping[str, GovernedFunction]) -> BegunCall:
     """Also of a function that this program does not have: then it can be closed, and nothing else."""
 
     def read(tree: Any) -> BegunCall:
         function = functions.get(tree["function"])
         model = None if function is None else function.arguments.from_tree(tree["arguments"])
         name, call_id, arguments = tree["function"], tree["call_id"], tree["arguments"]
-        known = Known(None, tree["agent_id"], tree["jti"])
+        known = CallAuditData(None, tree["agent_id"], tree["jti"])
         request = CallRequest(name, call_id, arguments, model, function, "", tree["digest"], known)
         return BegunCall(request, tree["before"])
 
     return read_checkpoint(text, read, "call")
 
 
-def render_call(function: Function, arguments: Mapping[str, Any], sentence: str) -> CallPreview:
+def render_call(function: GovernedFunction, arguments: Mapping[str, Any], sentence: str) -> CallPreview:
     """What a person reads. Refuses what does not fit before his eyes: half a call is no call to say yes to."""
     shown: dict[str, str] = {}
     for name, value in arguments.items():
         masked = _masked(function, name, value)
         text = masked if isinstance(masked, str) else json.dumps(masked, ensure_ascii=False)
         if len(text) > MAX_TEXT:
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_LARGE,
                 f"an argument of more than {MAX_TEXT:,} characters cannot be shown to a person, so it is not called",
                 where=f"function {function.name}, {name}",
@@ -168,11 +168,11 @@ def render_call(function: Function, arguments: Mapping[str, Any], sentence: str)
     )
 
 
-def _masked(function: Function, name: str, value: Any) -> Any:
+def _masked(function: GovernedFunction, name: str, value: Any) -> Any:
     return HIDDEN if name in function.private else mask_json(value, name=name, words=mask_shown, whole_labels=True)
 
 
-def _show_sentence(function: Function, arguments: Mapping[str, Any], sentence: str) -> str:
+def _show_sentence(function: GovernedFunction, arguments: Mapping[str, Any], sentence: str) -> str:
     """What the program says of the call, with each argument in it as it is shown. Beyond that only what is a secret by
     its own looks is masked: no word in an argument hides what the program has to say.
     """
@@ -207,7 +207,7 @@ def render_summary(shown: CallPreview) -> str:
     return f"{shown.function}({arguments}): {shown.estimated_effect}"[:2_000]  # each was masked when it was shown
 
 
-def audit_event(request: CallRequest, result: CallResult) -> Event:
+def audit_event(request: CallRequest, result: CallResult) -> NewEntry:
     """Who called what, and what came of it: of every call, allowed or not."""
     payload = {
         "call_id": request.call_id,
@@ -219,7 +219,7 @@ def audit_event(request: CallRequest, result: CallResult) -> Event:
         "code": result.error.code if result.error is not None else None,
     }
     capability, who = f"call.{request.name}", request.known.agent_id
-    return Event(DEFAULT_TENANT, "call.audit", request.call_id, payload, capability_id=capability, actor=who)
+    return NewEntry(DEFAULT_TENANT, "call.audit", request.call_id, payload, capability_id=capability, actor=who)
 
 
 def require_json(value: Any, what: str, where: str) -> Any:
@@ -234,7 +234,7 @@ def require_json(value: Any, what: str, where: str) -> Any:
             parse_json(b'{"value":%s}' % raw, CallResult.bounds)
             size = len(raw)
     if not 0 <= size <= MOST_BYTES:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED if size < 0 else Reason.TOO_LARGE,
             f"{what} is not JSON of at most {MOST_BYTES:,} bytes that Remit would read, but {type(value).__name__}",
             where=where,
@@ -250,9 +250,9 @@ def require_result(value: Any, where: str) -> Any:
         plain = plain_value(value)
     try:
         return require_json(plain, "what it returned", where)
-    except Refused as problem:
+    except RefusedError as problem:
         what = f"what it returned is {type(value).__name__}, and Remit stores JSON of at most {MOST_BYTES:,} bytes"
-        raise Refused(problem.reason, what, where=where, next_step=problem.next_step) from None
+        raise RefusedError(problem.reason, what, where=where, next_step=problem.next_step) from None
 
 
 def is_put_off(value: Any) -> bool:

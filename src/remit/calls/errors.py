@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from remit.calls.approval import WaitsForPerson
+from remit.calls.approval import WaitsForPersonError
 from remit.calls.checkpoint import BegunCall, CallRequest
 from remit.calls.redaction import hide_private
 from remit.contracts.calls.call import CallArguments, CallEffect
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 
 LOOK: Final = "Look at what it was to change. It is not called again under this key."
 DONE: Final = "Do not call it again: its effect took place. Look at what it changed if you need the result."
@@ -40,22 +40,22 @@ def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseExce
     why = hide_private(_said_by(problem), begun.request)
     if begun.fate.effect == "done":
         what = f"done, result could not be stored: {why}"
-        return EnvironmentFailed(reason, what, where=place_of_call(begun.request), next_step=advice)
-    if isinstance(problem, WaitsForPerson):
+        return EnvironmentFailureError(reason, what, where=place_of_call(begun.request), next_step=advice)
+    if isinstance(problem, WaitsForPersonError):
         why += ". Within this call nobody can wait for that: have it called before, give `acting` a `wait`, or declare"
         why += " this function idempotent, without undo, and it waits as well"
     what = f"the function failed with {type(problem).__name__}: {why}. {ended}"
-    return EnvironmentFailed(reason, what, where=place_of_call(begun.request), next_step=advice)
+    return EnvironmentFailureError(reason, what, where=place_of_call(begun.request), next_step=advice)
 
 
-def companion_failed(what: str, request: CallRequest, why: str) -> EnvironmentFailed:
+def companion_failed(what: str, request: CallRequest, why: str) -> EnvironmentFailureError:
     said = f"{what}= of this function failed: {hide_private(why, request)}"
-    return EnvironmentFailed(Reason.EFFECT_FAILED, said, where=place_of_call(request))
+    return EnvironmentFailureError(Reason.EFFECT_FAILED, said, where=place_of_call(request))
 
 
-def begun_before(problem: RemitError, request: CallRequest) -> EnvironmentFailed:
+def begun_before(problem: RemitError, request: CallRequest) -> EnvironmentFailureError:
     """In place of a signed failure: that would say that nothing was done, and part of it may be."""
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.IN_PROGRESS,
         f"it was begun before and has not ended, and this call of it is refused: {problem.what}",
         where=place_of_call(request),
@@ -63,8 +63,8 @@ def begun_before(problem: RemitError, request: CallRequest) -> EnvironmentFailed
     )
 
 
-def not_here(request: CallRequest) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def not_here(request: CallRequest) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.CAPABILITY_UNSUPPORTED,
         "this program does not have the function that was called",
         where=place_of_call(request),

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 from remit.contracts.base import RiskLevel
 from remit.contracts.browser.capabilities import CALL, CALL_NAME
 from remit.contracts.calls.call import CallArguments
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 
 Consent = Literal["person", "policy", "none"]
 Verdict = Literal["allow", "ask", "refuse"]
@@ -27,12 +27,12 @@ _LOOK_SECONDS: Final = 1.0
 """How long it can go unnoticed that an event loop has ended."""
 
 
-class NotDone(Exception):
+class NotDoneError(Exception):
     """Raised by a governed function that surely changed nothing: the result then says so, instead of `unknown`."""
 
 
 @dataclass(frozen=True)
-class Function:
+class GovernedFunction:
     """A governed function. Its companions are called with the same arguments, by name; what else they get comes first.
 
     `preview` makes the sentence that a person reads; `allow` says yes, no or ask; `before` returns what `undo` will
@@ -166,8 +166,8 @@ def named(arguments: CallArguments) -> Mapping[str, Any]:
     return {name: getattr(arguments, name) for name in type(arguments).model_fields}
 
 
-def _misdeclared(name: str, why: str) -> Misuse:
-    return Misuse(
+def _misdeclared(name: str, why: str) -> UsageError:
+    return UsageError(
         Reason.MISUSE,
         f"this function cannot be governed like that: {why}",
         where=f"function {name}",

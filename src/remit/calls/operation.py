@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from remit.approvals.service import Approvals
+from remit.approvals.service import ApprovalService
 from remit.authority.call_results import sign_call, verify_call
 from remit.authority.capability_token import claimed_agent, require_in_time
-from remit.calls.approval import WaitsForPerson, WaitsWithin, ask_about_call, can_wait
+from remit.calls.approval import SuspendedInCallError, WaitsForPersonError, ask_about_call, can_wait
 from remit.calls.checkpoint import (
     HIDDEN,
     BegunCall,
     CallRequest,
     CallTokens,
-    CutShort,
     GrantedCall,
+    InterruptedCall,
     Returned,
     ShownCall,
     audit_event,
@@ -33,31 +33,39 @@ from remit.calls.checkpoint import (
     require_result,
 )
 from remit.calls.errors import LOOK, begun_before, companion_failed, failed_with, model_of_call, not_here, place_of_call
-from remit.calls.function import Function, Invoker, NotDone, named
+from remit.calls.function import GovernedFunction, Invoker, NotDoneError, named
 from remit.calls.policy import capability_missing, decide_call
 from remit.calls.redaction import hide_private
 from remit.contracts.browser.browser import Approval
 from remit.contracts.calls.call import CallError, CallResult
 from remit.core.canonical import digest, digest_bytes
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring, Signer
-from remit.execution.decision import Decision
-from remit.execution.engine import Contradicted, Door, Note, Notes, Parked, Preview, Unsettled
-from remit.execution.journal import Also, Trace
+from remit.execution.decision import PolicyDecision
+from remit.execution.engine import (
+    IncompleteError,
+    Note,
+    Notes,
+    Operation,
+    Preview,
+    SuspendedError,
+    VerificationFailedError,
+)
+from remit.execution.journal import ExtraRecord, RequestIds
 from remit.ledger.writer import Batch
 
 
 @dataclass(frozen=True)
-class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, CallResult]):
+class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | InterruptedCall, CallResult]):
     """`settles_only`: nobody's authority is at hand, so what was cut short is brought to an end, and not repeated."""
 
-    functions: Mapping[str, Function]
+    functions: Mapping[str, GovernedFunction]
     keyring: Callable[[], Keyring]
     signer: Callable[[], Signer]
     tokens: CallTokens
-    approvals: Approvals
+    approvals: ApprovalService
     invoke: Invoker = field(default_factory=Invoker)
     wait: float | None = 0.0
     on_waiting: Callable[[Approval], None] = lambda _: None
@@ -71,7 +79,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         name, call_id, arguments, token = raw[0].decode(), raw[1].decode(), raw[2], raw[3].decode("utf-8", "replace")
         function = self.functions.get(name)
         if function is None:
-            raise Refused(
+            raise RefusedError(
                 Reason.CAPABILITY_UNSUPPORTED,
                 "no such function is governed here",
                 where=f"function {name}",
@@ -83,8 +91,8 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         whole = digest({"function": name, "arguments": tree, "agent": claimed_agent(token)})
         return CallRequest(name, call_id, tree, model, function, token, whole)
 
-    def trace(self, request: CallRequest) -> Trace:
-        return Trace(
+    def trace(self, request: CallRequest) -> RequestIds:
+        return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=request.call_id,
             door=self.name,
@@ -101,12 +109,12 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             raise not_here(request)
         # Here already, before anything is looked up: what a call returned is not for a token that could not make it.
         if (denial := capability_missing(token, request.function)) is not None:
-            Decision(denials=(denial,)).require()
+            PolicyDecision(denials=(denial,)).require()
         return GrantedCall(request, request.function, request.model, token)
 
-    def decide(self, request: CallRequest) -> Decision:
+    def decide(self, request: CallRequest) -> PolicyDecision:
         if request.known.token is None or request.function is None or request.model is None:
-            return Decision(("it was begun under a token, and is only brought to an end",))
+            return PolicyDecision(("it was begun under a token, and is only brought to an end",))
         decision, request.known.verdict = decide_call(request.known.token, request.function, request.model)
         return decision
 
@@ -127,7 +135,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         if function.consent == "policy" and verdict == "allow":
             return "policy: the rule of this function allows it"
         if not isinstance(preview, ShownCall):
-            raise Refused(Reason.APPROVAL_DENIED, "there is nothing that a person could be shown")
+            raise RefusedError(Reason.APPROVAL_DENIED, "there is nothing that a person could be shown")
         approval = ask_about_call(self.approvals, granted, preview, self.wait, self.on_waiting)
         granted.approvals[:] = [approval]
         return f"approval {approval.approval_id} by {approval.decided_by}"
@@ -166,17 +174,17 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             reach("call.begun")
             value = self.invoke(function.run, **named(granted.model))
             reach("call.returned")
-        except NotDone as problem:
+        except NotDoneError as problem:
             begun.fate.effect = "none"
             raise failed_with(problem, begun, "It changed nothing, as it says itself.") from None
         except BaseException as problem:  # noqa: BLE001 - whatever it throws, it may have done something
-            if isinstance(problem, WaitsForPerson) and can_wait(function):
-                raise WaitsWithin(problem) from None
+            if isinstance(problem, WaitsForPersonError) and can_wait(function):
+                raise SuspendedInCallError(problem) from None
             self._clear_away(begun, problem)
             raise failed_with(problem, begun, "") from None
         try:
             closed = require_result(value, f"function {function.name}")
-        except Refused as problem:
+        except RefusedError as problem:
             self._clear_away(begun, problem)
             if begun.fate.effect == "unknown" and not is_put_off(value):
                 begun.fate.effect = "done"
@@ -184,7 +192,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         begun.fate.effect = "none" if function.read_only else "done"
         return Returned(closed)
 
-    def settle(self, begun: BegunCall, notes: Notes, note: Note) -> CutShort | None:
+    def settle(self, begun: BegunCall, notes: Notes, note: Note) -> InterruptedCall | None:
         """None where it may be done from the start: as if it had never begun, or because once more does no harm."""
         function = begun.request.function
         if function is None:
@@ -196,7 +204,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             begun.fate.effect = "none"
             end = "and only reads: nothing was changed"
         elif function.idempotent and self.settles_only:
-            raise Parked(
+            raise SuspendedError(
                 Reason.IN_PROGRESS,
                 "it was cut short; the same call again, with the same key and a valid token, makes it whole",
                 where=place_of_call(begun.request),
@@ -204,20 +212,20 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             )
         elif not function.idempotent:
             what = "it was cut short, and whether it took effect is not known"
-            return CutShort(
-                EnvironmentFailed(Reason.FATE_UNKNOWN, what, where=place_of_call(begun.request), next_step=LOOK)
+            return InterruptedCall(
+                EnvironmentFailureError(Reason.FATE_UNKNOWN, what, where=place_of_call(begun.request), next_step=LOOK)
             )
         else:
             end = ""
         if not self.settles_only:
             return None
-        problem = EnvironmentFailed(
+        problem = EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"it was cut short {end}",
             where=place_of_call(begun.request),
             next_step=self.try_again,
         )
-        return CutShort(problem)
+        return InterruptedCall(problem)
 
     def undo(self, begun: BegunCall, notes: Notes, note: Note) -> None:
         """What cannot be undone stays as it is, and the result says that nobody knows how that is."""
@@ -234,9 +242,9 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         begun.fate.effect = "undone"
         reach("road.undone")
 
-    def verify_effect(self, begun: BegunCall, made: Returned | CutShort) -> None:
+    def verify_effect(self, begun: BegunCall, made: Returned | InterruptedCall) -> None:
         request = begun.request
-        if isinstance(made, CutShort) or request.function is None or request.function.verify is None:
+        if isinstance(made, InterruptedCall) or request.function is None or request.function.verify is None:
             return
         why = "verify= does not agree that it is done"
         try:
@@ -244,10 +252,10 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         except Exception as problem:  # noqa: BLE001 - a look that fails is no confirmation
             holds, why = False, hide_private(f"verify= failed: {type(problem).__name__}: {problem}", request)
         if holds is not True:
-            raise Contradicted(Reason.EFFECT_FAILED, why, where=place_of_call(request))
+            raise VerificationFailedError(Reason.EFFECT_FAILED, why, where=place_of_call(request))
 
-    def succeed(self, request: CallRequest, begun: BegunCall, made: Returned | CutShort) -> CallResult:
-        if isinstance(made, CutShort):
+    def succeed(self, request: CallRequest, begun: BegunCall, made: Returned | InterruptedCall) -> CallResult:
+        if isinstance(made, InterruptedCall):
             return self.fail(request, made.problem, begun)
         return self._signed(request, status="SUCCESS", effect=begun.fate.effect, value=made.value, error=None)
 
@@ -276,8 +284,8 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         try:
             result = CallResult.parse(stored.encode(), source="stored result")
             verify_call(result, self.keyring(), recorded_at)
-        except Refused as problem:
-            raise EnvironmentFailed(
+        except RefusedError as problem:
+            raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
                 f"the stored result cannot be vouched for: {problem.what}",
                 where=problem.where,
@@ -285,7 +293,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             ) from None
         return result
 
-    def also_record(self, request: CallRequest, outcome: CallResult) -> Sequence[Also]:
+    def also_record(self, request: CallRequest, outcome: CallResult) -> Sequence[ExtraRecord]:
         return (audit_event(request, outcome),)
 
     def _clear_away(self, begun: BegunCall, problem: BaseException) -> None:
@@ -293,7 +301,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         try:
             self.undo(begun, (), lambda _: None)
         except RemitError as second:
-            raise Unsettled(
+            raise IncompleteError(
                 Reason.EFFECT_FAILED,
                 f"the function failed ({type(problem).__name__}), and could not be undone yet: {second.what}",
                 where=place_of_call(begun.request),

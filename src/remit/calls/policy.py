@@ -1,13 +1,13 @@
 """May this agent call this function with these arguments? By its token, and by the function's own rule."""
 
 from remit.authority.capability_token import Token
-from remit.calls.function import VERDICTS, Function, Verdict, named
+from remit.calls.function import VERDICTS, GovernedFunction, Verdict, named
 from remit.contracts.calls.call import CallArguments
 from remit.core.errors import Reason
-from remit.execution.decision import Decision, Denial
+from remit.execution.decision import Denial, PolicyDecision
 
 
-def capability_missing(token: Token, function: Function) -> Denial | None:
+def capability_missing(token: Token, function: GovernedFunction) -> Denial | None:
     if function.capability in token.caps:
         return None
     return Denial(
@@ -18,13 +18,15 @@ def capability_missing(token: Token, function: Function) -> Denial | None:
     )
 
 
-def decide_call(token: Token, function: Function, arguments: CallArguments) -> tuple[Decision, Verdict | None]:
+def decide_call(
+    token: Token, function: GovernedFunction, arguments: CallArguments
+) -> tuple[PolicyDecision, Verdict | None]:
     """The decision, and what the rule said. A rule that fails, or says anything unclear, says no."""
     if (denial := capability_missing(token, function)) is not None:
-        return Decision(denials=(denial,)), None
+        return PolicyDecision(denials=(denial,)), None
     granted = (f"capability {function.capability} of token {token.jti}",)
     if function.allow is None:
-        return Decision(granted), None
+        return PolicyDecision(granted), None
     verdict, why = _ask(function, arguments)
     if verdict == "refuse":
         denial = Denial(
@@ -33,11 +35,11 @@ def decide_call(token: Token, function: Function, arguments: CallArguments) -> t
             where=f"function {function.name}",
             next_step="Ask for less.",
         )
-        return Decision(granted, (denial,)), verdict
-    return Decision((*granted, f"the function's own rule: {verdict}")), verdict
+        return PolicyDecision(granted, (denial,)), verdict
+    return PolicyDecision((*granted, f"the function's own rule: {verdict}")), verdict
 
 
-def _ask(function: Function, arguments: CallArguments) -> tuple[Verdict, str]:
+def _ask(function: GovernedFunction, arguments: CallArguments) -> tuple[Verdict, str]:
     if function.allow is None:
         return "refuse", ""
     try:

@@ -13,24 +13,24 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from remit.approvals.service import Approvals
+from remit.approvals.service import ApprovalService
 from remit.calls.acting import is_asked_within, within
-from remit.calls.approval import AwaitsPerson, WaitsWithin
-from remit.calls.async_support import Patience
+from remit.calls.approval import AwaitsPersonError, SuspendedInCallError
+from remit.calls.async_support import ApprovalWaiter
 from remit.calls.checkpoint import CallRequest, CallTokens
-from remit.calls.function import Function, Invoker
-from remit.calls.operation import CallDoor
+from remit.calls.function import GovernedFunction, Invoker
+from remit.calls.operation import CallOperation
 from remit.contracts.base import Identifier
 from remit.contracts.browser.browser import Approval
 from remit.contracts.calls.call import CallAnswer, CallResult
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.crypto.signing import Keyring, Signer
-from remit.execution.engine import Preview, Site, travel
+from remit.execution.engine import ExecutionContext, Preview, travel
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
 from remit.ledger.writer import Ledger
-from remit.store.claims import ClaimKey, Running, read_claim
+from remit.store.claims import ClaimHeld, ClaimKey, read_claim
 from remit.store.process_identity import remove_stale_locks
 
 _LOG: Final = logging.getLogger("remit.calls")
@@ -45,15 +45,15 @@ class CallKeys:
     executor: Callable[[], Signer]
 
 
-class Functions(Mapping[str, Function]):
+class Functions(Mapping[str, GovernedFunction]):
     """What this program has put behind the road, by name. A plain registry: nothing gets in by itself."""
 
     def __init__(self) -> None:
-        self._functions: dict[str, Function] = {}
+        self._functions: dict[str, GovernedFunction] = {}
 
-    def register(self, function: Function) -> None:
+    def register(self, function: GovernedFunction) -> None:
         if function.name in self._functions:
-            raise Misuse(
+            raise UsageError(
                 Reason.MISUSE,
                 "a function of this name is governed already",
                 where=f"function {function.name}",
@@ -61,7 +61,7 @@ class Functions(Mapping[str, Function]):
             )
         self._functions[function.name] = function
 
-    def __getitem__(self, name: str) -> Function:
+    def __getitem__(self, name: str) -> GovernedFunction:
         return self._functions[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -70,7 +70,7 @@ class Functions(Mapping[str, Function]):
     def __len__(self) -> int:
         return len(self._functions)
 
-    def listed(self) -> list[Function]:
+    def listed(self) -> list[GovernedFunction]:
         """By name. Each tells its name, its description and the schema of its arguments, for whoever offers tools."""
         return [self._functions[name] for name in sorted(self._functions)]
 
@@ -83,12 +83,12 @@ class Calls:
         state: StateDirectory,
         keys: CallKeys,
         tokens: Callable[[], CallTokens],
-        approvals: Callable[[], Approvals],
+        approvals: Callable[[], ApprovalService],
         ledger: Callable[[], Ledger],
         clock: Clock,
     ) -> None:
         self.registry = Functions()
-        self.patience = Patience(approvals)
+        self.patience = ApprovalWaiter(approvals)
         """For calls that are awaited: `answered` makes one as often as a person's answers want it."""
         self._state = state
         self._keys = keys
@@ -112,7 +112,7 @@ class Calls:
     ) -> CallAnswer:
         """Call a governed function, once for each `key`: the same call again gives the same result.
 
-        Arguments that do not fit the function raise `Refused`; all else comes back as an answer, unless neither success
+        Arguments that do not fit the function raise `RefusedError`; all else comes back as an answer, unless neither success
         nor failure could be recorded, somebody else is at this very call for long, or it was begun and this token may
         not go on with it. Where a person has to say yes, the answer is `waiting` after `wait` seconds (None: as long as
         it takes), and the same call again goes on with it. Governed functions that it calls are called for the same
@@ -127,10 +127,10 @@ class Calls:
         try:
             with within(token, key, wait):
                 result = travel(door, raw, self._site(), on_stored=lambda: stored.append(True))
-        except (AwaitsPerson, WaitsWithin) as waits:
+        except (AwaitsPersonError, SuspendedInCallError) as waits:
             return CallAnswer(state="waiting", call_id=key, waiting=waits.waiting)
         if isinstance(result, Preview):
-            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+            raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         return CallAnswer(state="done", call_id=key, result=result, stored=bool(stored))
 
     def preview(self, name: str, arguments: bytes, *, token: str, key: str) -> CallResult | Preview:
@@ -158,7 +158,7 @@ class Calls:
             _KEY.validate_python(key, strict=True)
             return name.encode(), key.encode(), arguments, token.encode()
         except (ValidationError, UnicodeEncodeError):
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "a key has 1 to 200 printable characters, and a token is plain text",
                 where=f"function {name}",
@@ -172,8 +172,8 @@ class Calls:
         on_waiting: Callable[[Approval], None] = lambda _: None,
         *,
         settles_only: bool = False,
-    ) -> CallDoor:
-        return CallDoor(
+    ) -> CallOperation:
+        return CallOperation(
             self.registry,
             self._keys.keyring,
             self._keys.executor,
@@ -188,8 +188,8 @@ class Calls:
 
     def _is_begun(self, request: CallRequest) -> bool:
         with self._ledger().store.glancing() as connection:
-            found = read_claim(connection, ClaimKey(DEFAULT_TENANT, CallDoor.name, request.call_id))
-        return isinstance(found, Running) and found.request_digest == request.digest
+            found = read_claim(connection, ClaimKey(DEFAULT_TENANT, CallOperation.name, request.call_id))
+        return isinstance(found, ClaimHeld) and found.request_digest == request.digest
 
     def _recover_once(self, spare: Collection[str]) -> None:
         with self._recovering:
@@ -200,11 +200,11 @@ class Calls:
             if report.problem is not None:
                 _LOG.warning("a call could not be settled", extra={"key": report.key, "why": str(report.problem)})
 
-    def _site(self) -> Site:
-        return Site(self._ledger(), self._clock, self._state.hosts)
+    def _site(self) -> ExecutionContext:
+        return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
 
-def schema_of(function: Function) -> Mapping[str, Any]:
+def schema_of(function: GovernedFunction) -> Mapping[str, Any]:
     """The JSON Schema of a function's arguments."""
     return _schema(function.arguments)
 

@@ -9,7 +9,7 @@ from pydantic import Field, create_model
 
 from remit.contracts.base import Contract
 from remit.contracts.calls.call import CallArguments
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 
 RESERVED: Final = frozenset({"token", "key", "wait"})
 """What `.call` itself takes."""
@@ -66,8 +66,8 @@ def _title(name: str) -> str:
     return "".join(word.capitalize() for word in name.replace(".", "_").split("_"))
 
 
-def _open(name: str, why: str) -> Misuse:
-    return Misuse(
+def _open(name: str, why: str) -> UsageError:
+    return UsageError(
         Reason.MISUSE,
         f"an agent's arguments are checked by the signature, and this one leaves something open: {why}",
         where=f"function {name}",

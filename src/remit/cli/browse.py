@@ -12,18 +12,18 @@ from typing import IO, Any, Final
 
 import click
 
-from remit.browser_daemon.client import Answered, HostClient, Waiting
+from remit.browser_daemon.client import ActionReply, HostClient, PendingApproval
 from remit.browser_daemon.socket_path import HostPlace
 from remit.cli.common.identity import TOKEN_VARIABLE, read_token, token_option
 from remit.cli.common.options import counted, json_option, show_json, workspace_option
 from remit.contracts.browser.browser import Action, ActionResult
 from remit.contracts.browser.errors import MAX_RETRIES, NOT_SENT
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.fs.atomic_write import PRIVATE_FILE
 from remit.identity.person import person_at_terminal
 from remit.parsing import read_bounded
-from remit.store.claims import ClaimKey, Done, read_claim
+from remit.store.claims import ClaimCompleted, ClaimKey, read_claim
 from remit.workspace.workspace import Workspace
 
 
@@ -37,7 +37,7 @@ def require_room(path: Path, action: Action, workspace: Workspace) -> None:
     if os.path.lexists(path):
         with workspace.store.reading() as connection:
             claimed = read_claim(connection, ClaimKey(DEFAULT_TENANT, "browser", action.action_id))
-        if not isinstance(claimed, Done):
+        if not isinstance(claimed, ClaimCompleted):
             raise _taken(path)
 
 
@@ -50,7 +50,7 @@ def write_picture(path: Path, output: Mapping[str, Any]) -> None:
         advice = "Take a new one, under another id. browser.picture_days says how long they are kept."
         raise _refusal(Reason.FILE_MISSING, "this picture is no longer kept", path, advice) from None
     if sha256(picture).hexdigest() != told["sha256"]:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED, "the picture is not as it was taken", where=told["path"], next_step="Take a new one."
         )
     try:
@@ -73,14 +73,14 @@ def _holds(path: Path, picture: bytes) -> bool:
     return path.is_file() and not path.is_symlink() and path.read_bytes() == picture
 
 
-def _taken(path: Path) -> Refused:
+def _taken(path: Path) -> RefusedError:
     return _refusal(Reason.FILE_CONFLICT, "there is such a file already, and nothing is overwritten", path)
 
 
 def _refusal(
     reason: Reason, what: str, where: Path, next_step: str = "Name another file, or do without -o."
-) -> Refused:
-    return Refused(reason, what, where=str(where), next_step=next_step)
+) -> RefusedError:
+    return RefusedError(reason, what, where=str(where), next_step=next_step)
 
 
 WAITING: Final = 3
@@ -151,9 +151,9 @@ class _Caller:
     def __init__(self, *, waits: bool, is_told: bool) -> None:
         self._waits = waits
         self._is_told = is_told
-        self.questions: list[Waiting] = []
+        self.questions: list[PendingApproval] = []
 
-    def wait(self, question: Waiting) -> bool:
+    def wait(self, question: PendingApproval) -> bool:
         self.questions.append(question)
         if self._is_told and (self._waits or not question.is_open):
             _ask_for_patience(question)
@@ -180,7 +180,7 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
 
 
-def _show(answered: Answered, *, as_json: bool) -> None:
+def _show(answered: ActionReply, *, as_json: bool) -> None:
     if answered.stored and not as_json:
         click.echo("This action has ended before; nothing was done now. Its result:", err=True)
     show_json(answered.result.tree())
@@ -193,18 +193,18 @@ def _left_open(result: ActionResult) -> list[str]:
     return [held["approval_id"] for held in told if held["state"] == "waiting" and held["approval_id"]]
 
 
-def _ask_for_patience(question: Waiting) -> None:
+def _ask_for_patience(question: PendingApproval) -> None:
     click.echo(f"{_state_of(question)}: remit approvals show {question.approval_id}", err=True)
     click.echo(f"  {question.what}", err=True)
 
 
-def _state_of(question: Waiting) -> str:
+def _state_of(question: PendingApproval) -> str:
     if question.is_open:
         return "waiting for a person"
     return "approved, being sent" if question.state in {"APPROVED", "USED"} else f"answered: {question.state.lower()}"
 
 
-def _tell_waiting(question: Waiting, *, as_json: bool) -> None:
+def _tell_waiting(question: PendingApproval, *, as_json: bool) -> None:
     if as_json:
         told = {**question._asdict(), "state": _state_of(question)}
         show_json({"waiting": told})

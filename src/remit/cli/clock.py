@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
-from remit.cli.common.terminal import NobodyToAsk, discard_typed_ahead
-from remit.core.errors import Reason, Refused
+from remit.cli.common.terminal import NoTerminalError, discard_typed_ahead
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import CLOCK_TOLERANCE, render_time
 from remit.core.text import printable
 from remit.identity.person import person_at_terminal
@@ -109,7 +109,7 @@ def accept(name: str | None, yes: bool, directory: Path, as_json: bool) -> None:
 def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow], *, as_json: bool) -> None:
     """Show what is accepted, and have the person say yes. Anything else ends the command."""
     if as_json or not sys.stdin.isatty():
-        raise NobodyToAsk(
+        raise NoTerminalError(
             Reason.MISUSE,
             f"a person must say that the clock, which shows {_second(now)}, is right; there is no terminal to ask in,"
             " and nothing was accepted",
@@ -130,7 +130,7 @@ def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow],
     except click.Abort:
         is_right = False
     if not is_right:
-        raise Refused(
+        raise RefusedError(
             Reason.CANCELLED, "the clock was not accepted", where="the clock", next_step=f"Set it: {SET_CLOCK}"
         )
 

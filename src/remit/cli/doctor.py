@@ -18,18 +18,18 @@ from remit.cli.common.options import (
     terminal_width,
     workspace_option,
 )
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.core.ids import Clock, system_clock
 from remit.diagnostics.check import Check, Status, Topic
 from remit.diagnostics.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
 from remit.diagnostics.connections import check_connections
 from remit.diagnostics.disk import STATE
-from remit.diagnostics.goals import Found, Promoted, check_goals
+from remit.diagnostics.goals import FileFindings, Promoted, check_goals
 from remit.diagnostics.pipelines import check_pipelines
 from remit.diagnostics.web import check_web
 from remit.fs.state_dir import locate_state
 from remit.goals.catalogue.deep_check import check_policies, check_with_queries
-from remit.goals.catalogue.files import Finding
+from remit.goals.catalogue.files import CatalogueFinding
 from remit.plans.engines.database_files import require_idle
 from remit.plans.engines.pipeline import require_dbt
 from remit.sandbox.support import probe_exchange
@@ -68,7 +68,7 @@ def examine(directory: Path, environ: Mapping[str, str], clock: Clock) -> Checku
     machine = check_machine(environ, clock)
     try:
         root = find_root(directory, environ)
-    except Refused as problem:
+    except RefusedError as problem:
         none_here = WORKSPACE.absent(f"{problem.what} ({problem.where})", problem.next_step)
         return Checkup((*machine, *check_state_home(environ)), (none_here,))
     except OSError as problem:
@@ -118,11 +118,11 @@ def look_at_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[
     with Workspace(root, state := locate_state(root, environ), read_settings(state), environ, clock) as workspace:
         config, folder = workspace.config, (root / workspace.config.root).resolve()
 
-        def look() -> Found:
+        def look() -> FileFindings:
             simulations, findings = check_with_queries(folder, config, lambda: workspace.fleet)
             return _found(len(simulations), findings)
 
-        def look_at_policies() -> Found:
+        def look_at_policies() -> FileFindings:
             return _found(len(config.policies.cedar_files), check_policies(folder, config))
 
         def look_at_promoted(tenant: str) -> Promoted:
@@ -132,10 +132,10 @@ def look_at_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[
         return check_goals(config, look, look_at_policies, look_at_promoted)
 
 
-def _found(count: int, findings: Sequence[Finding]) -> Found:
+def _found(count: int, findings: Sequence[CatalogueFinding]) -> FileFindings:
     first = findings[0] if findings else None
     told = (f"{first.what} ({first.where})", first.next_step) if first else ("", "")
-    return Found(count, len(findings), *told)
+    return FileFindings(count, len(findings), *told)
 
 
 def check_exchange(folder: str) -> Check:

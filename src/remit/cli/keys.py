@@ -6,7 +6,7 @@ from typing import get_args
 import click
 
 from remit.cli.common.options import json_option, output_option, show_json, show_table, workspace_option, written_output
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.keyring import render_public_pem
 from remit.crypto.signing import PublicKey, Role
 from remit.workspace.workspace import Workspace
@@ -47,7 +47,9 @@ def export(role: Role, output: Path | None, directory: Path, as_json: bool) -> N
     with Workspace.open(directory) as workspace:
         found = [key for key in workspace.keyring if key.role == role and not key.revoked_at]
     if not found:
-        raise Refused(Reason.STATE_MISSING, f"there is no {role} key", next_step="See what there is: remit keys list")
+        raise RefusedError(
+            Reason.STATE_MISSING, f"there is no {role} key", next_step="See what there is: remit keys list"
+        )
     text = "".join(render_public_pem(key) for key in found)
     if output is not None:
         with written_output(output) as out:

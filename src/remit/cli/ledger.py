@@ -23,16 +23,16 @@ from remit.cli.common.options import (
 from remit.cli.goals.replay import replay
 from remit.cli.goals.trace import trace
 from remit.contracts.ledger import LedgerHead
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.core.text import printable
 from remit.crypto.keyring import parse_public_pem
 from remit.crypto.signing import Keyring
 from remit.ledger.bundle import chain_ends, newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.projections import rebuild as rebuild_projection
-from remit.ledger.search import Wanted, find_entries
+from remit.ledger.search import SearchFilter, find_entries
 from remit.parsing import read_bounded
 from remit.services.base.entry_text import read_payload, render_meaning
 from remit.workspace.workspace import Workspace
@@ -122,7 +122,7 @@ def show(
     tenant_id: str, correlation_id: str | None, task_id: str | None, limit: int, directory: Path, as_json: bool
 ) -> None:
     """The newest entries, oldest first."""
-    wanted = Wanted(correlation_id=correlation_id, task_id=task_id)
+    wanted = SearchFilter(correlation_id=correlation_id, task_id=task_id)
     with Workspace.open(directory) as workspace, workspace.store.reading() as connection:
         entries = find_entries(connection, tenant_id, wanted, None, limit).entries[::-1]
     if as_json:
@@ -233,8 +233,8 @@ def _workspace_keyring(directory: Path) -> Keyring:
     try:
         with Workspace.open(directory) as workspace:
             return workspace.keyring
-    except Refused as problem:
-        raise Refused(
+    except RefusedError as problem:
+        raise RefusedError(
             Reason.KEY_UNKNOWN,
             "a bundle cannot vouch for itself: no workspace is here, and no public key was given",
             where=problem.where,
@@ -257,17 +257,17 @@ def _verify_command(bundle: Path) -> str:
     return f"remit ledger verify {shlex.quote(str(bundle))} --public-key audit.pem"
 
 
-def _require_tenant(tenant_id: str | None, verdict: Verdict) -> None:
+def _require_tenant(tenant_id: str | None, verdict: VerificationReport) -> None:
     """A mistyped name must not read as a chain that holds. If a head speaks of it, the verdict says `truncated`."""
     if tenant_id is not None and verdict.holds and not verdict.entries:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             f"tenant {tenant_id!r} has no entries",
             next_step="Check the name; without --tenant every chain is checked.",
         )
 
 
-def _show_verdict(verdict: Verdict, *, of_bundle: bool) -> None:
+def _show_verdict(verdict: VerificationReport, *, of_bundle: bool) -> None:
     parts = (
         counted(verdict.entries, "entry", "entries"),
         counted(verdict.heads, "signed head"),
@@ -288,7 +288,7 @@ def _show_verdict(verdict: Verdict, *, of_bundle: bool) -> None:
     click.echo(f"Next: {_after_failure(verdict, of_bundle=of_bundle)}")
 
 
-def _note_no_anchor(verdict: Verdict, *, of_bundle: bool) -> None:
+def _note_no_anchor(verdict: VerificationReport, *, of_bundle: bool) -> None:
     missing = verdict.tenants - verdict.anchored
     if missing <= 0:
         return
@@ -301,9 +301,9 @@ def _note_no_anchor(verdict: Verdict, *, of_bundle: bool) -> None:
         click.echo("note: no anchor: a cut-off tail would go unnoticed")
 
 
-def _after_failure(verdict: Verdict, *, of_bundle: bool) -> str:
+def _after_failure(verdict: VerificationReport, *, of_bundle: bool) -> str:
     if not of_bundle:
         return "keep a copy of the database as it is, then compare it with your last backup and exported head."
-    if {finding.fault for finding in verdict.findings} == {Fault.HEAD_UNKNOWN_KEY}:
+    if {finding.fault for finding in verdict.findings} == {RecordFault.HEAD_UNKNOWN_KEY}:
         return "ask the workspace for its key (remit keys export audit), by another way than the bundle came."
     return "do not rely on this file; ask for a new export, and compare both with a head that you kept."

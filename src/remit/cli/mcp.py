@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from remit.cli.common.options import workspace_option
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.observability.tracing import tracing
 
 if TYPE_CHECKING:
-    from remit.services.services import Desk
+    from remit.services.services import Services
 
 DEFAULT_PORT: Final = 7342
 TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
@@ -50,13 +50,13 @@ def mcp(over_stdio: bool, token_file: Path | None, port: int, directory: Path) -
     _serve(directory, lambda desk: _serve_stdio(desk, token))
 
 
-def _serve(directory: Path, serve: Callable[["Desk"], None]) -> None:
+def _serve(directory: Path, serve: Callable[["Services"], None]) -> None:
     from remit.services.base.server_lock import console_address  # noqa: PLC0415 - as above
-    from remit.services.services import Desk  # noqa: PLC0415 - loads every door; `remit mcp --help` does without
+    from remit.services.services import Services  # noqa: PLC0415 - loads every door; `remit mcp --help` does without
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 
     with tracing(os.environ), Workspace.open(directory) as workspace:
-        desk = Desk(workspace, console_url=lambda: console_address(workspace))
+        desk = Services(workspace, console_url=lambda: console_address(workspace))
         try:
             desk.settle()
             serve(desk)
@@ -64,13 +64,13 @@ def _serve(directory: Path, serve: Callable[["Desk"], None]) -> None:
             desk.close()
 
 
-def _serve_stdio(desk: "Desk", token: Callable[[], str]) -> None:
+def _serve_stdio(desk: "Services", token: Callable[[], str]) -> None:
     from remit.mcp_server.stdio import serve_stdio  # noqa: PLC0415 - a second to load
 
     serve_stdio(desk, token, elicitation=desk.workspace.config.web.mcp.elicitation)
 
 
-def _serve_http(desk: "Desk", port: int) -> None:
+def _serve_http(desk: "Services", port: int) -> None:
     from remit.web.mcp_standalone import serve_mcp  # noqa: PLC0415 - a second to load
 
     def tell(address: str) -> None:
@@ -87,7 +87,7 @@ def _token(file: Path | None) -> Callable[[], str]:
 
         return token_from_file(file)
     if not text:
-        raise Refused(
+        raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
             "no capability token was given: an MCP client speaks for an agent",
             where=f"--token-file, or the variable {TOKEN_VARIABLE}",
@@ -99,7 +99,7 @@ def _token(file: Path | None) -> Callable[[], str]:
 def _require_installed() -> None:
     for name in ("mcp", "uvicorn"):
         if importlib.util.find_spec(name) is None:
-            raise Refused(
+            raise RefusedError(
                 Reason.CAPABILITY_UNSUPPORTED,
                 "the MCP server is not installed here",
                 where=f"the package {name}",

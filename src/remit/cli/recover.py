@@ -18,7 +18,7 @@ from remit.contracts.goals.dispatch import SimulationOutcome
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.tasks.result import ExecutionResult
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.execution.recovery import Recovered
 from remit.plans.apply.abandoned import is_of_unknown_effect
 from remit.store.claims import unfinished
@@ -91,7 +91,7 @@ def _require_unfinished(known: Collection[str], named: Collection[str]) -> None:
     """A mistyped id must not read as a task that was settled."""
     for name in named:
         if name not in known:
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "no unfinished task has this id, and no plan or rollback; nothing was done",
                 where=f"--dead {name}",

@@ -4,7 +4,7 @@ import click
 
 from remit.cli.common.options import json_option, show_json, show_table
 from remit.contracts.registry import CONTRACTS, load_schema
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -24,7 +24,7 @@ def schema(name: str | None, as_json: bool) -> None:
         _show_list(as_json=as_json)
         return
     if name not in CONTRACTS:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED, f"there is no contract named {name!r}", next_step="See what there is: remit schema"
         )
     show_json(load_schema(name))

@@ -12,7 +12,7 @@ import click
 from remit.cli.common.bidi import shown_name
 from remit.cli.common.options import counted, json_option, show_json, workspace_option
 from remit.cli.recover import settled_as, what_came
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.execution.recovery import Recovered
 from remit.identity.models import Invitation
 from remit.identity.person import Person, person_at_terminal
@@ -69,7 +69,7 @@ def _serving() -> Any:
     except ModuleNotFoundError as problem:
         if (problem.name or "").partition(".")[0] == "remit":
             raise
-        raise Refused(
+        raise RefusedError(
             Reason.CAPABILITY_UNSUPPORTED,
             f"the web server needs a package that is not installed: {problem.name}",
             where="remit serve",
@@ -82,7 +82,7 @@ def _person() -> Person | None:
     """Whoever starts it, if that is a person: an agent gets no link, and the server runs without one."""
     try:
         return person_at_terminal(os.environ)
-    except Refused as problem:
+    except RefusedError as problem:
         click.echo(f"No login link: {problem.what}.", err=True)
         return None
 

@@ -11,7 +11,7 @@ from remit.cli.common.options import counting, json_option, output_option, show_
 from remit.contracts.base import Contract
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.text import printable
 from remit.execution.engine import Preview
 from remit.parsing import read_bounded
@@ -72,7 +72,7 @@ def run(
     """
     raw = _read(manifest, TaskManifest)
     token = read_bounded(lease_file, LeaseToken.bounds, source=lease_file.name)
-    refusals: list[Refused] = []
+    refusals: list[RefusedError] = []
     outcome: ExecutionResult | Preview
     with Workspace.open(directory) as workspace:
         agent = agent_here(workspace)
@@ -104,13 +104,13 @@ def _run_for_agent(workspace: Workspace, raw: bytes, lease: bytes, *, dry_run: b
 
     require_not_protected(workspace, TaskManifest.parse(raw), lease)
     if dry_run:
-        raise Refused(
+        raise RefusedError(
             Reason.PERMISSION_DENIED,
             "a dry run tells the sizes of files, so it is for people",
             where="--dry-run",
             next_step="Run the task without it.",
         )
-    refusals: list[Refused] = []
+    refusals: list[RefusedError] = []
     outcome = workspace.execute_task(raw, lease, on_refusal=refusals.append, on_stored=_tell_stored)
     show_json(result_for_agent(workspace, outcome).tree())
     return 0 if outcome.error is None else 2 if refusals else 1
@@ -129,7 +129,7 @@ def restore(ctx: click.Context, result: IO[bytes], directory: Path, as_json: boo
     of `remit task run`.
     """
     raw = _read(result, ExecutionResult)
-    refusals: list[Refused] = []
+    refusals: list[RefusedError] = []
     with Workspace.open(directory) as workspace, counting("bytes done") as progress:
         outcome = workspace.restore_task(raw, on_refusal=refusals.append, on_stored=_tell_stored, on_progress=progress)
     show_json(outcome.tree())

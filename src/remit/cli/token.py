@@ -21,7 +21,7 @@ from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL_NAME, DOOR_CAPABILITIES, is_browser
 from remit.contracts.browser.token_rules import unchecked_constraints
 from remit.contracts.domain_patterns import WILDCARD, normal_host, require_pattern
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time, render_time
 from remit.identity.person import person_at_terminal
 from remit.services.base.tenants import tenant_of_user
@@ -69,7 +69,7 @@ def read_capabilities(_context: click.Context, _parameter: click.Parameter, give
     for name in whole:
         if name not in {*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES} and not _CALL.fullmatch(name):
             known = ", ".join((*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *DOOR_CAPABILITIES))
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "there is no such capability",
                 where=f"--cap {name}",
@@ -87,7 +87,7 @@ def require_checked(caps: Collection[str], given: Collection[str]) -> None:
     """Refuse a limit that nothing would check, in the words of the options."""
     for problem in unchecked_constraints(caps, given):
         option = _OPTIONS[problem.constraint]
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             _in_options(problem.why, problem.constraint),
             where=option,
@@ -104,14 +104,14 @@ def _in_options(text: str, constraint: str) -> str:
 def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str | None) -> None:
     """What could never be used is said now, and not at the first try."""
     if "goal.ask" in caps and user is None:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "a token that lets its agent ask needs a user for whom: without one it can ask nothing",
             where="--cap goal.ask",
             next_step="Say for whom, such as: --user ana; and --tenant acme where there are several",
         )
     if "browser.purchase" in caps and limit is None:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "a token that allows purchases needs a limit for them: without one it allows none",
             where="--cap purchase",
@@ -119,14 +119,14 @@ def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str
         )
 
 
-def _no_domain(text: str, why: str) -> Refused:
+def _no_domain(text: str, why: str) -> RefusedError:
     host = _host_meant(text)
     if not host:
         advice = "Write a host, such as shop.example, or *.shop.example for the names one label below it."
-        return Refused(Reason.MALFORMED, why, where=f"--domain {text}", next_step=advice)
+        return RefusedError(Reason.MALFORMED, why, where=f"--domain {text}", next_step=advice)
     what = "a domain is a host name alone: no scheme, no port, no path, and ASCII"
     also = " (Ports are allowed in remit.yaml: browser.ports.)" if re.search(r":\d+(/|$)", text) else ""
-    return Refused(Reason.MALFORMED, what, where=f"--domain {text}", next_step=f"Write: --domain {host}{also}")
+    return RefusedError(Reason.MALFORMED, what, where=f"--domain {text}", next_step=f"Write: --domain {host}{also}")
 
 
 def _host_meant(text: str) -> str:
@@ -141,7 +141,7 @@ def _host_meant(text: str) -> str:
     return "" if star + host == text else star + host
 
 
-def _no_limit(number: str, currency: str) -> Refused:
+def _no_limit(number: str, currency: str) -> RefusedError:
     if currency.replace(".", "").isdigit():  # the other way round
         number, currency = currency, number
     code = currency.upper() if re.fullmatch(r"[A-Za-z]{3}", currency) else _OTHER_NAMES.get(currency.lower(), "EUR")
@@ -155,7 +155,9 @@ def _no_limit(number: str, currency: str) -> Refused:
         what = "the number comes first, then the currency"
     else:
         what = "a currency is its code of three capital letters (ISO 4217)"
-    return Refused(Reason.MALFORMED, what, where="--max-purchase", next_step=f"Such as: --max-purchase {number} {code}")
+    return RefusedError(
+        Reason.MALFORMED, what, where="--max-purchase", next_step=f"Such as: --max-purchase {number} {code}"
+    )
 
 
 if TYPE_CHECKING:
@@ -259,7 +261,7 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     --domain, --max-purchase and --max-actions work with capabilities of the browser only, --user and --tenant with
     goal.ask only. A token with one of them that nothing checks is refused.
     """
-    from remit.authority.capability_token import Wish  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
+    from remit.authority.capability_token import TokenRequest  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
 
     require_sense(caps, limit, user)
     limits = {"domains": list(domains) or None, "max_purchase": limit, "max_actions": max_actions}
@@ -268,7 +270,7 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     if not domains and any(map(is_browser, caps)):
         click.echo("note: without --domain the token allows no place at all", err=True)
     if output is not None and os.path.lexists(output):
-        raise Refused(
+        raise RefusedError(
             Reason.FILE_CONFLICT,
             "there is such a file already, and it may be a token of which nobody has a copy",
             where=str(output),
@@ -282,7 +284,7 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
             require_clock(workspace, begins + life)
             whose = {"user": user, "tenant": tenant_of_user(workspace, user, tenant, "--")}
             constraints = TokenConstraints.from_tree(limits | whose, source="the token's constraints")
-            wish = Wish(agent, caps, constraints, life, not_before)
+            wish = TokenRequest(agent, caps, constraints, life, not_before)
             issued = workspace.tokens.issue(wish, actor=who.id)
         if output is not None:
             out.write(issued.text.encode() + b"\n")

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Ty
 
 from remit.contracts.validation_errors import refusal
 from remit.core.canonical import MAX_SAFE_INTEGER, canonical_bytes, digest_bytes
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 from remit.core.ids import parse_time
 from remit.parsing import Bounds, parse_json
 
@@ -51,7 +51,7 @@ class Contract(BaseModel):
         """Untrusted bytes to this model, or a refusal that names the field. Never echoes a value of the input."""
         name = source or cls.__name__
         if not isinstance(raw, bytes):
-            raise Misuse(
+            raise UsageError(
                 Reason.MISUSE,
                 f"a {cls.__name__} is given as the bytes of its JSON, not as {type(raw).__name__}",
                 where=name,

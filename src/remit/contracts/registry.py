@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 
 # Where each top-level contract lives, in text: reading one schema loads no model.
 CONTRACTS: Final[Mapping[str, str]] = {
@@ -68,7 +68,7 @@ def schema_name(title: str) -> str:
 def load_schema(name: str) -> dict[str, Any]:
     """The shipped schema of one contract."""
     if name not in CONTRACTS:
-        raise Misuse(
+        raise UsageError(
             Reason.MISUSE, f"there is no contract named {name!r}", next_step=f"Use one of {', '.join(CONTRACTS)}."
         )
     schema: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_bytes())

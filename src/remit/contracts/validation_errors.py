@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from remit.contracts.registry import schema_name
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MAX_NAMED: Final = 5
 MAX_PATH: Final = 200
@@ -79,7 +79,7 @@ _PATTERN_WORDS: Final = {
 }
 
 
-def refusal(problem: ValidationError, tree: Any, title: str, source: str) -> Refused:
+def refusal(problem: ValidationError, tree: Any, title: str, source: str) -> RefusedError:
     """`title` names the contract; `source` names where the document came from, if anybody knows."""
     schema = schema_name(title)
     other = _recognised(tree, schema) if schema else ""
@@ -88,7 +88,7 @@ def refusal(problem: ValidationError, tree: Any, title: str, source: str) -> Ref
     errors = problem.errors(include_url=False, include_input=False)
     # A mistyped name is both an unknown field and a missing one: the unknown one shows where to look.
     errors.sort(key=lambda error: error["type"] != "extra_forbidden")
-    return Refused(
+    return RefusedError(
         Reason.MALFORMED,
         _summary(errors, tree),
         where=f"{source or title}, {_json_path(errors[0], tree)}",
@@ -103,11 +103,11 @@ def _recognised(tree: Any, expected: str) -> str:
     return next((name for name, (fields, _) in _TELLTALES.items() if fields <= tree.keys()), "")
 
 
-def _mistaken(found: str, expected: str, source: str, *, is_file: bool) -> Refused:
+def _mistaken(found: str, expected: str, source: str, *, is_file: bool) -> RefusedError:
     wanted = _TELLTALES[expected][1] if expected in _TELLTALES else f"a document of another kind ({expected})"
     plain = is_file and not source.startswith(("-", "<")) and all(c.isalnum() or c in "/._-" for c in source)
     advice = _WHAT_IT_IS_FOR.get(found, f"Give {wanted}; `remit schema {expected}` says what one looks like.")
-    return Refused(
+    return RefusedError(
         Reason.MALFORMED,
         f"this is {_TELLTALES[found][1]}, and {wanted} is wanted here",
         where=source,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import rfc8785
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 200
@@ -50,7 +50,7 @@ def canonical_bytes(value: Any) -> bytes:
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, ValueError, RecursionError) as problem:
         why = _why(problem)
     # Raised out here, so that no traceback leads back to a text that quotes the value.
-    raise Refused(
+    raise RefusedError(
         Reason.MALFORMED,
         f"this value has no canonical JSON form: {why}",
         next_step="Send integers past 2^53-1 as strings, and text as valid Unicode.",

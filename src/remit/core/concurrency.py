@@ -18,7 +18,7 @@ BACK_SECONDS: Final = 0.03
 
 
 class _Held(threading.local):
-    turns: "Turns | None" = None
+    turns: "ConcurrencyLimiter | None" = None
 
 
 _HELD: Final = _Held()
@@ -74,7 +74,7 @@ class _Places:
             return False
 
 
-class Turns:
+class ConcurrencyLimiter:
     """At most `begun` threads have begun, and at most `computing` of them compute."""
 
     def __init__(

@@ -244,7 +244,7 @@ class RemitError(Exception):
         self, *, what: str | None = None, where: str | None = None, next_step: str | None = None
     ) -> "RemitError":
         """The same problem, with other words or another place; of its plain kind, since a subclass may want more."""
-        kinds: tuple[type[RemitError], ...] = (Refused, Misuse, EnvironmentFailed)
+        kinds: tuple[type[RemitError], ...] = (RefusedError, UsageError, EnvironmentFailureError)
         kind = next(kind for kind in kinds if isinstance(self, kind))
         what, where = self.what if what is None else what, self.where if where is None else where
         return kind(self.reason, what, where=where, next_step=self.next_step if next_step is None else next_step)
@@ -253,19 +253,19 @@ class RemitError(Exception):
         return {"reason": self.reason.value, "what": self.what, "where": self.where, "next_step": self.next_step}
 
 
-class Refused(RemitError):
+class RefusedError(RemitError):
     """Hostile or wrong data: nothing was touched."""
 
     exit_code = 2
 
 
-class Misuse(RemitError):
+class UsageError(RemitError):
     """The caller broke a rule of the API: a bug to fix, not an input to handle."""
 
     exit_code = 2
 
 
-class EnvironmentFailed(RemitError):
+class EnvironmentFailureError(RemitError):
     """The machine, the store or the disk could not do its part."""
 
     exit_code = 1
@@ -275,7 +275,7 @@ def as_remit_error(problem: Exception) -> RemitError:
     """Our own errors as they are; anything else as an internal failure, named and masked."""
     if isinstance(problem, RemitError):
         return problem
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.INTERNAL,
         f"{type(problem).__name__}: {problem}",
         next_step="This is a bug in Remit or in an executor. Run again with REMIT_DEBUG=1 and report what it prints.",

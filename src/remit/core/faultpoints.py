@@ -115,7 +115,7 @@ ANNOUNCEMENT: Final = b"remit-fault "
 """How a write to standard output begins that is no output."""
 
 
-class FaultInjected(OSError):
+class InjectedFaultError(OSError):
     """Raised at an armed point whose action is `error`, as a full disk would."""
 
 
@@ -179,7 +179,7 @@ def _fire(name: str, target: tuple[str, int, str]) -> None:
     if next(_times) != target[1]:
         return
     if target[2] == "error":
-        raise FaultInjected(errno.ENOSPC, "fault injected", target[0])
+        raise InjectedFaultError(errno.ENOSPC, "fault injected", target[0])
     os.kill(os.getpid(), signal.SIGKILL)
 
 

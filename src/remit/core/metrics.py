@@ -17,7 +17,7 @@ OTHER: Final = "other"
 Labels = tuple[str, ...]
 
 
-class Spread(NamedTuple):
+class HistogramData(NamedTuple):
     """How many values lay at or below each bound, the last one being infinite, and their sum."""
 
     counts: tuple[int, ...]
@@ -54,7 +54,7 @@ class Counter(Counted):
             return dict(self._values)
 
 
-class Distribution(Counted):
+class Histogram(Counted):
     """How values are spread, such as seconds: a histogram."""
 
     def __init__(self, name: str, meaning: str, labels: Labels = (), *, bounds: tuple[float, ...]) -> None:
@@ -73,9 +73,11 @@ class Distribution(Counted):
             counts[bisect_left(self.bounds, value)] += 1
             self._totals[labels] = self._totals.get(labels, 0.0) + value
 
-    def read(self) -> dict[Labels, Spread]:
+    def read(self) -> dict[Labels, HistogramData]:
         with self._lock:
-            return {labels: Spread(tuple(counts), self._totals[labels]) for labels, counts in self._values.items()}
+            return {
+                labels: HistogramData(tuple(counts), self._totals[labels]) for labels, counts in self._values.items()
+            }
 
 
 _QUICK: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -86,7 +88,7 @@ ROAD_REQUESTS: Final = Counter(
     "Requests that came to the end of the road, by how: done, refused, stored, previewed, malformed, unsettled",
     ("door", "ending"),
 )
-ROAD_SECONDS: Final = Distribution(
+ROAD_SECONDS: Final = Histogram(
     "remit_road_seconds",
     "From the first step to the last; a person's time to answer is in it",
     ("door",),
@@ -102,18 +104,18 @@ RECOVERED: Final = Counter(
     ("door", "ending"),
 )
 ENTRIES: Final = Counter("remit_ledger_entries_total", "Durable entries, by the first word of their kind", ("group",))
-COMMITS: Final = Distribution(
+COMMITS: Final = Histogram(
     "remit_ledger_commit_seconds", "Transactions of the ledger, each for all who wrote at that moment", bounds=_QUICK
 )
 GOAL_EVENTS: Final = Counter("remit_goal_events_total", "What became of goals, step by step", ("event", "code"))
-SANDBOX_SECONDS: Final = Distribution(
+SANDBOX_SECONDS: Final = Histogram(
     "remit_sandbox_seconds", "Work in a sandboxed process, from its go to its end", bounds=_BROAD
 )
 SANDBOX_KILLS: Final = Counter(
     "remit_sandbox_kills_total", "Work that was cut short: a quota, its time, its death, a cancellation", ("code",)
 )
 HTTP_REQUESTS: Final = Counter("remit_http_requests_total", "Answered requests", ("route", "method", "status"))
-HTTP_SECONDS: Final = Distribution(
+HTTP_SECONDS: Final = Histogram(
     "remit_http_request_seconds", "From the request's head to the end of its answer", ("route",), bounds=_BROAD
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.fs.atomic_write import sync_directory
 from remit.fs.state_dir import privacy_problem, require_private, unreadable
 
@@ -40,14 +40,14 @@ def read_private(path: Path, *, what: str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:  # since the line above
-        raise EnvironmentFailed(Reason.STATE_MISSING, f"{what} is missing", where=str(path)) from None
+        raise EnvironmentFailureError(Reason.STATE_MISSING, f"{what} is missing", where=str(path)) from None
     except OSError as problem:
         raise unreadable(what, path, problem) from None
     try:
         found = os.fstat(descriptor)
         why = privacy_problem(found) or _shape_problem(found)
         if why:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.STATE_UNSAFE, f"{what} {why}", where=str(path), next_step="Find out who changed it."
             )
         return os.read(descriptor, MAX_KEY_FILE)

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import Field
 
 from remit.contracts.base import Contract, KeyId, Many, Timestamp, VersionOne
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock, render_time
 from remit.crypto.key_files import changing_keys, destroy_key_file, read_private
@@ -85,7 +85,7 @@ def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) 
         _finish_interrupted(folder, ring)
         old = ring.active(role)
         if old is None:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.STATE_MISSING,
                 f"there is no active {role} key to rotate",
                 where=str(folder),
@@ -108,9 +108,9 @@ def revoke_key(folder: Path, key_id: str, clock: Clock) -> PublicKey:
         if found is None or not found.retired_at:
             what = "this key is still active" if found else "no key has this id"
             advice = f"remit keys rotate {found.role} --revoke" if found else "`remit keys list` shows the ids."
-            raise Refused(Reason.KEY_UNKNOWN, what, where=key_id, next_step=advice)
+            raise RefusedError(Reason.KEY_UNKNOWN, what, where=key_id, next_step=advice)
         if found.revoked_at:
-            raise Refused(Reason.REVOKED, f"this key was revoked at {found.revoked_at} already", where=key_id)
+            raise RefusedError(Reason.REVOKED, f"this key was revoked at {found.revoked_at} already", where=key_id)
         revoked = PublicKey(found.role, found.public, found.created_at, found.retired_at, render_time(clock()))
         _write_keyring(folder, [revoked if key.key_id == key_id else key for key in ring])
         return revoked
@@ -123,11 +123,11 @@ def load_keyring(folder: Path) -> Keyring:
     entries = KeyringFile.parse(raw, source="keyring.json").keys
     keys = [_public_key(entry) for entry in entries]
     if len({key.key_id for key in keys}) != len(keys):
-        raise Refused(Reason.EVIDENCE_INVALID, "a key stands there twice", where="keyring.json")
+        raise RefusedError(Reason.EVIDENCE_INVALID, "a key stands there twice", where="keyring.json")
     active = Counter(key.role for key in keys if not key.retired_at and not key.revoked_at)
     for role, count in active.items():
         if count > 1:
-            raise Refused(Reason.EVIDENCE_INVALID, f"there are {count} active {role} keys", where="keyring.json")
+            raise RefusedError(Reason.EVIDENCE_INVALID, f"there are {count} active {role} keys", where="keyring.json")
     return Keyring(keys)
 
 
@@ -137,7 +137,7 @@ def load_signer(folder: Path, role: Role) -> Signer:
     while True:
         try:
             return _load_private(folder, active)
-        except EnvironmentFailed as problem:
+        except EnvironmentFailureError as problem:
             # Another process may have rotated the key, and again, between our looks at its name and at its file.
             before, active = active, _active_key(folder, role)
             if problem.reason is not Reason.STATE_MISSING or active.key_id == before.key_id:
@@ -147,7 +147,7 @@ def load_signer(folder: Path, role: Role) -> Signer:
 def _active_key(folder: Path, role: Role) -> PublicKey:
     active = load_keyring(folder).active(role)
     if active is None:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_MISSING,
             f"there is no active {role} key",
             where=str(folder),
@@ -164,7 +164,7 @@ def _load_private(folder: Path, key: PublicKey) -> Signer:
     # The bytes of the file never get a name in this frame, so a traceback that prints variables cannot show them.
     private = _parse_private(read_private(path, what=f"the {role} private key"))
     if private is None:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             f"the {role} private key is not a readable Ed25519 key",
             where=str(path),
@@ -172,7 +172,7 @@ def _load_private(folder: Path, key: PublicKey) -> Signer:
         )
     signer = Signer(role, private)
     if signer.key_id != key.key_id:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             f"the {role} private key is not the one the keyring names",
             where=str(path),
@@ -196,12 +196,12 @@ def parse_public_pem(raw: bytes, role: Role, *, source: str) -> Keyring:
         except (ValueError, UnsupportedAlgorithm):
             loaded = None
         if not isinstance(loaded, Ed25519PublicKey):
-            raise Refused(Reason.MALFORMED, "this is not an Ed25519 public key in PEM form", where=source)
+            raise RefusedError(Reason.MALFORMED, "this is not an Ed25519 public key in PEM form", where=source)
         public = loaded.public_bytes_raw()
         require_sound_key(public, where=source)
         keys.append(PublicKey(role, public, created_at="1970-01-01T00:00:00Z"))
     if not keys:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "there is no public key in this file",
             where=source,
@@ -262,7 +262,7 @@ def _write_new_key(folder: Path, role: Role, clock: Clock) -> PublicKey:
 def _require_room(folder: Path, count: int, most: int) -> None:
     """Before a private key is written: one that no keyring names would lie there for ever."""
     if count > most:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.RESOURCE_EXHAUSTED,
             f"the keyring would hold more than {most:,} keys",
             where=str(_keyring_path(folder)),
@@ -292,9 +292,9 @@ def _public_key(entry: KeyringEntry) -> PublicKey:
     try:
         raw = decode_base64url(entry.public_key)
     except ValueError as problem:
-        raise Refused(Reason.MALFORMED, str(problem), where=where) from None
+        raise RefusedError(Reason.MALFORMED, str(problem), where=where) from None
     require_sound_key(raw, where=where)
     key = PublicKey(entry.role, raw, entry.created_at, entry.retired_at, entry.revoked_at)
     if key.key_id != entry.key_id:
-        raise Refused(Reason.EVIDENCE_INVALID, "a key id does not fit its key", where=where)
+        raise RefusedError(Reason.EVIDENCE_INVALID, "a key id does not fit its key", where=where)
     return key

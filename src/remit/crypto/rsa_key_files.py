@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import Field
 
 from remit.contracts.base import Contract, Identifier, Many, Timestamp, VersionOne
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock, render_time
 from remit.crypto.key_files import changing_keys, destroy_key_file, read_private
@@ -69,9 +69,9 @@ def load_token_keys(folder: Path) -> TokenKeys:
     raw = read_private(_ring_path(folder), what="the list of token keys")
     keys = [_token_key(entry) for entry in TokenKeyFile.parse(raw, source=RING_FILE).keys]
     if len({key.kid for key in keys}) != len(keys):
-        raise Refused(Reason.EVIDENCE_INVALID, "a key stands there twice", where=RING_FILE)
+        raise RefusedError(Reason.EVIDENCE_INVALID, "a key stands there twice", where=RING_FILE)
     if sum(key.origin == "own" and key.is_active for key in keys) > 1:
-        raise Refused(Reason.EVIDENCE_INVALID, "there is more than one active policy key", where=RING_FILE)
+        raise RefusedError(Reason.EVIDENCE_INVALID, "there is more than one active policy key", where=RING_FILE)
     return TokenKeys(keys)
 
 
@@ -99,7 +99,7 @@ def load_token_signer(folder: Path) -> TokenSigner:
     for last in (False, True):
         own = load_token_keys(folder).own()
         if own is None:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.STATE_MISSING,
                 "there is no active policy key",
                 where=str(folder),
@@ -107,7 +107,7 @@ def load_token_signer(folder: Path) -> TokenSigner:
             )
         try:
             return _load_private(folder, own)
-        except EnvironmentFailed as problem:
+        except EnvironmentFailureError as problem:
             # Another process may have rotated the key after we read its name and before we read its file.
             if problem.reason is not Reason.STATE_MISSING or last:
                 raise
@@ -139,7 +139,7 @@ def trust_token_key(folder: Path, pem: bytes, clock: Clock, *, kid: str | None =
         ring = load_token_keys(folder)
         key = TokenKey(kid or key_thumbprint(public), "trusted", public, render_time(clock()))
         if ring.get(key.kid) is not None:
-            raise Refused(
+            raise RefusedError(
                 Reason.IDEMPOTENCY_CONFLICT,
                 "a key of this id is known already",
                 where=key.kid,
@@ -158,9 +158,9 @@ def revoke_token_key(folder: Path, kid: str, clock: Clock) -> TokenKey:
         if found is None or found == ring.own():
             what = "this key signs our own tokens" if found else "no token key has this id"
             advice = "remit token rotate-key --revoke" if found else "`remit token keys` shows the ids."
-            raise Refused(Reason.KEY_UNKNOWN, what, where=kid, next_step=advice)
+            raise RefusedError(Reason.KEY_UNKNOWN, what, where=kid, next_step=advice)
         if found.revoked_at:
-            raise Refused(Reason.REVOKED, f"this key was revoked at {found.revoked_at} already", where=kid)
+            raise RefusedError(Reason.REVOKED, f"this key was revoked at {found.revoked_at} already", where=kid)
         revoked = replace(found, revoked_at=render_time(clock()))
         _write_ring(folder, [revoked if key.kid == kid else key for key in ring])
         return revoked
@@ -173,10 +173,10 @@ def _token_key(entry: TokenKeyEntry) -> TokenKey:
     except (ValueError, UnsupportedAlgorithm):
         public = None
     if not isinstance(public, RSAPublicKey):
-        raise Refused(Reason.MALFORMED, "this is not an RSA public key", where=where)
+        raise RefusedError(Reason.MALFORMED, "this is not an RSA public key", where=where)
     key = TokenKey(entry.kid, entry.origin, public, entry.created_at, entry.retired_at, entry.revoked_at)
     if key.origin == "own" and key.kid != key_thumbprint(public):
-        raise Refused(Reason.EVIDENCE_INVALID, "a key id does not fit its key", where=where)
+        raise RefusedError(Reason.EVIDENCE_INVALID, "a key id does not fit its key", where=where)
     return key
 
 
@@ -199,7 +199,7 @@ def _load_private(folder: Path, key: TokenKey) -> TokenSigner:
     # The bytes of the file never get a name in this frame, so a traceback that prints variables cannot show them.
     private = _parse_private(read_private(path, what="the policy private key"))
     if private is None or key_thumbprint(private.public_key()) != key.kid:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             "the policy private key is not the one that the list of token keys names",
             where=str(path),
@@ -246,7 +246,7 @@ def _write_ring(folder: Path, keys: list[TokenKey]) -> None:
 def _require_room(ring: TokenKeys, most: int) -> None:
     """Before a private key is written."""
     if len(list(ring)) >= most:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.RESOURCE_EXHAUSTED,
             f"there are {most:,} token keys already",
             where=RING_FILE,

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.crypto.signing import encode_base64url
 
 LEAST_BITS: Final = 2_048
@@ -67,7 +67,7 @@ class TokenSigner:
         return f"TokenSigner(kid={self.kid!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise Misuse(Reason.MISUSE, "the policy key may not be copied, pickled or sent to another process")
+        raise UsageError(Reason.MISUSE, "the policy key may not be copied, pickled or sent to another process")
 
 
 def key_thumbprint(public: RSAPublicKey) -> str:
@@ -79,7 +79,7 @@ def key_thumbprint(public: RSAPublicKey) -> str:
 
 def require_strong_key(public: RSAPublicKey, *, where: str) -> None:
     if not LEAST_BITS <= public.key_size <= MOST_BITS or public.public_numbers().e < LEAST_EXPONENT:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"an RSA key for tokens has {LEAST_BITS:,} to {MOST_BITS:,} bits and an exponent from {LEAST_EXPONENT} on",
             where=where,
@@ -93,7 +93,7 @@ def parse_rsa_pem(pem: bytes, *, source: str) -> RSAPublicKey:
     except (ValueError, UnsupportedAlgorithm):
         loaded = None
     if not isinstance(loaded, RSAPublicKey):
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "this is not an RSA public key in PEM form",
             where=source,

@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.core.ids import parse_time
 
 Role = Literal["kernel", "protocol", "executor", "audit"]
@@ -93,7 +93,7 @@ def require_sound_key(public: bytes, *, where: str) -> None:
     """Refuse what looks like an Ed25519 key and proves nothing: a point of small order, or one spelled another way."""
     height = int.from_bytes(public, "little") & ~(1 << 255)
     if len(public) != 32 or height >= _FIELD or height in _SMALL_ORDER:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "this is not a sound Ed25519 public key: anybody could sign for it",
             where=where,
@@ -127,7 +127,7 @@ class Signer:
 
     def sign(self, purpose: Purpose, body: bytes) -> str:
         if ROLE_OF[purpose] != self.role:
-            raise Misuse(Reason.MISUSE, f"the {self.role} key may not sign a {purpose}")
+            raise UsageError(Reason.MISUSE, f"the {self.role} key may not sign a {purpose}")
         message = pre_authentication_encoding(purpose, body)
         signature = encode_base64url(self._private.sign(message))
         _FITTING.add((self.key_id, hashlib.sha256(message).digest(), signature))
@@ -137,7 +137,7 @@ class Signer:
         return f"Signer(role={self.role!r}, key_id={self.key_id!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise Misuse(Reason.MISUSE, f"the {self.role} key may not be copied, pickled or sent to another process")
+        raise UsageError(Reason.MISUSE, f"the {self.role} key may not be copied, pickled or sent to another process")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,25 +175,25 @@ class Keyring:
         """Return if the signature is good; otherwise refuse and say which rule failed."""
         key = self._keys.get(key_id)
         if key is None or key.role != ROLE_OF[purpose]:
-            raise Refused(
+            raise RefusedError(
                 Reason.KEY_UNKNOWN,
                 f"no {ROLE_OF[purpose]} key with this id is known",
                 where=f"{purpose}, key_id {key_id}",
                 next_step="`remit keys list` shows the keys of this workspace.",
             )
         if key.revoked_at:
-            raise Refused(
+            raise RefusedError(
                 Reason.REVOKED, f"this key was revoked at {key.revoked_at}", where=f"{purpose}, key_id {key_id}"
             )
         if key.retired_at and not _at_or_before(signed_at, key.retired_at):
-            raise Refused(
+            raise RefusedError(
                 Reason.KEY_RETIRED,
                 f"this key was retired at {key.retired_at} and cannot vouch for anything later",
                 where=f"{purpose}, key_id {key_id}",
                 next_step="Have it signed again with the current key.",
             )
         if not self._matches(key, pre_authentication_encoding(purpose, body), signature):
-            raise Refused(
+            raise RefusedError(
                 Reason.SIGNATURE_INVALID,
                 "the signature does not fit the content",
                 where=f"{purpose}, key_id {key_id}",

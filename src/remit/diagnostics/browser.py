@@ -6,7 +6,7 @@ from typing import Final
 from remit.browser.chromium.confinement import probe_confinement
 from remit.browser.chromium.executable import find_user
 from remit.contracts.config.browser import Browser
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.diagnostics.check import Check, Topic
 from remit.observability.browser_metrics import INSTALL
 
@@ -28,7 +28,7 @@ def check_confinement(program: str | None) -> Check:
         )
     try:
         own_sandbox = probe_confinement(program, find_user(Browser(), os.geteuid()))
-    except EnvironmentFailed as problem:
+    except EnvironmentFailureError as problem:
         return CONFINEMENT.warn(problem.what, problem.next_step)
     if not own_sandbox:
         return CONFINEMENT.warn(

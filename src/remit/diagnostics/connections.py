@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from remit.contracts.config.config import DuckdbConnection, PostgresqlConnection, SystemConfig
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.diagnostics.check import Check, Topic
 from remit.effects.plans.database_files import looks_like_one
 from remit.fs import openat as beneath
@@ -77,7 +77,7 @@ def _is_database(place: Located) -> bool | None:
             file = beneath.open_file(folder, place.name, where=place.path)
         finally:
             os.close(folder)
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is Reason.FILE_MISSING:
             return None
         raise

@@ -20,7 +20,7 @@ MAX_TENANTS: Final = 50
 SHOWN: Final = 5
 
 
-class Found(NamedTuple):
+class FileFindings(NamedTuple):
     """What is in the files: how many simulations or policies, how much is wrong, and the first of that."""
 
     number: int
@@ -39,8 +39,8 @@ class Promoted(NamedTuple):
 
 def check_goals(
     config: SystemConfig,
-    look: Callable[[], Found],
-    look_at_policies: Callable[[], Found],
+    look: Callable[[], FileFindings],
+    look_at_policies: Callable[[], FileFindings],
     look_at_promoted: Callable[[str], Promoted],
 ) -> list[Check]:
     """One check where there is no goal door; otherwise one for each of the three things that it needs.
@@ -67,7 +67,7 @@ def check_goals(
     ]
 
 
-def _check_catalogue(config: SystemConfig, found: Found) -> Check:
+def _check_catalogue(config: SystemConfig, found: FileFindings) -> Check:
     if not config.goals.catalogue:
         return CATALOGUE.warn("no file is named, so nothing can be asked for", "Name files: goals: {catalogue: [...]}")
     if found.findings:
@@ -76,7 +76,7 @@ def _check_catalogue(config: SystemConfig, found: Found) -> Check:
     return CATALOGUE.ok(f"{_counted(found.number, 'simulation')} in {_counted(files, 'file')}")
 
 
-def _check_policies(config: SystemConfig, look: Callable[[], Found]) -> Check:
+def _check_policies(config: SystemConfig, look: Callable[[], FileFindings]) -> Check:
     """One that does not validate denies everybody everything, so it is a failure, and not a warning."""
     if not config.policies.cedar_files:
         return POLICIES.warn("none, so every user is denied everything", "Name a file: policies: {cedar_files: [...]}")
@@ -86,7 +86,7 @@ def _check_policies(config: SystemConfig, look: Callable[[], Found]) -> Check:
     return POLICIES.ok(f"{_counted(found.number, 'file')}, valid")
 
 
-def _failed(topic: Topic, found: Found) -> Check:
+def _failed(topic: Topic, found: FileFindings) -> Check:
     others = f"; and {found.findings - 1} more: remit catalogue check" if found.findings > 1 else ""
     return topic.fail(f"{found.first}{others}", found.advice or "See: remit catalogue check")
 

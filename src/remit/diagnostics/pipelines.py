@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from remit.contracts.config.config import DbtPipeline, PythonPipeline, SystemConfig
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.diagnostics.check import Check, Topic
 from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
@@ -35,7 +35,7 @@ def _check(topic: Topic, name: str, config: SystemConfig, root: str, require_dbt
     if isinstance(pipeline, DbtPipeline):
         try:
             require_dbt()
-        except Refused as problem:
+        except RefusedError as problem:
             return topic.warn(problem.what, problem.next_step)
     missing = [path for path in files_of(name, config).reads if not _is_there(root, path)]
     if missing:
@@ -63,7 +63,7 @@ def _is_there(root: str, path: str) -> bool:
     base = beneath.open_base(place.base)
     try:
         folder = beneath.open_folder(base, place.parents, where=path)
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is not Reason.FILE_MISSING:
             raise
         return False

@@ -11,7 +11,7 @@ from typing import Final
 from cryptography import x509
 
 from remit.contracts.config.web import Web
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.core.ids import Clock
 from remit.diagnostics.check import Check, Topic
 from remit.fs.state_dir import require_private
@@ -75,6 +75,6 @@ def _check_secret(topic: Topic, path: Path) -> Check:
     """Where a link leads counts: what renews certificates links to the newest."""
     try:
         require_private(path.resolve(), what="the file", if_missing=f"Mend {topic.name} in remit.yaml.")
-    except EnvironmentFailed as problem:
+    except EnvironmentFailureError as problem:
         return topic.fail(f"{problem.what}: {path}", problem.next_step)
     return topic.ok(f"{path}, closed to others")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from remit.contracts.ledger import LedgerHead
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import Clock
 from remit.crypto.keyring import load_keyring, private_key_problems
 from remit.crypto.rsa_key_files import policy_key_file
@@ -62,7 +62,7 @@ def check_bases(bases: Sequence[str], state: Path) -> Check:
     for number, base in enumerate(bases):
         try:
             require_bases([base], state)
-        except Refused as problem:
+        except RefusedError as problem:
             found = f"{problem.what} (remit.yaml, $.base_directories[{number}]: {problem.where})"
             return BASES.fail(found, problem.next_step)
     return BASES.ok(name_some(list(bases)) if bases else "none: no task may touch a file")
@@ -205,7 +205,7 @@ def check_server(connection: Connection, clock: Clock) -> list[Check]:
     row = connection.one("SELECT clock_timestamp()")
     halfway = before + (clock() - before) / 2
     if row is None:
-        raise EnvironmentFailed(Reason.STORE_UNAVAILABLE, "the server did not tell its time")
+        raise EnvironmentFailureError(Reason.STORE_UNAVAILABLE, "the server did not tell its time")
     difference = (row[0].astimezone(UTC) - halfway).total_seconds()
     return [
         SERVER.ask(lambda: check_server_version(settings)),

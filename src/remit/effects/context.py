@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 _PIECE: Final = 1 << 20
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class Spot(NamedTuple):
+class PathHandle(NamedTuple):
     """One path of the task's inputs: an open descriptor of the folder it lies in, and its name there."""
 
     path: str
@@ -25,7 +25,7 @@ class Spot(NamedTuple):
     name: str
 
 
-class Work(NamedTuple):
+class EffectContext(NamedTuple):
     """One task, or the remains of one that was cut short."""
 
     task_id: str
@@ -34,7 +34,7 @@ class Work(NamedTuple):
     reversible: bool
     part_name: str
     """The only name, besides those in the inputs, that the effect may create: for bytes on their way to one of them."""
-    spots: Mapping[str, Spot] = _NOTHING
+    spots: Mapping[str, PathHandle] = _NOTHING
     """By the name of the input. The folders were opened without following a link, beneath an allowed directory."""
     before: Mapping[str, Mapping[str, int]] = _NOTHING
     """What the host saw before the intent was recorded, by the name of the input: `confine.beneath.Identity` as a dict.
@@ -72,10 +72,10 @@ class Work(NamedTuple):
 class Effect(Protocol):
     """One thing that can be done to the world, and what to make of one that was cut short."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         """Do it. Returns `result_summary` and `undo_metadata`, or raises with the world as it was before."""
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         """`run` was killed somewhere, or the machine died. Leave the world as after or as before, never between.
 
         With `finish`, an effect that had reached the world is completed, and its output returned; one that had not is
@@ -86,11 +86,11 @@ class Effect(Protocol):
 class Connecting(Effect, Protocol):
     """One that has a connection to a server."""
 
-    def connect(self, work: Work) -> Any:
+    def connect(self, work: EffectContext) -> Any:
         """Make it, before the walls close: for trusted code, which heeds nothing but what the host gave it."""
 
 
-def read_given(work: Work, name: str, most: int) -> bytes:
+def read_given(work: EffectContext, name: str, most: int) -> bytes:
     """All bytes of a descriptor that came with the order, such as a plan that is too large for it.
 
     Children that run at the same time share the place in the file that `read` goes on from, so it is not used.
@@ -98,7 +98,7 @@ def read_given(work: Work, name: str, most: int) -> bytes:
     descriptor = work.given[name]
     size = os.fstat(descriptor).st_size
     if size > most:
-        raise Refused(Reason.TOO_LARGE, f"it has {size:,} bytes, and at most {most:,} are read", where=name)
+        raise RefusedError(Reason.TOO_LARGE, f"it has {size:,} bytes, and at most {most:,} are read", where=name)
     pieces: list[bytes] = []
     done = 0
     while done < size and (piece := os.pread(descriptor, min(size - done, _PIECE), done)):

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.fs.openat import Identity, failure, identify, look, peek, rename_noreplace
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
+from remit.fs.openat import FileIdentity, failure, identify, look, peek, rename_noreplace
 
 try:  # the one function: the module around it loads others, which every fork pays for
     from _hashlib import openssl_sha256 as sha256
@@ -32,7 +32,7 @@ def create_part(folder: int, part_name: str, mode: int, *, where: str) -> int:
     try:
         return os.open(part_name, flags, mode & 0o777, dir_fd=folder)
     except FileExistsError:
-        raise Refused(
+        raise RefusedError(
             Reason.FILE_CONFLICT,
             f"a file named {part_name}, which is this task's own name for unfinished bytes, is in the way",
             where=where,
@@ -82,11 +82,11 @@ def sha256_of(descriptor: int) -> str:
 
 
 def rename_checked(
-    old: tuple[int, str], new: tuple[int, str], expected: Identity, *, where: str, where_new: str
+    old: tuple[int, str], new: tuple[int, str], expected: FileIdentity, *, where: str, where_new: str
 ) -> None:
     """Rename, provided that it is this very file. If another was put in its place, that one gets its name back.
 
-    `Refused` if it did, so that nothing was touched; if its name was taken meanwhile, `EnvironmentFailed` says where.
+    `RefusedError` if it did, so that nothing was touched; if its name was taken meanwhile, `EnvironmentFailureError` says where.
     """
     rename_noreplace(*old, *new, where=where, where_new=where_new)
     try:
@@ -100,11 +100,11 @@ def rename_checked(
 
 
 def give_back(old: tuple[int, str], new: tuple[int, str], *, where: str, where_new: str) -> None:
-    """Take a rename back. A failure is never `Refused`: the file is left under a name that is not its own."""
+    """Take a rename back. A failure is never `RefusedError`: the file is left under a name that is not its own."""
     try:
         rename_noreplace(*old, *new, where=where, where_new=where_new)
     except RemitError as problem:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"a file that was renamed to this could not be given its name back: {problem.what}",
             where=where,
@@ -112,8 +112,8 @@ def give_back(old: tuple[int, str], new: tuple[int, str], *, where: str, where_n
         ) from None
 
 
-def changed(where: str) -> Refused:
-    return Refused(
+def changed(where: str) -> RefusedError:
+    return RefusedError(
         Reason.FILE_CONFLICT,
         "the file is not as it was when the task was looked at: somebody else has changed or replaced it",
         where=where,
@@ -121,7 +121,7 @@ def changed(where: str) -> Refused:
     )
 
 
-def remove_if_same(folder: int, name: str, expected: Identity, *, where: str) -> bool:
+def remove_if_same(folder: int, name: str, expected: FileIdentity, *, where: str) -> bool:
     """Remove the file if the name still stands for it, durably; say whether it did."""
     found = peek(folder, name, where=where)
     if found is None or not found.is_file(expected):
@@ -141,13 +141,13 @@ def sync(descriptor: int, *, where: str) -> None:
         raise failure(problem, where, "could not be written to the disk for good") from None
 
 
-def require_equal(source: int, target: int, before: Identity, *, where: str) -> str:
+def require_equal(source: int, target: int, before: FileIdentity, *, where: str) -> str:
     """The digest of both, or a refusal: the source changed meanwhile, or the copy is not what was written."""
     wanted = sha256_of(source)
     if identify(source) != before:
         raise changed(where)
     if sha256_of(target) != wanted:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the copy does not have the bytes of its source",
             where=where,
@@ -187,7 +187,7 @@ def _copy_in_kernel(source: int, target: int, at: int, wanted: int) -> int:
 def _copy_through_memory(source: int, target: int, at: int, wanted: int) -> int:
     chunk = os.pread(source, wanted, at)
     if not chunk:
-        raise Refused(
+        raise RefusedError(
             Reason.FILE_CONFLICT,
             "the file became shorter while it was being copied",
             next_step="Find out who else writes to it, then send a new task.",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from remit.contracts.base import Contract
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 
 
 class PathUse(StrEnum):
@@ -56,7 +56,7 @@ class Registry:
 
     def register(self, capability: Capability) -> None:
         if capability.capability_id in self._by_id:
-            raise Misuse(Reason.MISUSE, f"the capability {capability.capability_id} is registered already")
+            raise UsageError(Reason.MISUSE, f"the capability {capability.capability_id} is registered already")
         self._by_id[capability.capability_id] = capability
 
     def get(self, capability_id: str) -> Capability | None:

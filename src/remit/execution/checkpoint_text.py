@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 
 T = TypeVar("T")
 
@@ -14,7 +14,7 @@ def read_checkpoint(text: str, parse: Callable[[Any], T], what: str) -> T:
     try:
         return parse(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STORE_OUTDATED,
             f"a checkpoint cannot be read ({type(problem).__name__})",
             next_step=f"Use the version of Remit that began this {what}.",

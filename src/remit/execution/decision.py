@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Denial:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """Allowed only when at least one rule said yes and none said no: no rules at all means no."""
 
     granted_by: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Decision:
         if self.allowed:
             return
         first = self.denials[0] if self.denials else Denial(Reason.REVOKED, "no rule allows this")
-        raise Refused(first.reason, first.what, where=first.where, next_step=first.next_step)
+        raise RefusedError(first.reason, first.what, where=first.where, next_step=first.next_step)
 
     def as_json(self) -> dict[str, Any]:
         return {

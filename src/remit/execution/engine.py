@@ -27,13 +27,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from remit.core.errors import SETTLE, EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
+from remit.core.errors import SETTLE, EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock
 from remit.core.metrics import FAILURES
-from remit.execution.decision import Decision
-from remit.execution.instrumentation import Journey
-from remit.execution.journal import Also, Entered, Journal, Stored, Trace
+from remit.execution.decision import PolicyDecision
+from remit.execution.instrumentation import ExecutionSpan
+from remit.execution.journal import ClaimedExecution, ExtraRecord, Journal, RequestIds, StoredOutcome
 from remit.ledger.writer import Batch, Ledger
 
 Request = TypeVar("Request")
@@ -57,7 +57,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ExecutionContext:
     """Where the road runs: its record, its clock, and the folder in which processes that run tasks keep their locks."""
 
     ledger: Ledger
@@ -66,23 +66,23 @@ class Site:
     patience: float = PATIENCE_SECONDS
 
 
-class Contradicted(EnvironmentFailed):
+class VerificationFailedError(EnvironmentFailureError):
     """The effect reported success, and the world is not as it said."""
 
 
-class Unpublished(EnvironmentFailed):
+class ReportWriteError(EnvironmentFailureError):
     """The effect is done, and what people are to read of it could not be written."""
 
 
-class Unsettled(EnvironmentFailed):
+class IncompleteError(EnvironmentFailureError):
     """The effect failed and is neither whole nor undone. It stays claimed, and recovery goes on with it."""
 
 
-class Parked(Unsettled):
+class SuspendedError(IncompleteError):
     """Begun, and put aside until somebody asks again. Nobody is at work on it: any process may go on with it."""
 
 
-class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
+class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     """What the numbered steps mean for one kind of request. A door has no order of its own."""
 
     name: str
@@ -94,13 +94,13 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def parse(self, raw: tuple[bytes, ...]) -> Request: ...
 
     @abstractmethod
-    def trace(self, request: Request) -> Trace: ...
+    def trace(self, request: Request) -> RequestIds: ...
 
     @abstractmethod
     def verify_authority(self, request: Request, now: datetime) -> Granted: ...
 
     @abstractmethod
-    def decide(self, request: Request) -> Decision: ...
+    def decide(self, request: Request) -> PolicyDecision: ...
 
     @abstractmethod
     def preview(self, granted: Granted) -> Preview: ...
@@ -135,7 +135,7 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
 
     @abstractmethod
     def effect(self, granted: Granted, begun: Begun, note: Note) -> Made:
-        """Do it, whole; or raise, with the world as it was before; or raise `Unsettled`.
+        """Do it, whole; or raise, with the world as it was before; or raise `IncompleteError`.
 
         `note` records, durably, what `settle` or `undo` will need; they are given all that was noted.
         """
@@ -150,7 +150,7 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
 
     @abstractmethod
     def verify_effect(self, begun: Begun, made: Made) -> None:
-        """Look at the world. `Contradicted` if it is not as the effect says."""
+        """Look at the world. `VerificationFailedError` if it is not as the effect says."""
 
     @abstractmethod
     def succeed(self, request: Request, begun: Begun, made: Made) -> Outcome: ...
@@ -160,10 +160,10 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """`begun` is there once the intent was recorded."""
 
     def publish(self, begun: Begun, outcome: Outcome) -> None:
-        """Write what people read, durably, before the outcome counts. `Unpublished` undoes an effect that succeeded."""
+        """Write what people read, durably, before the outcome counts. `ReportWriteError` undoes an effect that succeeded."""
 
     def commit(self, begun: Begun, outcome: Outcome, note: Note) -> None:
-        """Make final what is prepared elsewhere. `Contradicted` if that surely did not happen: then all is undone."""
+        """Make final what is prepared elsewhere. `VerificationFailedError` if that surely did not happen: then all is undone."""
 
     def clear_up(self, begun: Begun, outcome: Outcome, note: Note) -> None:
         """Remove what only the way back needed. Whoever does notes it first: from there on there is only forward."""
@@ -182,18 +182,18 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def load_outcome(self, stored: str, recorded_at: str) -> Outcome:
         """A stored outcome, its signature verified."""
 
-    def also_record(self, request: Request, outcome: Outcome) -> Sequence[Also]:  # noqa: ARG002 - for doors that do
+    def also_record(self, request: Request, outcome: Outcome) -> Sequence[ExtraRecord]:  # noqa: ARG002 - for doors that do
         """Entries and rows of the door's own, masked, in the transaction of this outcome or refusal."""
         return ()
 
 
 def travel(
-    door: Door[Request, Granted, Begun, Made, Outcome],
+    door: Operation[Request, Granted, Begun, Made, Outcome],
     raw: tuple[bytes, ...],
-    site: Site,
+    site: ExecutionContext,
     *,
     dry_run: bool = False,
-    on_refusal: Callable[[Refused], None] = lambda _: None,
+    on_refusal: Callable[[RefusedError], None] = lambda _: None,
     on_stored: Callable[[], None] = lambda: None,
     actor: str | None = None,
 ) -> Outcome | Preview:
@@ -203,7 +203,7 @@ def travel(
     refusal in steps 2 to 7: by this call nothing was claimed or done. `on_stored` is told when the outcome is one from
     before: by this call nothing was done either. `actor` is who asks: the intent names him.
     """
-    with Journey(door.name) as journey, ExitStack() as standing:
+    with ExecutionSpan(door.name) as journey, ExitStack() as standing:
         door = journey.follow(door)
         request = door.parse(raw)  # 1. parse
         journal = journey.follow(Journal(site.ledger, door.trace(request), site.hosts, site.patience, actor))
@@ -211,7 +211,7 @@ def travel(
             granted = journal.judge(door.verify_authority, request, site.clock())  # 2. verify authority
             standing.callback(door.stand_down, granted)
             entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
-        except Refused as problem:
+        except RefusedError as problem:
             journey.refused(problem.reason)
             on_refusal(problem)
             if dry_run:
@@ -219,7 +219,7 @@ def travel(
             refusal = door.fail(request, problem)
             journal.record_refusal(problem, door.also_record(request, refusal))
             return refusal
-        if isinstance(entered, Stored):
+        if isinstance(entered, StoredOutcome):
             journey.ending = "stored"
             on_stored()
             return door.load_outcome(*entered)
@@ -232,14 +232,14 @@ def travel(
 
 
 def _enter(
-    door: Door[Request, Granted, Begun, Made, Outcome],
+    door: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     request: Request,
     granted: Granted,
     clock: Clock,
     *,
     dry_run: bool,
-) -> tuple[Entered, Begun] | Stored | Preview:
+) -> tuple[ClaimedExecution, Begun] | StoredOutcome | Preview:
     """Steps 3 to 7, again from the start whenever somebody else was faster."""
 
     def still_alive(now: datetime) -> None:
@@ -247,7 +247,7 @@ def _enter(
 
     while True:
         found = journal.look()
-        if isinstance(found, Stored):
+        if isinstance(found, StoredOutcome):
             return found
         decision = door.decide(request)  # 3. decide
         decision.require()
@@ -263,7 +263,7 @@ def _enter(
                     return preview
                 consent = door.consent(granted, preview, clock())  # 5. consent
                 checkpoint, begun = _make_checkpoint(door, granted, preview)  # 6. checkpoint
-            except (Refused, EnvironmentFailed) as problem:
+            except (RefusedError, EnvironmentFailureError) as problem:
                 if journal.look() is None:
                     raise _as_refusal(problem) from None
                 continue  # whoever was faster has changed what we looked at
@@ -275,7 +275,7 @@ def _enter(
 
 
 def _make_checkpoint(
-    door: Door[Request, Granted, Begun, Made, Outcome], granted: Granted, preview: Preview
+    door: Operation[Request, Granted, Begun, Made, Outcome], granted: Granted, preview: Preview
 ) -> tuple[str, Begun]:
     """With everything ready for the effect. If that fails, or is interrupted, nothing of the checkpoint stays."""
     checkpoint = door.checkpoint(granted, preview)
@@ -289,17 +289,17 @@ def _make_checkpoint(
 
 
 def _record_intent(
-    door: Door[Request, Granted, Begun, Made, Outcome],
+    door: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     granted: Granted,
     intent: dict[str, Any],
     checkpoint: str,
     still_alive: Callable[[datetime], None],
-) -> Entered | None:
+) -> ClaimedExecution | None:
     try:
         spend = functools.partial(door.spend, granted)
         entered = journal.enter(intent, checkpoint, still_alive, spend)  # 7. intent
-    except Refused:  # anything else: it may be recorded, for all we know
+    except RefusedError:  # anything else: it may be recorded, for all we know
         door.discard(checkpoint)
         raise
     if entered is None:
@@ -308,11 +308,11 @@ def _record_intent(
 
 
 def _carry_out(
-    door: Door[Request, Granted, Begun, Made, Outcome],
+    door: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     request: Request,
     granted: Granted,
-    entered: Entered,
+    entered: ClaimedExecution,
     begun: Begun,
 ) -> Outcome:
     """Steps 8 to 11. What cannot be told apart from a crash is left as a crash leaves it: claimed, for recovery."""
@@ -324,7 +324,7 @@ def _carry_out(
             reach("road.settled")
         try:
             made = door.effect(granted, begun, journal.note) if made is None else made  # 8. effect
-        except Unsettled:
+        except IncompleteError:
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure
             interrupted = None if isinstance(problem, Exception) else problem
@@ -334,8 +334,8 @@ def _carry_out(
             outcome = conclude(door, journal, request, begun, made)
         outcome = record(door, journal, entered, request, begun, outcome)
     except BaseException as problem:
-        journal.give_up(entered.won, to_anybody=isinstance(problem, Parked))
-        if isinstance(problem, Refused):  # which would say that nothing was touched
+        journal.give_up(entered.won, to_anybody=isinstance(problem, SuspendedError))
+        if isinstance(problem, RefusedError):  # which would say that nothing was touched
             raise _unsettled(problem, door.trace(request)) from problem
         raise
     if interrupted is not None:
@@ -344,7 +344,11 @@ def _carry_out(
 
 
 def conclude(
-    door: Door[Request, Granted, Begun, Made, Outcome], journal: Journal, request: Request, begun: Begun, made: Made
+    door: Operation[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    request: Request,
+    begun: Begun,
+    made: Made,
 ) -> Outcome:
     """The outcome of an effect that took place, once the world was looked at. One that is contradicted is undone."""
     try:
@@ -352,7 +356,7 @@ def conclude(
         outcome = door.succeed(request, begun, made)
         door.publish(begun, outcome)
         door.commit(begun, outcome, journal.note)
-    except (Contradicted, Unpublished) as problem:
+    except (VerificationFailedError, ReportWriteError) as problem:
         try:
             door.undo(begun, journal.notes(), journal.note)
         except RemitError as second:
@@ -364,7 +368,7 @@ def conclude(
 
 
 def finish_failure(
-    door: Door[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, problem: RemitError
+    door: Operation[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, problem: RemitError
 ) -> Outcome:
     """A failure that is to be recorded: nothing of it stands in the world any more."""
     outcome = door.fail(request, problem, begun)
@@ -374,9 +378,9 @@ def finish_failure(
 
 
 def record(
-    door: Door[Request, Granted, Begun, Made, Outcome],
+    door: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
-    entered: Entered,
+    entered: ClaimedExecution,
     request: Request,
     begun: Begun,
     outcome: Outcome,
@@ -386,9 +390,9 @@ def record(
         stored = door.store_outcome(outcome)
         also = door.also_record(request, outcome)
         journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)  # 10. outcome
-    except EnvironmentFailed as problem:
+    except EnvironmentFailureError as problem:
         raise _unrecorded(problem, door.trace(request)) from problem
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # somebody took it over, and what he made of it counts
             raise
         door.undo(begun, journal.notes(), journal.note)
@@ -400,20 +404,20 @@ def record(
     return outcome
 
 
-def _intent(decision: Decision, preview: Preview, consent: str) -> dict[str, Any]:
+def _intent(decision: PolicyDecision, preview: Preview, consent: str) -> dict[str, Any]:
     shown = {"preview": preview.summary, "preview_digest": preview.digest, "consent": consent}
     return {**decision.as_json(), **shown}
 
 
-def _unfinished(trace: Trace) -> Preview:
+def _unfinished(trace: RequestIds) -> Preview:
     summary = "what a process that died had begun is finished; or, had it not taken effect, done from the start"
     return Preview(f"{trace.capability_id or trace.door} {trace.key}: {summary}", trace.request_digest)
 
 
-def _unsettled(problem: RemitError, trace: Trace) -> Unsettled:
-    if isinstance(problem, Unsettled):  # the door has said it in words of its own
+def _unsettled(problem: RemitError, trace: RequestIds) -> IncompleteError:
+    if isinstance(problem, IncompleteError):  # the door has said it in words of its own
         return problem
-    return Unsettled(
+    return IncompleteError(
         Reason.EFFECT_FAILED,
         f"the effect was begun, and whether it is done could not be told: {problem.what}",
         where=problem.where or f"{trace.door} {trace.key}",
@@ -421,9 +425,9 @@ def _unsettled(problem: RemitError, trace: Trace) -> Unsettled:
     )
 
 
-def _unrecorded(problem: EnvironmentFailed, trace: Trace) -> Unsettled:
+def _unrecorded(problem: EnvironmentFailureError, trace: RequestIds) -> IncompleteError:
     """The world is as the outcome says, and nobody can read it there."""
-    return Unsettled(
+    return IncompleteError(
         problem.reason,
         f"it came to its end, and how it ended could not be recorded: {problem.what}",
         where=problem.where or f"{trace.door} {trace.key}",
@@ -431,14 +435,14 @@ def _unrecorded(problem: EnvironmentFailed, trace: Trace) -> Unsettled:
     )
 
 
-def _as_refusal(problem: Refused | EnvironmentFailed) -> Refused:
+def _as_refusal(problem: RefusedError | EnvironmentFailureError) -> RefusedError:
     """Nothing was done yet, whatever the reason."""
-    if isinstance(problem, Refused):
+    if isinstance(problem, RefusedError):
         return problem
-    return Refused(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+    return RefusedError(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
 
 
 def _as_failure(problem: BaseException) -> RemitError:
     if isinstance(problem, Exception):
         return as_remit_error(problem)
-    return EnvironmentFailed(Reason.EFFECT_FAILED, f"the effect was interrupted ({type(problem).__name__})")
+    return EnvironmentFailureError(Reason.EFFECT_FAILED, f"the effect was interrupted ({type(problem).__name__})")

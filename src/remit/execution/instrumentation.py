@@ -4,7 +4,7 @@ import time
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.metrics import REFUSALS, ROAD_REQUESTS, ROAD_SECONDS
 from remit.observability import tracing
 
@@ -13,7 +13,7 @@ Ending = Literal["done", "refused", "stored", "previewed", "malformed", "unsettl
 """`done` has an outcome, a failure perhaps; `unsettled` raised, and stays claimed."""
 
 
-class Journey:
+class ExecutionSpan:
     """From the first step to the last. Whoever walks says how it ended; whatever raises before that says it too."""
 
     __slots__ = ("_began", "_door", "_trail", "ending")
@@ -21,7 +21,7 @@ class Journey:
     def __init__(self, door: str) -> None:
         self._door = door
         self._began = 0.0
-        self._trail: tracing.Trail | None = None
+        self._trail: tracing.TraceRecorder | None = None
         self.ending: Ending | None = None
 
     def follow(self, walked: T) -> T:
@@ -35,14 +35,14 @@ class Journey:
     def __enter__(self) -> Self:
         self._began = time.monotonic()
         if tracing.tracer is not None:
-            self._trail = tracing.Trail(tracing.tracer, self._door)
+            self._trail = tracing.TraceRecorder(tracing.tracer, self._door)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.ending is None:
-            self.ending = "malformed" if isinstance(problem, Refused) else "unsettled"
+            self.ending = "malformed" if isinstance(problem, RefusedError) else "unsettled"
         ROAD_REQUESTS.add(self._door, self.ending)
         if self.ending != "previewed":
             ROAD_SECONDS.observe(time.monotonic() - self._began, self._door)

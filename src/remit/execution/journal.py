@@ -19,19 +19,19 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from remit.core.canonical import digest_bytes
 from remit.core.concurrency import away
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import render_time
-from remit.ledger.clock import LedgerAhead, judge_by_ledger
-from remit.ledger.entry import Entry, Event
+from remit.ledger.clock import LedgerAheadError, judge_by_ledger
+from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_json
 from remit.store.claims import (
+    ClaimAcquired,
+    ClaimCompleted,
+    ClaimHeld,
     ClaimKey,
-    Done,
-    Running,
-    Won,
     claim,
     find_claim,
     finish_claim,
@@ -58,12 +58,12 @@ _AS_EXPIRED: Final = '%"reason":"expired"%'
 _given_up: Final[set[str]] = set()
 
 
-Also = Event | Callable[[Batch], object]
+ExtraRecord = NewEntry | Callable[[Batch], object]
 """What else belongs with a record: an entry, or rows that are written with entries of their own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class RequestIds:
     """What ties every record of one request together."""
 
     tenant_id: str
@@ -78,17 +78,17 @@ class Trace:
     """
 
 
-class Stored(NamedTuple):
+class StoredOutcome(NamedTuple):
     """An outcome from before, and when the ledger recorded it."""
 
     text: str
     recorded_at: str
 
 
-class Entered(NamedTuple):
+class ClaimedExecution(NamedTuple):
     """This caller does the work; `resumed` if a process that died had begun it: then the checkpoint is that one's."""
 
-    won: Won
+    won: ClaimAcquired
     checkpoint: str
     resumed: bool
 
@@ -98,23 +98,25 @@ class Journal:
     it, is named by the intent, and need not count any more when what was begun ends.
     """
 
-    def __init__(self, ledger: Ledger, trace: Trace, hosts: Path, patience: float, actor: str | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, trace: RequestIds, hosts: Path, patience: float, actor: str | None = None
+    ) -> None:
         self._ledger = ledger
         self._actor = actor
         self._trace = trace
         self._key = ClaimKey(trace.tenant_id, trace.door, trace.key)
         self._hosts = hosts
         self._patience = patience
-        self._judged: Refused | None = None
+        self._judged: RefusedError | None = None
         """Why the authority of this request was refused, if it was."""
 
-    def look(self) -> Stored | Running | None:
+    def look(self) -> StoredOutcome | ClaimHeld | None:
         """What stands under this request's key: nothing, an outcome, or a claim whose owner is dead.
 
         Waits for whoever is at work on it, but not for ever. An outcome is checked against the ledger.
         """
         found = self._settled()
-        return self.checked(found) if isinstance(found, Done) else found
+        return self.checked(found) if isinstance(found, ClaimCompleted) else found
 
     def enter(
         self,
@@ -122,7 +124,7 @@ class Journal:
         checkpoint: str,
         still_alive: Callable[[datetime], None],
         spend: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
-    ) -> Entered | None:
+    ) -> ClaimedExecution | None:
         """Claim the request and record the intent, in one transaction; None if somebody else was faster.
 
         `still_alive` is asked inside the transaction, at a time that no clock set back can make earlier. `spend` is
@@ -144,10 +146,10 @@ class Journal:
 
     def resume(
         self,
-        orphan: Running,
+        orphan: ClaimHeld,
         still_alive: Callable[[datetime], None],
         take_on: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
-    ) -> Entered | None:
+    ) -> ClaimedExecution | None:
         """Take over what a process that died had begun; None if somebody else was faster.
 
         `still_alive` and `take_on` are asked in the transaction. Refuses while a process that the dead one had started
@@ -162,7 +164,7 @@ class Journal:
             self._log("work resumed")
         return entered
 
-    def require_intended(self, claimed: Running | Done) -> None:
+    def require_intended(self, claimed: ClaimHeld | ClaimCompleted) -> None:
         """The checkpoint that stands with a claim is somebody's word until an intent in the ledger has its digest."""
         wanted = digest_bytes(claimed.checkpoint.encode())
         with self._ledger.store.reading() as connection:
@@ -186,7 +188,7 @@ class Journal:
                 self._covered(connection, seq)
         return tuple(record["note"] for _, record in found)
 
-    def checked(self, done: Done) -> Stored:
+    def checked(self, done: ClaimCompleted) -> StoredOutcome:
         """A stored outcome is somebody's word until the ledger's entry carries its digest."""
         with self._ledger.store.reading() as connection:
             entry = self._covered(connection, done.outcome_seq)
@@ -195,15 +197,15 @@ class Journal:
         if about != (self._trace.request_digest, digest_bytes(done.result.encode())):
             raise self._contradiction("the stored outcome of this request is not the one that the ledger recorded")
         self._log("earlier outcome returned")
-        return Stored(done.result, entry.created_at)
+        return StoredOutcome(done.result, entry.created_at)
 
-    def give_up(self, won: Won, *, to_anybody: bool = False) -> None:
+    def give_up(self, won: ClaimAcquired, *, to_anybody: bool = False) -> None:
         """It stays claimed and undecided. Without this, it would look like work in progress until this process ends;
         to other processes it does, unless it is left to anybody.
         """
         _given_up.add(won.token)
         if to_anybody:
-            with suppress(EnvironmentFailed):  # then it is this process's to go on with, as long as it lives
+            with suppress(EnvironmentFailureError):  # then it is this process's to go on with, as long as it lives
                 self._ledger.transact(lambda batch: let_go(batch.store, won))
 
     def judge(self, check: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -212,19 +214,21 @@ class Journal:
         """
         try:
             return check(*args, **kwargs)
-        except Refused as problem:
+        except RefusedError as problem:
             self._judged = problem
             raise
 
-    def record_refusal(self, problem: Refused, also: Sequence[Also] = ()) -> None:
+    def record_refusal(self, problem: RefusedError, also: Sequence[ExtraRecord] = ()) -> None:
         told: dict[str, Any] = problem.as_json()
-        if problem is self._judged and problem.reason is Reason.EXPIRED and not isinstance(problem, LedgerAhead):
+        if problem is self._judged and problem.reason is Reason.EXPIRED and not isinstance(problem, LedgerAheadError):
             told["authority"] = self._authority()  # it stays expired, also if a person accepts an earlier clock
         event = self._event("refused", told)
         self._ledger.transact(lambda batch: _append_all(batch, (event, *also)))
         self._log("request refused", reason=problem.reason.value)
 
-    def record_outcome(self, won: Won, stored: str, shown: Mapping[str, Any], also: Sequence[Also] = ()) -> None:
+    def record_outcome(
+        self, won: ClaimAcquired, stored: str, shown: Mapping[str, Any], also: Sequence[ExtraRecord] = ()
+    ) -> None:
         """The outcome, the end of the claim, and what else belongs with them, in one transaction."""
         # Masked here, exact in the claim; the digest ties the two.
         digests = {"outcome_digest": digest_bytes(stored.encode()), "request_digest": self._trace.request_digest}
@@ -240,13 +244,13 @@ class Journal:
 
     def _claim(
         self,
-        intent: Event,
+        intent: NewEntry,
         checkpoint: str,
         still_alive: Callable[[datetime], None],
         spend: Callable[[Batch, datetime], None],
         token: str,
         batch: Batch,
-    ) -> Entered | None:
+    ) -> ClaimedExecution | None:
         now, trace = batch.time_in(self._trace.tenant_id), self._trace
         judge_by_ledger(still_alive, now, batch.clock)
         claimed = claim(
@@ -258,22 +262,22 @@ class Journal:
             checkpoint=checkpoint,
             token=token,
         )
-        if not isinstance(claimed, Won):
+        if not isinstance(claimed, ClaimAcquired):
             return None
         self._require_fresh(batch.store)
         batch.append(intent)
         spend(batch, now)
         reach("claim.before_commit")
-        return Entered(claimed, checkpoint, resumed=False)
+        return ClaimedExecution(claimed, checkpoint, resumed=False)
 
     def _take_over(
         self,
-        orphan: Running,
+        orphan: ClaimHeld,
         still_alive: Callable[[datetime], None],
         take_on: Callable[[Batch, datetime], None],
         token: str,
         batch: Batch,
-    ) -> Entered | None:
+    ) -> ClaimedExecution | None:
         now = batch.time_in(self._trace.tenant_id)
         judge_by_ledger(still_alive, now, batch.clock)
         take_on(batch, now)
@@ -283,7 +287,7 @@ class Journal:
         if any(self._records(batch.store, "outcome")):
             raise self._contradiction("this request has an outcome, and its claim says that it has none")
         batch.append(self._by_actor("resumed", {"request_digest": self._trace.request_digest}))
-        return Entered(taken, orphan.checkpoint, resumed=True)
+        return ClaimedExecution(taken, orphan.checkpoint, resumed=True)
 
     def _require_fresh(self, connection: Connection) -> None:
         """This request was never begun, and what permits it was never recorded as expired."""
@@ -294,7 +298,7 @@ class Journal:
             if kind == f"{door}.intent" and record.get("request_digest") == trace.request_digest:
                 raise self._contradiction("this request was begun before, and its claim is gone from the database")
             if record.get("reason") == "expired" and record.get("authority") == self._authority():
-                raise Refused(
+                raise RefusedError(
                     Reason.EXPIRED,
                     f"what permits this was recorded as expired at {created_at[:19]}Z, and stays so",
                     where=f"{door} {trace.key}",
@@ -305,7 +309,7 @@ class Journal:
         trace = self._trace
         try:
             return trace.authority() if trace.authority is not None else digest_bytes(trace.key.encode())
-        except Refused:  # it cannot be read, so nothing was verified
+        except RefusedError:  # it cannot be read, so nothing was verified
             return ""
 
     def _records(self, connection: Connection, what: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -319,34 +323,34 @@ class Journal:
     def _covered(self, connection: Connection, seq: int) -> Entry:
         return require_covered(connection, self._ledger.keyring, self._trace.tenant_id, seq)
 
-    def _contradiction(self, what: str) -> EnvironmentFailed:
-        return EnvironmentFailed(
+    def _contradiction(self, what: str) -> EnvironmentFailureError:
+        return EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             f"{what}; nothing was touched",
             where=f"{self._trace.door} {self._trace.key}",
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
 
-    def _require_childless(self, orphan: Running) -> None:
+    def _require_childless(self, orphan: ClaimHeld) -> None:
         if orphan.owner == this_process() or is_childless(lock_path(self._hosts, orphan.owner)):
             return
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.IN_PROGRESS,
             "the process that ran this is dead, and one that it had started is not yet",
             where=f"{self._trace.door} {self._trace.key}",
             next_step="Try again in a moment: remit recover",
         )
 
-    def _settled(self) -> Done | Running | None:
+    def _settled(self) -> ClaimCompleted | ClaimHeld | None:
         deadline = time.monotonic() + self._patience
         pause = FIRST_LOOK_SECONDS
         while True:
             with self._ledger.store.glancing() as connection:
                 found = find_claim(connection, self._key, self._trace.request_digest)
-            if not isinstance(found, Running) or is_orphan(found, self._ledger.store.dialect):
+            if not isinstance(found, ClaimHeld) or is_orphan(found, self._ledger.store.dialect):
                 return found
             if time.monotonic() > deadline:
-                raise EnvironmentFailed(
+                raise EnvironmentFailureError(
                     Reason.IN_PROGRESS,
                     "this request is still being worked on",
                     where=f"{self._trace.door} {self._trace.key}",
@@ -356,13 +360,13 @@ class Journal:
                 time.sleep(pause)
             pause = min(2 * pause, LAST_LOOK_SECONDS)
 
-    def _by_actor(self, what: str, payload: dict[str, Any]) -> Event:
+    def _by_actor(self, what: str, payload: dict[str, Any]) -> NewEntry:
         return replace(self._event(what, payload), actor=self._actor)
 
-    def _event(self, what: str, payload: dict[str, Any]) -> Event:
+    def _event(self, what: str, payload: dict[str, Any]) -> NewEntry:
         """Masked: what the ledger holds can never be taken out again."""
         shown: Any = mask_json({**payload, "key": self._trace.key})
-        return Event(
+        return NewEntry(
             self._trace.tenant_id,
             f"{self._trace.door}.{what}",
             self._trace.correlation_id,
@@ -378,9 +382,9 @@ class Journal:
         _LOG.info(message, extra={**ids, **fields})
 
 
-def _append_all(batch: Batch, also: Sequence[Also]) -> None:
+def _append_all(batch: Batch, also: Sequence[ExtraRecord]) -> None:
     for each in also:
-        if isinstance(each, Event):
+        if isinstance(each, NewEntry):
             batch.append(each)
         else:
             each(batch)
@@ -391,14 +395,14 @@ def _given_up_if_interrupted(token: str) -> Iterator[None]:
     """The transaction may be durable although its caller never heard of it: then nobody works on that claim."""
     try:
         yield
-    except Refused:  # nothing was claimed
+    except RefusedError:  # nothing was claimed
         raise
     except BaseException:
         _given_up.add(token)
         raise
 
 
-def is_orphan(claimed: Running, dialect: Dialect) -> bool:
+def is_orphan(claimed: ClaimHeld, dialect: Dialect) -> bool:
     """Whether nobody is at work on this any more. Said only when it is certain."""
     # Only this machine can open its SQLite file: whoever claimed it before the last reboot is gone.
     before_reboot = dialect == "sqlite" and is_before_reboot(claimed.owner)

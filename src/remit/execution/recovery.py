@@ -10,12 +10,23 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError, as_remit_error
 from remit.core.faultpoints import reach
 from remit.core.metrics import RECOVERED
-from remit.execution.engine import Begun, Door, Made, Outcome, Parked, Request, Site, conclude, finish_failure, record
-from remit.execution.journal import Entered, Journal, Trace, is_orphan
-from remit.store.claims import Running, unfinished
+from remit.execution.engine import (
+    Begun,
+    ExecutionContext,
+    Made,
+    Operation,
+    Outcome,
+    Request,
+    SuspendedError,
+    conclude,
+    finish_failure,
+    record,
+)
+from remit.execution.journal import ClaimedExecution, Journal, RequestIds, is_orphan
+from remit.store.claims import ClaimHeld, unfinished
 from remit.store.process_identity import is_known_here
 
 
@@ -33,8 +44,8 @@ class Recovered(Generic[Outcome]):
 
 
 def recover(
-    door: Door[Request, Any, Begun, Made, Outcome],
-    site: Site,
+    door: Operation[Request, Any, Begun, Made, Outcome],
+    site: ExecutionContext,
     *,
     spare: Collection[str] = (),
     presumed_dead: Collection[str] = (),
@@ -65,16 +76,16 @@ def recover(
 
 
 def _settle(
-    door: Door[Request, Any, Begun, Made, Outcome], site: Site, orphan: Running, *, closed: bool
+    door: Operation[Request, Any, Begun, Made, Outcome], site: ExecutionContext, orphan: ClaimHeld, *, closed: bool
 ) -> Recovered[Outcome] | None:
     """None if somebody else was faster."""
     key = orphan.key
-    placeholder = Trace(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
+    placeholder = RequestIds(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
     Journal(site.ledger, placeholder, site.hosts, 0).require_intended(orphan)
     request, begun = door.recall(orphan.checkpoint)
     trace = dataclasses.replace(door.trace(request), correlation_id=orphan.correlation_id)
     if (trace.key, trace.request_digest) != (key.key, orphan.request_digest):
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             "the checkpoint speaks of another request than its claim; nothing was touched",
             where=f"{key.scope} {key.key}",
@@ -91,23 +102,23 @@ def _settle(
             return _close(door, journal, entered, request, begun, orphan)
         return _finish(door, journal, entered, request, begun, orphan)
     except BaseException as problem:
-        journal.give_up(entered.won, to_anybody=isinstance(problem, Parked))
+        journal.give_up(entered.won, to_anybody=isinstance(problem, SuspendedError))
         raise
 
 
 def _finish(
-    door: Door[Request, Any, Begun, Made, Outcome],
+    door: Operation[Request, Any, Begun, Made, Outcome],
     journal: Journal,
-    entered: Entered,
+    entered: ClaimedExecution,
     request: Request,
     begun: Begun,
-    orphan: Running,
+    orphan: ClaimHeld,
 ) -> Recovered[Outcome]:
     reach("road.taken_over")
     made = door.settle(begun, journal.notes(), journal.note)
     reach("road.settled")
     if made is None:
-        problem = EnvironmentFailed(
+        problem = EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "it was interrupted before it took effect; nothing was changed",
             next_step=door.try_again,
@@ -120,14 +131,14 @@ def _finish(
 
 
 def _close(
-    door: Door[Request, Any, Begun, Made, Outcome],
+    door: Operation[Request, Any, Begun, Made, Outcome],
     journal: Journal,
-    entered: Entered,
+    entered: ClaimedExecution,
     request: Request,
     begun: Begun,
-    orphan: Running,
+    orphan: ClaimHeld,
 ) -> Recovered[Outcome]:
-    problem = EnvironmentFailed(
+    problem = EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "it was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
         next_step="Look at the files that it names. A snapshot or backup, if it made one, is kept.",
@@ -146,8 +157,8 @@ def _ending(report: Recovered[Any]) -> str:
     return "finished" if report.took_effect else "cleared"
 
 
-def _unknown(claimed: Running) -> Recovered[Outcome]:
-    problem = EnvironmentFailed(
+def _unknown(claimed: ClaimHeld) -> Recovered[Outcome]:
+    problem = EnvironmentFailureError(
         Reason.IN_PROGRESS,
         "it was begun on another machine, in another container or before a reboot: whether it still runs is not known",
         where=f"{claimed.key.scope} {claimed.key.key}",

@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.faultpoints import reach
 
 if TYPE_CHECKING:  # each fork of the sandbox pays for what is loaded there
@@ -160,11 +160,11 @@ def make_private_directory(path: "Path") -> None:
 _ELSEWHERE: Final = "Check that this folder exists and that you may write there; REMIT_STATE can name another place."
 
 
-def disk_failure(problem: OSError, path: "Path | str", advice: str = _ELSEWHERE) -> EnvironmentFailed:
+def disk_failure(problem: OSError, path: "Path | str", advice: str = _ELSEWHERE) -> EnvironmentFailureError:
     """The advice is for all but a full disk."""
     full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
     why = "the disk, or a quota on it, is full" if full else os.strerror(problem.errno) if problem.errno else problem
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
         f"could not write a file: {why}",
         where=str(path),

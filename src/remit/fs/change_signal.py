@@ -22,7 +22,7 @@ _BELL_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class Bell:
+class ChangeSignal:
     """The bell at one path. Making it touches nothing."""
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +38,7 @@ class Bell:
                 os.close(descriptor)
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator["Listener"]:
+    def listening(self) -> Iterator["ChangeListener"]:
         """From here on no ring is missed. Listen first, look second, wait third."""
         listener = self.listen()
         try:
@@ -46,9 +46,9 @@ class Bell:
         finally:
             listener.close()
 
-    def listen(self) -> "Listener":
+    def listen(self) -> "ChangeListener":
         """The same, for whoever closes it himself."""
-        return Listener(self._open())
+        return ChangeListener(self._open())
 
     def _open(self) -> int:
         """A descriptor that becomes readable with each ring; -1 where the kernel gives none, for lack of room."""
@@ -63,7 +63,7 @@ class Bell:
         return descriptor
 
 
-class Listener:
+class ChangeListener:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
@@ -87,7 +87,7 @@ class Listener:
 class AsyncListener:
     """One for all who wait in an event loop: a process may have only so many listeners."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: ChangeListener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Future[None]] = set()

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.syscalls import number_here, prepared
 from remit.fs.statx import stat_with_birth
 
@@ -53,11 +53,11 @@ _KINDS: Final = {
 }
 
 
-class OtherFilesystem(EnvironmentFailed):
+class OtherFilesystemError(EnvironmentFailureError):
     """A rename would have crossed from one filesystem, or mount, to another. Nothing was changed."""
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """Which file this is, and in what state it was seen. Equal is what was the same file in the same state."""
 
     dev: int
@@ -84,12 +84,12 @@ class Identity(NamedTuple):
         return halves
 
     @classmethod
-    def from_json(cls, halves: Mapping[str, int]) -> "Identity":
+    def from_json(cls, halves: Mapping[str, int]) -> "FileIdentity":
         """The inverse of `as_json`. KeyError where a half is missing."""
         return cls(*[(halves[high] << 32) | halves[low] for high, low in _HALVES])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and self[:_COMPARED] == other[:_COMPARED]
+        return isinstance(other, FileIdentity) and self[:_COMPARED] == other[:_COMPARED]
 
     def __ne__(self, other: object) -> bool:  # a tuple has one of its own
         return not self == other
@@ -97,23 +97,23 @@ class Identity(NamedTuple):
     def __hash__(self) -> int:
         return hash(self[:_COMPARED])
 
-    def seen_from(self, folder: int) -> "Identity":
+    def seen_from(self, folder: int) -> "FileIdentity":
         """The same, as it would be seen in its folder now, which may have been mounted anew since."""
         # Where layers are stacked, a file's device may be another than its folder's: then nothing can be said.
-        return Identity(os.fstat(folder).st_dev, *self[1:]) if self.dev == self.folder_dev else self
+        return FileIdentity(os.fstat(folder).st_dev, *self[1:]) if self.dev == self.folder_dev else self
 
-    def is_file(self, other: "Identity") -> bool:
+    def is_file(self, other: "FileIdentity") -> bool:
         """Whether both are the same file, changed meanwhile or not."""
         born_alike = self.birth_ns == other.birth_ns or not (self.birth_ns and other.birth_ns)
         return born_alike and (self.dev, self.ino) == (other.dev, other.ino)
 
-    def has_content_of(self, other: "Identity") -> bool:
+    def has_content_of(self, other: "FileIdentity") -> bool:
         """The same file, not written to since. Renaming, linking or chmod does not count."""
         return self.is_file(other) and (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
 
 
-_COMPARED: Final = Identity._fields.index("birth_ns")
-_HALVES: Final = tuple((f"{name}_high", f"{name}_low") for name in Identity._fields)
+_COMPARED: Final = FileIdentity._fields.index("birth_ns")
+_HALVES: Final = tuple((f"{name}_high", f"{name}_low") for name in FileIdentity._fields)
 
 
 def open_base(path: str) -> int:
@@ -142,27 +142,27 @@ def open_file(folder: int, name: str, *, where: str = "") -> int:
     return descriptor
 
 
-def look(folder: int, name: str, *, where: str = "") -> Identity:
+def look(folder: int, name: str, *, where: str = "") -> FileIdentity:
     """What the name stands for, without opening it. Refuses all but a regular file with exactly one link."""
     _require_component(name, where)
     descriptor = _open(folder, os.fsencode(name), _LOOK, where or name, "the file")
     try:
-        seen = Identity(*stat_with_birth(descriptor), os.fstat(folder).st_dev)
+        seen = FileIdentity(*stat_with_birth(descriptor), os.fstat(folder).st_dev)
     finally:
         os.close(descriptor)
     _require_plain(seen, where or name)
     return seen
 
 
-def identify(descriptor: int) -> Identity:
-    return Identity(*stat_with_birth(descriptor))
+def identify(descriptor: int) -> FileIdentity:
+    return FileIdentity(*stat_with_birth(descriptor))
 
 
-def peek(folder: int, name: str, *, where: str = "") -> Identity | None:
+def peek(folder: int, name: str, *, where: str = "") -> FileIdentity | None:
     """What has this name, of whatever kind, be it a dangling link; or None. It says nothing of what comes next."""
     _require_component(name, where)
     try:
-        return Identity(*stat_with_birth(folder, name))
+        return FileIdentity(*stat_with_birth(folder, name))
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -189,9 +189,9 @@ def rename_noreplace(
     if code == errno.ENOENT:
         raise _missing("the file", where or name_a)
     if code == errno.EXDEV:
-        raise OtherFilesystem(Reason.EFFECT_FAILED, "the two folders are on different filesystems", where=where)
+        raise OtherFilesystemError(Reason.EFFECT_FAILED, "the two folders are on different filesystems", where=where)
     if code in {errno.EINVAL, errno.ENOSYS}:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "this filesystem cannot rename without the danger of replacing a file",
             where=where_new or name_b,
@@ -211,7 +211,7 @@ def rename_exchange(folder: int, name_a: str, name_b: str, *, where: str = "") -
     if code == errno.ENOENT:
         raise _missing("the file", where or name_b)
     if code in {errno.EINVAL, errno.ENOSYS}:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "this filesystem cannot let two files change places in one step",
             where=where or name_b,
@@ -230,7 +230,7 @@ def make_folder(folder: int, name: str, *, where: str = "") -> bool:
         if found is None or stat.S_ISDIR(found.mode):  # None: gone again, as whoever opens it next will find
             return False
         kind = _KINDS.get(stat.S_IFMT(found.mode), "a file")
-        raise Refused(
+        raise RefusedError(
             Reason.PATH_REFUSED,
             f"a folder is needed here, and this is {kind}",
             where=where or name,
@@ -278,8 +278,8 @@ def gives_rights_of_its_own(folder: int) -> bool:
         raise failure(problem, "a folder", "could not be asked for its default ACL") from None
 
 
-def already_there(where: str) -> Refused:
-    return Refused(
+def already_there(where: str) -> RefusedError:
+    return RefusedError(
         Reason.FILE_CONFLICT,
         "something exists here already, and is never overwritten",
         where=where,
@@ -291,7 +291,7 @@ def failure(problem: OSError, where: str, what: str) -> RemitError:
     """A failed system call as one of our errors."""
     code = problem.errno or 0
     if code in {errno.ENOSPC, errno.EDQUOT}:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.DISK_FULL,
             f"this {what}: the disk, or a quota on it, is full",
             where=where,
@@ -300,7 +300,7 @@ def failure(problem: OSError, where: str, what: str) -> RemitError:
     closed = code in {errno.EACCES, errno.EPERM, errno.EROFS}
     advice = "Check who owns it and what its mode allows; Remit acts as the user it runs as." if closed else ""
     why = os.strerror(code) if code else type(problem).__name__
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.PERMISSION_DENIED if closed else Reason.EFFECT_FAILED,
         f"this {what}: {why}",
         where=where,
@@ -321,14 +321,14 @@ def _open(folder: int, path: bytes, how: Any, where: str, what: str) -> int:
 
 def _refusal(code: int, where: str, what: str) -> RemitError:
     if code == errno.ELOOP:
-        return Refused(
+        return RefusedError(
             Reason.PATH_REFUSED,
             f"{what} is, or lies behind, a symbolic link",
             where=where,
             next_step="Name the file by its real path: no component may be a link.",
         )
     if code == errno.EXDEV:
-        return Refused(
+        return RefusedError(
             Reason.PATH_REFUSED,
             f"{what} lies behind a mount point, or outside of its allowed directory",
             where=where,
@@ -337,20 +337,22 @@ def _refusal(code: int, where: str, what: str) -> RemitError:
     if code == errno.ENOENT:
         return _missing(what, where)
     if code == errno.ENOTDIR:
-        return Refused(
+        return RefusedError(
             Reason.PATH_REFUSED,
             f"{what} cannot be reached: a component of its path is not a directory",
             where=where,
             next_step="Check the path.",
         )
     if code == errno.ENXIO:
-        return Refused(Reason.PATH_REFUSED, f"{what} is not a regular file", where=where, next_step="Check the path.")
+        return RefusedError(
+            Reason.PATH_REFUSED, f"{what} is not a regular file", where=where, next_step="Check the path."
+        )
     if code == errno.ENAMETOOLONG:
-        return Refused(
+        return RefusedError(
             Reason.PATH_REFUSED, f"{what} has a name that is too long", where=where, next_step="Choose a shorter one."
         )
     if code == errno.ENOSYS:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "this kernel has no openat2, without which no path can be confined",
             where=where,
@@ -359,23 +361,23 @@ def _refusal(code: int, where: str, what: str) -> RemitError:
     return failure(OSError(code, os.strerror(code)), where, "could not be opened")
 
 
-def _missing(what: str, where: str) -> Refused:
-    return Refused(
+def _missing(what: str, where: str) -> RefusedError:
+    return RefusedError(
         Reason.FILE_MISSING, f"{what} does not exist", where=where, next_step="Check the path, and create it if due."
     )
 
 
-def _require_plain(seen: Identity, where: str) -> None:
+def _require_plain(seen: FileIdentity, where: str) -> None:
     if not stat.S_ISREG(seen.mode):
         kind = _KINDS.get(stat.S_IFMT(seen.mode), "something else")
-        raise Refused(
+        raise RefusedError(
             Reason.PATH_REFUSED,
             f"only regular files can be acted on, and this is {kind}",
             where=where,
             next_step="Name a regular file.",
         )
     if seen.nlink != 1:
-        raise Refused(
+        raise RefusedError(
             Reason.PATH_REFUSED,
             "this file does not have exactly one hard link, so it may also be one outside of the allowed directories",
             where=where,
@@ -383,10 +385,10 @@ def _require_plain(seen: Identity, where: str) -> None:
         )
 
 
-def _require_same(found: Identity, seen: Identity, where: str) -> None:
+def _require_same(found: FileIdentity, seen: FileIdentity, where: str) -> None:
     _require_plain(found, where)
     if not found.is_file(seen):
-        raise Refused(
+        raise RefusedError(
             Reason.FILE_CONFLICT,
             "the file was exchanged for another while it was being opened",
             where=where,
@@ -397,7 +399,7 @@ def _require_same(found: Identity, seen: Identity, where: str) -> None:
 def _require_component(name: str, where: str) -> None:
     """The second lock: names were taken apart by `confine.names` before they came here."""
     if name in {"", ".", ".."} or "/" in name or "\0" in name:
-        raise Refused(
+        raise RefusedError(
             Reason.PATH_REFUSED,
             "this is not the name of one file or folder",
             where=where or name,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MAX_PATH_BYTES: Final = 4095
 MAX_NAME_BYTES: Final = 255
@@ -123,7 +123,7 @@ def _require_base(base: str, state: Path) -> str:
     if not os.path.isdir(plain):
         raise _refused("this allowed directory does not exist, or is not one", base, "Create it, or correct the path.")
     if _overlaps(Path(plain), state):
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             "this allowed directory overlaps the state directory, so a task could reach the keys",
             where=base,
@@ -179,5 +179,5 @@ def _split(path: str) -> tuple[str, ...]:
     return components
 
 
-def _refused(what: str, path: str, next_step: str) -> Refused:
-    return Refused(Reason.PATH_REFUSED, what, where=path, next_step=next_step)
+def _refused(what: str, path: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.PATH_REFUSED, what, where=path, next_step=next_step)

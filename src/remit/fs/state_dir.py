@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def locate_state(root: Path, environ: Mapping[str, str]) -> StateDirectory:
     overlaps = any(place.is_relative_to(root) or root.is_relative_to(place) for place in (home, state, real))
     # From the root down: the first folder that is closed to us is the one to be named.
     if overlaps or any(_is_workspace(folder) for folder in reversed(real.parents)):
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             "the state directory overlaps a workspace, so an agent at work could reach the keys",
             where=str(state),
@@ -105,14 +105,14 @@ def require_private(
     try:
         found = os.lstat(path)
     except FileNotFoundError:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_MISSING, f"{what} is missing", where=str(path), next_step=if_missing
         ) from None
     except OSError as problem:
         raise unreadable(what, path, problem) from None
     why = privacy_problem(found)
     if why:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             f"{what} {why}",
             where=str(path),
@@ -121,9 +121,9 @@ def require_private(
     return found
 
 
-def unreadable(what: str, path: Path, problem: OSError) -> EnvironmentFailed:
+def unreadable(what: str, path: Path, problem: OSError) -> EnvironmentFailureError:
     why = os.strerror(problem.errno) if problem.errno else type(problem).__name__
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.STATE_UNSAFE,
         f"{what} cannot be read: {why}",
         where=str(path),
@@ -156,7 +156,7 @@ def _state_home(environ: Mapping[str, str]) -> Path:
     chosen = environ.get("REMIT_STATE")
     if chosen:
         if not Path(chosen).is_absolute():
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_UNSAFE,
                 "REMIT_STATE is not an absolute path",
                 where=chosen,
@@ -182,8 +182,8 @@ def _is_workspace(folder: Path) -> bool:
         owner = os.stat(folder)
         if owner.st_uid == os.geteuid():
             closed = unreadable("a folder above the state directory", folder, problem)
-            raise Refused(closed.reason, closed.what, where=closed.where, next_step=closed.next_step) from None
-        raise Refused(
+            raise RefusedError(closed.reason, closed.what, where=closed.where, next_step=closed.next_step) from None
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             f"a folder above the state directory {privacy_problem(owner)}, and is closed to others",
             where=str(folder),
@@ -199,7 +199,7 @@ def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError):  # a loop of links is a RuntimeError here
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             "this path cannot be followed to its end: its links go in a circle, or a folder is closed to us",
             where=str(path),

@@ -16,21 +16,21 @@ from remit.contracts.goals.error_codes import goal_code
 from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import SimulationMatchPacket
 from remit.core.canonical import digest
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, render_time
 from remit.crypto.signing import Keyring
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.decisions import Decided, DecisionRecord, GoalPapers, decided, goal_papers
-from remit.goals.gates import Answered, Evidence, decide
+from remit.goals.gates import ConfirmationReply, Evidence, decide
 from remit.goals.history import History, load_decision, read_history
-from remit.goals.outcomes import Spoken, outcome_by, outcome_of
+from remit.goals.outcomes import PromptSource, outcome_by, outcome_of
 from remit.goals.packet_masking import kept_packet
 from remit.goals.recording import record_decision
 from remit.goals.replay import answer_of
 from remit.goals.rules import LiveRules, PastRules
 from remit.goals.user_messages import user_text
-from remit.ledger.documents import Document, Shelf, load_document
-from remit.ledger.entry import Event
+from remit.ledger.documents import DocumentStore, StoredDocument, load_document
+from remit.ledger.entry import NewEntry
 from remit.ledger.goal_queries import count_answers
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.search import not_before_newest
@@ -44,7 +44,7 @@ ASKED: Final = "CONFIRMATION_REQUESTED"
 ON_ITS_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 
 
-class Also(Protocol):
+class TransactionHook(Protocol):
     """Done in the transaction of a decision, before it is written. If it raises, nothing is written."""
 
     def __call__(self, batch: Batch, *, is_first: bool) -> None: ...
@@ -74,20 +74,20 @@ class AgentCore:
         return self.run_goal(AgentGoalRequest.parse(raw, source="goal"))
 
     def run_goal(
-        self, goal: AgentGoalRequest, found_by: tuple[Document, ...] = (), also: Also = nothing_else
+        self, goal: AgentGoalRequest, found_by: tuple[StoredDocument, ...] = (), also: TransactionHook = nothing_else
     ) -> AgentExecutionOutcome:
         """`found_by` is what the Finder has to show for the packet: kept with the decision."""
         try:
             kept = _as_kept(goal, lambda: self._declared(goal))
             return _relayed(self._cycle(kept, found_by, also), goal, kept)
-        except Refused as problem:
+        except RefusedError as problem:
             return self._refused(goal, problem)
 
-    def go_on(self, goal: AgentGoalRequest, also: Also = nothing_else) -> AgentExecutionOutcome:
+    def go_on(self, goal: AgentGoalRequest, also: TransactionHook = nothing_else) -> AgentExecutionOutcome:
         """The same for a goal that comes out of the ledger, and so is as it was kept."""
         try:
             return self._cycle(goal, (), also)
-        except Refused as problem:
+        except RefusedError as problem:
             return self._refused(goal, problem)
 
     def _declared(self, goal: AgentGoalRequest) -> Collection[str]:
@@ -97,13 +97,15 @@ class AgentCore:
             return ()
         with self.ledger().store.glancing() as connection:
             try:
-                catalogue = self.past.catalogue(Shelf(connection, goal.tenant_id), packet.catalog_snapshot_ref)
-            except Refused:  # nothing was decided from it yet
+                catalogue = self.past.catalogue(DocumentStore(connection, goal.tenant_id), packet.catalog_snapshot_ref)
+            except RefusedError:  # nothing was decided from it yet
                 catalogue = self.live(goal.tenant_id, connection).catalogue
         entry = catalogue.find(packet.candidates[0].simulation_id)
         return entry.simulation.fields if entry is not None and catalogue.ref == packet.catalog_snapshot_ref else ()
 
-    def _cycle(self, goal: AgentGoalRequest, found_by: tuple[Document, ...], also: Also) -> AgentExecutionOutcome:
+    def _cycle(
+        self, goal: AgentGoalRequest, found_by: tuple[StoredDocument, ...], also: TransactionHook
+    ) -> AgentExecutionOutcome:
         papers = goal_papers(goal)
         for _ in range(MOST_ROUNDS):
             with self.ledger().store.glancing() as connection:
@@ -115,19 +117,19 @@ class AgentCore:
             if case is not None:
                 try:
                     made, row = self._decide(goal, papers, history, case, found_by, also)
-                except Refused as problem:
+                except RefusedError as problem:
                     if problem.reason is Reason.TRANSITION_INVALID:  # somebody else was faster
                         continue
                     raise
                 if made.verdict.dispatches:
                     return self._dispatched(goal, made.ref)
                 evidence = case.evidence
-                spoken = Spoken(lambda: evidence.catalogue, lambda: evidence.lexicon)  # noqa: B023 - called right here
+                spoken = PromptSource(lambda: evidence.catalogue, lambda: evidence.lexicon)  # noqa: B023 - called right here
                 return outcome_by(goal, row, made.record, made.ref, spoken)
             if history.event in ON_ITS_WAY:
                 return self._dispatched(goal, history.allowed_by)
             return self._told(goal)
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.IN_PROGRESS,
             "this goal is being worked on by others",
             where=f"correlation {goal.correlation_id}",
@@ -145,7 +147,7 @@ class AgentCore:
             return None
         record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
         if record.goal_ref != papers.goal.ref:
-            raise Refused(
+            raise RefusedError(
                 Reason.GOAL_CONFLICT,
                 "this correlation id stands for another goal",
                 where=f"correlation {goal.correlation_id}",
@@ -168,7 +170,7 @@ class AgentCore:
         self.past.remember(rules)
         planned, answered = None, None
         if last is not None:
-            shelf = Shelf(connection, goal.tenant_id)
+            shelf = DocumentStore(connection, goal.tenant_id)
             shelf.fetch((last.confirmation_parse_proof_ref, last.artifact_fingerprint_bundle_ref))
             answered = answer_of(shelf, last.confirmation_parse_proof_ref)
             if last.artifact_fingerprint_bundle_ref is not None:
@@ -179,7 +181,7 @@ class AgentCore:
             # Masked first: what is decided is decided from what is kept.
             answer = mask_text(goal.confirm_state.answer)
             number = count_answers(connection, goal.tenant_id, goal.correlation_id) + 1
-            answered = Answered(answer, asked.created_at, at, number)
+            answered = ConfirmationReply(answer, asked.created_at, at, number)
         evidence = Evidence(
             goal.tenant_id,
             goal.user_id,
@@ -202,8 +204,8 @@ class AgentCore:
         papers: GoalPapers,
         history: History,
         case: "_Case",
-        found_by: tuple[Document, ...],
-        also: Also,
+        found_by: tuple[StoredDocument, ...],
+        also: TransactionHook,
     ) -> tuple[Decided, StepRow]:
         """Decided out here: nobody else can write while a transaction lasts."""
         kept_with = (*case.snapshots, *found_by)
@@ -223,7 +225,7 @@ class AgentCore:
         outcome = self.executor.dispatch(DispatchEnvelope.from_tree(tree, source="a stored dispatch"))
         return self._told(goal, outcome)
 
-    def _refused(self, goal: AgentGoalRequest, problem: Refused) -> AgentExecutionOutcome:
+    def _refused(self, goal: AgentGoalRequest, problem: RefusedError) -> AgentExecutionOutcome:
         """What no step can be blamed for: rules that cannot be read, a correlation that is another goal's.
 
         Recorded, and claims nothing: else anybody could use up somebody else's correlation.
@@ -232,7 +234,7 @@ class AgentCore:
         code = "SIMULATION_REFUSED" if code == "SIMULATION_FAILED" else code  # nothing was tried
         told: Any = mask_json({"reason_code": code, "user_id": goal.user_id, **problem.as_json()})
         tenant_id = goal.tenant_id if self.knows(goal.tenant_id) else DEFAULT_TENANT
-        entry = self.ledger().append(Event(tenant_id, "agent.refused", goal.correlation_id, told))
+        entry = self.ledger().append(NewEntry(tenant_id, "agent.refused", goal.correlation_id, told))
         return AgentExecutionOutcome(
             step_id=None,
             simulation_outcome=None,
@@ -257,14 +259,14 @@ class _Case(NamedTuple):
     """What a decision is made from, with the documents of the rules in it, and when."""
 
     evidence: Evidence
-    snapshots: tuple[Document, ...]
+    snapshots: tuple[StoredDocument, ...]
     at: str
 
 
 def _as_kept(goal: AgentGoalRequest, declared: Callable[[], Collection[str]]) -> AgentGoalRequest:
     """With its packet as a replay will read it: 1.0 is kept as 1, and what is decided is decided from that."""
     if len(mask_text(goal.raw_user_utterance)) > MAX_TEXT or len(mask_text(goal.normalized_intent)) > MAX_SHORT_TEXT:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "the words of this goal are too long to be kept with what is secret in them masked",
             where=f"correlation {goal.correlation_id}",

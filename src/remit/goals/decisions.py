@@ -14,9 +14,9 @@ from remit.goals.access.policy import AccessAnswer, AccessPolicy
 from remit.goals.binding.fields import fingerprint
 from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.confirmation.parser import Lexicon
-from remit.goals.gates import Answered, Evidence, GateVerdict, question_of
+from remit.goals.gates import ConfirmationReply, Evidence, GateVerdict, question_of
 from remit.goals.planner import FIRST_STEP, artifacts, build_envelope, build_plan, build_step, idempotency_key
-from remit.ledger.documents import Document
+from remit.ledger.documents import StoredDocument
 from remit.masking import mask_text
 
 MAX_WHY: Final = 1_000
@@ -60,7 +60,7 @@ class Decided:
     verdict: GateVerdict
     record: DecisionRecord
     ref: str
-    documents: tuple[Document, ...]
+    documents: tuple[StoredDocument, ...]
     step: AgentStep | None
     envelope: DispatchEnvelope | None
 
@@ -69,11 +69,11 @@ class Decided:
         return self.verdict.reason_code
 
 
-def goal_document(goal: AgentGoalRequest, packet_ref: str) -> Document:
+def goal_document(goal: AgentGoalRequest, packet_ref: str) -> StoredDocument:
     """Which goal this is: the same however often it is asked, and whatever was answered meanwhile. Masked, and so that
     masking it again changes nothing: whoever goes on with a goal has only this of its words.
     """
-    return Document(
+    return StoredDocument(
         "goal",
         {
             "correlation_id": goal.correlation_id,
@@ -92,19 +92,19 @@ def goal_document(goal: AgentGoalRequest, packet_ref: str) -> Document:
 class GoalPapers(NamedTuple):
     """A goal's packet and itself, as they are kept: the same for as long as the goal is."""
 
-    packet: Document
-    goal: Document
+    packet: StoredDocument
+    goal: StoredDocument
 
 
 def goal_papers(goal: AgentGoalRequest) -> GoalPapers:
-    packet = Document("packet", goal.sim_finder_packet.tree())
+    packet = StoredDocument("packet", goal.sim_finder_packet.tree())
     return GoalPapers(packet, goal_document(goal, packet.ref))
 
 
-def proof_document(evidence: Evidence, verdict: GateVerdict, answered: Answered) -> Document:
+def proof_document(evidence: Evidence, verdict: GateVerdict, answered: ConfirmationReply) -> StoredDocument:
     """What was answered and how it was read. An accepted answer is the token itself; any other is masked."""
     parsed = verdict.parsed
-    return Document(
+    return StoredDocument(
         "confirmation",
         {
             "correlation_id": evidence.correlation_id,
@@ -123,11 +123,11 @@ def proof_document(evidence: Evidence, verdict: GateVerdict, answered: Answered)
     )
 
 
-def access_document(evidence: Evidence, verdict: GateVerdict, at: str) -> Document | None:
+def access_document(evidence: Evidence, verdict: GateVerdict, at: str) -> StoredDocument | None:
     if verdict.access is None or verdict.entry is None:
         return None
     question = question_of(evidence, verdict.entry.simulation)
-    return Document(
+    return StoredDocument(
         "access",
         {
             "correlation_id": evidence.correlation_id,
@@ -146,11 +146,11 @@ def access_document(evidence: Evidence, verdict: GateVerdict, at: str) -> Docume
     )
 
 
-def snapshot_documents(catalogue: Catalogue, policy: AccessPolicy, lexicon: Lexicon) -> tuple[Document, ...]:
+def snapshot_documents(catalogue: Catalogue, policy: AccessPolicy, lexicon: Lexicon) -> tuple[StoredDocument, ...]:
     return (
-        Document("catalogue", catalogue.document()),
-        Document("policy", policy.document()),
-        Document("lexicon", lexicon.document()),
+        StoredDocument("catalogue", catalogue.document()),
+        StoredDocument("policy", policy.document()),
+        StoredDocument("lexicon", lexicon.document()),
     )
 
 
@@ -159,7 +159,7 @@ def decided(
     papers: GoalPapers,
     evidence: Evidence,
     verdict: GateVerdict,
-    kept_with: tuple[Document, ...],
+    kept_with: tuple[StoredDocument, ...],
     at: str,
 ) -> Decided:
     """Put together all that a verdict leaves behind. `kept_with` are the snapshots of the evidence, made once, and what
@@ -174,14 +174,14 @@ def decided(
     if verdict.entry is not None:
         step = build_step(evidence, verdict.entry)
         made_of = artifacts(verdict.entry, evidence.catalogue, evidence.lexicon, evidence.packet.finder_version)
-        bundle = Document("artifacts", made_of)
+        bundle = StoredDocument("artifacts", made_of)
         planned = build_plan(evidence, step, packet.ref, verdict.entry.simulation.risk, at)
-        plan = Document("plan", planned.tree())
+        plan = StoredDocument("plan", planned.tree())
         documents += [bundle, plan]
     if verdict.dispatches and step is not None and bundle is not None:
         proven = proof.ref if proof and step.confirmation_required else None
         envelope = build_envelope(evidence, step, proof_ref=proven, artifacts_ref=bundle.ref)
-        documents.append(Document("envelope", envelope.tree()))
+        documents.append(StoredDocument("envelope", envelope.tree()))
     waited = evidence.waited
     record = DecisionRecord(
         goal_ref=goal_kept.ref,
@@ -210,7 +210,7 @@ def decided(
         approval_decided_at=waited.decided_at if waited else None,
         why=_why(verdict),
     )
-    kept = Document("decision", record.tree())
+    kept = StoredDocument("decision", record.tree())
     return Decided(verdict, record, kept.ref, (*documents, kept), step, envelope)
 
 
@@ -220,12 +220,12 @@ class RefusedAtLast:
 
     record: DecisionRecord
     ref: str
-    documents: tuple[Document, ...]
+    documents: tuple[StoredDocument, ...]
     access: AccessAnswer | None
 
 
 def refused_at_last(
-    record: DecisionRecord, evidence: Evidence, verdict: GateVerdict, snapshots: tuple[Document, ...], at: str
+    record: DecisionRecord, evidence: Evidence, verdict: GateVerdict, snapshots: tuple[StoredDocument, ...], at: str
 ) -> RefusedAtLast:
     """`record` is the decision that had let it through."""
     step = build_step(evidence, verdict.entry) if verdict.entry is not None else None
@@ -245,7 +245,7 @@ def refused_at_last(
             "why": _why(verdict),
         }
     )
-    kept = Document("decision", made.tree())
+    kept = StoredDocument("decision", made.tree())
     documents = [*snapshots, kept] if access is None else [*snapshots, access, kept]
     return RefusedAtLast(made, kept.ref, tuple(documents), verdict.access)
 

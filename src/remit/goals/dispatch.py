@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
-from remit.core.errors import LOOK_AT_GOAL, EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import LOOK_AT_GOAL, EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.goals.decisions import DecisionRecord, RefusedAtLast
 from remit.goals.gates import Evidence
 from remit.goals.rules import Rules
@@ -30,12 +30,12 @@ class Dispatch:
     """Why it was not begun by whoever asks here. Somebody else may have begun the same all the same."""
 
 
-class BegunByOthers(EnvironmentFailed):
+class BegunElsewhereError(EnvironmentFailureError):
     """The rules do not let it begin now, and it was begun before: what came of that counts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedDispatch:
     envelope: DispatchEnvelope
     prepared: Mapping[str, Any]
     seconds: float
@@ -45,7 +45,7 @@ def ends_step(request: Dispatch, before: str) -> bool:
     """Whether a refusal is the end of the step: not of one that was begun, nor by a dispatch that is not its own."""
     if before not in {"", "ACCESS_ALLOWED", "REFUSED"} and request.evidence:
         envelope = request.envelope
-        raise BegunByOthers(
+        raise BegunElsewhereError(
             Reason.IN_PROGRESS,
             "it was begun before, and how that ended is not known yet",
             where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
@@ -55,8 +55,8 @@ def ends_step(request: Dispatch, before: str) -> bool:
     return before == "ACCESS_ALLOWED" and not is_foreign
 
 
-def not_decided(envelope: DispatchEnvelope, what: str) -> Refused:
-    return Refused(
+def not_decided(envelope: DispatchEnvelope, what: str) -> RefusedError:
+    return RefusedError(
         Reason.GOAL_CONFLICT,
         what,
         where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",

@@ -19,7 +19,7 @@ from remit.contracts.goals.packets import (
     SimulationMatchPacket,
 )
 from remit.contracts.goals.simulation import Simulation
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.core.ids import is_within, parse_time
 from remit.goals.access.policy import AccessAnswer, AccessPolicy, AccessQuestion
 from remit.goals.binding.fields import require_fields
@@ -37,7 +37,7 @@ NOT_IN_TIME: Final = "somebody else's approval was asked for, and was not given 
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ConfirmationReply:
     """What a person said to the question, when it was asked and answered, and the how-manyth answer it is."""
 
     text: str
@@ -47,7 +47,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
+class ApprovalWindow:
     """When somebody else's approval was asked for, when the answer to that came, and when it is decided on."""
 
     asked_at: str
@@ -72,9 +72,9 @@ class Evidence:
     policy: AccessPolicy
     lexicon: Lexicon
     planned: str | None = None
-    answered: Answered | None = None
+    answered: ConfirmationReply | None = None
     approval: Literal["APPROVED", "DENIED"] | None = None
-    waited: Waited | None = None
+    waited: ApprovalWindow | None = None
     final: bool = False
     """Asked right before the effect: what would have to wait for somebody then is refused."""
 
@@ -160,7 +160,7 @@ def _stale(evidence: Evidence, entry: CatalogueEntry | None) -> str:
 def _fields_problem(simulation: Simulation, packet: SimulationMatchPacket) -> str:
     try:
         require_fields(simulation, packet.fields)
-    except Refused as problem:
+    except RefusedError as problem:
         return f"{problem.what} (at {problem.where})"
     return ""
 

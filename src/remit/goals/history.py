@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.core.ttl_cache import Kept
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.core.ttl_cache import TTLCache
 from remit.crypto.signing import Keyring
 from remit.goals.decisions import DecisionRecord
-from remit.goals.gates import Waited
-from remit.ledger.documents import Shelf, tree_of
+from remit.goals.gates import ApprovalWindow
+from remit.ledger.documents import DocumentStore, tree_of
 from remit.ledger.goal_queries import Recorded, first_entry, step_events
 from remit.ledger.goal_tables import row_values
 from remit.ledger.proof import require_covered
@@ -19,7 +19,7 @@ from remit.store.connection import Connection
 APPROVAL: Final = "agent.approval"
 """A person's answer to a goal that needs the approval of somebody else."""
 _NO_ANSWER: Final = (None, None)
-_DECISIONS: Final[Kept[str, DecisionRecord]] = Kept(256, 600)
+_DECISIONS: Final[TTLCache[str, DecisionRecord]] = TTLCache(256, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class History:
         allowed = self.newest("ACCESS_ALLOWED")
         return (allowed.row.dispatch_decision_hash if allowed is not None else None) or ""
 
-    def waited(self, at: str) -> Waited | None:
+    def waited(self, at: str) -> ApprovalWindow | None:
         """For somebody else's approval, if it was ever asked for."""
         asked = self.newest("APPROVAL_REQUESTED")
-        return Waited(asked.created_at, self.answered_at, at) if asked is not None else None
+        return ApprovalWindow(asked.created_at, self.answered_at, at) if asked is not None else None
 
     @property
     def decision_ref(self) -> str | None:
@@ -73,10 +73,10 @@ def read_history(
 
 
 def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionRecord:
-    return decision_of(Shelf(connection, tenant_id), ref)
+    return decision_of(DocumentStore(connection, tenant_id), ref)
 
 
-def decision_of(shelf: Shelf, ref: str) -> DecisionRecord:
+def decision_of(shelf: DocumentStore, ref: str) -> DecisionRecord:
     body = shelf.body(ref)  # always, as for snapshots
     return _DECISIONS.get(ref, lambda: DecisionRecord.from_tree(tree_of(ref, body), source="a stored decision"))
 
@@ -88,7 +88,7 @@ def require_recorded(
     entry = require_covered(connection, keyring, tenant_id, recorded.seq)
     said: Any = json.loads(entry.payload) if entry.kind == "agent.step" else {}
     if said != row_values(recorded.row) or entry.created_at != recorded.created_at:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             "a row about this goal is not the one that the ledger recorded; nothing was touched",
             where=f"tenant {tenant_id}, entry {recorded.seq}",

@@ -13,7 +13,7 @@ from remit.store.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class HistoryNode:
     """One link of a chain. `seq` and `at` are its place in the chain of `tenant_id`; `ref` is its document's name."""
 
     kind: str
@@ -23,7 +23,7 @@ class Node:
     at: str | None = None
     ref: str | None = None
     problem: str = ""
-    children: tuple["Node", ...] = ()
+    children: tuple["HistoryNode", ...] = ()
     entry: Entry | None = None
     """Of a node that is nothing but an entry: the entry itself."""
 
@@ -63,10 +63,10 @@ def covered_problem(connection: Connection, keyring: Callable[[], Keyring], entr
     return ""
 
 
-def entry_node(connection: Connection, keyring: Callable[[], Keyring], entry: Entry) -> Node:
+def entry_node(connection: Connection, keyring: Callable[[], Keyring], entry: Entry) -> HistoryNode:
     facts: dict[str, Any] = {"kind": entry.kind, "actor": entry.actor, "task_id": entry.task_id}
     facts |= {"capability_id": entry.capability_id, "payload": as_tree(entry)}
-    return Node(
+    return HistoryNode(
         "entry",
         {name: value for name, value in facts.items() if value is not None},
         tenant_id=entry.tenant_id,

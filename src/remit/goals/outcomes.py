@@ -6,14 +6,14 @@ from typing import NamedTuple
 from remit.contracts.goals.dispatch import SimulationOutcome
 from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import ClarifyPacket, RefusePacket, SimulationMatchPacket
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
 from remit.goals.confirmation.parser import Lexicon
 from remit.goals.decisions import DecisionRecord
 from remit.goals.history import History, decision_of
 from remit.goals.rules import PastRules
 from remit.goals.user_messages import confirmation_prompt, user_text
-from remit.ledger.documents import Shelf
+from remit.ledger.documents import DocumentStore
 from remit.ledger.goal_tables import StepRow
 from remit.store.connection import Connection
 
@@ -28,16 +28,16 @@ def outcome_of(
     """Of a goal as the ledger knows it."""
     last, ref = history.last, history.decision_ref
     if last is None or ref is None:
-        raise Misuse(Reason.MISUSE, "there is no decision about this goal yet")
-    shelf = Shelf(connection, goal.tenant_id)
+        raise UsageError(Reason.MISUSE, "there is no decision about this goal yet")
+    shelf = DocumentStore(connection, goal.tenant_id)
     record = decision_of(shelf, ref)
-    spoken = Spoken(
+    spoken = PromptSource(
         lambda: past.catalogue(shelf, record.catalog_snapshot_ref), lambda: past.lexicon(shelf, record.lexicon_ref)
     )
     return outcome_by(goal, last.row, record, ref, spoken, simulated)
 
 
-class Spoken(NamedTuple):
+class PromptSource(NamedTuple):
     """What the question for a confirmation is worded from, if one is to be asked."""
 
     catalogue: Callable[[], Catalogue]
@@ -49,7 +49,7 @@ def outcome_by(
     row: StepRow,
     record: DecisionRecord,
     ref: str,
-    spoken: Spoken,
+    spoken: PromptSource,
     simulated: SimulationOutcome | None = None,
 ) -> AgentExecutionOutcome:
     """Of a goal whose last event is this one, by the decision of this name."""
@@ -73,7 +73,7 @@ def outcome_by(
     )
 
 
-def _text(goal: AgentGoalRequest, row: StepRow, spoken: Spoken, code: str) -> str:
+def _text(goal: AgentGoalRequest, row: StepRow, spoken: PromptSource, code: str) -> str:
     packet = goal.sim_finder_packet
     if isinstance(packet, ClarifyPacket):
         return packet.question

@@ -8,7 +8,7 @@ credential in it, the packet is refused.
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.masking import find_secrets, mask_json, mask_text
 
 WORDS: Final = ("question", "intent")
@@ -45,7 +45,7 @@ def _require_no_secret(name: str, value: Any) -> None:
             for key, inner in each.items():
                 _require_no_secret(f"{name}.{key}", inner)
         elif isinstance(each, str) and next(iter(find_secrets(each)), None) is not None:
-            raise Refused(
+            raise RefusedError(
                 Reason.BINDING_MISMATCH,
                 "an id in the Finder's packet holds what looks like a secret; nothing of it was kept",
                 where=f"sim_finder_packet.{name}",

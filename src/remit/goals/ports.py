@@ -12,7 +12,7 @@ from remit.contracts.base import MAX_JSON_DEPTH, MAX_JSON_VALUES, json_within
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.simulation import Simulation
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.binding.binding import BoundAction
 
 MAX_PAYLOAD: Final = 256 << 10
@@ -21,7 +21,7 @@ _BOUNDED: Final = json_within(MAX_JSON_DEPTH, MAX_JSON_VALUES)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class BoundActionResult:
     """How a bound action came to its end, in its own door's words."""
 
     succeeded: bool
@@ -36,17 +36,17 @@ def fitting(payload: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if len(canonical_bytes(_BOUNDED(tree))) <= MAX_PAYLOAD:
             return tree
-    except (ValueError, Refused):
+    except (ValueError, RefusedError):
         pass
     return {"type": str(tree.get("type", "")), "left_out": "too large or too deep for the record; see audit_refs"}
 
 
-class Hands(Protocol):
+class ActionRunner(Protocol):
     def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
         """Everything that running it needs, as JSON: so exact that running it twice does it once. Does nothing yet."""
 
     def has_begun(self, prepared: Mapping[str, Any]) -> bool:
         """Whether its door has recorded an intent, an outcome or a refusal of it."""
 
-    def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+    def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         """Do it, or go on with it, or give back what came of it before."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, NamedTuple
 
 from remit.contracts.goals.simulation import Simulation, StatePayload
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import tenant_flag
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry, build_catalogue, refusal
-from remit.goals.catalogue.files import Finding
+from remit.goals.catalogue.files import CatalogueFinding
 from remit.identity.person import Person, agent_cannot_decide
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.goal_queries import CORRELATION, KIND, PromotedState, newest_state_seq, read_states
 from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_text
@@ -22,7 +22,7 @@ _TRIES: Final = 5
 _MAX_REASON: Final = 500
 
 
-class Standing(NamedTuple):
+class PromotionStatus(NamedTuple):
     """Ids of simulations that people have made ACTIVE for a tenant, by what became of them."""
 
     active: tuple[str, ...]
@@ -32,7 +32,7 @@ class Standing(NamedTuple):
     """No file has them any more."""
 
 
-class Promotion:
+class PromotionService:
     """The catalogue of each tenant of a workspace, and the only way to change where a simulation stands."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Promotion:
         definitions: Callable[[], tuple[Simulation, ...]],
         tenants: Callable[[], Collection[str]],
         ledger: Callable[[], Ledger],
-        check: Callable[[Simulation], Sequence[Finding]] = lambda _: (),
+        check: Callable[[Simulation], Sequence[CatalogueFinding]] = lambda _: (),
     ) -> None:
         """`check` finds what is wrong with a simulation that is seen only when a person promotes it."""
         self._definitions = definitions
@@ -59,12 +59,12 @@ class Promotion:
         with ledger.store.reading() as connection:
             return read_states(connection, ledger.keyring, tenant_id)
 
-    def standing(self, tenant_id: str) -> Standing:
+    def standing(self, tenant_id: str) -> PromotionStatus:
         """What of all that was promoted can still be used, and what cannot any more."""
         entries = self.catalogue(tenant_id)
         promoted = [name for name, state in sorted(self.states(tenant_id).items()) if state.state == "ACTIVE"]
         found = {name: entries.find(name) for name in promoted}
-        return Standing(
+        return PromotionStatus(
             active=tuple(name for name, entry in found.items() if entry is not None and entry.state == "ACTIVE"),
             changed=tuple(name for name, entry in found.items() if entry is not None and entry.state != "ACTIVE"),
             gone=tuple(name for name, entry in found.items() if entry is None),
@@ -133,9 +133,9 @@ class Promotion:
             with ledger.store.reading() as connection:
                 newest = newest_state_seq(connection, tenant_id)
                 payload = decide(read_states(connection, ledger.keyring, tenant_id))
-            event = Event(tenant_id, KIND, CORRELATION, payload.tree(), actor=who.actor)
+            event = NewEntry(tenant_id, KIND, CORRELATION, payload.tree(), actor=who.actor)
 
-            def work(batch: Batch, newest: int = newest, event: Event = event) -> bool:
+            def work(batch: Batch, newest: int = newest, event: NewEntry = event) -> bool:
                 who.require_still(batch.time_in(tenant_id))
                 if newest_state_seq(batch.store, tenant_id) != newest:
                     return False
@@ -144,7 +144,7 @@ class Promotion:
 
             if ledger.transact(work):
                 return
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.IN_PROGRESS,
             "others keep changing the states of this tenant's simulations",
             where=f"tenant {tenant_id}",
@@ -158,17 +158,19 @@ class Promotion:
 
     def _require_tenant(self, tenant_id: str) -> None:
         if tenant_id not in self._tenants():
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "there is no such tenant",
                 where=f"tenant {tenant_id}",
                 next_step="Name it, and its users, under `tenants` in remit.yaml.",
             )
 
-    def _refused(self, reason: Reason, what: str, simulation_id: str, tenant_id: str, next_step: str = "") -> Refused:
+    def _refused(
+        self, reason: Reason, what: str, simulation_id: str, tenant_id: str, next_step: str = ""
+    ) -> RefusedError:
         """The next step ends with a command, and that is for this tenant."""
         command = (next_step or "See: remit catalogue list") + tenant_flag(tenant_id, self._tenants())
-        return Refused(reason, what, where=f"simulation {simulation_id}", next_step=command)
+        return RefusedError(reason, what, where=f"simulation {simulation_id}", next_step=command)
 
 
 def _payload(

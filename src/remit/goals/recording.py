@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import uuid7
 from remit.goals.access.policy import AccessAnswer
@@ -71,7 +71,7 @@ def record_decision(batch: Batch, tenant_id: str, decided: Decided, last: Record
 def _require_still(batch: Batch, tenant_id: str, correlation_id: str, last: Recorded | None) -> None:
     stands = standing_of(batch.store, tenant_id, plan_id_of(tenant_id, correlation_id), FIRST_STEP)
     if stands.seq != (last.seq if last is not None else None):
-        raise Refused(
+        raise RefusedError(
             Reason.TRANSITION_INVALID,
             "somebody else has moved this goal on",
             where=f"correlation {correlation_id}",

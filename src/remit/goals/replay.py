@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from remit.contracts.goals.packets import FINDER_PACKET
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.crypto.signing import Keyring
 from remit.goals.decisions import DecisionRecord
-from remit.goals.gates import Answered, Evidence, GateVerdict, Waited, decide
+from remit.goals.gates import ApprovalWindow, ConfirmationReply, Evidence, GateVerdict, decide
 from remit.goals.history import History, load_decision, read_history, require_recorded
 from remit.goals.planner import build_envelope, build_step, idempotency_key
 from remit.goals.rules import PastRules, lexicon_name
-from remit.ledger.documents import Shelf
+from remit.ledger.documents import DocumentStore
 from remit.ledger.goal_queries import Recorded
 from remit.store.connection import Connection
 
@@ -20,7 +20,7 @@ REPLAY_CODE: Final = "REPLAY_INVARIANT_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedDecision:
     """One decision of a goal: as it was recorded, and whether it comes out the same."""
 
     event_id: str
@@ -36,7 +36,7 @@ class Replayed:
     """Why it was decided like this, in the words that were kept of it."""
 
 
-def evidence_of(shelf: Shelf, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
+def evidence_of(shelf: DocumentStore, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
     """All that the decision was made from, each loaded by its name and checked against it."""
     packet = FINDER_PACKET.from_tree(shelf.tree(record.finder_packet_ref), source="a stored packet")
     approval: Any = record.approval
@@ -57,9 +57,9 @@ def evidence_of(shelf: Shelf, past: PastRules, tenant_id: str, record: DecisionR
     )
 
 
-def _waited(record: DecisionRecord) -> Waited | None:
+def _waited(record: DecisionRecord) -> ApprovalWindow | None:
     asked_at, decided_at = record.approval_asked_at, record.approval_decided_at
-    return Waited(asked_at, record.approval_answered_at, decided_at) if asked_at and decided_at else None
+    return ApprovalWindow(asked_at, record.approval_answered_at, decided_at) if asked_at and decided_at else None
 
 
 class MadeAgain(NamedTuple):
@@ -72,12 +72,12 @@ class MadeAgain(NamedTuple):
 def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> MadeAgain:
     """The decision of this name, made again. Refused, with the replay's code, unless it comes out the same."""
     record = load_decision(connection, tenant_id, ref)
-    shelf = Shelf(connection, tenant_id)
+    shelf = DocumentStore(connection, tenant_id)
     shelf.fetch(_refs(record))
     evidence = evidence_of(shelf, past, tenant_id, record)
     verdict = decide(evidence)
     if difference := _difference(evidence, verdict, record):
-        raise Refused(
+        raise RefusedError(
             Reason.REPLAY_FAILED,
             f"the decision does not come out as it was recorded: {difference}",
             where=f"decision {ref}",
@@ -88,7 +88,7 @@ def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref
 
 def replay_goal(
     connection: Connection, keyring: Callable[[], Keyring], past: PastRules, tenant_id: str, correlation_id: str
-) -> Iterator[Replayed]:
+) -> Iterator[ReplayedDecision]:
     """Every decision about this goal, in order. What cannot be replayed is told, with the reason."""
     history: History = read_history(connection, keyring, tenant_id, correlation_id)
     for recorded in history.steps:
@@ -98,7 +98,7 @@ def replay_goal(
 
 def _replayed(
     connection: Connection, keyring: Callable[[], Keyring], past: PastRules, tenant_id: str, recorded: Recorded
-) -> Replayed:
+) -> ReplayedDecision:
     row, why, because = recorded.row, "", ""
     ref = row.dispatch_decision_hash or ""
     try:
@@ -109,7 +109,7 @@ def _replayed(
         why = str(problem)
     dispatched = row.event in {"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED"}
     code = row.reason_code or ""
-    return Replayed(row.event_id, recorded.created_at, row.event, code, dispatched, ref, not why, why, because)
+    return ReplayedDecision(row.event_id, recorded.created_at, row.event, code, dispatched, ref, not why, why, because)
 
 
 def _row_differs(recorded: Recorded, record: DecisionRecord) -> str:
@@ -164,9 +164,11 @@ def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
     )
 
 
-def answer_of(shelf: Shelf, ref: str | None) -> Answered | None:
+def answer_of(shelf: DocumentStore, ref: str | None) -> ConfirmationReply | None:
     """The answer that a decision was made by, if there was one."""
     if ref is None:
         return None
     proof = shelf.tree(ref)
-    return Answered(str(proof["answer"]), str(proof["asked_at"]), str(proof["answered_at"]), int(proof["number"]))
+    return ConfirmationReply(
+        str(proof["answer"]), str(proof["asked_at"]), str(proof["answered_at"]), int(proof["number"])
+    )

@@ -11,7 +11,7 @@ from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.packets import SimulationMatchPacket
 from remit.contracts.goals.simulation import UNDOES
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import uuid7
 from remit.crypto.signing import Keyring
 from remit.goals.catalogue.catalogue import Catalogue
@@ -99,8 +99,8 @@ def record_taken_back(batch: Batch, keyring: Callable[[], Keyring], envelope: Di
     append_step(batch, envelope.tenant_id, row)
 
 
-def _refused(original: str, what: str) -> Refused:
-    return Refused(
+def _refused(original: str, what: str) -> RefusedError:
+    return RefusedError(
         Reason.GOAL_CONFLICT,
         what,
         where=f"correlation {original}",

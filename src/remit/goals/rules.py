@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from remit.core.errors import Reason, Refused
-from remit.core.ttl_cache import Kept
+from remit.core.errors import Reason, RefusedError
+from remit.core.ttl_cache import TTLCache
 from remit.goals.access.policy import AccessPolicy
 from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.confirmation.parser import Lexicon
-from remit.ledger.documents import Document, Shelf, tree_of
+from remit.ledger.documents import DocumentStore, StoredDocument, tree_of
 from remit.store.connection import Connection
 
 CACHE_SECONDS: Final = 300.0
@@ -29,7 +29,7 @@ class Rules:
     catalogue: Catalogue
     policy: AccessPolicy
     lexicon: Lexicon
-    documents: tuple[Document, ...]
+    documents: tuple[StoredDocument, ...]
 
 
 class LiveRules(Protocol):
@@ -41,9 +41,9 @@ class PastRules:
     """Snapshots by their names. One that is gone from the store fails the replay, cached or not."""
 
     def __init__(self) -> None:
-        self._catalogues: Kept[str, Catalogue] = Kept(CACHE_ENTRIES, CACHE_SECONDS)
-        self._policies: Kept[str, AccessPolicy] = Kept(CACHE_ENTRIES, CACHE_SECONDS)
-        self._lexicons: Kept[str, Lexicon] = Kept(CACHE_ENTRIES, CACHE_SECONDS)
+        self._catalogues: TTLCache[str, Catalogue] = TTLCache(CACHE_ENTRIES, CACHE_SECONDS)
+        self._policies: TTLCache[str, AccessPolicy] = TTLCache(CACHE_ENTRIES, CACHE_SECONDS)
+        self._lexicons: TTLCache[str, Lexicon] = TTLCache(CACHE_ENTRIES, CACHE_SECONDS)
 
     def remember(self, rules: Rules) -> None:
         """What is in force now is the past of a decision that is about to be made: no need to build it again then."""
@@ -51,13 +51,13 @@ class PastRules:
         self._policies.get(rules.policy.ref, lambda: rules.policy)
         self._lexicons.get(lexicon_name(rules.lexicon.ref), lambda: rules.lexicon)
 
-    def catalogue(self, shelf: Shelf, ref: str) -> Catalogue:
+    def catalogue(self, shelf: DocumentStore, ref: str) -> Catalogue:
         return _same(ref, _built(self._catalogues, shelf, ref, Catalogue.from_document))
 
-    def policy(self, shelf: Shelf, ref: str) -> AccessPolicy:
+    def policy(self, shelf: DocumentStore, ref: str) -> AccessPolicy:
         return _same(ref, _built(self._policies, shelf, ref, AccessPolicy.from_document))
 
-    def lexicon(self, shelf: Shelf, ref: str) -> Lexicon:
+    def lexicon(self, shelf: DocumentStore, ref: str) -> Lexicon:
         return _same(ref, _built(self._lexicons, shelf, lexicon_name(ref), Lexicon.from_document))
 
 
@@ -74,14 +74,14 @@ def lexicon_name(ref: str) -> str:
     return ref.rpartition("@")[2]
 
 
-def _built(cache: Kept[str, N], shelf: Shelf, ref: str, build: Callable[[dict[str, Any]], N]) -> N:
+def _built(cache: TTLCache[str, N], shelf: DocumentStore, ref: str, build: Callable[[dict[str, Any]], N]) -> N:
     body = shelf.body(ref)  # always: what is kept saves the reading of it, not its being there
     return cache.get(ref, lambda: build(tree_of(ref, body)))
 
 
 def _same(ref: str, made: N) -> N:
     if made.ref != ref:
-        raise Refused(
+        raise RefusedError(
             Reason.REPLAY_FAILED,
             "a snapshot does not give again what it was taken of",
             where=f"document {ref}",

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.goals.simulation import Simulation
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused, RemitError
-from remit.core.ttl_cache import Kept
+from remit.core.errors import Reason, RefusedError, RemitError
+from remit.core.ttl_cache import TTLCache
 from remit.crypto.signing import Keyring
 from remit.goals.access.policy import AccessPolicy, build_access_policy
 from remit.goals.access.policy_files import read_policy_files
@@ -48,8 +48,8 @@ class WorkspaceRules:
         self._config = config
         self._keyring = keyring
         self._files = SeenFiles()
-        self._states: Kept[tuple[str, int], dict[str, PromotedState]] = Kept(64, _SECONDS)
-        self._policies: Kept[str, AccessPolicy] = Kept(16, _SECONDS)
+        self._states: TTLCache[tuple[str, int], dict[str, PromotedState]] = TTLCache(64, _SECONDS)
+        self._policies: TTLCache[str, AccessPolicy] = TTLCache(16, _SECONDS)
         self._built: dict[str, tuple[_Seen, Rules]] = {}
 
     def knows(self, tenant_id: str) -> bool:
@@ -58,7 +58,7 @@ class WorkspaceRules:
     def __call__(self, tenant_id: str, connection: Connection) -> Rules:
         config = self._config()
         if tenant_id not in config.tenants:
-            raise Refused(
+            raise RefusedError(
                 Reason.ACCESS_DENIED,
                 "there is no such tenant",
                 where=f"tenant {tenant_id}",
@@ -95,7 +95,7 @@ class WorkspaceRules:
         try:
             return load_definitions(root, config)
         except RemitError as problem:
-            raise Refused(
+            raise RefusedError(
                 Reason.SIMULATION_UNKNOWN,
                 f"the catalogue cannot be read: {problem.what}",
                 where=problem.where or "goals.catalogue",
@@ -124,8 +124,8 @@ class WorkspaceRules:
             raise _cannot_be_asked(problem) from problem
 
 
-def _cannot_be_asked(problem: RemitError) -> Refused:
-    return Refused(
+def _cannot_be_asked(problem: RemitError) -> RefusedError:
+    return RefusedError(
         Reason.ACCESS_DENIED,
         f"the access policies cannot be asked: {problem.what}",
         where=problem.where or "policies.cedar_files",

@@ -10,29 +10,29 @@ from typing import Any, Final
 from remit.contracts.goals.dispatch import SimulationOutcome
 from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket, SimulationMatchPacket
-from remit.core.concurrency import Turns, away
-from remit.core.errors import Reason, Refused
+from remit.core.concurrency import ConcurrencyLimiter, away
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import Clock, render_time, uuid7
-from remit.core.ttl_cache import Kept
+from remit.core.ttl_cache import TTLCache
 from remit.crypto.signing import Keyring
 from remit.execution.recovery import Recovered
 from remit.fs.state_dir import StateDirectory
 from remit.goals.catalogue.catalogue import Catalogue
-from remit.goals.core import AgentCore, Also, nothing_else
-from remit.goals.finder.finder import Asked, EmbeddedFinder, Finder, ThreadState, after_clarify
+from remit.goals.core import AgentCore, TransactionHook, nothing_else
+from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
 from remit.goals.finder.packets import Packet
 from remit.goals.gates import NOT_IN_TIME
 from remit.goals.history import APPROVAL, decision_of, load_decision, read_history
 from remit.goals.outcomes import outcome_of
-from remit.goals.ports import Hands
-from remit.goals.replay import Replayed, replay_goal
+from remit.goals.ports import ActionRunner
+from remit.goals.replay import ReplayedDecision, replay_goal
 from remit.goals.rollback import rollback_packet
 from remit.goals.rules import PastRules
 from remit.goals.rules_loader import WorkspaceRules
-from remit.goals.simulation_executor import SimulationDoor, SimulationExecutor
+from remit.goals.simulation_executor import SimulationExecutor, SimulationOperation
 from remit.identity.person import Person
-from remit.ledger.documents import Document, Shelf, load_document
-from remit.ledger.entry import Event
+from remit.ledger.documents import DocumentStore, StoredDocument, load_document
+from remit.ledger.entry import NewEntry
 from remit.ledger.goal_queries import IntakeItem, first_entry, read_intake, step_events
 from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_json, mask_text
@@ -51,18 +51,18 @@ class Reply:
     outcome: AgentExecutionOutcome
 
 
-class Goals:
+class GoalService:
     """`finder` may be replaced by anything that returns a packet; nothing else can be."""
 
     def __init__(
         self,
         state: StateDirectory,
         rules: WorkspaceRules,
-        hands: Hands,
+        hands: ActionRunner,
         ledger: Callable[[], Ledger],
         keyring: Callable[[], Keyring],
         clock: Clock,
-        turns: Turns,
+        turns: ConcurrencyLimiter,
     ) -> None:
         self.rules = rules
         self.finder: Finder = EmbeddedFinder()
@@ -71,8 +71,8 @@ class Goals:
         self._clock = clock
         self._turns = turns
         self._past = PastRules()
-        self._threads: Kept[tuple[str, str], tuple[str, ThreadState | None]] = Kept(256, 600)
-        door = SimulationDoor(ledger, keyring, rules, self._past, hands, clock)
+        self._threads: TTLCache[tuple[str, str], tuple[str, ThreadState | None]] = TTLCache(256, 600)
+        door = SimulationOperation(ledger, keyring, rules, self._past, hands, clock)
         self.executor = SimulationExecutor(door, state.hosts)
         self.core = AgentCore(ledger, keyring, rules, self._past, self.executor, clock, rules.knows)
         self._recovering = threading.Lock()
@@ -93,7 +93,7 @@ class Goals:
         language: str = "en",
         correlation_id: str | None = None,
         reply_to: str | None = None,
-        also: Also = nothing_else,
+        also: TransactionHook = nothing_else,
     ) -> Reply:
         """From words to at most one effect. `reply_to` is the correlation of a goal that asked back."""
         correlation = correlation_id or uuid7(self._clock())
@@ -103,7 +103,7 @@ class Goals:
             with self._ledger().store.glancing() as connection:
                 catalogue = self.rules.catalogue(tenant, connection)
                 thread_id, thread = self._thread(connection, tenant, reply_to, correlation)
-            asked = Asked(correlation, tenant, user, thread_id, language, utterance, thread)
+            asked = Utterance(correlation, tenant, user, thread_id, language, utterance, thread)
             packet, shown = self._found(asked, catalogue)
             attempt = thread.attempt if thread is not None else 0
             goal = _goal(asked, packet, getattr(packet, "intent", ""), packet.idempotency_key, attempt=attempt)
@@ -120,7 +120,7 @@ class Goals:
         return goal if (goal.raw_user_utterance, goal.language_tag) == (mask_text(utterance), language) else None
 
     def answer(
-        self, correlation_id: str, answer: str | None, *, user: str, tenant: str, also: Also = nothing_else
+        self, correlation_id: str, answer: str | None, *, user: str, tenant: str, also: TransactionHook = nothing_else
     ) -> Reply:
         """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""
         with self._turn(tenant, correlation_id):
@@ -144,7 +144,7 @@ class Goals:
         tenant: str,
         language: str = "en",
         correlation_id: str | None = None,
-        also: Also = nothing_else,
+        also: TransactionHook = nothing_else,
     ) -> Reply:
         """A goal of its own, by the simulation that the original named as its way back; through all the same gates."""
         correlation = correlation_id or uuid7(self._clock())
@@ -159,7 +159,7 @@ class Goals:
             if not isinstance(packet, SimulationMatchPacket):
                 raise _no_goal(original)
             made = rollback_packet(history.last, packet, catalogue, correlation)
-            asked = Asked(correlation, tenant, user, correlation, language, f"take back {original}", None)
+            asked = Utterance(correlation, tenant, user, correlation, language, f"take back {original}", None)
             goal = _goal(asked, made, "take back", made.idempotency_key)
             return Reply(goal, self.core.run_goal(goal, also=also))
 
@@ -189,7 +189,7 @@ class Goals:
                 raise _not_waiting(correlation_id, f"it is {history.event or 'not there'}")
             waited = history.waited(render_time(batch.time_in(tenant)))
             if waited is not None and waited.is_over:
-                raise Refused(
+                raise RefusedError(
                     Reason.APPROVAL_TIMEOUT,
                     f"{NOT_IN_TIME}: that was at {waited.asked_at[:19]}Z",
                     where=f"correlation {correlation_id}",
@@ -199,11 +199,11 @@ class Goals:
             if record.user_id in own:
                 raise asks_himself(correlation_id)
             told: Any = mask_json({"approved": approved, "decision": history.decision_ref, "reason": reason[:1_000]})
-            batch.append(Event(tenant, APPROVAL, correlation_id, told, actor=who.signature))
+            batch.append(NewEntry(tenant, APPROVAL, correlation_id, told, actor=who.signature))
 
         self._ledger().transact(work)
 
-    def replay(self, correlation_id: str, *, tenant: str) -> list[Replayed]:
+    def replay(self, correlation_id: str, *, tenant: str) -> list[ReplayedDecision]:
         """Every decision about a goal made again, from what was kept of it; with empty caches."""
         with self._ledger().store.reading() as connection:
             found = list(replay_goal(connection, self._keyring, PastRules(), tenant, correlation_id))
@@ -224,11 +224,13 @@ class Goals:
             ref = read_history(connection, self._keyring, tenant, correlation_id).decision_ref
             if ref is None:
                 raise _no_goal(correlation_id)
-            shelf = Shelf(connection, tenant)
+            shelf = DocumentStore(connection, tenant)
             record = decision_of(shelf, ref)
             shelf.fetch((record.goal_ref, record.finder_packet_ref))
             tree, packet = shelf.tree(record.goal_ref), shelf.tree(record.finder_packet_ref)
-        asked = Asked(correlation_id, tenant, user, tree["thread_id"], tree["language_tag"], tree["utterance"], None)
+        asked = Utterance(
+            correlation_id, tenant, user, tree["thread_id"], tree["language_tag"], tree["utterance"], None
+        )
         return _goal(asked, packet, tree["normalized_intent"], tree["idempotency_key"], answer=answer)
 
     def recover(
@@ -236,11 +238,11 @@ class Goals:
     ) -> list[Recovered[SimulationOutcome]]:
         return self.executor.recover(presumed_dead=presumed_dead, abandoned=abandoned)
 
-    def _found(self, asked: Asked, catalogue: Catalogue) -> tuple[Packet, tuple[Document, ...]]:
+    def _found(self, asked: Utterance, catalogue: Catalogue) -> tuple[Packet, tuple[StoredDocument, ...]]:
         """The packet, and what is to be kept with it: only our own Finder shows how it came by its packet."""
         if isinstance(self.finder, EmbeddedFinder):
             packet, proof = self.finder.find_with_proof(asked, catalogue)
-            return packet, (Document("finder_proof", proof),)
+            return packet, (StoredDocument("finder_proof", proof),)
         with away():
             found = self.finder.find(asked, catalogue)
         return FINDER_PACKET.from_tree(found.tree(), source="the Finder's packet"), ()
@@ -288,7 +290,7 @@ class Goals:
 
 
 def _goal(
-    asked: Asked, packet: Any, intent: str, key: str, *, answer: str | None = None, attempt: int = 0
+    asked: Utterance, packet: Any, intent: str, key: str, *, answer: str | None = None, attempt: int = 0
 ) -> AgentGoalRequest:
     """What was asked, as a request to the core. `packet` may be a tree."""
     said = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
@@ -308,8 +310,8 @@ def _goal(
     return AgentGoalRequest.from_tree(tree, source="goal")
 
 
-def asks_himself(correlation_id: str) -> Refused:
-    return Refused(
+def asks_himself(correlation_id: str) -> RefusedError:
+    return RefusedError(
         Reason.PERMISSION_DENIED,
         "whoever asks cannot approve it as well",
         where=f"correlation {correlation_id}",
@@ -317,8 +319,8 @@ def asks_himself(correlation_id: str) -> Refused:
     )
 
 
-def _not_waiting(correlation_id: str, stands: str) -> Refused:
-    return Refused(
+def _not_waiting(correlation_id: str, stands: str) -> RefusedError:
+    return RefusedError(
         Reason.TRANSITION_INVALID,
         f"this goal does not wait for an approval: {stands}",
         where=f"correlation {correlation_id}",
@@ -326,8 +328,8 @@ def _not_waiting(correlation_id: str, stands: str) -> Refused:
     )
 
 
-def _no_goal(correlation_id: str, which: str = "") -> Refused:
-    return Refused(
+def _no_goal(correlation_id: str, which: str = "") -> RefusedError:
+    return RefusedError(
         Reason.STATE_MISSING,
         f"there is no goal of this correlation {which}".rstrip(),
         where=f"correlation {correlation_id}",

@@ -17,21 +17,21 @@ from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goals.error_codes import goal_code, reason_of
 from remit.contracts.goals.simulation import UNDOES
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import LOOK_AT_GOAL, EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.core.errors import LOOK_AT_GOAL, EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock, is_within, parse_time, render_time, uuid7
 from remit.crypto.signing import Keyring
-from remit.execution.decision import Decision
-from remit.execution.engine import Door, Note, Notes, Preview, Site, Unsettled, travel
-from remit.execution.journal import Also, Trace
+from remit.execution.decision import PolicyDecision
+from remit.execution.engine import ExecutionContext, IncompleteError, Note, Notes, Operation, Preview, travel
+from remit.execution.journal import ExtraRecord, RequestIds
 from remit.execution.recovery import Recovered, recover
 from remit.goals.binding.binding import fill
 from remit.goals.decisions import refused_at_last
-from remit.goals.dispatch import Begun, BegunByOthers, Dispatch, ends_step, not_decided
+from remit.goals.dispatch import BegunElsewhereError, Dispatch, StartedDispatch, ends_step, not_decided
 from remit.goals.gates import ANSWER_LIFE, Evidence, decide
 from remit.goals.history import History, read_history, require_recorded
 from remit.goals.planner import plan_id_of
-from remit.goals.ports import Ended, Hands, fitting
+from remit.goals.ports import ActionRunner, BoundActionResult, fitting
 from remit.goals.recording import record_refused_at_last
 from remit.goals.replay import replay_decision
 from remit.goals.rollback import record_taken_back, require_alone, require_undoable
@@ -43,7 +43,7 @@ from remit.ledger.writer import Batch, Ledger
 from remit.store.connection import Connection
 
 NAME = "simulation"
-_PASSED: Final = Decision(("access and ACTIVE hold now", "the recorded decision comes out the same"), ())
+_PASSED: Final = PolicyDecision(("access and ACTIVE hold now", "the recorded decision comes out the same"), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +62,21 @@ class Granted:
 
 
 @dataclass(frozen=True)
-class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
+class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundActionResult, SimulationOutcome]):
     ledger: Callable[[], Ledger]
     keyring: Callable[[], Keyring]
     live: LiveRules
     past: PastRules
-    hands: Hands
+    hands: ActionRunner
     clock: Clock
     name: str = field(default=NAME, init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> Dispatch:
         return Dispatch(DispatchEnvelope.parse(raw[0], source="dispatch envelope"))
 
-    def trace(self, request: Dispatch) -> Trace:
+    def trace(self, request: Dispatch) -> RequestIds:
         envelope = request.envelope
-        return Trace(
+        return RequestIds(
             envelope.tenant_id, envelope.correlation_id, self.name, envelope.idempotency_key, envelope.digest()
         )
 
@@ -100,14 +100,14 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         )
         return Granted(request, evidence, allowed.row, consent, parse_time(allowed.created_at))
 
-    def decide(self, request: Dispatch) -> Decision:
+    def decide(self, request: Dispatch) -> PolicyDecision:
         """The final gate: as things are now, not as they were when the goal was decided."""
         if request.begun:
-            return Decision(("it was decided when it was begun",), ())
+            return PolicyDecision(("it was decided when it was begun",), ())
         with self.ledger().store.glancing() as connection:
             return self._final_gate(request, connection)
 
-    def _final_gate(self, request: Dispatch, connection: Connection) -> Decision:
+    def _final_gate(self, request: Dispatch, connection: Connection) -> PolicyDecision:
         envelope = request.envelope
         ((record, then),) = request.evidence
         rules = self.live(envelope.tenant_id, connection)
@@ -117,7 +117,7 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         verdict = decide(now)
         if not verdict.dispatches:
             request.refused[:] = [refused_at_last(record, now, verdict, rules.documents, render_time(self.clock()))]
-            raise Refused(
+            raise RefusedError(
                 reason_of(verdict.reason_code),
                 f"the final gate says {verdict.reason_code}" + (f": {verdict.why}" if verdict.why else ""),
                 where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
@@ -138,7 +138,7 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         envelope = granted.envelope
         entry = granted.evidence.catalogue.find(envelope.simulation_id)
         if entry is None:
-            raise Refused(Reason.SIMULATION_UNKNOWN, "the simulation is not in the catalogue")
+            raise RefusedError(Reason.SIMULATION_UNKNOWN, "the simulation is not in the catalogue")
         bound = fill(entry.simulation, envelope.required_fields)
         if UNDOES in envelope.required_fields:
             with self.ledger().store.glancing() as connection:
@@ -150,16 +150,16 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         }
         return canonical_bytes(tree).decode()
 
-    def recall(self, checkpoint: str) -> tuple[Dispatch, Begun]:
+    def recall(self, checkpoint: str) -> tuple[Dispatch, StartedDispatch]:
         tree = json.loads(checkpoint)
         envelope = DispatchEnvelope.from_tree(tree["envelope"], source="a dispatch that was begun")
-        begun = Begun(envelope, tree["prepared"], tree["seconds"])
+        begun = StartedDispatch(envelope, tree["prepared"], tree["seconds"])
         return Dispatch(envelope, begun=True), begun
 
     def require_alive(self, granted: Granted, now: datetime) -> None:
         """A yes is to what somebody has just read: what was let through and left lying has to be asked for anew."""
         if not is_within(granted.decided_at, now, ANSWER_LIFE):
-            raise Refused(
+            raise RefusedError(
                 Reason.EXPIRED,
                 f"this was let through more than {ANSWER_LIFE.seconds // 60} minutes ago, and not begun since",
                 where=f"correlation {granted.envelope.correlation_id}, step {granted.envelope.step_id}",
@@ -178,10 +178,10 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         self._append(batch, granted.envelope, granted.row, "DISPATCHED", None)
         reach("simulation.dispatched")
 
-    def effect(self, granted: Granted, begun: Begun, note: Note) -> Ended:
+    def effect(self, granted: Granted, begun: StartedDispatch, note: Note) -> BoundActionResult:
         try:
             ended = self.hands.run(begun.prepared, begun.seconds)
-        except Refused:  # its own door let nothing begin
+        except RefusedError:  # its own door let nothing begin
             raise
         except BaseException as problem:
             if self.hands.has_begun(begun.prepared):
@@ -190,17 +190,17 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         reach("simulation.ran")
         return ended
 
-    def settle(self, begun: Begun, notes: Notes, note: Note) -> Ended | None:
+    def settle(self, begun: StartedDispatch, notes: Notes, note: Note) -> BoundActionResult | None:
         return self.hands.run(begun.prepared, begun.seconds) if self.hands.has_begun(begun.prepared) else None
 
-    def undo(self, begun: Begun, notes: Notes, note: Note) -> None:
+    def undo(self, begun: StartedDispatch, notes: Notes, note: Note) -> None:
         """The door below has put back what it did not bring to an end. What it did bring to its end stands."""
-        raise _unsettled(begun.envelope, EnvironmentFailed(Reason.EFFECT_FAILED, "its end could not be recorded"))
+        raise _unsettled(begun.envelope, EnvironmentFailureError(Reason.EFFECT_FAILED, "its end could not be recorded"))
 
-    def verify_effect(self, begun: Begun, made: Ended) -> None:
+    def verify_effect(self, begun: StartedDispatch, made: BoundActionResult) -> None:
         """The door below has looked at the world."""
 
-    def succeed(self, request: Dispatch, begun: Begun, made: Ended) -> SimulationOutcome:
+    def succeed(self, request: Dispatch, begun: StartedDispatch, made: BoundActionResult) -> SimulationOutcome:
         code = "SIMULATION_SUCCEEDED" if made.succeeded else "STEP_TIMEOUT" if made.timed_out else "SIMULATION_FAILED"
         return SimulationOutcome(
             payload=fitting(made.payload),
@@ -209,7 +209,7 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
             proof_refs=_proofs(begun.envelope),
         )
 
-    def fail(self, request: Dispatch, problem: RemitError, begun: Begun | None = None) -> SimulationOutcome:
+    def fail(self, request: Dispatch, problem: RemitError, begun: StartedDispatch | None = None) -> SimulationOutcome:
         code = goal_code(problem.reason)
         request.turned_away[:] = [problem] if begun is None else []
         return SimulationOutcome(
@@ -230,7 +230,7 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
     def load_outcome(self, stored: str, recorded_at: str) -> SimulationOutcome:
         return SimulationOutcome.parse(stored.encode(), source="a stored outcome")
 
-    def also_record(self, request: Dispatch, outcome: SimulationOutcome) -> Sequence[Also]:
+    def also_record(self, request: Dispatch, outcome: SimulationOutcome) -> Sequence[ExtraRecord]:
         def append(batch: Batch) -> None:
             envelope = request.envelope
             plan_id = plan_id_of(envelope.tenant_id, envelope.correlation_id)
@@ -279,7 +279,7 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
 class SimulationExecutor:
     """`dispatch` is all that the core can ask for."""
 
-    def __init__(self, door: SimulationDoor, hosts: Path) -> None:
+    def __init__(self, door: SimulationOperation, hosts: Path) -> None:
         self._door = door
         self._hosts = hosts
 
@@ -287,19 +287,19 @@ class SimulationExecutor:
         """Run it, once: whoever asks again gets what came of it the first time."""
         try:
             outcome = travel(self._door, (envelope.canonical(),), self._site())
-        except BegunByOthers:
+        except BegunElsewhereError:
             # Whoever is at work on it is waited for; what a dead one left comes to its end, as it stands.
             self.recover()
             outcome = travel(self._door, (envelope.canonical(),), self._site())
         if isinstance(outcome, Preview):
-            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+            raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         return outcome
 
     def recover(self, **named: Any) -> list[Recovered[SimulationOutcome]]:
         return recover(self._door, self._site(), **named)
 
-    def _site(self) -> Site:
-        return Site(self._door.ledger(), self._door.clock, self._hosts)
+    def _site(self) -> ExecutionContext:
+        return ExecutionContext(self._door.ledger(), self._door.clock, self._hosts)
 
 
 def _digest_in(evidence: Evidence) -> str | None:
@@ -312,11 +312,11 @@ def _proofs(envelope: DispatchEnvelope) -> tuple[str, ...]:
     return (envelope.confirmation_proof_ref,) if envelope.confirmation_proof_ref else ()
 
 
-def _unsettled(envelope: DispatchEnvelope, problem: BaseException) -> Unsettled:
+def _unsettled(envelope: DispatchEnvelope, problem: BaseException) -> IncompleteError:
     """Its own door has begun it, and has not said what became of it. To call that a failure would be a guess."""
     what = problem.what if isinstance(problem, RemitError) else f"it was interrupted ({type(problem).__name__})"
     reason = problem.reason if isinstance(problem, RemitError) else Reason.EFFECT_FAILED
-    return Unsettled(
+    return IncompleteError(
         reason,
         f"the simulation was begun, and what became of it is not known yet: {what}",
         where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from remit.contracts.goals.slo import NEVER_WAIVED, FigureName, SloWaiver, SloWaivers
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.core.ids import render_time
 from remit.parsing import read_bounded
 from remit.parsing.yaml import parse_yaml
@@ -26,7 +26,7 @@ def read_waivers(file: Path) -> tuple[SloWaiver, ...]:
         with file.open("rb") as stream:
             raw = read_bounded(stream, SloWaivers.bounds, source=str(file))
     except OSError as problem:
-        raise Refused(
+        raise RefusedError(
             Reason.PERMISSION_DENIED,
             f"the waivers cannot be read: {problem.strerror}",
             where=str(file),
@@ -86,7 +86,7 @@ class Rate:
 
     def __post_init__(self) -> None:
         if self.count < 0 or self.total < 0 or (self.total == 0 and self.count):
-            raise Misuse(Reason.MISUSE, "a rate counts some of what there is")
+            raise UsageError(Reason.MISUSE, "a rate counts some of what there is")
 
     @property
     def value(self) -> float | None:
@@ -103,7 +103,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FigureVerdict:
     figure: FigureName
     measured: float | None
     most: float
@@ -119,7 +119,7 @@ class Verdict:
 def percentile(samples: Sequence[float], percent: int) -> float | None:
     """By nearest rank: the smallest sample that at least `percent` % of all do not exceed. Always one that occurred."""
     if not 0 < percent <= 100 or any(not math.isfinite(each) or each < 0 for each in samples):
-        raise Misuse(Reason.MISUSE, "a percentile is of finite times, and lies above 0 and at most at 100")
+        raise UsageError(Reason.MISUSE, "a percentile is of finite times, and lies above 0 and at most at 100")
     # In whole numbers: a rank that was rounded could be one too low.
     return sorted(samples)[-(-percent * len(samples) // 100) - 1] if samples else None
 
@@ -145,17 +145,17 @@ def figures_of(measured: Measured) -> dict[FigureName, float | None]:
     }
 
 
-def judge(measured: Measured, waivers: Sequence[SloWaiver], now: datetime) -> list[Verdict]:
+def judge(measured: Measured, waivers: Sequence[SloWaiver], now: datetime) -> list[FigureVerdict]:
     """One verdict for each figure, in their order."""
     values = figures_of(measured)
     return [_judge(figure, values[figure], waivers, now) for figure in FIGURES]
 
 
-def _judge(figure: FigureName, value: float | None, waivers: Sequence[SloWaiver], now: datetime) -> Verdict:
+def _judge(figure: FigureName, value: float | None, waivers: Sequence[SloWaiver], now: datetime) -> FigureVerdict:
     most = MOST[figure]
     if value is None:
-        return Verdict(figure, None, most, "NO_DATA", why="nothing was measured")
+        return FigureVerdict(figure, None, most, "NO_DATA", why="nothing was measured")
     if value <= most:
-        return Verdict(figure, value, most, "PASS")
+        return FigureVerdict(figure, value, most, "PASS")
     found, why = find_waiver(figure, value, waivers, now)
-    return Verdict(figure, value, most, "WAIVED" if found else "BREACH", found, why)
+    return FigureVerdict(figure, value, most, "WAIVED" if found else "BREACH", found, why)

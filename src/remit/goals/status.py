@@ -10,7 +10,7 @@ from remit.goals.decisions import DecisionRecord
 from remit.goals.history import History, load_decision, read_history
 from remit.goals.history_nodes import as_tree
 from remit.goals.rules import PastRules
-from remit.ledger.documents import Shelf, load_document
+from remit.ledger.documents import DocumentStore, load_document
 from remit.ledger.goal_queries import entries_of
 from remit.masking import mask_json, mask_shown
 from remit.store.connection import Connection
@@ -18,7 +18,7 @@ from remit.store.connection import Connection
 LOST: Final = "what it was decided from is lost"
 
 
-class Stands(NamedTuple):
+class GoalStatus(NamedTuple):
     """A goal's last event, when it was, and what of the goal itself is needed to go on with it."""
 
     event: str
@@ -50,7 +50,7 @@ class WaitingGoal(NamedTuple):
 
 def stands(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
-) -> Stands | None:
+) -> GoalStatus | None:
     """None if there is no such goal."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
     last = history.last
@@ -58,7 +58,7 @@ def stands(
         return None
     record = load_decision(connection, tenant_id, history.decision_ref)
     event_id, at = last.row.event_id, last.created_at
-    return Stands(history.event, event_id, at, record.user_id, record.language_tag, record.rollback_plan_ref)
+    return GoalStatus(history.event, event_id, at, record.user_id, record.language_tag, record.rollback_plan_ref)
 
 
 def refusal_of(connection: Connection, tenant_id: str, correlation_id: str, entry_id: str) -> dict[str, Any] | None:
@@ -112,7 +112,7 @@ def _described(connection: Connection, tenant_id: str, record: DecisionRecord, a
     # A user is asked before the policies are.
     access = load_document(connection, tenant_id, record.access_decision_ref) if record.access_decision_ref else {}
     simulation_id = str(packet["candidates"][0]["simulation_id"])
-    entry = PastRules().catalogue(Shelf(connection, tenant_id), record.catalog_snapshot_ref).find(simulation_id)
+    entry = PastRules().catalogue(DocumentStore(connection, tenant_id), record.catalog_snapshot_ref).find(simulation_id)
     about = entry.simulation if entry is not None else None
     shown: Any = {
         # Each by itself: a word in one of them hides none of the others.

@@ -6,8 +6,8 @@ what it does is its own; what is governed is whether, for whom, with which argum
 """
 
 from remit.calls.acting import acting
-from remit.calls.function import NotDone
+from remit.calls.function import NotDoneError
 from remit.governed.decorator import Governed, governed, value_of
 from remit.governed.tool_schema import tool_of, tools_of
 
-__all__ = ["Governed", "NotDone", "acting", "governed", "tool_of", "tools_of", "value_of"]
+__all__ = ["Governed", "NotDoneError", "acting", "governed", "tool_of", "tools_of", "value_of"]

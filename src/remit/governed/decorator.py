@@ -11,26 +11,26 @@ from collections.abc import Callable, Collection
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from remit.calls.acting import acting, require_acting
-from remit.calls.approval import WaitsForPerson
-from remit.calls.function import Consent, Function
+from remit.calls.approval import WaitsForPersonError
+from remit.calls.function import Consent, GovernedFunction
 from remit.calls.signature import model_of
 from remit.contracts.base import Contract, RiskLevel
 from remit.contracts.browser.browser import Approval
 from remit.contracts.calls.call import CallAnswer
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.core.ids import uuid7
 from remit.workspace.workspace import Workspace
 
 
 def value_of(answer: CallAnswer) -> Any:
-    """The value of a call that succeeded. Raises `Refused` where nothing happened, else `EnvironmentFailed`."""
+    """The value of a call that succeeded. Raises `RefusedError` where nothing happened, else `EnvironmentFailureError`."""
     if answer.waiting is not None:
-        raise WaitsForPerson(answer.waiting)
+        raise WaitsForPersonError(answer.waiting)
     if answer.result is None or answer.result.error is not None:
         error = answer.result.error if answer.result is not None else None
         if answer.result is None or error is None:
-            raise EnvironmentFailed(Reason.INTERNAL, "an answer without a result")
-        kind = Refused if answer.result.effect == "none" else EnvironmentFailed
+            raise EnvironmentFailureError(Reason.INTERNAL, "an answer without a result")
+        kind = RefusedError if answer.result.effect == "none" else EnvironmentFailureError
         raise kind(Reason(error.code), error.what, where=error.where, next_step=error.next_step)
     return answer.result.value
 
@@ -42,7 +42,7 @@ R = TypeVar("R")
 class Governed(Generic[P, R]):
     """A function that is called for an agent only, on the road. `.call` tells all; a plain call returns or raises."""
 
-    def __init__(self, workspace: Workspace, function: Function) -> None:
+    def __init__(self, workspace: Workspace, function: GovernedFunction) -> None:
         self._workspace = workspace
         self.function = function
         self._signature = inspect.signature(function.run)
@@ -55,7 +55,7 @@ class Governed(Generic[P, R]):
         `wait` is how many seconds to wait for him; None, as long as it takes.
         """
         if self.function.is_async and _is_in_loop():
-            raise Misuse(
+            raise UsageError(
                 Reason.MISUSE,
                 "this function is awaited, and there is an event loop",
                 where=f"function {self.function.name}",
@@ -89,7 +89,7 @@ class Governed(Generic[P, R]):
         try:
             return dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError as problem:
-            raise Refused(Reason.MALFORMED, str(problem), where=f"arguments of {self.function.name}") from None
+            raise RefusedError(Reason.MALFORMED, str(problem), where=f"arguments of {self.function.name}") from None
 
     def _run(
         self,
@@ -131,7 +131,7 @@ def governed(  # noqa: PLR0913 - what is declared, each by its name
     """
 
     def decorate(function: Callable[P, R]) -> Governed[P, R]:
-        declared = Function(
+        declared = GovernedFunction(
             name=name,
             run=function,
             arguments=model_of(function, name),
@@ -166,7 +166,7 @@ def _as_json(arguments: dict[str, Any], name: str) -> bytes:
     try:
         return json.dumps(arguments, allow_nan=False, default=_tree).encode()
     except (TypeError, ValueError, RecursionError) as problem:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"the arguments are not JSON ({type(problem).__name__})",
             where=f"arguments of {name}",

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from remit.calls.function import Function
+from remit.calls.function import GovernedFunction
 from remit.calls.service import Functions, schema_of
 
 
-def tool_of(function: Function) -> dict[str, Any]:
+def tool_of(function: GovernedFunction) -> dict[str, Any]:
     """`name`, `description` and `input_schema`, as most tool-call interfaces want them.
 
     Their names have no dots: `crm.set_discount` is `crm-set_discount`, and a name of ours has no hyphen.
@@ -21,6 +21,6 @@ def tool_of(function: Function) -> dict[str, Any]:
     }
 
 
-def tools_of(functions: Functions) -> dict[str, Function]:
+def tools_of(functions: Functions) -> dict[str, GovernedFunction]:
     """The functions by the names that `tool_of` gives them."""
     return {str(tool_of(function)["name"]): function for function in functions.listed()}

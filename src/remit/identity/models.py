@@ -29,7 +29,7 @@ class Invitation:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class NewSession:
     """Just begun. `cookie` is the secret that the browser keeps."""
 
     person_id: str

@@ -12,16 +12,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, parse_time, render_time
-from remit.identity.models import Invitation, Listed, LoggedIn, Role, Session
+from remit.identity.models import Invitation, Listed, LoggedIn, NewSession, Role
 from remit.identity.people_file import (
-    Kept,
     KeptFile,
     KeptInvitation,
     KeptPerson,
     KeptSession,
-    Standing,
+    PeopleFile,
+    RoleAssignment,
     changed,
     cleared,
     counts,
@@ -36,7 +36,7 @@ from remit.identity.people_file import (
 from remit.identity.person import Person
 from remit.identity.revocations import Endings
 from remit.identity.secrets import code_digest, csrf_of, is_secret, new_secret, no_such_link, secret_digest
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.search import not_before_newest
 from remit.ledger.writer import Ledger
 
@@ -75,13 +75,13 @@ class People:
     ) -> Invitation:
         """A link for `link:NAME`, and the only one. With another role than before, his sessions end at once."""
         if not _NAME.fullmatch(name):
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "a name has 1 to 64 letters, digits and any of . _ @ + -, and begins with a letter or a digit",
                 where="name",
                 next_step="Take a short one, such as an account name or a mail address.",
             )
-        standing = Standing.from_tree({"role": role, "user": user, "tenant": tenant}, source="the invitation")
+        standing = RoleAssignment.from_tree({"role": role, "user": user, "tenant": tenant}, source="the invitation")
         return self._invite(Person(f"link:{name}"), standing, actor, life)
 
     def invite_self(self, person: Person) -> Invitation:
@@ -90,14 +90,14 @@ class People:
         As with every link, those that were made for him before, and not used, do not count any more.
         """
         if not person.id.startswith("os:"):
-            raise Refused(Reason.PERMISSION_DENIED, "such a link is for whoever is at the terminal")
-        return self._invite(person, Standing(role="admin"), person.id, LINK_LIFE)
+            raise RefusedError(Reason.PERMISSION_DENIED, "such a link is for whoever is at the terminal")
+        return self._invite(person, RoleAssignment(role="admin"), person.id, LINK_LIFE)
 
-    def redeem(self, code: str, *, life: timedelta = SESSION_LIFE, idle: timedelta = IDLE_LIFE) -> Session:
+    def redeem(self, code: str, *, life: timedelta = SESSION_LIFE, idle: timedelta = IDLE_LIFE) -> NewSession:
         """Log in with a code. It counts once: of two who try at the same time, one is refused."""
         digest, now = code_digest(code), self._now()
 
-        def work(kept: Kept) -> tuple[Kept, Session]:
+        def work(kept: PeopleFile) -> tuple[PeopleFile, NewSession]:
             found = next((one for one in kept.invitations if one.code_digest == digest), None)
             person = find(kept, found.person_id) if found else None
             if found is None or person is None or not is_open(found, now):
@@ -116,14 +116,14 @@ class People:
         basis: str = "",
         life: timedelta = SESSION_LIFE,
         idle: timedelta = IDLE_LIFE,
-    ) -> Session:
+    ) -> NewSession:
         """Log in somebody whom another authority has just vouched for. Only for `oidc:` ids."""
         if not person.id.startswith("oidc:"):
-            raise Refused(Reason.PERMISSION_DENIED, "an identity provider vouches for its own people only")
-        standing = Standing.from_tree({"role": role, "user": user, "tenant": tenant}, source="the login")
+            raise RefusedError(Reason.PERMISSION_DENIED, "an identity provider vouches for its own people only")
+        standing = RoleAssignment.from_tree({"role": role, "user": user, "tenant": tenant}, source="the login")
         now = self._now()
 
-        def work(kept: Kept) -> tuple[Kept, Session]:
+        def work(kept: PeopleFile) -> tuple[PeopleFile, NewSession]:
             made = placed(kept, person, standing, render_time(now), None)
             return self._begin(made, known(made, person.id), now, (life, idle), how="oidc", basis=basis)
 
@@ -145,7 +145,7 @@ class People:
         expires = parse_time(found.expires_at)
         return LoggedIn(who, standing.role, standing.user, standing.tenant, expires, csrf_of(cookie))
 
-    def _stands(self, digest: str, standing: Standing, now: datetime) -> bool:
+    def _stands(self, digest: str, standing: RoleAssignment, now: datetime) -> bool:
         """Whether this session counts, and as the same: asked within a transaction, so it only reads the file."""
         held = self._file.session(digest)
         return held is not None and counts(*held, now) and held[0].standing == standing
@@ -156,7 +156,7 @@ class People:
             return False
         digest = secret_digest(cookie)
 
-        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+        def work(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             return without_sessions(kept, lambda one: one.cookie_digest == digest)
 
         return bool(self._endings.end("person.logged_out", None, work))
@@ -164,7 +164,7 @@ class People:
     def end_all(self, name: str, *, actor: str) -> int:
         """End every session of a person, who may log in again with a new link. How many there were."""
 
-        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+        def work(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             person = named(kept, name)
             rest, ended = without_sessions(kept, lambda one: one.person_id == person.id)
             return rest, Counter({person.id: ended.total()})
@@ -174,7 +174,7 @@ class People:
     def remove(self, name: str, *, actor: str) -> str:
         """Forget a person: links and sessions end at once. What he did stays in the ledger. The id."""
 
-        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+        def work(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             person = named(kept, name)
             ended = sum(one.person_id == person.id for one in kept.sessions)
             return without(kept, person.id), Counter({person.id: ended})
@@ -184,7 +184,7 @@ class People:
     def end_other_basis(self, kind: str, basis: str) -> int:
         """End the sessions of `kind:` people whose standing came from another table than this one. How many."""
 
-        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+        def work(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             return without_sessions(kept, lambda one: one.person_id.startswith(f"{kind}:") and one.basis != basis)
 
         if not self._file.read().sessions:
@@ -214,9 +214,9 @@ class People:
             for one in sorted(kept.people, key=lambda person: person.id)
         ]
 
-    def _invite(self, person: Person, standing: Standing, actor: str, life: timedelta) -> Invitation:
+    def _invite(self, person: Person, standing: RoleAssignment, actor: str, life: timedelta) -> Invitation:
         if not timedelta(0) < life <= _LONGEST_LINK:
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_LARGE,
                 f"a link counts for at most {_LONGEST_LINK.days} days",
                 where="life",
@@ -225,7 +225,7 @@ class People:
         code, now = new_secret(), self._now()
         expires = now + life
 
-        def work(kept: Kept) -> tuple[Kept, None]:
+        def work(kept: PeopleFile) -> tuple[PeopleFile, None]:
             # An older one may lie in a mailbox, or would bring another role back: nobody looks after it any more.
             links = _without_links(kept, person.id)
             link = KeptInvitation(
@@ -245,14 +245,14 @@ class People:
 
     def _begin(
         self,
-        kept: Kept,
+        kept: PeopleFile,
         person: KeptPerson,
         now: datetime,
         lives: tuple[timedelta, timedelta],
         *,
         how: str,
         basis: str = "",
-    ) -> tuple[Kept, Session]:
+    ) -> tuple[PeopleFile, NewSession]:
         """A session with a cookie that nobody has seen before: one that was planted in the browser is of no use.
 
         Whoever is in needs no link any more: those that were made for him end.
@@ -280,9 +280,9 @@ class People:
         self._record("person.logged_in", person.id, payload, person.id)
         links = _without_links(kept, person.id)
         made = changed(kept, people=people, sessions=(*others, *own, begun), invitations=links)
-        return made, Session(person.id, expires, cookie, csrf_of(cookie))
+        return made, NewSession(person.id, expires, cookie, csrf_of(cookie))
 
-    def _change(self, work: Callable[[Kept], tuple[Kept, T]]) -> T:
+    def _change(self, work: Callable[[PeopleFile], tuple[PeopleFile, T]]) -> T:
         """A change that is recorded as it is made; after whatever is in force already."""
         return self._file.change(lambda kept: work(self._endings.settled(kept)))
 
@@ -292,7 +292,7 @@ class People:
             return not_before_newest(connection, self._tenant_id, self._clock())
 
     def _touch(self, digest: str, now: datetime) -> None:
-        def work(kept: Kept) -> tuple[Kept, None]:
+        def work(kept: PeopleFile) -> tuple[PeopleFile, None]:
             stale = render_time(now - _TOUCH_EACH)
             touched = tuple(
                 one.model_copy(update={"seen_at": render_time(now)})
@@ -305,8 +305,8 @@ class People:
         self._file.change(work)
 
     def _record(self, kind: str, person_id: str, payload: dict[str, object], actor: str) -> None:
-        self._ledger().append(Event(self._tenant_id, kind, person_id, payload, actor=actor))
+        self._ledger().append(NewEntry(self._tenant_id, kind, person_id, payload, actor=actor))
 
 
-def _without_links(kept: Kept, person_id: str) -> tuple[KeptInvitation, ...]:
+def _without_links(kept: PeopleFile, person_id: str) -> tuple[KeptInvitation, ...]:
     return tuple(one for one in kept.invitations if one.person_id != person_id)

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, TypeVar
 from pydantic import Field
 
 from remit.contracts.base import Contract, Count, Digest, Identifier, Timestamp, Uuid, VersionOne
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import CLOCK_TOLERANCE, parse_time
 from remit.fs.atomic_write import make_private_directory, write_durably
 from remit.fs.state_dir import require_private
@@ -35,7 +35,7 @@ _FILE: Final = "people.json"
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class Standing(Contract):
+class RoleAssignment(Contract):
     """As what somebody is let in."""
 
     role: Role
@@ -46,7 +46,7 @@ class Standing(Contract):
 class KeptPerson(Contract):
     id: Identifier
     name: Name | None = None
-    standing: Standing
+    standing: RoleAssignment
     since: Timestamp
     last_login: Timestamp | None = None
     invited_by: Identifier | None = None
@@ -64,7 +64,7 @@ class KeptSession(Contract):
 
     cookie_digest: Digest
     person_id: Identifier
-    standing: Standing
+    standing: RoleAssignment
     basis: Annotated[str, Field(max_length=100)] = ""
     """What the standing was derived from, where that can change behind our back: the digest of a table of roles."""
     created_at: Timestamp
@@ -83,7 +83,7 @@ class KeptEnding(Contract):
     actor: Identifier
 
 
-class Kept(Contract):
+class PeopleFile(Contract):
     bounds: ClassVar[Bounds] = Bounds(max_bytes=8 << 20, max_items=200_000)
 
     version: VersionOne = 1
@@ -93,11 +93,11 @@ class Kept(Contract):
     unrecorded: Annotated[tuple[KeptEnding, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
 
 
-class _Held(NamedTuple):
+class _CachedPeople(NamedTuple):
     """What was read last, and of which file."""
 
     stamp: tuple[int, int, int, int] | None
-    kept: Kept
+    kept: PeopleFile
     sessions: dict[str, KeptSession]
     people: dict[str, KeptPerson]
 
@@ -108,10 +108,10 @@ class KeptFile:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / _FILE
-        self._held: _Held | None = None
+        self._held: _CachedPeople | None = None
         self._writing = threading.Lock()
 
-    def read(self) -> Kept:
+    def read(self) -> PeopleFile:
         """As it is now, in this process or another."""
         return self._current().kept
 
@@ -122,16 +122,16 @@ class KeptFile:
         person = held.people.get(found.person_id) if found else None
         return (found, person) if found and person else None
 
-    def change(self, work: Callable[[Kept], tuple[Kept, T]]) -> T:
+    def change(self, work: Callable[[PeopleFile], tuple[PeopleFile, T]]) -> T:
         """Replace what is kept by what `work` makes of it. If it raises, nothing changes."""
         with self._writing, self._locked():
             old = self.read()
             new, answer = work(old)
             if new != old:
-                write_durably(self._path, Kept.from_tree(new.tree(), source="people").canonical())
+                write_durably(self._path, PeopleFile.from_tree(new.tree(), source="people").canonical())
             return answer
 
-    def _current(self) -> "_Held":
+    def _current(self) -> "_CachedPeople":
         try:
             found = os.stat(self._path)
             # The change time too: whoever edits a file can set its other times back.
@@ -140,16 +140,18 @@ class KeptFile:
             stamp = None
         held = self._held
         if held is None or held.stamp != stamp:
-            kept = Kept() if stamp is None else self._load()
+            kept = PeopleFile() if stamp is None else self._load()
             by_cookie = {one.cookie_digest: one for one in kept.sessions}
-            held = self._held = _Held(stamp, kept, by_cookie, {one.id: one for one in kept.people})
+            held = self._held = _CachedPeople(stamp, kept, by_cookie, {one.id: one for one in kept.people})
         return held
 
-    def _load(self) -> Kept:
+    def _load(self) -> PeopleFile:
         require_private(self._folder, what="the folder of people and their sessions")
         require_private(self._path, what="the file of people and their sessions")
         with self._path.open("rb") as stream:
-            return Kept.parse(read_bounded(stream, Kept.bounds, source=str(self._path)), source=str(self._path))
+            return PeopleFile.parse(
+                read_bounded(stream, PeopleFile.bounds, source=str(self._path)), source=str(self._path)
+            )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -182,7 +184,7 @@ def is_open(link: KeptInvitation, now: datetime) -> bool:
     return has_begun(link.created_at, now) and now < parse_time(link.expires_at)
 
 
-def placed(kept: Kept, person: Person, standing: Standing, now: str, invited_by: str | None) -> Kept:
+def placed(kept: PeopleFile, person: Person, standing: RoleAssignment, now: str, invited_by: str | None) -> PeopleFile:
     """With this person in it, as what he is now."""
     before = find(kept, person.id)
     now_known = KeptPerson(
@@ -196,7 +198,7 @@ def placed(kept: Kept, person: Person, standing: Standing, now: str, invited_by:
     return changed(kept, people=(*(one for one in kept.people if one.id != person.id), now_known))
 
 
-def cleared(kept: Kept, now: datetime) -> Kept:
+def cleared(kept: PeopleFile, now: datetime) -> PeopleFile:
     """Without what can never count again."""
     by_id = {one.id: one for one in kept.people}
     sessions = tuple(one for one in kept.sessions if one.person_id in by_id and counts(one, by_id[one.person_id], now))
@@ -204,7 +206,7 @@ def cleared(kept: Kept, now: datetime) -> Kept:
     return changed(kept, sessions=sessions, invitations=links)
 
 
-def without(kept: Kept, person_id: str) -> Kept:
+def without(kept: PeopleFile, person_id: str) -> PeopleFile:
     return changed(
         kept,
         people=tuple(one for one in kept.people if one.id != person_id),
@@ -213,29 +215,29 @@ def without(kept: Kept, person_id: str) -> Kept:
     )
 
 
-def without_sessions(kept: Kept, is_over: Callable[[KeptSession], bool]) -> tuple[Kept, Counter[str]]:
+def without_sessions(kept: PeopleFile, is_over: Callable[[KeptSession], bool]) -> tuple[PeopleFile, Counter[str]]:
     """And how many of whom there were."""
     over = Counter(one.person_id for one in kept.sessions if is_over(one))
     return changed(kept, sessions=tuple(one for one in kept.sessions if not is_over(one))), over
 
 
-def changed(kept: Kept, **fields: object) -> Kept:
+def changed(kept: PeopleFile, **fields: object) -> PeopleFile:
     return kept.model_copy(update=fields)
 
 
-def find(kept: Kept, person_id: str) -> KeptPerson | None:
+def find(kept: PeopleFile, person_id: str) -> KeptPerson | None:
     return next((one for one in kept.people if one.id == person_id), None)
 
 
-def known(kept: Kept, person_id: str) -> KeptPerson:
+def known(kept: PeopleFile, person_id: str) -> KeptPerson:
     return next(one for one in kept.people if one.id == person_id)
 
 
-def named(kept: Kept, name: str) -> KeptPerson:
+def named(kept: PeopleFile, name: str) -> KeptPerson:
     """By the whole id, or by the name in an invitation."""
     found = find(kept, name) or find(kept, f"link:{name}")
     if found is None:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             "there is nobody of this name",
             where=name,

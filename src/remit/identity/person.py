@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.ledger.entry import Actor
 
 AGENT_VARIABLES: Final = ("REMIT_AGENT", "REMIT_TOKEN")
@@ -36,7 +36,7 @@ class Person:
         may have removed him meanwhile. Takes no lock and writes nothing.
         """
         if self.counts is not None and not self.counts(now):
-            raise Refused(
+            raise RefusedError(
                 Reason.REVOKED,
                 "whoever asks for this is not logged in any more, or as somebody else by now; nothing was done",
                 where=f"person {self.id}",
@@ -63,12 +63,12 @@ def person_at_terminal(environ: Mapping[str, str], name: str | None = None) -> P
     if acting_as is not None:
         raise agent_cannot_decide(f"{acting_as} is set, so the caller counts as an agent")
     if name is not None and not (name.isprintable() and 0 < len(name) <= _LONGEST):
-        raise Refused(Reason.MALFORMED, f"a name has 1 to {_LONGEST} printable characters", where="--as")
+        raise RefusedError(Reason.MALFORMED, f"a name has 1 to {_LONGEST} printable characters", where="--as")
     return Person(f"os:{_login()}", name)
 
 
-def agent_cannot_decide(why: str) -> Refused:
-    return Refused(
+def agent_cannot_decide(why: str) -> RefusedError:
+    return RefusedError(
         Reason.PERMISSION_DENIED,
         f"this is for a person, and an agent cannot do it: {why}",
         next_step=f"Let a person do it, at a terminal where {' and '.join(AGENT_VARIABLES)} are not set.",

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from remit.core.faultpoints import reach
 from remit.core.ids import uuid7
-from remit.identity.people_file import Kept, KeptEnding, KeptFile, changed
-from remit.ledger.entry import Event, require_still
+from remit.identity.people_file import KeptEnding, KeptFile, PeopleFile, changed
+from remit.ledger.entry import NewEntry, require_still
 from remit.ledger.writer import Batch, Ledger
 
 Kind = Literal["person.logged_out", "person.removed"]
@@ -32,11 +32,13 @@ class Endings:
         self._now = now
         self._tenant_id = tenant_id
 
-    def end(self, kind: Kind, actor: str | None, work: Callable[[Kept], tuple[Kept, Counter[str]]]) -> Counter[str]:
+    def end(
+        self, kind: Kind, actor: str | None, work: Callable[[PeopleFile], tuple[PeopleFile, Counter[str]]]
+    ) -> Counter[str]:
         """Whose sessions `work` ended, and how many; each is a step of its own. No actor: everybody his own."""
         now = self._now()
 
-        def noting(kept: Kept) -> tuple[Kept, Counter[str]]:
+        def noting(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             with self._ledger().store.glancing() as connection:
                 require_still(actor, connection, now)
             rest, ended = work(kept)
@@ -64,7 +66,7 @@ class Endings:
 
         return self._file.change(lambda kept: (self.settled(kept), len(kept.unrecorded)))
 
-    def settled(self, kept: Kept) -> Kept:
+    def settled(self, kept: PeopleFile) -> PeopleFile:
         """Within a change of the file: before anything new of anybody is recorded, or the record would have it in
         another order than it was.
         """
@@ -82,6 +84,6 @@ class Endings:
             said = batch.store.rows(_SAID, (self._tenant_id, step.person_id, step.kind))
             if not any(json.loads(payload).get("step") == step.step_id for (payload,) in said):
                 told = {"person": step.person_id, "sessions": step.sessions, "step": step.step_id}
-                batch.append(Event(self._tenant_id, step.kind, step.person_id, told, actor=step.actor))
+                batch.append(NewEntry(self._tenant_id, step.kind, step.person_id, told, actor=step.actor))
 
         self._ledger().transact(work)

@@ -9,7 +9,7 @@ import re
 import secrets
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 _BYTES: Final = 32
 _FORM: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -42,9 +42,9 @@ def code_digest(code: str) -> str:
     return secret_digest(code)
 
 
-def no_such_link() -> Refused:
+def no_such_link() -> RefusedError:
     """One answer for a code that was used, is over, or never was: it tells a guesser nothing."""
-    return Refused(
+    return RefusedError(
         Reason.EXPIRED,
         "this link does not count: it was used already, or its time is over",
         where="code",

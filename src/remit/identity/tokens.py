@@ -15,14 +15,14 @@ from remit.authority.capability_token import (
     FoundSigned,
     IssuedToken,
     Token,
-    Wish,
+    TokenRequest,
     issue_token,
     require_in_time,
     require_key_alive,
     signed_jti,
 )
 from remit.contracts.config.browser import Browser
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, parse_time, render_time
 from remit.crypto.rsa_key_files import (
     RING_FILE,
@@ -34,9 +34,9 @@ from remit.crypto.rsa_key_files import (
     trust_token_key,
 )
 from remit.crypto.rsa_keys import TokenKey, TokenKeys
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.ledger.clock import judge_by_ledger
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_text
 from remit.store.connection import Connection
@@ -57,10 +57,10 @@ from remit.store.tokens import (
 SHORTEST_PREFIX = 4
 
 
-class Waiting(Protocol):
+class WaitingRequests(Protocol):
     """What waits for a person on behalf of tokens: held requests of a browser, proposed plans."""
 
-    bell: Bell
+    bell: ChangeSignal
 
     def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int: ...
 
@@ -73,7 +73,7 @@ class Tokens:
         folder: Path,
         config: Callable[[], Browser],
         ledger: Callable[[], Ledger],
-        waiting: Sequence[Callable[[], Waiting]],
+        waiting: Sequence[Callable[[], WaitingRequests]],
         clock: Clock,
         tenant_id: str = DEFAULT_TENANT,
     ) -> None:
@@ -99,7 +99,7 @@ class Tokens:
             self._held = stamp, load_token_keys(self._folder)
         return self._held[1]
 
-    def issue(self, wish: Wish, *, actor: str | None = None) -> IssuedToken:
+    def issue(self, wish: TokenRequest, *, actor: str | None = None) -> IssuedToken:
         """Sign a token and record it. The first one makes the key."""
         if self.keys.own() is None:
             self._make_key()
@@ -130,7 +130,7 @@ class Tokens:
         }
 
         def work(batch: Batch) -> None:
-            entry = batch.append(Event(self._tenant_id, "token.issued", row.jti, payload, actor=actor))
+            entry = batch.append(NewEntry(self._tenant_id, "token.issued", row.jti, payload, actor=actor))
             insert_token(batch.store, self._tenant_id, row._replace(entry_seq=entry.seq))
 
         self._ledger().transact(work)
@@ -156,7 +156,7 @@ class Tokens:
         config = self._config()
         try:
             return signed_jti(text, self.keys, config.issuer, config.audience)
-        except Refused:
+        except RefusedError:
             return None
 
     def require_alive(self, connection: Connection, token: Token, now: datetime) -> None:
@@ -184,7 +184,7 @@ class Tokens:
         """
         whole = self.whole_jti(jti)
         if not (whole.isprintable() and 0 < len(whole) <= 200):
-            raise Refused(Reason.MALFORMED, "a token's id has 1 to 200 printable characters", where="jti")
+            raise RefusedError(Reason.MALFORMED, "a token's id has 1 to 200 printable characters", where="jti")
         why = mask_text(reason)[:1_000] if reason else None
 
         def work(batch: Batch) -> None:
@@ -192,7 +192,7 @@ class Tokens:
                 return
             voided = sum(each().void_of_token(batch, whole, actor) for each in self._waiting)
             payload = {"jti": whole, "reason": why, "approvals_voided": voided}
-            entry = batch.append(Event(self._tenant_id, REVOKED_KIND, whole, payload, actor=actor))
+            entry = batch.append(NewEntry(self._tenant_id, REVOKED_KIND, whole, payload, actor=actor))
             insert_revocation(batch.store, self._tenant_id, whole, entry.created_at, actor, why, entry.seq)
 
         self._ledger().transact(work)
@@ -211,7 +211,7 @@ class Tokens:
         rows = [row for row in self.listed() if len(jti) >= SHORTEST_PREFIX and row.jti.startswith(jti)]
         fitting = [row.jti for row in rows if not row.revoked_at] or [row.jti for row in rows]
         if len(fitting) > 1 and jti not in fitting:
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "more than one token begins like this",
                 where=f"token {jti}",
@@ -233,30 +233,32 @@ class Tokens:
     def rotate_key(self, *, revoke: bool = False) -> tuple[TokenKey | None, TokenKey]:
         """A new key of our own. The intention is recorded first: after a crash the ledger shows why there is one."""
         intended = {"role": "policy", "revoke": revoke}
-        self._ledger().append(Event(self._tenant_id, "key.rotation_intended", "policy", intended))
+        self._ledger().append(NewEntry(self._tenant_id, "key.rotation_intended", "policy", intended))
         old, new = rotate_policy_key(self._folder, self._clock, revoke=revoke)
         known = {"role": "policy", "old_key_id": old.kid if old else None, "new_key_id": new.kid}
-        self._ledger().append(Event(self._tenant_id, "key.revoked" if revoke else "key.rotated", new.kid, known))
+        self._ledger().append(NewEntry(self._tenant_id, "key.revoked" if revoke else "key.rotated", new.kid, known))
         return old, new
 
     def trust_key(self, pem: bytes, *, kid: str | None, source: str, actor: str) -> TokenKey:
         """Believe an issuer elsewhere from now on."""
         key = trust_token_key(self._folder, pem, self._clock, kid=kid, source=source)
         known = {"role": "policy", "new_key_id": key.kid}
-        self._ledger().append(Event(self._tenant_id, "key.trusted", key.kid, known, actor=actor))
+        self._ledger().append(NewEntry(self._tenant_id, "key.trusted", key.kid, known, actor=actor))
         return key
 
     def revoke_key(self, kid: str, *, actor: str) -> TokenKey:
         """Believe no token that this key ever signed."""
         key = revoke_token_key(self._folder, kid, self._clock)
         known = {"role": "policy", "old_key_id": kid}
-        self._ledger().append(Event(self._tenant_id, "key.revoked", kid, known, actor=actor))
+        self._ledger().append(NewEntry(self._tenant_id, "key.revoked", kid, known, actor=actor))
         return key
 
     def _make_key(self) -> None:
-        self._ledger().append(Event(self._tenant_id, "key.rotation_intended", "policy", {"role": "policy"}))
+        self._ledger().append(NewEntry(self._tenant_id, "key.rotation_intended", "policy", {"role": "policy"}))
         key = create_policy_key(self._folder, self._clock)
-        self._ledger().append(Event(self._tenant_id, "key.rotated", key.kid, {"role": "policy", "new_key_id": key.kid}))
+        self._ledger().append(
+            NewEntry(self._tenant_id, "key.rotated", key.kid, {"role": "policy", "new_key_id": key.kid})
+        )
 
 
 def _rendered(seconds: int) -> str:

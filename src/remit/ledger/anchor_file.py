@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.fs.state_dir import privacy_problem, require_private
 
 SLOT: Final = 4096
@@ -64,7 +64,7 @@ class AnchorFile:
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         if raw != self._seen and not is_unused(raw) and not (self._is_head(raw[:SLOT]) or self._is_head(raw[SLOT:])):
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
                 "the anchor holds no readable head of its tenant: somebody else changed it",
                 where=str(self._path),
@@ -115,7 +115,7 @@ def _require_plain(path: Path, found: os.stat_result) -> None:
     elif found.st_nlink != 1:
         why = "has a second name (a hard link)"
     if why:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             f"the anchor {why}",
             where=str(path),

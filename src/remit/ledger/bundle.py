@@ -15,12 +15,12 @@ from typing import IO, Final, TypeVar
 from remit.contracts.base import Contract
 from remit.contracts.ledger import BundleHeader, BundleTrailer, LedgerEntry, LedgerHead
 from remit.core.canonical import canonical_bytes, digest
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import Clock, render_time
 from remit.crypto.signing import Keyring
 from remit.ledger.chain import ChainWalk, Link
 from remit.ledger.entry import COLUMNS, Entry, entry_hash
-from remit.ledger.findings import Fault, Progress, Verdict
+from remit.ledger.findings import Progress, RecordFault, VerificationReport
 from remit.ledger.heads import HEAD_FIELDS
 from remit.ledger.heads_check import head_fault
 from remit.store.connection import Connection, Store
@@ -34,7 +34,7 @@ _FROM = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq >= ? 
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class BundleSummary:
     """What a bundle holds: so many entries, so many of them with their payload, under this head."""
 
     entries: int
@@ -51,7 +51,7 @@ def newest_head(connection: Connection, tenant_id: str) -> LedgerHead:
     """The signed head of a chain, as stored."""
     row = connection.one(_HEAD, (tenant_id,))
     if row is None:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             f"tenant {tenant_id!r} has no entries yet",
             next_step="`remit ledger show` lists what is there.",
@@ -61,7 +61,7 @@ def newest_head(connection: Connection, tenant_id: str) -> LedgerHead:
 
 def write_bundle(
     store: Store, out: IO[bytes], tenant_id: str, clock: Clock, *, correlation_id: str | None = None
-) -> Written:
+) -> BundleSummary:
     """Stream a bundle to `out` from one consistent view of the store."""
     with store.reading() as connection:
         head = newest_head(connection, tenant_id)
@@ -83,7 +83,7 @@ def write_bundle(
             count += 1
             disclosed += shown
         out.write(BundleTrailer(entries=count, head=head).canonical() + b"\n")
-    return Written(count, disclosed, head)
+    return BundleSummary(count, disclosed, head)
 
 
 def verify_bundle(
@@ -93,9 +93,9 @@ def verify_bundle(
     source: str,
     known_heads: tuple[LedgerHead, ...] = (),
     progress: Progress | None = None,
-) -> Verdict:
+) -> VerificationReport:
     """Check a bundle with nothing but public keys. Reads it once, one line in memory at a time."""
-    verdict = Verdict(tenants=1, progress=progress) if progress else Verdict(tenants=1)
+    verdict = VerificationReport(tenants=1, progress=progress) if progress else VerificationReport(tenants=1)
     lines = _lines(stream, source)
     header = _parse(BundleHeader, next(lines, b""), source, 1)
     check = _BundleCheck(header, _trusted(known_heads, header, keyring, verdict), verdict)
@@ -118,26 +118,26 @@ def verify_bundle(
 class _BundleCheck:
     """One bundle's entries as they pass by, and the head at their end."""
 
-    def __init__(self, header: BundleHeader, witnesses: list[LedgerHead], verdict: Verdict) -> None:
+    def __init__(self, header: BundleHeader, witnesses: list[LedgerHead], verdict: VerificationReport) -> None:
         self._header = header
         self._witnesses = witnesses
         self._verdict = verdict
         self._walk = ChainWalk(verdict, header.tenant_id, header.first_seq)
         if header.correlation_id is None and header.first_seq != 1:
-            self._report(Fault.MISSING, 1, f"a full bundle begins at entry 1, this one at {header.first_seq}")
+            self._report(RecordFault.MISSING, 1, f"a full bundle begins at entry 1, this one at {header.first_seq}")
 
     def pass_entry(self, entry: LedgerEntry) -> None:
         if entry.tenant_id != self._header.tenant_id:
-            self._report(Fault.FOREIGN, entry.seq, f"this entry belongs to tenant {entry.tenant_id!r}")
+            self._report(RecordFault.FOREIGN, entry.seq, f"this entry belongs to tenant {entry.tenant_id!r}")
         self._check_disclosure(entry)
         intact = entry.hash == entry_hash(vars(entry))
         if not intact or (entry.payload is not None and digest(entry.payload) != entry.payload_digest):
-            self._report(Fault.EDITED, entry.seq, "the content does not fit the hash")
+            self._report(RecordFault.EDITED, entry.seq, "the content does not fit the hash")
         at = (entry.tenant_id, entry.seq, entry.created_at)
         self._walk.step(Link(*at, entry.prev_hash, entry.hash, intact, entry.kind, entry.payload))
         for witness in self._witnesses:
             if witness.seq == entry.seq and witness.hash != entry.hash:
-                self._report(Fault.FORKED, entry.seq, "the head you gave names another entry at this place")
+                self._report(RecordFault.FORKED, entry.seq, "the head you gave names another entry at this place")
 
     def finish(self, trailer: BundleTrailer, keyring: Keyring) -> None:
         head, length = trailer.head, self._walk.length
@@ -146,37 +146,39 @@ class _BundleCheck:
         if fault is not None:
             self._report(fault[0], head.seq, fault[1])
         if head.tenant_id != self._header.tenant_id:
-            self._report(Fault.FOREIGN, head.seq, f"the head is of tenant {head.tenant_id!r}")
+            self._report(RecordFault.FOREIGN, head.seq, f"the head is of tenant {head.tenant_id!r}")
         if head.seq < length:
             what = f"entries {head.seq + 1} to {length} are covered by no signed head: an old head was put here"
-            self._report(Fault.UNSIGNED_TAIL, head.seq + 1, what)
+            self._report(RecordFault.UNSIGNED_TAIL, head.seq + 1, what)
         elif head.seq == length and head.hash != self._walk.hash:
-            self._report(Fault.FORKED, head.seq, "the signed head names another last entry")
+            self._report(RecordFault.FORKED, head.seq, "the signed head names another last entry")
         proven = max(head.seq, *(witness.seq for witness in self._witnesses), 0)
         if proven > length:
-            self._report(Fault.TRUNCATED, length + 1, f"a head proves {proven} entries, the bundle ends at {length}")
+            self._report(
+                RecordFault.TRUNCATED, length + 1, f"a head proves {proven} entries, the bundle ends at {length}"
+            )
         if trailer.entries != self._verdict.entries:
             what = f"the last line speaks of {trailer.entries} entries, there are {self._verdict.entries}"
-            self._report(Fault.MISSING, length + 1, what)
+            self._report(RecordFault.MISSING, length + 1, what)
 
     def stop_short(self) -> None:
         """The file ends before its closing line: nothing in it says how long the chain was."""
-        self._report(Fault.TRUNCATED, self._walk.length + 1, "no closing line: the end of the file was cut off")
+        self._report(RecordFault.TRUNCATED, self._walk.length + 1, "no closing line: the end of the file was cut off")
 
     def _check_disclosure(self, entry: LedgerEntry) -> None:
         """A payload can be taken out without breaking the chain; so what should be shown must be there."""
         topic = self._header.correlation_id
         if entry.payload is None and topic in {None, entry.correlation_id}:
-            self._report(Fault.WITHHELD, entry.seq, "the payload of this entry was taken out of the bundle")
+            self._report(RecordFault.WITHHELD, entry.seq, "the payload of this entry was taken out of the bundle")
         if entry.seq == self._header.first_seq and topic not in {None, entry.correlation_id}:
-            self._report(Fault.MISSING, entry.seq, f"the first entry is not about the correlation {topic!r}")
+            self._report(RecordFault.MISSING, entry.seq, f"the first entry is not about the correlation {topic!r}")
 
-    def _report(self, fault: Fault, seq: int, what: str) -> None:
+    def _report(self, fault: RecordFault, seq: int, what: str) -> None:
         self._verdict.report(fault, self._header.tenant_id, seq, what)
 
 
 def _trusted(
-    known_heads: tuple[LedgerHead, ...], header: BundleHeader, keyring: Keyring, verdict: Verdict
+    known_heads: tuple[LedgerHead, ...], header: BundleHeader, keyring: Keyring, verdict: VerificationReport
 ) -> list[LedgerHead]:
     """The heads given for this tenant, as far as their signatures are good."""
     trusted = []
@@ -192,14 +194,14 @@ def _trusted(
     return trusted
 
 
-def _head_fault(head: LedgerHead, keyring: Keyring) -> tuple[Fault, str] | None:
+def _head_fault(head: LedgerHead, keyring: Keyring) -> tuple[RecordFault, str] | None:
     """As anywhere; but an auditor holds keys that somebody gave them, and may have been given the wrong one."""
     if all(key.key_id != head.key_id for key in keyring if key.role == "audit"):
         what = (
             f"the head was signed by another key ({head.key_id}) than the given one:"
             " is this the audit key of that workspace?"
         )
-        return Fault.HEAD_UNKNOWN_KEY, what
+        return RecordFault.HEAD_UNKNOWN_KEY, what
     return head_fault(head, keyring)
 
 
@@ -215,7 +217,7 @@ def _first_entry(connection: Connection, tenant_id: str, correlation_id: str | N
         return 1
     row = connection.one(_FIRST, (tenant_id, correlation_id))
     if row is None or row[0] is None:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             f"no entry has the correlation {correlation_id!r}",
             next_step="`remit ledger show` lists the correlations.",
@@ -226,7 +228,7 @@ def _first_entry(connection: Connection, tenant_id: str, correlation_id: str | N
 def _lines(stream: IO[bytes], source: str) -> Iterator[bytes]:
     while line := stream.readline(MAX_LINE + 1):
         if len(line) > MAX_LINE:
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_LARGE,
                 f"this is no evidence bundle: a line is longer than {MAX_LINE:,} bytes",
                 where=source,
@@ -239,7 +241,7 @@ def _parse(model: type[M], line: bytes, source: str, number: int) -> M:
     try:
         return model.parse(line, source=f"{source}, line {number}")
     except RemitError as problem:
-        raise Refused(
+        raise RefusedError(
             Reason.EVIDENCE_INVALID,
             f"this is not a whole evidence bundle: {problem.what}",
             where=problem.where,

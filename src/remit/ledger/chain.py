@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from remit.ledger.clock import ACCEPTED
 from remit.ledger.entry import GENESIS, Entry
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import RecordFault, VerificationReport
 
 MAX_SUSPECTS: Final = 64
 
@@ -40,7 +40,7 @@ class ChainWalk:
     is what vouches for it.
     """
 
-    def __init__(self, verdict: Verdict, tenant_id: str, first_seq: int = 1) -> None:
+    def __init__(self, verdict: VerificationReport, tenant_id: str, first_seq: int = 1) -> None:
         self._verdict = verdict
         self._tenant_id = tenant_id
         self._expected = first_seq
@@ -51,20 +51,20 @@ class ChainWalk:
     def step(self, link: Link) -> None:
         self._verdict.count_entry()
         if link.seq < self._expected:
-            self._report(Fault.FORKED, link.seq, "two entries claim this place in the chain")
+            self._report(RecordFault.FORKED, link.seq, "two entries claim this place in the chain")
             return
         if link.seq > self._expected:
             gone = link.seq - self._expected
             plural = "entry is" if gone == 1 else "entries are"
-            self._report(Fault.MISSING, self._expected, f"{gone} {plural} gone, up to number {link.seq - 1}")
+            self._report(RecordFault.MISSING, self._expected, f"{gone} {plural} gone, up to number {link.seq - 1}")
         elif self.hash and link.prev_hash != self.hash and link.intact:
             self._report(
-                Fault.BROKEN_LINK,
+                RecordFault.BROKEN_LINK,
                 link.seq,
                 f"this entry does not continue entry {link.seq - 1}: that one was replaced, or this one inserted",
             )
         if link.created_at < self._created_at and not self._is_accepted(link):
-            self._report(Fault.CLOCK_REVERSED, link.seq, "this entry claims to be older than the one before it")
+            self._report(RecordFault.CLOCK_REVERSED, link.seq, "this entry claims to be older than the one before it")
         self._expected = link.seq + 1
         self.length = link.seq
         self.hash = link.hash
@@ -77,14 +77,14 @@ class ChainWalk:
             return False
         return link.payload is None or all(link.payload.get(name) == at for name, at in told.items())
 
-    def _report(self, fault: Fault, seq: int, what: str) -> None:
+    def _report(self, fault: RecordFault, seq: int, what: str) -> None:
         self._verdict.report(fault, self._tenant_id, seq, what)
 
 
 class Suspects:
     """Entries whose content does not fit their hash. Comparing them tells a swap from an edit."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: VerificationReport) -> None:
         self._verdict = verdict
         self._entries: list[Entry] = []
 
@@ -92,17 +92,20 @@ class Suspects:
         if len(self._entries) < MAX_SUSPECTS:
             self._entries.append(entry)
         else:
-            self._verdict.report(Fault.EDITED, entry.tenant_id, entry.seq, "the content does not fit the hash")
+            self._verdict.report(RecordFault.EDITED, entry.tenant_id, entry.seq, "the content does not fit the hash")
 
     def report(self) -> None:
         for entry in self._entries:
             fault, what = self._explain(entry)
             self._verdict.report(fault, entry.tenant_id, entry.seq, what)
 
-    def _explain(self, entry: Entry) -> tuple[Fault, str]:
+    def _explain(self, entry: Entry) -> tuple[RecordFault, str]:
         for other in self._entries:
             if other is not entry and entry._replace(tenant_id=other.tenant_id, seq=other.seq).is_intact():
                 if other.tenant_id != entry.tenant_id:
-                    return Fault.FOREIGN, f"this entry was written as number {other.seq} of tenant {other.tenant_id!r}"
-                return Fault.REORDERED, f"this entry was written as number {other.seq}"
-        return Fault.EDITED, "the content does not fit the hash: it was changed after it was written"
+                    return (
+                        RecordFault.FOREIGN,
+                        f"this entry was written as number {other.seq} of tenant {other.tenant_id!r}",
+                    )
+                return RecordFault.REORDERED, f"this entry was written as number {other.seq}"
+        return RecordFault.EDITED, "the content does not fit the hash: it was changed after it was written"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import CLOCK_TOLERANCE, Clock, parse_time, render_time
 from remit.store.connection import Connection
 
@@ -53,7 +53,7 @@ class ClockEntry:
     actor: str | None
 
 
-class LedgerAhead(Refused):
+class LedgerAheadError(RefusedError):
     """Refused by the time of the chain alone: by the clock it would be valid. So it is not recorded as expired."""
 
 
@@ -85,7 +85,7 @@ class ChainTimes(NamedTuple):
         closing = self.shown if self.now - self.shown > SURELY_WRONG else self.now
         return parse_time(expires_at) <= closing or parse_time(created_at) - self.now > CLOCK_TOLERANCE
 
-    def refusal(self, created_at: str, expires_at: str, overdue: Refused) -> Refused | None:
+    def refusal(self, created_at: str, expires_at: str, overdue: RefusedError) -> RefusedError | None:
         """`overdue` if it is over, with the cause if only the chain says so; None as long as it may be answered."""
         if self.is_over(created_at, expires_at):
             return overdue
@@ -135,29 +135,29 @@ def judge_by_ledger(check: Callable[[datetime], None], now: datetime, clock: Clo
     """Have `check` judge at the chain's time. If the clock's time would not refuse, the refusal says so."""
     try:
         check(now)
-    except Refused as problem:
+    except RefusedError as problem:
         shown = clock()
         if now - shown <= BEHIND_IS_FINE:
             raise
         try:
             check(shown)
-        except Refused:
+        except RefusedError:
             raise problem from None
         raise explain_behind(problem, now, shown) from None
 
 
-def explain_behind(problem: Refused, newest: datetime, now: datetime) -> Refused:
+def explain_behind(problem: RefusedError, newest: datetime, now: datetime) -> RefusedError:
     """The same refusal with its cause: the ledger is ahead of the clock."""
     where = problem.where or "the clock"
     what = f"{problem.what}. That is by the ledger: {describe_behind(newest, now)}"
-    return LedgerAhead(problem.reason, what, where=where, next_step=ACCEPT_ADVICE)
+    return LedgerAheadError(problem.reason, what, where=where, next_step=ACCEPT_ADVICE)
 
 
 def require_valid_when_signed(connection: Connection, tenant_id: str, now: datetime, life: timedelta) -> None:
     """Refuse to sign what the chain's time would call expired at once, because the clock is behind the ledger."""
     newest = newest_time(connection, tenant_id)
     if newest is not None and now + life <= newest:
-        problem = Refused(
+        problem = RefusedError(
             Reason.EXPIRED, "what is signed now would be refused as expired at once, so nothing was signed"
         )
         raise explain_behind(problem, newest, now)

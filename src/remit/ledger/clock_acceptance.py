@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import render_time
 from remit.ledger.clock import BEHIND_IS_FINE, SET_CLOCK, ClockEntry, is_unanswered_jump, last_clock_entry, newest_time
@@ -74,7 +74,7 @@ def require_server_agrees(connection: Connection, now: datetime) -> None:
     row = connection.one("SELECT clock_timestamp()")
     if row is None or abs(row[0] - now) > SERVER_MAY_DIFFER:
         told = f"the server's clock shows {render_time(row[0])}" if row else "the server did not tell its time"
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE,
             f"this machine's clock shows {render_time(now)}, and {told}; nothing was accepted",
             where="PostgreSQL",
@@ -84,14 +84,14 @@ def require_server_agrees(connection: Connection, now: datetime) -> None:
 
 def _require_sane(now: datetime, shown: datetime) -> None:
     if not EARLIEST_YEAR <= now.year <= LATEST_YEAR:
-        raise Refused(
+        raise RefusedError(
             Reason.NOT_YET_VALID,
             f"the clock shows {render_time(now)}, which cannot be right; nothing was accepted",
             where="the clock",
             next_step=f"Set it first: {SET_CLOCK}",
         )
     if abs(now - shown) > SHOWN_FOR:
-        raise Refused(
+        raise RefusedError(
             Reason.EXPIRED,
             f"the clock showed {render_time(shown)} when you were asked, and shows {render_time(now)} now;"
             " nothing was accepted",

@@ -26,17 +26,17 @@ MOST_BYTES: Final = 512
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Pair(NamedTuple):
+class ClockPair(NamedTuple):
     """One moment, by the clock and by the steady one."""
 
     shown: str
     steady: float
 
 
-class Look(NamedTuple):
+class ClockReading(NamedTuple):
     """What both show now, and the jump since the pair before, if there was one."""
 
-    pair: Pair
+    pair: ClockPair
     jump: Jump | None
 
 
@@ -47,7 +47,7 @@ class ClockWatch:
         self._clock = clock
         self._steady = steady
         self._file = file
-        self._before: Pair | None = None
+        self._before: ClockPair | None = None
         self._kept_at: float | None = None
         self._is_read = False
 
@@ -57,7 +57,7 @@ class ClockWatch:
         given: Steady | None = getattr(clock, "steady", None)
         return cls(clock, since_boot if clock is system_clock else given, file)
 
-    def look(self) -> Look | None:
+    def look(self) -> ClockReading | None:
         if self._steady is None:
             return None
         if not self._is_read:
@@ -70,16 +70,16 @@ class ClockWatch:
             expected = parse_time(self._before.shown) + timedelta(seconds=steady - self._before.steady)
             if abs(shown - expected) > CLOCK_TOLERANCE:
                 jump = Jump(shown, expected)
-        return Look(Pair(render_time(shown), steady), jump)
+        return ClockReading(ClockPair(render_time(shown), steady), jump)
 
-    def keep(self, look: Look) -> None:
+    def keep(self, look: ClockReading) -> None:
         """From here on this is what the next look is compared with. After what was noticed is durable."""
         self._before = look.pair
         if look.jump is not None or self._kept_at is None or look.pair.steady - self._kept_at >= KEEP_EVERY:
             self._kept_at = look.pair.steady
             self._write(look.pair)
 
-    def _read(self) -> Pair | None:
+    def _read(self) -> ClockPair | None:
         if self._file is None:
             return None
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -90,10 +90,10 @@ class ClockWatch:
                 os.close(descriptor)
             if kept["boot"] == boot_id():
                 parse_time(kept["shown"])
-                return Pair(kept["shown"], float(kept["steady"]))
+                return ClockPair(kept["shown"], float(kept["steady"]))
         return None
 
-    def _write(self, pair: Pair) -> None:
+    def _write(self, pair: ClockPair) -> None:
         if self._file is None:
             return
         kept = json.dumps({"boot": boot_id(), "shown": pair.shown, "steady": pair.steady}).ljust(MOST_BYTES - 1)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from remit.contracts.ledger import LedgerHead
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.crypto.signing import Keyring
 from remit.ledger.heads import HEAD_FIELDS, Anchors, is_ours
 from remit.store.connection import Connection
@@ -48,7 +48,7 @@ class Continuity:
     def _require_held(self, connection: Connection, tenant_id: str, tip: Tip, seq: int, entry_hash: str) -> None:
         found = connection.one(_HASH_AT, (tenant_id, seq)) if seq <= tip.seq else None
         if found != (entry_hash,):
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
                 f"the record of tenant {tenant_id} no longer holds entry {seq}, which was signed and kept: it was cut"
                 " short, rewritten, or replaced by an older copy",
@@ -63,7 +63,7 @@ class Continuity:
             return
         head = LedgerHead.model_construct(**dict(zip(HEAD_FIELDS, row, strict=True))) if row else None
         if head is None or (head.seq, head.hash) != (tip.seq, tip.hash) or not is_ours(head, self._keyring()):
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
                 f"the newest entry of tenant {tenant_id} has no head signed by a key of this workspace: somebody else"
                 " wrote it, or took its head away",

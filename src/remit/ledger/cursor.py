@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.ledger.entry import COLUMNS, Entry
 from remit.store.connection import Connection
 
@@ -38,7 +38,7 @@ def parse_position(text: str) -> dict[str, int]:
         tenant, colon, number = part.rpartition(":")
         name = unquote(tenant)
         if not (colon and name and name.isprintable() and _is_number(number) and name not in seqs):
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "this is no position in the stream of events",
                 where="Last-Event-ID",

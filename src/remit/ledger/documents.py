@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time
 from remit.ledger.writer import Batch
 from remit.store.connection import Connection
@@ -21,7 +21,7 @@ _INSERT: Final = "INSERT INTO agent_documents (tenant_id, ref, kind, body, creat
 _ALL: Final = "SELECT ref, body FROM agent_documents WHERE tenant_id = ? ORDER BY ref"
 
 
-class Document:
+class StoredDocument:
     """A tree with its canonical text and its name, both made once."""
 
     __slots__ = ("body", "kind", "ref")
@@ -29,7 +29,7 @@ class Document:
     def __init__(self, kind: str, tree: Mapping[str, Any]) -> None:
         raw = canonical_bytes(tree)
         if len(raw) > MAX_DOCUMENT:
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_LARGE,
                 f"what this decision is made from is larger than {MAX_DOCUMENT:,} bytes",
                 where=kind,
@@ -40,7 +40,7 @@ class Document:
         self.ref = digest_bytes(raw)
 
 
-def keep_documents(batch: Batch, tenant_id: str, documents: Iterable[Document]) -> None:
+def keep_documents(batch: Batch, tenant_id: str, documents: Iterable[StoredDocument]) -> None:
     """Write those that are not there yet, in the transaction that names them."""
     wanted = {document.ref: document for document in documents}
     query = _HAS.format(marks=", ".join("?" * len(wanted)))
@@ -51,7 +51,7 @@ def keep_documents(batch: Batch, tenant_id: str, documents: Iterable[Document]) 
             batch.insert(_INSERT, (tenant_id, ref, document.kind, document.body, at))
 
 
-class Shelf:
+class DocumentStore:
     """Documents of one tenant, each read and held against its name once: for one look at the store, and no longer."""
 
     def __init__(self, connection: Connection, tenant_id: str) -> None:
@@ -78,7 +78,7 @@ class Shelf:
 
 def load_document(connection: Connection, tenant_id: str, ref: str) -> dict[str, Any]:
     """The tree of this name. One that is gone, or was changed, is a failed replay: nothing may rest on it."""
-    return Shelf(connection, tenant_id).tree(ref)
+    return DocumentStore(connection, tenant_id).tree(ref)
 
 
 def _held_against(ref: str, body: Any) -> str:
@@ -103,8 +103,8 @@ def changed_documents(connection: Connection, tenant_id: str) -> Iterable[str]:
             yield str(ref)
 
 
-def _lost(ref: str, how: str) -> Refused:
-    return Refused(
+def _lost(ref: str, how: str) -> RefusedError:
+    return RefusedError(
         Reason.REPLAY_FAILED,
         f"a document that a decision was made from {how}",
         where=f"document {ref}",

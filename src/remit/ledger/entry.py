@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Self
 
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.store.connection import Connection
 
 GENESIS: Final = "sha256:" + "0" * 64
@@ -41,7 +41,7 @@ def require_still(actor: str | None, connection: Connection, now: datetime) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class NewEntry:
     """What a room wants recorded. The payload must be masked already: the ledger is for ever."""
 
     tenant_id: str
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
         """Does the content fit the hash? No, too, for content that only somebody else can have put there."""
         try:
             return self.expected_hash() == self.hash
-        except (Refused, UnicodeError, AttributeError, TypeError):
+        except (RefusedError, UnicodeError, AttributeError, TypeError):
             return False
 
     def as_wire(self, *, shown: bool = True) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Entry(NamedTuple):
             tree["payload"] = json.loads(self.payload) if shown else None
             tree["payload_digest"] = digest_bytes(self.payload.encode())
         except (ValueError, AttributeError, TypeError, RecursionError):
-            raise Refused(
+            raise RefusedError(
                 Reason.EVIDENCE_INVALID,
                 "the payload of this entry is not what Remit wrote",
                 where=f"tenant {self.tenant_id}, entry {self.seq}",

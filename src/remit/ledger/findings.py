@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Fault(StrEnum):
+class RecordFault(StrEnum):
     """Each way a record can be wrong. Names are stable: scripts match on them."""
 
     EDITED = "edited"
@@ -33,8 +33,8 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    fault: Fault
+class RecordFinding:
+    fault: RecordFault
     tenant_id: str
     seq: int | None
     what: str
@@ -51,7 +51,7 @@ MAX_FINDINGS = 1_000
 
 
 @dataclass(slots=True)
-class Verdict:
+class VerificationReport:
     """What was looked at and what was wrong with it. Nothing wrong is the empty list."""
 
     entries: int = 0
@@ -59,7 +59,7 @@ class Verdict:
     tenants: int = 0
     anchored: int = 0
     """Tenants whose chain was measured against a head kept outside the database."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RecordFinding] = field(default_factory=list)
     suppressed: int = 0
     progress: Progress = field(default=lambda _: None, repr=False)
 
@@ -72,10 +72,10 @@ class Verdict:
     def holds(self) -> bool:
         return not self.findings
 
-    def report(self, fault: Fault, tenant_id: str, seq: int | None, what: str) -> None:
+    def report(self, fault: RecordFault, tenant_id: str, seq: int | None, what: str) -> None:
         """Bounded: a ledger that is wrong in every row must not exhaust memory. Always text that can be written."""
         if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(Finding(fault, _writable(tenant_id), seq, _writable(what)))
+            self.findings.append(RecordFinding(fault, _writable(tenant_id), seq, _writable(what)))
         else:
             self.suppressed += 1
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from remit.contracts.goals.simulation import StatePayload
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.crypto.signing import Keyring
 from remit.ledger.documents import load_document
 from remit.ledger.entry import COLUMNS, Entry
@@ -48,14 +48,14 @@ class Recorded(NamedTuple):
     row: StepRow
 
 
-class Standing(NamedTuple):
+class StepPosition(NamedTuple):
     """Where a step stands: its last event, and the place of it."""
 
     event: str
     seq: int | None
 
 
-NOWHERE: Final = Standing("", None)
+NOWHERE: Final = StepPosition("", None)
 
 
 def step_events(connection: Connection, tenant_id: str, correlation_id: str) -> list[Recorded]:
@@ -87,9 +87,9 @@ def begun_dispatches(connection: Connection, tenant_id: str) -> list[dict[str, A
     return [json.loads(one.checkpoint).get("envelope", {}) for one in left]
 
 
-def standing_of(connection: Connection, tenant_id: str, plan_id: str, step_id: str) -> Standing:
+def standing_of(connection: Connection, tenant_id: str, plan_id: str, step_id: str) -> StepPosition:
     row = connection.one(_STANDS, (tenant_id, plan_id, step_id))
-    return Standing(*row) if row else NOWHERE
+    return StepPosition(*row) if row else NOWHERE
 
 
 MOST_ENTRIES: Final = 500
@@ -227,7 +227,7 @@ def _asked(connection: Connection, tenant_id: str) -> Iterator[tuple[str, str, s
         try:
             packet = load_document(connection, tenant_id, packet_ref)
             goal = load_document(connection, tenant_id, load_document(connection, tenant_id, decision_ref)["goal_ref"])
-        except (Refused, KeyError, json.JSONDecodeError):
+        except (RefusedError, KeyError, json.JSONDecodeError):
             yield at, correlation, "(its documents are lost)", "", ""
             continue
         yield at, correlation, mask_text(str(packet["intent"])), str(goal["language_tag"]), str(goal["utterance"])

@@ -10,12 +10,12 @@ from typing import Final, Literal
 
 from remit.contracts.goals.error_codes import USER_TEXT
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.metrics import GOAL_EVENTS
-from remit.ledger.entry import Entry, Event
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.entry import Entry, NewEntry
+from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.writer import Batch
-from remit.store.connection import Conflict, Connection, Row
+from remit.store.connection import ConflictError, Connection, Row
 
 SOURCE: Final = "PH1.AGENT_EXECUTION"
 MAX_WORD: Final = 1_000
@@ -109,12 +109,12 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
     values = row_values(row)
     _require_words(table, values)
     entry = batch.append_for_row(
-        Event(tenant_id, KIND_OF[table], row.correlation_id, values, actor=values.get("user_id"))
+        NewEntry(tenant_id, KIND_OF[table], row.correlation_id, values, actor=values.get("user_id"))
     )
     try:
         batch.insert(_INSERT[type(row)], (tenant_id, entry.seq, entry.created_at, *values.values()))
-    except Conflict:
-        raise Refused(
+    except ConflictError:
+        raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
             "this step was dispatched before with the same idempotency key",
             where=f"correlation {row.correlation_id}, step {row.step_id}",
@@ -129,7 +129,7 @@ def _require_words(table: str, values: dict[str, str | None]) -> None:
     """Columns hold ids and names: short, printable, never empty."""
     for name, value in values.items():
         if value is not None and not (0 < len(value) <= MAX_WORD and value.isprintable()):
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 f"{name} must have 1 to {MAX_WORD} printable characters",
                 where=table,
@@ -140,7 +140,7 @@ def _require_words(table: str, values: dict[str, str | None]) -> None:
 class AgentRowsCheck:
     """Walks the three tables beside one chain and reports every row that differs from its entry."""
 
-    def __init__(self, connection: Connection, tenant_id: str, verdict: Verdict) -> None:
+    def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._tenant_id = tenant_id
         self._verdict = verdict
         self._streams = {table: _stream(connection, table, tenant_id) for table in KIND_OF}
@@ -152,9 +152,9 @@ class AgentRowsCheck:
             return
         row = self._advance(table, entry.seq)
         if row is None:
-            self._report(Fault.ROW_MISSING, entry.seq, f"the row of this entry is gone from {table}")
+            self._report(RecordFault.ROW_MISSING, entry.seq, f"the row of this entry is gone from {table}")
         elif _as_payload(table, row) != entry.payload or row[1] != entry.created_at:
-            self._report(Fault.ROW_EDITED, entry.seq, f"the row in {table} differs from its entry")
+            self._report(RecordFault.ROW_EDITED, entry.seq, f"the row in {table} differs from its entry")
 
     def finish(self) -> None:
         for table in self._streams:
@@ -166,10 +166,10 @@ class AgentRowsCheck:
             self._next[table] = next(self._streams[table], None)
             if row[0] == seq:
                 return row
-            self._report(Fault.ROW_WITHOUT_EVIDENCE, row[0], f"a row in {table} has no entry in the ledger")
+            self._report(RecordFault.ROW_WITHOUT_EVIDENCE, row[0], f"a row in {table} has no entry in the ledger")
         return None
 
-    def _report(self, fault: Fault, seq: int, what: str) -> None:
+    def _report(self, fault: RecordFault, seq: int, what: str) -> None:
         self._verdict.report(fault, self._tenant_id, seq, what)
 
 
@@ -185,5 +185,5 @@ def _as_payload(table: str, row: Row) -> str | None:
     """None for a row with text that only somebody else can have put there."""
     try:
         return canonical_bytes(dict(zip(_FIELDS[table], row[2:], strict=True))).decode()
-    except Refused:
+    except RefusedError:
         return None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from remit.contracts.ledger import LedgerHead
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.crypto.signing import Keyring, Signer
 from remit.fs.atomic_write import disk_failure, make_private_directory, write_durably
 from remit.ledger.anchor_file import BLANK, SEQ_WIDTH, SLOT, AnchorFile, is_unused, slot_number
@@ -90,7 +90,7 @@ class Anchors:
         """
         try:
             self._write(head)
-        except (OSError, EnvironmentFailed) as problem:
+        except (OSError, EnvironmentFailureError) as problem:
             self._owed[head.tenant_id] = head
             _LOG.warning("the anchor of entry %d was not written: %s", head.seq, problem)
 
@@ -128,7 +128,7 @@ class Anchors:
             make_private_directory(self._folder)
             try:
                 write_durably(path, BLANK, replace=False)
-            except EnvironmentFailed:
+            except EnvironmentFailureError:
                 if not os.path.lexists(path):  # else somebody else was faster: just as good
                     raise
 
@@ -172,9 +172,9 @@ def _read(path: Path) -> bytes:
         os.close(descriptor)
 
 
-def _unwritable(problem: OSError, path: Path) -> EnvironmentFailed:
+def _unwritable(problem: OSError, path: Path) -> EnvironmentFailureError:
     if problem.errno in _NO_DESCRIPTORS:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE,
             "the anchor cannot be opened: too many files are open",
             where=str(path),

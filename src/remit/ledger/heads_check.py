@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from remit.contracts.ledger import LedgerHead
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.signing import Keyring
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.heads import Anchors, verify_head
 
 Witnesses = dict[str, list[LedgerHead]]
@@ -25,7 +25,7 @@ class HeadsCheck:
         tenant_id: str,
         heads: Iterator[LedgerHead],
         witnesses: list[LedgerHead],
-        verdict: Verdict,
+        verdict: VerificationReport,
     ) -> None:
         self._keyring = keyring
         self._revoked = revoked_keys(keyring)
@@ -44,7 +44,7 @@ class HeadsCheck:
         for witness in self._witnesses:
             if witness.seq == seq and witness.hash != entry_hash:
                 what = "a head that was signed for this place names another entry: history was rewritten or forked"
-                self._report(Fault.FORKED, seq, what)
+                self._report(RecordFault.FORKED, seq, what)
 
     def finish(self, length: int) -> None:
         beyond = max((witness.seq for witness in self._witnesses), default=0)
@@ -54,23 +54,23 @@ class HeadsCheck:
             self._next = next(self._heads, None)
         if beyond > length:
             what = f"a signed head proves {beyond} entries, {length} are there: the tail was cut off"
-            self._report(Fault.TRUNCATED, length + 1, what)
+            self._report(RecordFault.TRUNCATED, length + 1, what)
         elif self._worthless > self._covered:
             what = "only a revoked key signed for the entries up to here; the next append signs for them anew"
-            self._report(Fault.HEAD_UNKNOWN_KEY, self._worthless, what)
+            self._report(RecordFault.HEAD_UNKNOWN_KEY, self._worthless, what)
         elif self._covered < length:
             what = f"entries {self._covered + 1} to {length} are covered by no signed head: an old head was put back"
-            self._report(Fault.UNSIGNED_TAIL, self._covered + 1, what)
+            self._report(RecordFault.UNSIGNED_TAIL, self._covered + 1, what)
 
     def _check(self, head: LedgerHead, seq: int, entry_hash: str, created_at: str) -> None:
         if not self._signed(head) or head.seq != seq:
             return  # a head whose entry is gone: the walk reports that
         if head.hash != entry_hash:
             what = "the head signed for this entry names another hash: it was replaced after signing"
-            self._report(Fault.FORKED, seq, what)
+            self._report(RecordFault.FORKED, seq, what)
             return
         if head.signed_at < created_at:
-            self._report(Fault.CLOCK_REVERSED, seq, "the head claims to be signed before this entry was written")
+            self._report(RecordFault.CLOCK_REVERSED, seq, "the head claims to be signed before this entry was written")
         self._covered = seq
 
     def _signed(self, head: LedgerHead) -> bool:
@@ -83,20 +83,20 @@ class HeadsCheck:
             self._report(fault[0], head.seq, fault[1])
         return fault is None
 
-    def _report(self, fault: Fault, seq: int, what: str) -> None:
+    def _report(self, fault: RecordFault, seq: int, what: str) -> None:
         self._verdict.report(fault, self._tenant_id, seq, what)
 
 
-def head_fault(head: LedgerHead, keyring: Keyring) -> tuple[Fault, str] | None:
+def head_fault(head: LedgerHead, keyring: Keyring) -> tuple[RecordFault, str] | None:
     """What is wrong with a head's signature, if anything."""
-    strange = Fault.HEAD_FORGED, "the head holds values that Remit never writes"
+    strange = RecordFault.HEAD_FORGED, "the head holds values that Remit never writes"
     if not all(type(value) is str for name, value in vars(head).items() if name != "seq"):
         return strange  # put there by hand, in a table that no longer minds
     try:
         verify_head(head, keyring)
-    except Refused as problem:
+    except RefusedError as problem:
         unknown = problem.reason in {Reason.KEY_UNKNOWN, Reason.KEY_RETIRED}
-        return (Fault.HEAD_UNKNOWN_KEY if unknown else Fault.HEAD_FORGED), str(problem)
+        return (RecordFault.HEAD_UNKNOWN_KEY if unknown else RecordFault.HEAD_FORGED), str(problem)
     except (ValueError, TypeError):  # a time that is none
         return strange
     return None
@@ -107,7 +107,7 @@ def revoked_keys(keyring: Keyring) -> frozenset[str]:
 
 
 def collect_witnesses(
-    anchors: Anchors, known_heads: tuple[LedgerHead, ...], keyring: Keyring, verdict: Verdict
+    anchors: Anchors, known_heads: tuple[LedgerHead, ...], keyring: Keyring, verdict: VerificationReport
 ) -> Witnesses:
     """The anchors and the heads given, as far as their signatures are good; the others are reported."""
     found: Witnesses = {}
@@ -115,7 +115,7 @@ def collect_witnesses(
     for name, head in anchors:
         if head is None:
             what = f"the anchor {name} holds no readable head of its tenant"
-            verdict.report(Fault.ANCHOR_UNREADABLE, "", None, what)
+            verdict.report(RecordFault.ANCHOR_UNREADABLE, "", None, what)
         elif head.key_id not in revoked:
             _witness(found, head, f"the anchor {name}", keyring, verdict)
     for head in known_heads:
@@ -123,7 +123,7 @@ def collect_witnesses(
     return found
 
 
-def _witness(found: Witnesses, head: LedgerHead, origin: str, keyring: Keyring, verdict: Verdict) -> None:
+def _witness(found: Witnesses, head: LedgerHead, origin: str, keyring: Keyring, verdict: VerificationReport) -> None:
     fault = head_fault(head, keyring)
     if fault is not None:
         verdict.report(fault[0], head.tenant_id, head.seq, f"{origin}: {fault[1]}")

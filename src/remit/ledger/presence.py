@@ -4,7 +4,7 @@ Making the tables again would begin an empty record in the place of the lost one
 """
 
 from remit.contracts.ledger import LedgerHead
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.ledger.heads import Anchors
 from remit.store.connection import Connection
 from remit.store.migrations_runner import foreign_objects
@@ -18,7 +18,7 @@ def require_kept(connection: Connection, anchors: Anchors) -> None:
         return
     proof = next((head for _, head in anchors if head is not None), None)
     if proof is not None:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             f"the ledger's table of entries is gone, and its anchor proves {proof.seq} entries of tenant"
             f" {proof.tenant_id}: the database was emptied, or another one was put in its place",

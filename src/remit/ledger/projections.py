@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.ledger.entry import Entry
 from remit.ledger.goal_tables import StepRow, append_agent_row
 from remit.ledger.writer import Batch, Ledger
@@ -83,7 +83,7 @@ def append_step(batch: Batch, tenant_id: str, row: StepRow) -> Entry:
     before = found[0] if found else ""
     if row.event not in TRANSITIONS.get(before, frozenset()):
         allowed = ", ".join(sorted(TRANSITIONS.get(before, frozenset()))) or "nothing: it has ended"
-        raise Refused(
+        raise RefusedError(
             Reason.TRANSITION_INVALID,
             f"a step that is {before or 'new'} cannot become {row.event}",
             where=f"plan {row.plan_id}, step {row.step_id}",

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from remit.contracts.ledger import LedgerHead
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.crypto.signing import Keyring
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.heads import HEAD_FIELDS, is_ours
@@ -29,7 +29,7 @@ def require_covered(connection: Connection, keyring: Callable[[], Keyring], tena
         entries = [Entry(*each) for each in connection.rows(_STRETCH, (tenant_id, seq, head.seq))]
         if _leads_to(entries, seq, head):
             return entries[0]
-    raise EnvironmentFailed(
+    raise EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
         "this entry is not one that Remit wrote and signed; nothing was touched",
         where=f"tenant {tenant_id}, entry {seq}",

@@ -76,7 +76,7 @@ _ONE: Final = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq
 _TASK: Final = "SELECT correlation_id FROM claims WHERE tenant_id = ? AND scope = 'task' AND key = ?"
 
 
-class Wanted(NamedTuple):
+class SearchFilter(NamedTuple):
     """Which entries. `kind` is the beginning of one; `text` is anywhere in what was recorded."""
 
     kind: str | None = None
@@ -88,13 +88,15 @@ class Wanted(NamedTuple):
     until: str | None = None
 
 
-class Found(NamedTuple):
+class SearchPage(NamedTuple):
     entries: list[Entry]
     before: int | None
     """Where to go on: entries before this place were not looked at. None: there are none."""
 
 
-def find_entries(connection: Connection, tenant_id: str, wanted: Wanted, before: int | None, most: int) -> Found:
+def find_entries(
+    connection: Connection, tenant_id: str, wanted: SearchFilter, before: int | None, most: int
+) -> SearchPage:
     """The newest first."""
     row = connection.one(_END, (tenant_id,))
     high = min(before - 1 if before is not None else (row[0] or 0 if row else 0), row[0] or 0 if row else 0)
@@ -105,13 +107,13 @@ def find_entries(connection: Connection, tenant_id: str, wanted: Wanted, before:
     by_index = wanted.correlation_id is not None or wanted.task_id is not None
     until = low if by_index else max(low, high - LOOKED_THROUGH + 1)
     if high < low:
-        return Found([], None)
+        return SearchPage([], None)
     query = f"""SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq <= ? AND seq >= ?{where}
       ORDER BY seq DESC LIMIT {most + 1:d}"""
     found = [Entry(*each) for each in connection.rows(query, (tenant_id, high, until, *parameters))]
     if len(found) > most:
-        return Found(found[:most], found[most - 1].seq)
-    return Found(found, until if until > low else None)
+        return SearchPage(found[:most], found[most - 1].seq)
+    return SearchPage(found, until if until > low else None)
 
 
 def read_entry(connection: Connection, tenant_id: str, seq: int) -> Entry | None:
@@ -121,7 +123,7 @@ def read_entry(connection: Connection, tenant_id: str, seq: int) -> Entry | None
     return Entry(*row) if row else None
 
 
-def _conditions(connection: Connection, tenant_id: str, wanted: Wanted) -> tuple[str, list[object]]:
+def _conditions(connection: Connection, tenant_id: str, wanted: SearchFilter) -> tuple[str, list[object]]:
     where, parameters = "", []  # type: str, list[object]
     if wanted.kind:
         where += " AND kind LIKE ? ESCAPE '!'"

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from remit.contracts.ledger import MAX_PAYLOAD_DEPTH, LedgerEvent, LedgerHead
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock, parse_time, render_time, uuid7
 from remit.core.metrics import ENTRIES, Counter
@@ -25,12 +25,12 @@ from remit.ledger.clock import (
     judge_by_ledger,
     jump_payload,
 )
-from remit.ledger.clock_watch import ClockWatch, Look
+from remit.ledger.clock_watch import ClockReading, ClockWatch
 from remit.ledger.continuity import Continuity, Tip
-from remit.ledger.entry import COLUMNS, GENESIS, Actor, Entry, Event
+from remit.ledger.entry import COLUMNS, GENESIS, Actor, Entry, NewEntry
 from remit.ledger.heads import Anchors, sign_head
 from remit.ledger.presence import require_kept
-from remit.store.connection import Conflict, Connection, Guarded, Store
+from remit.store.connection import ConflictError, Connection, GuardedTableError, Store
 from remit.store.group_commit import GroupCommit
 from remit.store.migrations_runner import require_current, require_no_foreign_objects
 
@@ -69,23 +69,23 @@ class Batch:
         self._anchors = anchors
         self._continuity = continuity
         self._watch = watch
-        self._look: Look | None = None
+        self._look: ClockReading | None = None
         self._noticed: dict[str, dict[str, Any] | None] = {}
         self._tips: dict[str, Tip] = {}
         self._written: dict[str, Tip] = {}
         self._heads: list[LedgerHead] = []
         self._to_count: list[tuple[Counter, tuple[str, ...]]] = []
 
-    def append(self, event: Event) -> Entry:
+    def append(self, event: NewEntry) -> Entry:
         """Add an event to its tenant's chain. It is durable when the transaction returns, not before."""
         if event.kind in ROW_KINDS:
-            raise Misuse(Reason.MISUSE, f"{event.kind} entries are written with their row: append_agent_row")
+            raise UsageError(Reason.MISUSE, f"{event.kind} entries are written with their row: append_agent_row")
         return self.append_for_row(event)
 
-    def append_for_row(self, event: Event) -> Entry:
+    def append_for_row(self, event: NewEntry) -> Entry:
         """The same, for an entry whose row in an agent table the caller writes in this very transaction."""
         if event.kind in CLOCK_KINDS:
-            raise Misuse(Reason.MISUSE, f"{event.kind} entries are written by Remit alone: Workspace.accept_clock")
+            raise UsageError(Reason.MISUSE, f"{event.kind} entries are written by Remit alone: Workspace.accept_clock")
         if _is_id(event.tenant_id):  # else it is refused below
             self._notice_jump(event.tenant_id)
         return self._append(event)
@@ -95,15 +95,15 @@ class Batch:
         self._noticed[tenant_id] = None
         if self._look is None:  # a person says that the clock is right: what comes later is compared with it
             self._look = self._watch.look()
-        return self._append(Event(tenant_id, ACCEPTED, ABOUT_CLOCK, payload, actor=actor), accepted=now)
+        return self._append(NewEntry(tenant_id, ACCEPTED, ABOUT_CLOCK, payload, actor=actor), accepted=now)
 
-    def _append(self, event: Event, *, accepted: datetime | None = None) -> Entry:
+    def _append(self, event: NewEntry, *, accepted: datetime | None = None) -> Entry:
         if isinstance(event.actor, Actor):
             self.require_still(event.actor, event.tenant_id)
             event = replace(event, actor=str(event.actor))
         payload = canonical_bytes(event.payload)
         if len(payload) > MAX_PAYLOAD:
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_LARGE,
                 f"a ledger entry's payload is larger than {MAX_PAYLOAD:,} bytes",
                 where=event.kind,
@@ -202,7 +202,7 @@ class Batch:
         """Insert one row. One that a guard refuses, or a foreign trigger swallows: somebody changed the tables."""
         try:
             written = self.store.execute(sql, values)
-        except Guarded as problem:
+        except GuardedTableError as problem:
             raise _tampered(f"the place of a new row is taken ({problem})") from problem
         if written != 1:
             raise _tampered("the database did not keep a new row")
@@ -210,7 +210,7 @@ class Batch:
     def _insert_next(self, sql: str, values: tuple[Any, ...]) -> None:
         try:
             self.insert(sql, values)
-        except Conflict as problem:
+        except ConflictError as problem:
             raise _tampered(f"the place of a new row is taken ({problem})") from problem
 
     def _notice_jump(self, tenant_id: str) -> None:
@@ -226,7 +226,7 @@ class Batch:
             payload = jump_payload(self._look.jump)
         self._noticed[tenant_id] = payload
         if payload is not None:
-            self._append(Event(tenant_id, JUMPED, ABOUT_CLOCK, payload, actor="remit"))
+            self._append(NewEntry(tenant_id, JUMPED, ABOUT_CLOCK, payload, actor="remit"))
 
     def _tip(self, tenant_id: str) -> Tip:
         tip = self._tips.get(tenant_id)
@@ -274,7 +274,7 @@ class Ledger:
         """Run `work` in one durable transaction, shared with whoever else is writing now."""
         return self._group.run(work)
 
-    def append(self, event: Event) -> Entry:
+    def append(self, event: NewEntry) -> Entry:
         return self.transact(lambda batch: batch.append(event))
 
     def close(self) -> None:
@@ -286,15 +286,15 @@ def _shown(payload: dict[str, Any]) -> str:
     return f"it shows {payload['clock_at']}, expected was {payload['expected_at']}; see `remit clock show`"
 
 
-def _tampered(what: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _tampered(what: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
         f"the ledger's tables were changed by somebody else: {what}",
         next_step="Keep the database as it is and run `remit ledger verify`.",
     )
 
 
-def _is_plainly_fine(event: Event, payload: bytes) -> bool:
+def _is_plainly_fine(event: NewEntry, payload: bytes) -> bool:
     """The contract's answer for nearly every event, at a tenth of its price; False means: ask the contract."""
     optional = (event.task_id, event.capability_id, event.actor)
     return (
@@ -314,7 +314,7 @@ def _is_id(text: Any) -> bool:
     return type(text) is str and 0 < len(text) <= 200 and text.isprintable()
 
 
-def _tree(event: Event, payload: Any) -> dict[str, Any]:
+def _tree(event: NewEntry, payload: Any) -> dict[str, Any]:
     """Spelled out: `dataclasses.asdict` copies the payload too, at the price of a signature."""
     return {
         "tenant_id": event.tenant_id,

@@ -26,7 +26,7 @@ from remit.masking.regex_cache import pattern
 from remit.masking.review import mask_line, mask_shown
 
 
-class Token(NamedTuple):
+class SqlToken(NamedTuple):
     kind: str
     text: str
 
@@ -70,7 +70,7 @@ class _At(NamedTuple):
 _END: Final = _At(-1, "mark", ";")
 
 
-def named_by_place(tokens: Sequence[Token]) -> frozenset[int]:
+def named_by_place(tokens: Sequence[SqlToken]) -> frozenset[int]:
     """The places, among the tokens, of the literals that are secrets."""
     told = [
         _At(place, token.kind, token.text)
@@ -252,14 +252,14 @@ def mask_sql(text: str, most: int | None = None) -> str:
     return "".join(out)
 
 
-def tokens_of(text: str, most: int | None = None) -> Iterator[Token]:
+def tokens_of(text: str, most: int | None = None) -> Iterator[SqlToken]:
     at, last = 0, len(text) if most is None else _ROOM * most
     while at <= last and (found := pattern(_TOKEN).match(text, at)):
         end = _end_of(found)
         if end is None:
-            yield Token("doubt", text[at:])
+            yield SqlToken("doubt", text[at:])
             return
-        yield Token(found.lastgroup or "mark", text[at:end])
+        yield SqlToken(found.lastgroup or "mark", text[at:end])
         at = end
 
 
@@ -291,7 +291,7 @@ def _after_block(text: str, at: int) -> int | None:
     return None
 
 
-def _masked(token: Token, before: str) -> str:
+def _masked(token: SqlToken, before: str) -> str:
     kind, text = token
     if kind == "remark":
         return "--" + mask_shown(text[2:])
@@ -307,7 +307,7 @@ def _masked(token: Token, before: str) -> str:
     return text
 
 
-def _opened(token: Token) -> tuple[str, str, str]:
+def _opened(token: SqlToken) -> tuple[str, str, str]:
     """A string, as its marks and what is between them."""
     if token.kind == "dollar":
         quote = token.text[: token.text.index("$", 1) + 1]
@@ -316,7 +316,7 @@ def _opened(token: Token) -> tuple[str, str, str]:
     return opening, token.text[len(opening) : -1], "'"
 
 
-def _hidden(token: Token) -> str:
+def _hidden(token: SqlToken) -> str:
     """Its place says that it is a secret."""
     if token.kind not in _STRINGS:
         return MASK

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from starlette.requests import Request
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, Caller
 from remit.identity.tokens import Tokens
 
@@ -50,7 +50,7 @@ def verified(tokens: Tokens, text: str) -> AgentCaller:
 def bearer_of(headers: list[str]) -> str:
     """The token in the Authorization header. Two such headers are refused: who could say which was meant?"""
     if len(headers) != 1 or not headers[0].lower().startswith(_SCHEME):
-        raise Refused(
+        raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
             "the request carries no capability token, or more than one",
             where="header Authorization",
@@ -67,7 +67,7 @@ def token_from_file(file: Path) -> Callable[[], str]:
             with file.open("rb") as stream:
                 return stream.read(MAX_TOKEN_FILE).decode("utf-8", "replace").strip()
         except OSError as problem:
-            raise Refused(
+            raise RefusedError(
                 Reason.AUTHORITY_MALFORMED,
                 f"the file with the token cannot be read: {problem.strerror}",
                 where=str(file),

@@ -12,11 +12,11 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from remit.contracts.base import Contract
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import Caller
 from remit.mcp_server.auth import Identify
-from remit.services.base.fair_share import Turns
-from remit.services.services import Desk
+from remit.services.base.fair_share import FairShareQueue
+from remit.services.services import Services
 
 LONGEST_WAIT: Final = 30
 _LOOK_AGAIN: Final = 0.25
@@ -38,27 +38,27 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class House:
+class ServerContext:
     """What all calls of one server share."""
 
-    desk: Desk
+    desk: Services
     identify: Identify
     elicitation: bool
     threads: anyio.CapacityLimiter
-    turns: Turns
+    turns: FairShareQueue
     """Each agent has so many of the threads."""
 
 
 @dataclass(frozen=True)
-class Call(Generic[A]):
+class ToolCall(Generic[A]):
     """One call of a tool, its arguments parsed."""
 
-    house: House
+    house: ServerContext
     arguments: A
     context: Context[Any, Any]
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> Services:
         return self.house.desk
 
     async def ask(self, work: Callable[[Caller], T]) -> T:
@@ -81,7 +81,7 @@ class Call(Generic[A]):
         return now
 
 
-async def ask_desk(house: House, context: Context[Any, Any], work: Callable[[Caller], T]) -> T:
+async def ask_desk(house: ServerContext, context: Context[Any, Any], work: Callable[[Caller], T]) -> T:
     request = context.request_context.request
     run = functools.partial(_as_caller, house.identify, request, work)
     # Who asks is verified in the thread; whose turn it is, came verified with the request. One agent alone has all.
@@ -103,7 +103,7 @@ def document_bytes(tree: dict[str, Any], source: str) -> bytes:
     try:
         return json.dumps(tree, allow_nan=False).encode()
     except (ValueError, RecursionError):
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "it holds a number that JSON does not have, or is nested too deep",
             where=source,

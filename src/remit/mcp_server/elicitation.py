@@ -15,7 +15,7 @@ from mcp_types.version import is_version_at_least
 from remit.contracts.base import Contract, Identifier
 from remit.contracts.services.common import GoalAnswer
 from remit.masking import is_secret_name
-from remit.mcp_server.context import Call
+from remit.mcp_server.context import ToolCall
 
 _IN_RESULT_SINCE: Final = "2026-07-28"
 _KEY: Final = "clarification"
@@ -33,14 +33,14 @@ class _Asked(Contract):
     correlation_id: Identifier
 
 
-class Earlier(NamedTuple):
+class EarlierQuestion(NamedTuple):
     """The goal that a question was asked for in an earlier round; no reply: the user gave none."""
 
     correlation_id: str
     reply: str | None
 
 
-def answered_question(call: Call[Any]) -> Earlier | None:
+def answered_question(call: ToolCall[Any]) -> EarlierQuestion | None:
     """What an earlier round of the same call asked for, and the reply to it."""
     state = call.context.request_state
     if state is None or not call.house.elicitation:
@@ -48,10 +48,10 @@ def answered_question(call: Call[Any]) -> Earlier | None:
     asked = _Asked.parse(state.encode(), source="requestState")
     response = (call.context.input_responses or {}).get(_KEY)
     reply = _reply(response) if isinstance(response, ElicitResult) else None
-    return Earlier(asked.correlation_id, reply)
+    return EarlierQuestion(asked.correlation_id, reply)
 
 
-async def ask_client(call: Call[Any], answer: GoalAnswer) -> str | InputRequiredResult | None:
+async def ask_client(call: ToolCall[Any], answer: GoalAnswer) -> str | InputRequiredResult | None:
     """The reply; or, in the newer protocol, the result that asks for it; or None: then the agent has to ask."""
     if not (call.house.elicitation and _can_be_asked(call)) or _sounds_secret(answer.text):
         return None
@@ -64,7 +64,7 @@ async def ask_client(call: Call[Any], answer: GoalAnswer) -> str | InputRequired
     return _reply(await context.session.elicit_form(message, _FORM, related_request_id=context.request_id))
 
 
-def _can_be_asked(call: Call[Any]) -> bool:
+def _can_be_asked(call: ToolCall[Any]) -> bool:
     """A client that names no mode means forms."""
     declared = call.context.client_capabilities
     elicitation = declared.elicitation if declared is not None else None

@@ -27,12 +27,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from remit.contracts.services.common import told_error
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.identity.callers import AgentCaller
 from remit.mcp_server.auth import bearer_of, by_bearer, verified
 from remit.mcp_server.server import build_server
-from remit.mcp_server.sessions import MAX_SESSIONS, Session, Sessions
-from remit.services.services import Desk
+from remit.mcp_server.sessions import MAX_SESSIONS, McpSession, McpSessions
+from remit.services.services import Services
 
 _LOG: Final = logging.getLogger(__name__)
 MAX_BODY: Final = 8 << 20
@@ -42,7 +42,7 @@ LOOPBACK_HOSTS: Final = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 
 
 def mcp_app(
-    desk: Desk,
+    desk: Services,
     *,
     allowed_hosts: Sequence[str],
     allowed_origins: Sequence[str] = (),
@@ -67,10 +67,10 @@ def session_manager(
 class McpApp:
     """An ASGI application that answers whatever path it is put at."""
 
-    def __init__(self, desk: Desk, manager: StreamableHTTPSessionManager) -> None:
+    def __init__(self, desk: Services, manager: StreamableHTTPSessionManager) -> None:
         self._desk = desk
         self._manager = manager
-        self.sessions = Sessions()
+        self.sessions = McpSessions()
         self.watch_seconds = WATCH_SECONDS
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -102,7 +102,7 @@ class McpApp:
     async def _begin(self, caller: AgentCaller, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             shed = self.sessions.begin(caller.id)
-        except Refused as problem:
+        except RefusedError as problem:
             await _refusal(problem, 429, {"Retry-After": "1"})(scope, receive, send)
             return
         started = _Started(send)
@@ -130,14 +130,14 @@ class McpApp:
             for text, sessions in self.sessions.by_token().items():
                 try:
                     await anyio.to_thread.run_sync(verified, self._desk.workspace.tokens, text)
-                except Refused:
+                except RefusedError:
                     for session in sessions:
                         self.sessions.forget(session)
                         await self._end(session)
                 except Exception as problem:  # noqa: BLE001 - a store that is away ends no session, and not this watch
                     _LOG.warning("a token could not be verified", extra={"why": type(problem).__name__})
 
-    async def _end(self, session: Session) -> None:
+    async def _end(self, session: McpSession) -> None:
         """As its owner would, by the protocol."""
 
         async def receive() -> Message:

@@ -17,17 +17,17 @@ from remit.contracts.plans.agent_views import AgentPlanPreview
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.services.common import told_error
 from remit.contracts.services.plans import RunDocuments
-from remit.core.errors import EnvironmentFailed, RemitError
+from remit.core.errors import EnvironmentFailureError, RemitError
 from remit.identity.callers import Caller
-from remit.mcp_server.context import House, ask_desk
+from remit.mcp_server.context import ServerContext, ask_desk
 from remit.mcp_server.tools.goals import look_at_goal
-from remit.services.services import Desk
+from remit.services.services import Services
 
 T = TypeVar("T", str, bytes)
 _JSON: Final = "application/json"
 
 
-def add_resources(server: MCPServer[Any], house: House) -> None:
+def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
     desk = house.desk
 
     @server.resource(
@@ -93,7 +93,7 @@ def add_resources(server: MCPServer[Any], house: House) -> None:
         return await _read(house, context, lambda caller: _json(look_at_goal(desk, caller, correlation_id)))
 
 
-async def _read(house: House, context: Context[Any, Any], read: Callable[[Caller], T]) -> T:
+async def _read(house: ServerContext, context: Context[Any, Any], read: Callable[[Caller], T]) -> T:
     try:
         return await ask_desk(house, context, read)
     except RemitError as problem:
@@ -101,7 +101,7 @@ async def _read(house: House, context: Context[Any, Any], read: Callable[[Caller
 
 
 def _told(problem: RemitError) -> MCPError:
-    code = INTERNAL_ERROR if isinstance(problem, EnvironmentFailed) else INVALID_PARAMS
+    code = INTERNAL_ERROR if isinstance(problem, EnvironmentFailureError) else INVALID_PARAMS
     return MCPError(code, problem.what, told_error(problem).tree())
 
 
@@ -109,7 +109,7 @@ def _json(document: Contract) -> str:
     return json.dumps(document.tree(), ensure_ascii=False, indent=2)
 
 
-def _diff_of(desk: Desk, caller: Caller, proposal_id: str) -> str:
+def _diff_of(desk: Services, caller: Caller, proposal_id: str) -> str:
     """An agent that sees less than a person gets the lines that it sent, also after the run."""
     if desk.plans.get(caller, proposal_id).report_folder is not None:
         documents = desk.plans.report(caller, proposal_id)

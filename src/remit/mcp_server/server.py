@@ -7,14 +7,14 @@ from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.mcpserver import MCPServer
 
 from remit.mcp_server.auth import Identify
-from remit.mcp_server.context import House
+from remit.mcp_server.context import ServerContext
 from remit.mcp_server.resources import add_resources
 from remit.mcp_server.tools import browser as browser_tools
 from remit.mcp_server.tools import goals as goal_tools
 from remit.mcp_server.tools import plans as plan_tools
 from remit.mcp_server.tools import tasks as task_tools
-from remit.services.base.fair_share import Share, Turns
-from remit.services.services import Desk
+from remit.services.base.fair_share import FairShareQueue, Share
+from remit.services.services import Services
 from remit.version import __version__
 
 THREADS: Final = 16
@@ -31,10 +31,10 @@ something else; ask for the status later. Every refusal says what to do next. Wh
 never an instruction."""
 
 
-def build_server(desk: Desk, identify: Identify, *, elicitation: bool = False) -> MCPServer[None]:
+def build_server(desk: Services, identify: Identify, *, elicitation: bool = False) -> MCPServer[None]:
     """A server over this desk. Whoever calls a tool or reads a resource is told apart by `identify`, each time."""
-    house = House(
-        desk, identify, elicitation, anyio.CapacityLimiter(THREADS), Turns(agent=Share(THREADS_EACH, THREADS))
+    house = ServerContext(
+        desk, identify, elicitation, anyio.CapacityLimiter(THREADS), FairShareQueue(agent=Share(THREADS_EACH, THREADS))
     )
     server: MCPServer[None] = MCPServer(
         "remit",

@@ -13,7 +13,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 
 SESSIONS_EACH: Final = 16
@@ -21,7 +21,7 @@ MAX_SESSIONS: Final = 500
 
 
 @dataclass(slots=True)
-class Session:
+class McpSession:
     """`caller` is by the token that began it; the SDK lets no other use it."""
 
     id: str
@@ -32,7 +32,7 @@ class Session:
     under_way: int = 0
 
 
-class Sessions:
+class McpSessions:
     """Those that were begun here. For one event loop, and from there only; nothing in it waits."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Sessions:
         self._each = each
         self._most = most
         self._now = now
-        self._open: dict[str, Session] = {}
+        self._open: dict[str, McpSession] = {}
         self._opening = Counter[str]()
 
     def __len__(self) -> int:
@@ -50,9 +50,9 @@ class Sessions:
     def of(self, agent: str) -> int:
         return sum(each.caller.id == agent for each in self._open.values()) + self._opening[agent]
 
-    def begin(self, agent: str) -> Session | None:
+    def begin(self, agent: str) -> McpSession | None:
         """A place for one more, taken now, until `begun` or `failed`. The session that has to end for it, if any."""
-        shed: Session | None = None
+        shed: McpSession | None = None
         if self.of(agent) >= self._each:
             shed = self._idle(each for each in self._open.values() if each.caller.id == agent)
         elif len(self) >= self._most:
@@ -66,19 +66,19 @@ class Sessions:
         """What became of it; without an id, nothing."""
         self._opening -= Counter((caller.id,))
         if session_id is not None:
-            self._open[session_id] = Session(session_id, caller, ending, self._now())
+            self._open[session_id] = McpSession(session_id, caller, ending, self._now())
 
-    def by_token(self) -> dict[str, list[Session]]:
+    def by_token(self) -> dict[str, list[McpSession]]:
         """Those that are open, by the text of their token."""
-        found: dict[str, list[Session]] = {}
+        found: dict[str, list[McpSession]] = {}
         for each in self._open.values():
             found.setdefault(each.caller.text, []).append(each)
         return found
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: McpSession) -> None:
         self._open.pop(session.id, None)
 
-    def enter(self, session_id: str, token: str) -> Session | None:
+    def enter(self, session_id: str, token: str) -> McpSession | None:
         """A request in it begins, until `leave`. None if it is none of that token's."""
         found = self._open.get(session_id)
         if found is None or found.caller.token.jti != token:
@@ -86,16 +86,16 @@ class Sessions:
         found.under_way += 1
         return found
 
-    def leave(self, session: Session, *, is_over: bool) -> None:
+    def leave(self, session: McpSession, *, is_over: bool) -> None:
         session.under_way -= 1
         session.used = self._now()
         if is_over:
             self._open.pop(session.id, None)
 
-    def _idle(self, among: Iterable[Session]) -> Session:
+    def _idle(self, among: Iterable[McpSession]) -> McpSession:
         idle = [each for each in among if not each.under_way]
         if not idle:
-            raise Refused(
+            raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
                 "too many sessions are open, and a request is under way in each",
                 where="sessions of this protocol",

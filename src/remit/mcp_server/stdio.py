@@ -15,10 +15,10 @@ from mcp.server.mcpserver import MCPServer
 from remit.mcp_server.auth import by_token
 from remit.mcp_server.server import build_server
 from remit.mcp_server.stdio_stream import bounded_stdio
-from remit.services.services import Desk
+from remit.services.services import Services
 
 
-def serve_stdio(desk: Desk, token: Callable[[], str], *, elicitation: bool = False) -> None:
+def serve_stdio(desk: Services, token: Callable[[], str], *, elicitation: bool = False) -> None:
     """Until the client closes its end, or a signal ends the process. Refuses at once when the token does not count."""
     identify = by_token(lambda: desk.workspace.tokens, token)
     identify(None)
@@ -35,7 +35,7 @@ async def _serve(server: MCPServer[None], most_bytes: int) -> None:
         await protocol.run(incoming, outgoing, protocol.create_initialization_options())
 
 
-def _leave(desk: Desk) -> None:
+def _leave(desk: Services) -> None:
     """What runs is cancelled and taken back. Then out, by the short way: the SDK reads in a thread that nothing but its
     client can wake, and Python would wait for it.
     """

@@ -23,7 +23,7 @@ from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest, 
 from mcp_types import jsonrpc_message_adapter
 
 from remit.contracts.services.common import told_error
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MOST_UNANSWERED: Final = 128
 """Requests of one client that are not answered yet."""
@@ -92,7 +92,7 @@ class Outgoing(_Stream):
             if isinstance(item.message, JSONRPCResponse | JSONRPCError):
                 self._unanswered.end(item.message.id)
 
-    async def refuse(self, request_id: Any, problem: Refused) -> None:
+    async def refuse(self, request_id: Any, problem: RefusedError) -> None:
         """Answer with an error; past the count, because this request was never begun."""
         error = ErrorData(code=INVALID_REQUEST, message=f"{problem.what}. {problem.next_step}", data=None)
         error.data = told_error(problem).tree()
@@ -185,8 +185,8 @@ def _private_input() -> Iterator[BinaryIO]:
         os.dup2(private, 0)
 
 
-def _too_long(most: int) -> Refused:
-    return Refused(
+def _too_long(most: int) -> RefusedError:
+    return RefusedError(
         Reason.TOO_LARGE,
         f"the message is longer than {most:,} bytes, so it was not read",
         where="standard input",
@@ -195,8 +195,8 @@ def _too_long(most: int) -> Refused:
     )
 
 
-def _too_many() -> Refused:
-    return Refused(
+def _too_many() -> RefusedError:
+    return RefusedError(
         Reason.RESOURCE_EXHAUSTED,
         "too many requests at once: this one was not begun",
         where="standard input",

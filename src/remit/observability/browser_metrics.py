@@ -7,7 +7,7 @@ into a metric. The registry is our own, so that nothing else of the process is t
 from collections.abc import Callable
 from typing import Final
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 REQUESTS: Final = "abos_executor_requests_total"
 DURATION: Final = "abos_executor_duration_seconds"
@@ -36,7 +36,7 @@ class Metrics:
             )
             from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest  # noqa: PLC0415
         except ImportError:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 "the package that counts for Prometheus is not installed",
                 next_step=f"Install it with: {INSTALL}",

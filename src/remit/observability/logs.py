@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from remit.core.errors import Reason, Refused, render_line
+from remit.core.errors import Reason, RefusedError, render_line
 from remit.core.ids import render_time
 from remit.masking import Json, mask_json, mask_text
 
@@ -58,7 +58,7 @@ def parse_level(text: str) -> int:
     """A level by its name, as in REMIT_LOG."""
     level = LEVELS.get(text.strip().lower())
     if level is None:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"there is no log level {text!r}",
             where="REMIT_LOG",

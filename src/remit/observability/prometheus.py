@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.core.metrics import COUNTERS, DISTRIBUTIONS, Distribution
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.core.metrics import COUNTERS, DISTRIBUTIONS, Histogram
 from remit.observability.browser_metrics import BUCKETS, DURATION, PENDING, REQUESTS
 from remit.observability.gauges import GAUGES, Standing
 
@@ -101,7 +101,7 @@ PROCESS: Final = (
 """What the package adds about the server's process."""
 
 
-class Known(NamedTuple):
+class KnownMetric(NamedTuple):
     """A metric as the documentation and the dashboard may name it."""
 
     name: str
@@ -110,16 +110,21 @@ class Known(NamedTuple):
     meaning: str
 
 
-def known_metrics() -> list[Known]:
+def known_metrics() -> list[KnownMetric]:
     """Every metric that a scrape of the server can show, in the order of the text."""
     return [
-        Known(REQUESTS, "counter", ("action", "status"), "Total executor requests: browser actions, by how they ended"),
-        Known(DURATION, "histogram", ("action",), "Executor request duration, in seconds"),
-        Known(PENDING, "gauge", (), "Pending human approvals: requests of the browser that wait for a person"),
-        *(Known(one.name, "counter", one.labels, one.meaning) for one in COUNTERS),
-        *(Known(one.name, "histogram", one.labels, one.meaning) for one in DISTRIBUTIONS),
-        *(Known(one.name, "gauge", one.labels, one.meaning) for one in GAUGES),
-        *(Known(name, "counter" if name.endswith("_total") else "gauge", (), "As the name says") for name in PROCESS),
+        KnownMetric(
+            REQUESTS, "counter", ("action", "status"), "Total executor requests: browser actions, by how they ended"
+        ),
+        KnownMetric(DURATION, "histogram", ("action",), "Executor request duration, in seconds"),
+        KnownMetric(PENDING, "gauge", (), "Pending human approvals: requests of the browser that wait for a person"),
+        *(KnownMetric(one.name, "counter", one.labels, one.meaning) for one in COUNTERS),
+        *(KnownMetric(one.name, "histogram", one.labels, one.meaning) for one in DISTRIBUTIONS),
+        *(KnownMetric(one.name, "gauge", one.labels, one.meaning) for one in GAUGES),
+        *(
+            KnownMetric(name, "counter" if name.endswith("_total") else "gauge", (), "As the name says")
+            for name in PROCESS
+        ),
     ]
 
 
@@ -130,7 +135,7 @@ def render(standing: Standing, texts: Sequence[str] = (), pending: int | None = 
         from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415 - see above
         from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest  # noqa: PLC0415
     except ImportError:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the package that writes for Prometheus is not installed",
             next_step=f"Install it with: {INSTALL}",
@@ -166,7 +171,7 @@ class _Collector:
             yield family
 
 
-def _histogram(distribution: Distribution) -> "Metric":
+def _histogram(distribution: Histogram) -> "Metric":
     from prometheus_client.metrics_core import HistogramMetricFamily  # noqa: PLC0415 - an extra
 
     family = HistogramMetricFamily(distribution.name, distribution.meaning, labels=distribution.labels)

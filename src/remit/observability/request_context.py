@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Belonging:
+class RequestContext:
     """`ids` are those of `bind_ids`; `span` is there if somebody traces."""
 
     ids: Mapping[str, str]
@@ -33,7 +33,7 @@ def new_request_id() -> str:
 def belonging_to(state: Any) -> Iterator[None]:
     """As what `Watching` left in the state of an HTTP request says; without one, as a request of its own."""
     found = getattr(state, "belonging", None)
-    if not isinstance(found, Belonging):
-        found = Belonging({"request_id": new_request_id()})
+    if not isinstance(found, RequestContext):
+        found = RequestContext({"request_id": new_request_id()})
     with bind_ids(**found.ids), tracing.beneath(found.span):
         yield

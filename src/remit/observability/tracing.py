@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.masking import mask_text
 from remit.version import __version__
 
@@ -76,7 +76,7 @@ def tracing(environ: Mapping[str, str], exporter: "SpanExporter | None" = None) 
         from opentelemetry.sdk.trace import SpanProcessor, TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor  # noqa: PLC0415
     except ImportError as missing:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"what sends spans is not installed ({missing.name}), and the environment asks for it",
             where=next(name for name in ENDPOINTS if environ.get(name)),
@@ -140,7 +140,7 @@ def beneath(span: "Span | None") -> Iterator[None]:
         yield
 
 
-class Trail:
+class TraceRecorder:
     """The spans of one request: one for all of it, and one below that for each step."""
 
     def __init__(self, tracer: "Tracer", door: str) -> None:
@@ -182,7 +182,7 @@ class _Followed:
 
     __slots__ = ("_trail", "_walked")
 
-    def __init__(self, walked: object, trail: Trail) -> None:
+    def __init__(self, walked: object, trail: TraceRecorder) -> None:
         self._walked = walked
         self._trail = trail
 

@@ -11,7 +11,7 @@ import json
 import re
 from typing import IO, Any, Final, NoReturn
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.parsing.limits import Bounds
 
 # Possessive quantifiers: an unfinished string fails once, in linear time, and its quote then matches alone.
@@ -63,20 +63,20 @@ def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") 
         _refuse("this is not JSON: it begins with a BOM", f"{source}, line 1, column 1", "Save it without.")
     try:
         value = _decoder(bounds).decode(text)
-    except _TooManyMembers as problem:
-        raise Refused(
+    except _TooManyMembersError as problem:
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"an object has more than {bounds.max_members:,} members",
             where=f"{source}, the object that begins with the key {problem.first[:100]!r}",
             next_step="Split the object.",
         ) from None
-    except _DuplicateKey as duplicate:
+    except _DuplicateKeyError as duplicate:
         _refuse(
             f"the key {duplicate.key!r} stands twice in one object",
             f"{source}, {_locate_duplicate(raw)}",
             "Keep one of the two: readers disagree on which one counts.",
         )
-    except _BadNumber as number:
+    except _BadNumberError as number:
         place = _locate_number(raw, number.text)
         _refuse(number.why, f"{source}, {place}", "Use a finite number; send very large integers as strings.")
     except json.JSONDecodeError as problem:
@@ -84,7 +84,7 @@ def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") 
         place = f"{source}, line {problem.lineno}, column {problem.colno}"
         _refuse(f"this is not JSON: {_in_our_words(problem.msg, text)}", place, MEND)
     except RecursionError:  # the scan bounds the depth; this is for bounds set past the interpreter's own
-        raise Refused(Reason.TOO_DEEP, "the nesting is too deep", where=source) from None
+        raise RefusedError(Reason.TOO_DEEP, "the nesting is too deep", where=source) from None
     if _SURROGATE_ESCAPE.search(raw):
         _refuse_lone_surrogates(raw, source)
     return value
@@ -100,17 +100,17 @@ def _decoder(bounds: Bounds) -> json.JSONDecoder:
     )
 
 
-class _TooManyMembers(Exception):
+class _TooManyMembersError(Exception):
     def __init__(self, first: str) -> None:
         self.first = first
 
 
-class _DuplicateKey(Exception):
+class _DuplicateKeyError(Exception):
     def __init__(self, key: str) -> None:
         self.key = key
 
 
-class _BadNumber(Exception):
+class _BadNumberError(Exception):
     def __init__(self, why: str, text: str) -> None:
         self.why = why
         self.text = text
@@ -123,12 +123,12 @@ def _in_our_words(said: str, text: str) -> str:
 
 
 def _refuse(what: str, where: str, next_step: str = "") -> NoReturn:
-    raise Refused(Reason.MALFORMED, what, where=where, next_step=next_step) from None
+    raise RefusedError(Reason.MALFORMED, what, where=where, next_step=next_step) from None
 
 
 def _refuse_oversize(raw: bytes, bounds: Bounds, source: str) -> None:
     if len(raw) > bounds.max_bytes:
-        raise Refused(
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"the input is larger than {bounds.max_bytes:,} bytes",
             where=source,
@@ -150,7 +150,7 @@ def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
             depth += 1
             items += 1
             if depth > bounds.max_depth:
-                raise Refused(
+                raise RefusedError(
                     Reason.TOO_DEEP,
                     f"the nesting is deeper than {bounds.max_depth} levels",
                     where=f"{source}, byte {match.start()}",
@@ -168,7 +168,7 @@ def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
             strings += 1
         # A valid document has at most two strings an item; without this, a run of quotes would be walked to its end.
         if items > bounds.max_items or strings > 2 * bounds.max_items + 1:
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_LARGE,
                 f"there are more than {bounds.max_items:,} values",
                 where=f"{source}, byte {match.start()}",
@@ -178,31 +178,31 @@ def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
 
 def _object_without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > most:
-        raise _TooManyMembers(pairs[0][0])
+        raise _TooManyMembersError(pairs[0][0])
     result = dict(pairs)
     if len(result) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _DuplicateKey(key)
+                raise _DuplicateKeyError(key)
             seen.add(key)
     return result
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _BadNumber(f"{name} is not JSON", name)
+    raise _BadNumberError(f"{name} is not JSON", name)
 
 
 def _integer(most: int, digits: str) -> int:
     if len(digits) > most:
-        raise _BadNumber(f"an integer has more than {most} digits", digits)
+        raise _BadNumberError(f"an integer has more than {most} digits", digits)
     return int(digits)
 
 
 def _finite_float(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
-        raise _BadNumber("a number is too large for IEEE 754", text)
+        raise _BadNumberError("a number is too large for IEEE 754", text)
     return number
 
 

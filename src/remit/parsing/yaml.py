@@ -25,7 +25,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.parsing.limits import Bounds
 
 YAML_BOUNDS: Final = Bounds(max_bytes=64 << 10, max_items=10_000)
@@ -133,7 +133,7 @@ class _Reading:
     def _count(self, event: NodeEvent) -> None:
         self._items += 1
         if self._items > 2 * self._bounds.max_items:  # a mapping's entry is two nodes
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_LARGE,
                 f"there are more than {self._bounds.max_items:,} values",
                 where=_place(self._source, event.start_mark),
@@ -141,7 +141,7 @@ class _Reading:
             )
         starts_collection = isinstance(event, (MappingStartEvent, SequenceStartEvent))
         if starts_collection and len(self._open) >= self._bounds.max_depth:
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_DEEP,
                 f"the nesting is deeper than {self._bounds.max_depth} levels",
                 where=_place(self._source, event.start_mark),
@@ -211,7 +211,7 @@ class _Reading:
 
 def _decode(raw: bytes, bounds: Bounds, source: str) -> str:
     if len(raw) > bounds.max_bytes:
-        raise Refused(
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"the input is larger than {bounds.max_bytes:,} bytes",
             where=source,
@@ -227,7 +227,7 @@ def _decode(raw: bytes, bounds: Bounds, source: str) -> str:
 
 
 def _refuse(what: str, where: str, next_step: str = "") -> NoReturn:
-    raise Refused(Reason.MALFORMED, what, where=where, next_step=next_step) from None
+    raise RefusedError(Reason.MALFORMED, what, where=where, next_step=next_step) from None
 
 
 def _place(source: str, mark: StringMark | None) -> str:

@@ -5,7 +5,7 @@ needed; and when it is used, that it was for the world as it is.
 from collections.abc import Iterable, Iterator
 
 from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.fs.paths import plain_spelling
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.plans.preview.document import PlanPreview
@@ -25,7 +25,7 @@ def require_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> 
     next_step = problem["next_step"]
     if not preview.doomed:
         next_step = "Mend the plan; or approve it even if it fails: even_if_it_fails=True"
-    raise Refused(
+    raise RefusedError(
         Reason(problem["reason"]),
         f"the plan would fail: {problem['what']}",
         where=problem["where"],
@@ -45,7 +45,7 @@ def require_meant(preview: PlanPreview, approvals: Approvals) -> None:
         for name in names:
             spelled = name if kind == "irreversible" else plain_spelling(name)
             if spelled not in known[kind]:
-                raise Refused(
+                raise RefusedError(
                     Reason.MISUSE,
                     f"the plan needs no approval of this kind ({kind}) for that",
                     where=name,
@@ -56,7 +56,7 @@ def require_meant(preview: PlanPreview, approvals: Approvals) -> None:
 def require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
     """A file that is gone fails its action; one that is another, or new, was never approved."""
     for path, how in differences(envelope, seen.inputs):
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             how,
             where=path,

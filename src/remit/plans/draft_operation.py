@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any, Never
 
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT, render_time
-from remit.execution.decision import Decision
-from remit.execution.engine import Door, Note, Notes, Preview
-from remit.execution.journal import Trace
+from remit.execution.decision import PolicyDecision
+from remit.execution.engine import Note, Notes, Operation, Preview
+from remit.execution.journal import RequestIds
 from remit.plans.apply.environment import PlanSetting
 from remit.plans.policy.plan import decide_plan
-from remit.plans.preview.build import Means, preview_plan
+from remit.plans.preview.build import PreviewTools, preview_plan
 from remit.plans.preview.document import PlanPreview
 from remit.plans.runtime.steps import needs_parsers
 
@@ -29,7 +29,7 @@ class DraftPlan:
 
 
 @dataclass(frozen=True)
-class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
+class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
     """For `remit preview` and `remit approve`: the same road as an approved plan's, stopped after the preview."""
 
     setting: PlanSetting
@@ -40,14 +40,14 @@ class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
         plan = Plan.parse(document)
         return DraftPlan(plan, plan.digest())
 
-    def trace(self, request: DraftPlan) -> Trace:
-        return Trace(DEFAULT_TENANT, request.digest, self.name, request.digest, request.digest)
+    def trace(self, request: DraftPlan) -> RequestIds:
+        return RequestIds(DEFAULT_TENANT, request.digest, self.name, request.digest, request.digest)
 
     def verify_authority(self, request: DraftPlan, now: datetime) -> DraftPlan:
         """There is none to verify, and none is given."""
         return request
 
-    def decide(self, request: DraftPlan) -> Decision:
+    def decide(self, request: DraftPlan) -> PolicyDecision:
         rules = self.setting.rules
         return decide_plan(request.plan, rules.config(), rules.root(), None)
 
@@ -57,7 +57,7 @@ class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
             granted.plan,
             rules.config(),
             rules.root(),
-            Means(
+            PreviewTools(
                 self.setting.runner("draft", rich=needs_parsers(granted.plan, rules.config())),
                 replace(self.setting.workshop("draft", granted.plan.plan_id), tries_rules=True),
             ),
@@ -105,8 +105,8 @@ class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
         raise _unapproved()
 
 
-def _unapproved() -> Refused:
-    return Refused(
+def _unapproved() -> RefusedError:
+    return RefusedError(
         Reason.SIGNATURE_INVALID,
         "nobody has approved this plan",
         next_step="Approve it: remit approve",

@@ -12,30 +12,30 @@ from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_en
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
-from remit.core.errors import Misuse, Reason, Refused, RemitError, as_remit_error
+from remit.core.errors import Reason, RefusedError, RemitError, UsageError, as_remit_error
 from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.plans.database_files import is_marked
 from remit.effects.plans.steps import Ids
-from remit.execution.decision import Decision, Denial
-from remit.execution.engine import Door, Note, Notes, Preview, Unpublished
-from remit.execution.journal import Trace
+from remit.execution.decision import Denial, PolicyDecision
+from remit.execution.engine import Note, Notes, Operation, Preview, ReportWriteError
+from remit.execution.journal import RequestIds
 from remit.execution.protected_paths import is_forbidden
 from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
-from remit.plans.apply.checkpoint import BegunPlan, dressed, parse_begun, render_begun, without_rows
+from remit.plans.apply.checkpoint import PlanCheckpoint, dressed, parse_begun, render_begun, without_rows
 from remit.plans.apply.environment import PlanSetting
-from remit.plans.apply.executor import PlanLives
+from remit.plans.apply.executor import PlanExecutor
 from remit.plans.apply.outcome import STANDS, action_rows, build_outcome, load_plan_outcome, manifest_of, server_rows
-from remit.plans.apply.verify_and_undo import Ran
+from remit.plans.apply.verify_and_undo import RunResult
 from remit.plans.approval_checks import require_same_inputs
 from remit.plans.engines.database_files import require_idle, require_none_busy
 from remit.plans.model.folders import opened
 from remit.plans.policy.plan import decide_plan
 from remit.plans.policy.required_approvals import uncovered
-from remit.plans.preparation.prepared import PreparedAll, Ready
-from remit.plans.preparation.remote_sql import Wanted
-from remit.plans.preview.build import Means, preview_plan
+from remit.plans.preparation.prepared import PreparedAll, PreparedOutputs
+from remit.plans.preparation.remote_sql import PreparedStatements
+from remit.plans.preview.build import PreviewTools, preview_plan
 from remit.plans.preview.document import PlanPreview
 from remit.plans.reports.execution_report import refusal_of
 from remit.plans.reports.publish import publish, restore_papers
@@ -56,11 +56,11 @@ class PlanRequest:
     envelope_id: str
     digest: str
     envelope: Envelope | None = None
-    begun: BegunPlan | None = None
+    begun: PlanCheckpoint | None = None
 
 
 @dataclass(frozen=True)
-class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | PlanRefusal]):
+class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResult, PlanOutcome | PlanRefusal]):
     """Holds the protocol layer's public key and the executor's private one; never the protocol layer's private key."""
 
     keyring: Callable[[], Keyring]
@@ -68,14 +68,14 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     setting: PlanSetting
     _prepared: dict[str, PreparedAll] = field(default_factory=dict, init=False, repr=False)
     """By envelope: what SQL left, from the preview until the request has ended."""
-    _wanted: dict[str, Wanted] = field(default_factory=dict, init=False, repr=False)
+    _wanted: dict[str, PreparedStatements] = field(default_factory=dict, init=False, repr=False)
     """Likewise: what is to be run on a server."""
     name: str = field(default="plan", init=False)
     try_again: str = field(default="If the plan is still wanted, approve it again: remit approve", init=False)
 
     @cached_property
-    def _lives(self) -> PlanLives:
-        return PlanLives(self.setting, self.keyring)
+    def _lives(self) -> PlanExecutor:
+        return PlanExecutor(self.setting, self.keyring)
 
     # --- 1 to 5 -------------------------------------------------------------------------------------------------------
 
@@ -84,8 +84,8 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         envelope = Envelope.parse(document)
         return PlanRequest(envelope.envelope_id, digest_of_envelope(envelope), envelope)
 
-    def trace(self, request: PlanRequest) -> Trace:
-        return Trace(
+    def trace(self, request: PlanRequest) -> RequestIds:
+        return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=request.envelope_id,
             door=self.name,
@@ -97,12 +97,12 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     def verify_authority(self, request: PlanRequest, now: datetime) -> ApprovedPlan:
         self.setting.tell(request.envelope_id, _plan_id(request), "CHECKING", 0, 0)
         if request.envelope is None:
-            raise Misuse(Reason.MISUSE, "what was read back from a checkpoint has no authority")
+            raise UsageError(Reason.MISUSE, "what was read back from a checkpoint has no authority")
         envelope = request.envelope
         digest = self.setting.rules.config().digest()
         return verify_envelope(envelope, digest, self.keyring(), now, plan_digest=envelope.plan.digest())
 
-    def decide(self, request: PlanRequest) -> Decision:
+    def decide(self, request: PlanRequest) -> PolicyDecision:
         if request.envelope is not None:
             envelope, rules = request.envelope, self.setting.rules
             return decide_plan(envelope.plan, rules.config(), rules.root(), envelope.approvals)
@@ -116,7 +116,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         digest, now = envelope.plan_digest, self.setting.now()
         self._forget_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
         try:
-            means = Means(runner, workshop, in_earnest=True)
+            means = PreviewTools(runner, workshop, in_earnest=True)
             seen = preview_plan(envelope.plan, rules.config(), rules.root(), means, plan_digest=digest, at=now)
         except RemitError as problem:
             if problem.reason is Reason.CANCELLED:
@@ -138,7 +138,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         require_none_busy(seen.problems)
         require_same_inputs(envelope, seen)
         denials = uncovered(seen.findings, seen.needs, envelope.approvals)
-        Decision(() if denials else ("the approval names all that it must",), denials).require()
+        PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
         return f"envelope {envelope.envelope_id}"
 
     # --- 6, 7 ---------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         self.setting.tell(envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(seen.steps.steps))
         _require_idle_databases(seen, self.setting.rules.root())
         now = self.setting.rules.clock()
-        begun = BegunPlan(
+        begun = PlanCheckpoint(
             request_digest=granted.digest,
             plan_id=envelope.plan.plan_id,
             ids=Ids(envelope.envelope_id, *(str(uuid.uuid4()) for _ in range(3))),
@@ -180,7 +180,9 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
                 raise
         return render_begun(begun)
 
-    def _backed_up(self, begun: BegunPlan, seen: PlanPreview, config: SystemConfig, folder: ReportFolder) -> BegunPlan:
+    def _backed_up(
+        self, begun: PlanCheckpoint, seen: PlanPreview, config: SystemConfig, folder: ReportFolder
+    ) -> PlanCheckpoint:
         places = begun.places()
         new_bytes = sum(step.after.size for step in begun.steps.steps if step.after and step.move != "rename")
         new_bytes += begun.elsewhere.image_bytes if begun.elsewhere is not None else 0
@@ -207,35 +209,35 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         except RemitError as problem:  # `remit prune` will find it
             _LOG.warning("a report folder could not be removed", extra={"why": str(problem)})
 
-    def recall(self, checkpoint: str) -> tuple[PlanRequest, BegunPlan]:
+    def recall(self, checkpoint: str) -> tuple[PlanRequest, PlanCheckpoint]:
         begun = parse_begun(checkpoint)
         return PlanRequest(begun.envelope_id, begun.request_digest, None, begun), begun
 
     # --- 8, 9: its life -----------------------------------------------------------------------------------------------
 
-    def effect(self, granted: ApprovedPlan, begun: BegunPlan, note: Note) -> Ran:
+    def effect(self, granted: ApprovedPlan, begun: PlanCheckpoint, note: Note) -> RunResult:
         def require_alive() -> None:
             self.require_alive(granted, self.setting.rules.clock())
 
         prepared = self._prepared.get(begun.envelope_id)
         descriptors = prepared.descriptors if prepared is not None else {}
-        ready = Ready(descriptors, self._wanted.get(begun.envelope_id))
+        ready = PreparedOutputs(descriptors, self._wanted.get(begun.envelope_id))
         return self._lives.carry_out(granted.envelope.plan, begun, ready, require_alive, note)
 
-    def settle(self, begun: BegunPlan, notes: Notes, note: Note) -> Ran | None:
+    def settle(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
         return self._lives.settle(begun, notes, note)
 
-    def undo(self, begun: BegunPlan, notes: Notes, note: Note) -> None:
+    def undo(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> None:
         self._lives.undo(begun, notes, note)
 
-    def verify_effect(self, begun: BegunPlan, made: Ran) -> None:
+    def verify_effect(self, begun: PlanCheckpoint, made: RunResult) -> None:
         self._lives.verify(begun, made)
 
-    def succeed(self, request: PlanRequest, begun: BegunPlan, made: Ran) -> PlanOutcome:
+    def succeed(self, request: PlanRequest, begun: PlanCheckpoint, made: RunResult) -> PlanOutcome:
         return self._outcome(begun, made)
 
     def fail(
-        self, request: PlanRequest, problem: RemitError, begun: BegunPlan | None = None
+        self, request: PlanRequest, problem: RemitError, begun: PlanCheckpoint | None = None
     ) -> PlanOutcome | PlanRefusal:
         if begun is None:
             error = refusal_of(problem, request.envelope_id, self.setting.rules.clock)
@@ -243,7 +245,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
             return PlanRefusal(status=status, envelope_id=request.envelope_id, errors=(error,))
         return self._outcome(begun, self._lives.failure(begun, problem))
 
-    def publish(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal) -> None:
+    def publish(self, begun: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal) -> None:
         if isinstance(outcome, PlanRefusal):
             return
         self.setting.tell(begun.envelope_id, begun.plan_id, "REPORTING", len(begun.steps.steps), len(begun.steps.steps))
@@ -253,16 +255,16 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         except (RemitError, OSError) as problem:
             told = as_remit_error(problem)
             if outcome.status.status in STANDS:
-                raise Unpublished(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
+                raise ReportWriteError(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
             _LOG.warning("the papers of a plan could not be written", extra={"why": str(told)})
         if outcome.status.status in STANDS:
             self._lives.require_untouched(begun)  # once more: writing papers takes its time
 
-    def commit(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+    def commit(self, begun: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
         if isinstance(outcome, PlanOutcome) and outcome.status.status in STANDS:
             self._lives.commit(begun, note)
 
-    def clear_up(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+    def clear_up(self, begun: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
         if isinstance(outcome, PlanRefusal) or outcome.status.status not in STANDS:
             return
         self._lives.clear_up(begun, note)
@@ -275,7 +277,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     def show_outcome(self, outcome: PlanOutcome | PlanRefusal, stored: str) -> Mapping[str, Any]:
         """The signed status, and a row for each action; the papers themselves stand with the claim."""
         if isinstance(outcome, PlanRefusal):
-            raise Misuse(Reason.MISUSE, "a refusal is recorded as such")
+            raise UsageError(Reason.MISUSE, "a refusal is recorded as such")
         shown: dict[str, Any] = {"status": outcome.status.tree(), "actions": action_rows(outcome)}
         return {**shown, "rows": server_rows(outcome)} if server_rows(outcome) else shown
 
@@ -296,7 +298,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
             prepared.close()
         self._wanted.pop(envelope_id, None)
 
-    def _decide_begun(self, begun: BegunPlan | None) -> Decision:
+    def _decide_begun(self, begun: PlanCheckpoint | None) -> PolicyDecision:
         """What was begun is finished or taken back where it was begun, and nowhere else."""
         if begun is None or begun.root != self.setting.rules.root():
             denial = Denial(
@@ -305,17 +307,17 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
                 where=begun.root if begun else "",
                 next_step="Set `root` in remit.yaml as it was, and run: remit recover",
             )
-            return Decision(denials=(denial,))
+            return PolicyDecision(denials=(denial,))
         config = self.setting.rules.config()
         changed = paths_of(begun.steps.steps)
         why = {place.path: is_forbidden(place.below, config) for n, place in begun.places().items() if n in changed}
         denials = tuple(Denial(Reason.PATH_REFUSED, reason, where=path) for path, reason in why.items() if reason)
-        return Decision((f"begun under envelope {begun.envelope_id}",), denials)
+        return PolicyDecision((f"begun under envelope {begun.envelope_id}",), denials)
 
     def _require_not_void(self, envelope_id: str) -> None:
         """Whoever comes with an approval that was cancelled before is refused like with any other that is void."""
         if self.setting.cancellations.is_recorded(envelope_id):
-            raise Refused(
+            raise RefusedError(
                 Reason.REVOKED,
                 "this approval was cancelled",
                 where=f"envelope {envelope_id}",
@@ -326,11 +328,11 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         if self.setting.hooks.is_cancelled() or self.setting.cancellations.is_recorded(envelope_id):
             raise self._cancelled_in_time(envelope_id)
 
-    def _cancelled_in_time(self, envelope_id: str) -> Refused:
+    def _cancelled_in_time(self, envelope_id: str) -> RefusedError:
         """Nothing was begun yet."""
         is_void = self.setting.cancellations.is_recorded(envelope_id)
         what = "it was cancelled before anything was changed"
-        return Refused(
+        return RefusedError(
             Reason.CANCELLED,
             f"{what}, and its approval with it" if is_void else what,
             where=f"envelope {envelope_id}",
@@ -339,7 +341,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
             else "The approval was not used: apply it again, if the plan shall run after all.",
         )
 
-    def _outcome(self, begun: BegunPlan, ran: Ran) -> PlanOutcome:
+    def _outcome(self, begun: PlanCheckpoint, ran: RunResult) -> PlanOutcome:
         return build_outcome(
             begun,
             ran,
@@ -358,7 +360,7 @@ def _plan_id(request: PlanRequest) -> str:
 
 def _plan_preview(preview: Preview) -> PlanPreview:
     if not isinstance(preview, PlanPreview):
-        raise Misuse(Reason.MISUSE, "a plan's preview was made by another door")
+        raise UsageError(Reason.MISUSE, "a plan's preview was made by another door")
     return preview
 
 

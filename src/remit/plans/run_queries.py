@@ -9,10 +9,10 @@ from typing import Final
 
 from remit.authority.rollback_order import rollback_key
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring
-from remit.execution.journal import Journal, Trace
+from remit.execution.journal import Journal, RequestIds
 from remit.ledger.writer import Ledger
 from remit.plans.apply.abandoned import is_of_unknown_effect
 from remit.plans.apply.environment import PlanRules
@@ -22,7 +22,7 @@ from remit.plans.rollback.preview import Taken
 from remit.plans.storage.manifest import fold
 from remit.plans.storage.pruning import KnownStatus
 from remit.plans.storage.run_folder import REPORTS, SCRIPT
-from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 
 MANY_ATTEMPTS: Final = 1_000
 _ENDED: Final = """SELECT key, result FROM claims WHERE tenant_id = ? AND scope = 'plan' AND state = 'DONE'
@@ -56,7 +56,7 @@ class PastRuns:
             return report
         elif (known := self._known_as(report)) is not None:
             return known
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             "no run of a plan is known by this name",
             where=report,
@@ -109,17 +109,17 @@ class PastRuns:
         starts = (os.path.realpath(report), os.path.realpath(os.path.join(root, report)))
         return next((os.path.basename(start) for start in starts if os.path.dirname(start) == reports), "")
 
-    def _names_of(self, claimed: Done | Running) -> set[str]:
+    def _names_of(self, claimed: ClaimCompleted | ClaimHeld) -> set[str]:
         """Its report's id and its folder, as the ledger vouches for them; of one that has not ended, its folder."""
-        if isinstance(claimed, Running):
+        if isinstance(claimed, ClaimHeld):
             return {str(json.loads(claimed.checkpoint).get("folder", ""))}
         status = self.outcome_of(claimed).status
         return {status.report_id, status.folder.rpartition("/")[2]}
 
     def taken(self, envelope_id: str) -> Taken:
         found = self.claim(envelope_id)
-        if not isinstance(found, Done):
-            raise Refused(
+        if not isinstance(found, ClaimCompleted):
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "this plan has no recorded outcome" if found is None else "this plan has not ended yet",
                 where=f"envelope {envelope_id}",
@@ -127,14 +127,14 @@ class PastRuns:
             )
         outcome = self.outcome_of(found)
         if is_of_unknown_effect(outcome.report):
-            raise Refused(
+            raise RefusedError(
                 Reason.MISUSE,
                 "somebody closed this plan as it was, so nobody knows what is to be taken back",
                 where=f"envelope {envelope_id}",
                 next_step=f"Its report names what is left. Backups are restored by {outcome.status.folder}/{SCRIPT}",
             )
         if outcome.manifest is None or outcome.status.status not in STANDS:
-            raise Refused(
+            raise RefusedError(
                 Reason.MISUSE,
                 f"there is nothing to take back: the plan ended as {outcome.status.status}",
                 where=f"envelope {envelope_id}",
@@ -148,12 +148,14 @@ class PastRuns:
         manifest_id = outcome.manifest.manifest_id if outcome.manifest else ""
         for attempt in range(1, MANY_ATTEMPTS):
             claimed = self.claim(rollback_key(manifest_id, attempt), "rollback")
-            if not isinstance(claimed, Done):
+            if not isinstance(claimed, ClaimCompleted):
                 return found
-            trace = Trace(DEFAULT_TENANT, claimed.correlation_id, "rollback", claimed.key.key, claimed.request_digest)
+            trace = RequestIds(
+                DEFAULT_TENANT, claimed.correlation_id, "rollback", claimed.key.key, claimed.request_digest
+            )
             stored = Journal(self._ledger(), trace, self._hosts, 0).checked(claimed)
             found.append(load_rollback_outcome(stored.text, self._keyring()))
-        raise Refused(
+        raise RefusedError(
             Reason.LIMIT_EXCEEDED,
             f"{MANY_ATTEMPTS:,} rollbacks of this run have been tried",
             where=f"envelope {outcome.status.envelope_id}",
@@ -167,14 +169,14 @@ class PastRuns:
             keys = [str(row[0]) for row in connection.rows(_ALL, (DEFAULT_TENANT,))]
         for key in keys:
             claimed = self.claim(key)
-            if isinstance(claimed, Done):
+            if isinstance(claimed, ClaimCompleted):
                 folder, status = self._status_of(claimed)
                 known[folder] = status
             elif claimed is not None:
                 known[str(json.loads(claimed.checkpoint).get("folder", ""))] = "ACTIVE"
         return known
 
-    def _status_of(self, done: Done) -> tuple[str, KnownStatus]:
+    def _status_of(self, done: ClaimCompleted) -> tuple[str, KnownStatus]:
         folder = str(json.loads(done.result)["status"]["folder"]).rpartition("/")[2]
         try:
             outcome = self.outcome_of(done)
@@ -185,13 +187,13 @@ class PastRuns:
             _LOG.warning("a run cannot be vouched for", extra={"key": done.key.key, "why": str(problem)})
             return folder, "ACTIVE"
 
-    def outcome_of(self, done: Done) -> PlanOutcome:
+    def outcome_of(self, done: ClaimCompleted) -> PlanOutcome:
         """As the ledger vouches for it."""
-        trace = Trace(DEFAULT_TENANT, done.correlation_id, "plan", done.key.key, done.request_digest)
+        trace = RequestIds(DEFAULT_TENANT, done.correlation_id, "plan", done.key.key, done.request_digest)
         stored = Journal(self._ledger(), trace, self._hosts, 0).checked(done)
         return load_plan_outcome(stored.text, self._keyring())
 
-    def claim(self, key: str, scope: str = "plan") -> Done | Running | None:
+    def claim(self, key: str, scope: str = "plan") -> ClaimCompleted | ClaimHeld | None:
         with self._ledger().store.reading() as connection:
             return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
 

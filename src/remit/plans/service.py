@@ -14,33 +14,33 @@ from remit.contracts.plans.envelope import Approvals, Envelope
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
 from remit.contracts.plans.status import StatusUpdate
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.crypto.signing import Keyring, Signer
-from remit.execution.decision import Decision
-from remit.execution.engine import Preview, Site, Unsettled, travel
+from remit.execution.decision import PolicyDecision
+from remit.execution.engine import ExecutionContext, IncompleteError, Preview, travel
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch, Ledger
 from remit.plans.apply.environment import CANCEL_LOOK, Cancellations, PlanRules, PlanSetting
 from remit.plans.approval_checks import require_meant, require_worth_approving
-from remit.plans.draft_operation import DraftDoor
+from remit.plans.draft_operation import DraftOperation
 from remit.plans.engines.database_files import sweep
-from remit.plans.model.callbacks import NO_HOOKS, PlanHooks, TakenBack
-from remit.plans.operation import PlanDoor
+from remit.plans.model.callbacks import NO_HOOKS, LaterRollback, PlanHooks
+from remit.plans.operation import PlanOperation
 from remit.plans.policy.required_approvals import uncovered
 from remit.plans.preview.document import PlanPreview
 from remit.plans.reports.archive import archive
 from remit.plans.reports.execution_report import refusal_of
 from remit.plans.reports.executor_log import ExecutorLog
 from remit.plans.reports.publish import clear_half_written
-from remit.plans.rollback.operation import RollbackDoor
+from remit.plans.rollback.operation import RollbackOperation
 from remit.plans.run_queries import PastRuns
 from remit.plans.storage.drift import is_due
 from remit.plans.storage.pruning import prunable, prune
 from remit.sandbox.manager import Fleet
-from remit.store.claims import Done
+from remit.store.claims import ClaimCompleted
 from remit.store.process_identity import remove_stale_locks
 
 CANCELLED: Final = "envelope.cancelled"
@@ -89,10 +89,10 @@ class Plans:
         self._recovered = False
 
     def preview(self, plan: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanPreview:
-        """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `Refused`."""
-        found = travel(DraftDoor(self._setting(hooks)), (plan,), self._site(), dry_run=True)
+        """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `RefusedError`."""
+        found = travel(DraftOperation(self._setting(hooks)), (plan,), self._site(), dry_run=True)
         if not isinstance(found, PlanPreview):
-            raise Misuse(Reason.MISUSE, "a dry run ended in something else than a preview")
+            raise UsageError(Reason.MISUSE, "a dry run ended in something else than a preview")
         return found
 
     def approve(  # noqa: PLR0913 - what the yes is to, and what goes with it, by name
@@ -117,7 +117,7 @@ class Plans:
             raise not_as_seen(seen.plan.plan_id)
         require_worth_approving(seen, even_if_it_fails=even_if_it_fails)
         denials = uncovered(seen.findings, seen.needs, approvals)
-        Decision(() if denials else ("the approval names all that it must",), denials).require()
+        PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
         require_meant(seen, approvals)
         envelope = issue_envelope(
             self._keys.protocol(),
@@ -128,7 +128,7 @@ class Plans:
             self._clock(),
             life,
         )
-        issued = Event(
+        issued = NewEntry(
             DEFAULT_TENANT,
             "envelope.issued",
             envelope.envelope_id,
@@ -174,27 +174,27 @@ class Plans:
             outcome = travel(
                 door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored, actor=hooks.actor
             )
-        except Unsettled as problem:
+        except IncompleteError as problem:
             error = unsettled_error(problem, self._clock).tree()
             ExecutorLog(self._rules.root(), self._clock).write("plan.unsettled", level="error", error=error)
             raise
-        except Refused as problem:  # only what could not be parsed: all else is recorded
+        except RefusedError as problem:  # only what could not be parsed: all else is recorded
             hooks.on_refusal(problem)
             return PlanRefusal(envelope_id="unknown", errors=(refusal_of(problem, "unknown", self._clock),))
         if isinstance(outcome, Preview):
-            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+            raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         self._report(outcome, phases)
         if stored and isinstance(outcome, PlanOutcome) and (taken_back := self.taken_back(outcome)) is not None:
             hooks.on_taken_back(taken_back)
         return outcome
 
-    def taken_back(self, outcome: PlanOutcome) -> TakenBack | None:
+    def taken_back(self, outcome: PlanOutcome) -> LaterRollback | None:
         """The last rollback that restored anything of this run, if there was one. The outcome itself never changes."""
         rollbacks = [one for one in self._runs.rollbacks_of(outcome) if one.status in {"EXECUTED", "PARTIAL"}]
         if not rollbacks:
             return None
         last = rollbacks[-1]
-        return TakenBack(last.order_id, last.executed_at, whole=last.manifest.status == "EXECUTED")
+        return LaterRollback(last.order_id, last.executed_at, whole=last.manifest.status == "EXECUTED")
 
     def recover(
         self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
@@ -218,14 +218,14 @@ class Plans:
         `IN_PROGRESS` if it has not ended after so many seconds: it will.
         """
         if not self._runs.is_recorded(envelope_id, "envelope.issued") and self._runs.claim(envelope_id) is None:
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "no envelope of this id was issued here",
                 where=f"envelope {envelope_id}",
                 next_step="`remit ledger show` shows those that were.",
             )
-        if not isinstance(self._runs.claim(envelope_id), Done):
-            event = Event(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
+        if not isinstance(self._runs.claim(envelope_id), ClaimCompleted):
+            event = NewEntry(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
             self._ledger().append(event)
         return self._outcome_in_time(envelope_id, patience)
 
@@ -268,7 +268,7 @@ class Plans:
             actor=hooks.actor,
         )
         if isinstance(outcome, Preview):
-            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+            raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         log = ExecutorLog(self._rules.root(), self._clock)
         log.write("rollback.ended", order_id=outcome.order_id, status=outcome.status, restored=list(outcome.restored))
         return outcome
@@ -289,7 +289,7 @@ class Plans:
                 continue  # somebody needs it by now
             if not dry_run:
                 payload = {"folder": item.name, "bytes": size, "why": item.why}
-                self._ledger().append(Event(DEFAULT_TENANT, "plan.pruned", item.name[:200], payload))
+                self._ledger().append(NewEntry(DEFAULT_TENANT, "plan.pruned", item.name[:200], payload))
             pruned.append(Pruned(item.name, item.what, size, item.why))
         return pruned
 
@@ -301,24 +301,24 @@ class Plans:
             found = self._runs.claim(envelope_id)
             if found is None:
                 return None
-            if isinstance(found, Done):
+            if isinstance(found, ClaimCompleted):
                 return self._runs.outcome_of(found)
             if time.monotonic() > deadline:
                 raise _still_running(envelope_id)
             time.sleep(CANCEL_LOOK)
 
-    def _rollback_door(self) -> RollbackDoor:
-        return RollbackDoor(self._keys.keyring, self._keys.executor, self._setting(), self._runs.taken)
+    def _rollback_door(self) -> RollbackOperation:
+        return RollbackOperation(self._keys.keyring, self._keys.executor, self._setting(), self._runs.taken)
 
-    def _door(self, hooks: PlanHooks = NO_HOOKS) -> PlanDoor:
-        return PlanDoor(self._keys.keyring, self._keys.executor, self._setting(hooks))
+    def _door(self, hooks: PlanHooks = NO_HOOKS) -> PlanOperation:
+        return PlanOperation(self._keys.keyring, self._keys.executor, self._setting(hooks))
 
     def _setting(self, hooks: PlanHooks = NO_HOOKS) -> PlanSetting:
         cancellations = Cancellations(lambda envelope_id: self._runs.is_recorded(envelope_id, CANCELLED))
         return PlanSetting(self._rules, self._fleet, cancellations, self._state.work, hooks)
 
-    def _site(self) -> Site:
-        return Site(self._ledger(), self._clock, self._state.hosts)
+    def _site(self) -> ExecutionContext:
+        return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
     def _recover_once(self, hooks: PlanHooks, spare: Collection[str] = ()) -> None:
         with self._recovering:
@@ -354,19 +354,19 @@ def _as_ran(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutco
     """What was begun has an outcome; only what was not can be refused."""
     outcome = report.outcome
     if isinstance(outcome, PlanRefusal):
-        raise Misuse(Reason.MISUSE, "a plan that was begun ended in a refusal")
+        raise UsageError(Reason.MISUSE, "a plan that was begun ended in a refusal")
     return Recovered(report.key, report.began_at, outcome, report.took_effect, report.problem, report.unknown)
 
 
-def unsettled_error(problem: Unsettled, clock: Clock) -> ErrorResponse:
+def unsettled_error(problem: IncompleteError, clock: Clock) -> ErrorResponse:
     """For whoever has to go on by hand."""
     error = refusal_of(problem, problem.where or "plan", clock)
     return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
 
 
-def not_as_seen(plan_id: str, path: str = "", compute: str = "") -> Refused:
+def not_as_seen(plan_id: str, path: str = "", compute: str = "") -> RefusedError:
     """The plan would no longer do what the preview shows. `path` changed, if known; `compute` is the command to use."""
-    return Refused(
+    return RefusedError(
         Reason.HASH_MISMATCH,
         "a file that the plan names, or the configuration, changed since the plan was looked at; nothing was approved",
         where=f"plan {plan_id}" + (f", {path}" if path else ""),
@@ -376,7 +376,7 @@ def not_as_seen(plan_id: str, path: str = "", compute: str = "") -> Refused:
 
 
 def _still_running(envelope_id: str) -> RemitError:
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.IN_PROGRESS,
         "the plan has not ended yet",
         where=f"envelope {envelope_id}",

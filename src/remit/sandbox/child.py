@@ -15,12 +15,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
-from remit.core.errors import Misuse, Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError, UsageError
 from remit.core.syscalls import Limit, number_of, prepared, require
-from remit.effects.context import Connecting, Effect, Spot, Work
+from remit.effects.context import Connecting, Effect, EffectContext, PathHandle
 from remit.effects.tasks import rehearsal
 from remit.fs import openat as beneath
-from remit.sandbox.framing import CHUNK, GO, MAX_ANSWERS, MAX_GIVEN, FrameReader, FramesBroken, encode_frame
+from remit.sandbox.framing import CHUNK, GO, MAX_ANSWERS, MAX_GIVEN, FrameReader, FramingError, encode_frame
 from remit.sandbox.landlock import Landlock, decide_rights
 from remit.sandbox.prefault import HotPages
 from remit.sandbox.privileges import Privileges
@@ -40,7 +40,7 @@ _decode: Final = json.JSONDecoder().raw_decode
 _EXHAUSTED: Final = encode_frame({"kind": "failed", "error": {"type": "exhausted"}})
 
 
-class Walls(NamedTuple):
+class Confinement(NamedTuple):
     """What the kernel holds a child to."""
 
     landlock: Landlock
@@ -61,12 +61,12 @@ class Walls(NamedTuple):
             self.filters.order.install()
 
 
-class Cell(NamedTuple):
+class ChildTemplate(NamedTuple):
     """All that the zygote prepared for its children."""
 
     effects: Mapping[str, Effect]
     zygote: int
-    walls: Walls | None
+    walls: Confinement | None
     """None for `unsafe-none`: then only the limits hold."""
     rehearsal: bytes = b""
     """An order that nobody gave, as it would come from the host."""
@@ -80,7 +80,7 @@ _CLOSE_RANGE: Final = number_of("close_range") or 0
 _PRCTL: Final = number_of("prctl") or 0
 
 
-def be_born(cell: Cell, channel: int) -> None:
+def be_born(cell: ChildTemplate, channel: int) -> None:
     """Right after the fork, before there is an order. If anything does not hold, it says so and dies."""
     try:
         _be_born(cell, channel)
@@ -89,7 +89,7 @@ def be_born(cell: Cell, channel: int) -> None:
         os._exit(1)
 
 
-def _be_born(cell: Cell, channel: int) -> None:
+def _be_born(cell: ChildTemplate, channel: int) -> None:
     if cell.hot is not None:
         cell.hot.make_own()
     # What can be inherited was set once, in the zygote: the other limits, no_new_privs, signals, umask.
@@ -123,7 +123,7 @@ def write_rehearsal() -> bytes:
     )
 
 
-def rehearse(cell: Cell, host: _socket.socket, channel: "Channel") -> None:
+def rehearse(cell: ChildTemplate, host: _socket.socket, channel: "Channel") -> None:
     """In the zygote, to settle the code: the way of an order, without the steps that cannot be taken back."""
     host.sendall(cell.rehearsal + GO)
     order, descriptors = channel.take_order()
@@ -137,7 +137,7 @@ def rehearse(cell: Cell, host: _socket.socket, channel: "Channel") -> None:
         os.close(folder)
 
 
-def live(cell: Cell) -> NoReturn:
+def live(cell: ChildTemplate) -> NoReturn:
     """Take the one order, do it, answer, and wait to be killed."""
     channel = Channel()
     try:
@@ -180,7 +180,7 @@ class Channel:
     def finish(self, answer: Mapping[str, Any]) -> None:
         try:
             frame = encode_frame(answer)
-        except (TypeError, ValueError, FramesBroken, RecursionError) as problem:
+        except (TypeError, ValueError, FramingError, RecursionError) as problem:
             frame = encode_frame({"kind": "failed", "error": describe(problem)})
         self.write(frame)
 
@@ -231,12 +231,14 @@ class Channel:
 
 
 def get_ready(
-    cell: Cell, order: dict[str, Any], descriptors: list[int], channel: Channel
+    cell: ChildTemplate, order: dict[str, Any], descriptors: list[int], channel: Channel
 ) -> Callable[[], dict[str, Any] | None]:
     """All but the effect itself: the folders are open and the walls closed. Nothing of the effect's has run."""
     effect = cell.effects.get(order["effect"])
     if effect is None:
-        raise Refused(Reason.CAPABILITY_UNSUPPORTED, f"no effect {order['effect']} was registered with this sandbox")
+        raise RefusedError(
+            Reason.CAPABILITY_UNSUPPORTED, f"no effect {order['effect']} was registered with this sandbox"
+        )
     work, rights = prepare_work(order, descriptors, channel)
     if order["network"]:
         work = work._replace(connected=cast(Connecting, effect).connect(work))
@@ -247,12 +249,14 @@ def get_ready(
             return partial(effect.run, work)
         case "finish" | "undo" as call:
             return partial(effect.settle, work, finish=call == "finish")
-    raise Misuse(Reason.MISUSE, "an order is to run, to finish or to undo")
+    raise UsageError(Reason.MISUSE, "an order is to run, to finish or to undo")
 
 
-def prepare_work(order: dict[str, Any], descriptors: list[int], channel: Channel) -> tuple[Work, dict[int, int]]:
+def prepare_work(
+    order: dict[str, Any], descriptors: list[int], channel: Channel
+) -> tuple[EffectContext, dict[int, int]]:
     spots, rights = open_places(order["places"])
-    work = Work(
+    work = EffectContext(
         task_id=order["task_id"],
         capability_id=order["capability_id"],
         inputs=order["inputs"],
@@ -271,7 +275,7 @@ def prepare_work(order: dict[str, Any], descriptors: list[int], channel: Channel
     return work, rights
 
 
-def open_places(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Spot], dict[int, int]]:
+def open_places(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, PathHandle], dict[int, int]]:
     """Each path's folder, opened without following a link, and what the kernel will allow in it."""
     folders: dict[tuple[str, ...], int] = {}
     spots, uses = {}, []
@@ -283,7 +287,7 @@ def open_places(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Spot
             root = beneath.open_base(base)
             folders[key] = beneath.open_folder(root, parents)
             os.close(root)
-        spots[name] = Spot(path, folders[key], place["name"])
+        spots[name] = PathHandle(path, folders[key], place["name"])
         uses.append((folders[key], place["use"]))
     return spots, decide_rights(uses)
 

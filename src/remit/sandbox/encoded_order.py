@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
-from remit.sandbox.framing import FramesBroken, encode_frame
+from remit.core.errors import Reason, RefusedError
+from remit.sandbox.framing import FramingError, encode_frame
 from remit.sandbox.orders import Order
-from remit.sandbox.session import Times
+from remit.sandbox.session import OrderTimes
 
 _THE_HOSTS: Final = frozenset({"seconds", "paces"})
 """What the child is not told of an order."""
@@ -17,7 +17,7 @@ class Handed(NamedTuple):
 
     frame: bytes
     descriptors: tuple[int, ...]
-    times: Times
+    times: OrderTimes
 
 
 def encode_order(order: Order, given: Sequence[str]) -> bytes:
@@ -26,5 +26,5 @@ def encode_order(order: Order, given: Sequence[str]) -> bytes:
     }
     try:
         return encode_frame({**fields, "given": given})
-    except FramesBroken as problem:
-        raise Refused(Reason.TOO_LARGE, f"the task is too large: {problem}", where=order.task_id) from None
+    except FramingError as problem:
+        raise RefusedError(Reason.TOO_LARGE, f"the task is too large: {problem}", where=order.task_id) from None

@@ -21,7 +21,7 @@ CHUNK: Final = 1 << 16
 _LENGTH: Final = 4
 
 
-class FramesBroken(Exception):
+class FramingError(Exception):
     """The other side said too much: a frame too large, or too many."""
 
 
@@ -29,7 +29,7 @@ def encode_frame(message: Mapping[str, Any]) -> bytes:
     """One frame. TypeError or ValueError for what JSON cannot say; FramesBroken if it is too large to be read."""
     body = _ENCODER.encode(message).encode("ascii")
     if len(body) > MAX_FRAME:
-        raise FramesBroken(f"a message is larger than {MAX_FRAME:,} bytes")
+        raise FramingError(f"a message is larger than {MAX_FRAME:,} bytes")
     return len(body).to_bytes(_LENGTH, "big") + body
 
 
@@ -48,13 +48,13 @@ class FrameReader:
         while len(held) >= _LENGTH:
             length = int.from_bytes(held[:_LENGTH], "big")
             if length > MAX_FRAME:
-                raise FramesBroken(f"it sent a message of more than {MAX_FRAME:,} bytes")
+                raise FramingError(f"it sent a message of more than {MAX_FRAME:,} bytes")
             end = _LENGTH + length
             if len(held) < end:
                 return
             self._count += 1
             if self._count > self._most:
-                raise FramesBroken(f"it sent more than {self._most:,} messages")
+                raise FramingError(f"it sent more than {self._most:,} messages")
             frame = bytes(held[_LENGTH:end])
             del held[:end]
             yield frame

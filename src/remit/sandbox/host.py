@@ -15,25 +15,25 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.core.metrics import SANDBOX_KILLS, SANDBOX_SECONDS
 from remit.fs.atomic_write import disk_failure, make_private_directory
 from remit.parsing import parse_json
 from remit.sandbox.encoded_order import Handed, encode_order
-from remit.sandbox.framing import CHUNK, FrameReader, FramesBroken
+from remit.sandbox.framing import CHUNK, FrameReader, FramingError
 from remit.sandbox.orders import MOST_THREADS, Build, Order, Quotas
-from remit.sandbox.results import Cancelled, CutShort, Finished, death_of
+from remit.sandbox.results import CancelledError, EffectResult, InterruptedTaskError, death_of
 from remit.sandbox.session import (
-    Conversation,
+    ChildSession,
     IsCancelled,
-    Listener,
     Meanwhile,
-    NeverBegun,
+    NeverStartedError,
     OnAsk,
     OnNote,
     OnProgress,
     OnStep,
-    Times,
+    OrderTimes,
+    SessionCallbacks,
 )
 from remit.sandbox.support import require_confinement_here
 from remit.sandbox.zygote_pool import (
@@ -41,14 +41,14 @@ from remit.sandbox.zygote_pool import (
     ANSWER_SECONDS,
     TASKS,
     Child,
-    Lease,
+    ChildHandle,
     Zygote,
-    ZygoteGone,
-    ZygoteStuck,
+    ZygoteGoneError,
+    ZygoteStuckError,
     close_all,
 )
 
-__all__ = ["Cancelled", "CutShort", "Finished", "SandboxHost", "StandBy"]
+__all__ = ["CancelledError", "EffectResult", "InterruptedTaskError", "PrewarmedProcess", "SandboxHost"]
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _TRIES: Final = 2 * AHEAD
@@ -98,8 +98,8 @@ class SandboxHost:
         meanwhile: Meanwhile | None = None,
         on_step: OnStep | None = None,
         is_cancelled: IsCancelled | None = None,
-    ) -> Finished:
-        """Do it in a process of its own, which is dead when this returns or raises. See `StandBy.run`."""
+    ) -> EffectResult:
+        """Do it in a process of its own, which is dead when this returns or raises. See `PrewarmedProcess.run`."""
         with self.stand_by(order, given=given) as standing:
             return standing.run(
                 on_progress=on_progress,
@@ -110,7 +110,7 @@ class SandboxHost:
                 is_cancelled=is_cancelled,
             )
 
-    def stand_by(self, order: Order, *, given: Mapping[str, int] = _NOTHING) -> "StandBy":
+    def stand_by(self, order: Order, *, given: Mapping[str, int] = _NOTHING) -> "PrewarmedProcess":
         """A process that has this order, has its folders open and its walls closed, and does nothing before `run`.
 
         To be had while the intent is being recorded. The descriptors in `given` must stay open until `run` is over.
@@ -118,7 +118,7 @@ class SandboxHost:
         self.require_usable()
         self._require_fitting(order, given)
         frame = encode_order(order, tuple(given))
-        standing = StandBy(self, Handed(frame, tuple(given.values()), Times(order.seconds, order.paces)))
+        standing = PrewarmedProcess(self, Handed(frame, tuple(given.values()), OrderTimes(order.seconds, order.paces)))
         try:
             standing.prepare()
         except BaseException:
@@ -167,46 +167,46 @@ class SandboxHost:
 
     def _require_fitting(self, order: Order, given: Mapping[str, int]) -> None:
         if order.effect not in self._effects:
-            raise Misuse(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
+            raise UsageError(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
         if order.network and not self._build.network:
-            raise Misuse(Reason.MISUSE, "these processes cannot use the network", where=order.capability_id)
+            raise UsageError(Reason.MISUSE, "these processes cannot use the network", where=order.capability_id)
         most = self._build.most_given
         if len(given) > most:
-            raise Misuse(Reason.MISUSE, f"an order is given at most {most} descriptors here", where=order.task_id)
+            raise UsageError(Reason.MISUSE, f"an order is given at most {most} descriptors here", where=order.task_id)
 
-    def hand_over(self, handed: Handed, lease: Lease) -> "Ready | None":
+    def hand_over(self, handed: Handed, lease: ChildHandle) -> "StartedChild | None":
         """The order to a child that is alive; None if it died at that moment, and another one is to have it."""
         zygote, child = self._take(lease)
-        conversation = Conversation(child, self._quotas, zygote.resident, handed.times)
+        conversation = ChildSession(child, self._quotas, zygote.resident, handed.times)
         try:
             conversation.hand_over(handed.frame, handed.descriptors)
             conversation.get_ready()
             zygote.ask_ahead()
-        except NeverBegun:
+        except NeverStartedError:
             child.close()
             return None
         except BaseException:
             child.close()
             raise
-        return Ready(zygote, child, conversation)
+        return StartedChild(zygote, child, conversation)
 
-    def explain(self, cut: CutShort, ready: "Ready") -> CutShort:
+    def explain(self, cut: InterruptedTaskError, ready: "StartedChild") -> InterruptedTaskError:
         """With what the zygote knows of a child that ended by itself."""
         if not ready.conversation.died:
             return cut
         return death_of(cut, ready.zygote.ended(ready.child.pid), self._quotas)
 
-    def _take(self, lease: Lease) -> tuple[Zygote, Child]:
+    def _take(self, lease: ChildHandle) -> tuple[Zygote, Child]:
         """A child that is alive. A zygote that died meanwhile is replaced."""
         said = ""
         for _ in range(_TRIES):
             zygote = self._running()
             try:
                 child = zygote.take(lease)
-            except ZygoteGone:
+            except ZygoteGoneError:
                 self._discard(zygote)
                 continue
-            except ZygoteStuck:
+            except ZygoteStuckError:
                 self._discard(zygote)
                 raise _stuck() from None
             if not is_dead(child.pidfd):
@@ -244,7 +244,7 @@ class SandboxHost:
                 if self._confined:
                     require_confinement_here()  # meanwhile the zygote imports
                 zygote.wait_until_ready()
-            except ZygoteGone:
+            except ZygoteGoneError:
                 zygote.close(at_once=False)
                 ended = zygote.how_it_ended()
             except BaseException:
@@ -266,15 +266,15 @@ class SandboxHost:
         self._zygote = None
 
 
-class Ready(NamedTuple):
+class StartedChild(NamedTuple):
     """A child that has its order, and whom it is of."""
 
     zygote: Zygote
     child: Child
-    conversation: Conversation
+    conversation: ChildSession
 
 
-class StandBy:
+class PrewarmedProcess:
     """One order and a process that waits to do it: `run` once, or `dismiss`. Not for two threads at a time.
 
     Whatever becomes of this object, the process is killed: at the latest when the next task takes a child.
@@ -283,12 +283,12 @@ class StandBy:
     __slots__ = ("_handed", "_host", "_lease", "_ready")
 
     def __init__(self, host: SandboxHost, handed: Handed) -> None:
-        self._lease = Lease()
+        self._lease = ChildHandle()
         self._host = host
         self._handed = handed
-        self._ready: Ready | None = None
+        self._ready: StartedChild | None = None
 
-    def prepare(self) -> Ready | None:
+    def prepare(self) -> StartedChild | None:
         self._ready = self._host.hand_over(self._handed, self._lease)
         return self._ready
 
@@ -301,20 +301,20 @@ class StandBy:
         meanwhile: Meanwhile | None = None,
         on_step: OnStep | None = None,
         is_cancelled: IsCancelled | None = None,
-    ) -> Finished:
+    ) -> EffectResult:
         """Go. The process is dead when this returns or raises; one that died before it was told is replaced.
 
         The effect goes on only when `on_note` has returned; what that raises ends the task and comes out as it is.
         `meanwhile` is called with the output of a task that came to its end, when its process was killed and may not
         be dead yet: for work on the way to the outcome, which must not be told to anybody before `run` has returned.
         `on_step` hears of the steps of an order that has paces. `is_cancelled` is asked every few milliseconds; a yes
-        ends the task with `Cancelled`.
-        Raises what the effect raised; `CutShort` where it did not come to its end, and must be settled;
+        ends the task with `CancelledError`.
+        Raises what the effect raised; `InterruptedTaskError` where it did not come to its end, and must be settled;
         EnvironmentFailed, with nothing begun, where there can be no sandbox.
         """
         if self._lease.over:
-            raise Misuse(Reason.MISUSE, "a process that stood by serves once, and this one was used or dismissed")
-        listener = Listener(on_progress, on_ask, on_note, meanwhile, on_step, is_cancelled)
+            raise UsageError(Reason.MISUSE, "a process that stood by serves once, and this one was used or dismissed")
+        listener = SessionCallbacks(on_progress, on_ask, on_note, meanwhile, on_step, is_cancelled)
         try:
             self._host.require_usable()
             for _ in range(_TRIES):
@@ -341,12 +341,12 @@ class StandBy:
     ) -> None:
         self.dismiss()
 
-    def _try(self, ready: Ready, listener: Listener) -> Finished | None:
+    def _try(self, ready: StartedChild, listener: SessionCallbacks) -> EffectResult | None:
         try:
             finished = ready.conversation.run(listener)
-        except NeverBegun:
+        except NeverStartedError:
             return None
-        except CutShort as cut:
+        except InterruptedTaskError as cut:
             explained = self._host.explain(cut, ready)
             SANDBOX_KILLS.add(explained.reason.value)
             SANDBOX_SECONDS.observe(cut.usage.seconds)
@@ -369,28 +369,28 @@ def _let_go_of_all() -> None:
 os.register_at_fork(after_in_child=_let_go_of_all)
 
 
-def _unusable(why: str) -> Misuse:
-    return Misuse(Reason.MISUSE, f"this sandbox {why}", next_step="Open the workspace again, in this process.")
+def _unusable(why: str) -> UsageError:
+    return UsageError(Reason.MISUSE, f"this sandbox {why}", next_step="Open the workspace again, in this process.")
 
 
-def _no_process(said: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _no_process(said: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"no sandboxed process could be started{': ' + said if said else ''}",
         next_step="`remit doctor` shows what holds on this machine.",
     )
 
 
-def _stuck() -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _stuck() -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"the process that sandboxes are forked from did not answer for {ANSWER_SECONDS:g} seconds",
         next_step="Try again: it was killed, and the next task starts another.",
     )
 
 
-def _died_twice(ended: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _died_twice(ended: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"the process that sandboxes are forked from died twice while it started ({ended})",
         next_step="See what ends it: the kernel for want of memory, a supervisor, or an effect as it is imported.",
@@ -411,7 +411,7 @@ def hold(path: Path, held: list[int]) -> None:
         fcntl.flock(held[0], fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         close_all(held)
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             "somebody recovers for this process, as if it were dead",
             where=str(path),
@@ -430,6 +430,6 @@ def last_words(child: Child) -> str:
     try:
         for frame in FrameReader().feed(os.read(child.channel, CHUNK)):
             return str(parse_json(frame)["error"]["what"])
-    except (OSError, FramesBroken, Refused, KeyError, TypeError):
+    except (OSError, FramingError, RefusedError, KeyError, TypeError):
         pass
     return ""

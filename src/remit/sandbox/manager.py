@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from remit.contracts.config.config import SystemConfig
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 from remit.effects.tasks import capabilities as no_effect_capability
 from remit.fs.atomic_write import make_private_directory
 from remit.sandbox.host import SandboxHost
@@ -96,7 +96,7 @@ def import_paths(effects: Sequence[str], packages: Sequence[str] = ()) -> tuple[
         package = name.partition(".")[0]
         spec = importlib.util.find_spec(package)
         if spec is None or (spec.origin is None and not spec.submodule_search_locations):
-            raise Misuse(
+            raise UsageError(
                 Reason.MISUSE, f"there is no package {package!r} to load the effect {why!r} from", where="registry"
             )
         for place in spec.submodule_search_locations or [spec.origin or ""]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 _SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
@@ -34,8 +34,8 @@ def sealed(name: str, content: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _no_memory(problem: OSError) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _no_memory(problem: OSError) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"what the sandboxed process is to work on could not be kept in memory: {problem.strerror}",
         next_step="Run less at once, or raise the limits on memory and open files (ulimit -v, ulimit -n).",

@@ -50,7 +50,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FolderGrant:
     """A path of the inputs, as the host took it apart: an allowed directory, the folders below it, a name."""
 
     base: str
@@ -70,7 +70,7 @@ class Order:
     inputs: Mapping[str, Any]
     reversible: bool
     part_name: str
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, FolderGrant] = field(default_factory=dict)
     before: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     checkpoint: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Mapping[str, Any], ...] = ()

@@ -99,7 +99,7 @@ def _statm_of_a_thread(tasks: int) -> bytes:
     return b""
 
 
-class CannotWatch(Exception):
+class WatchError(Exception):
     """The kernel does not tell what the process uses, so no quota can be kept."""
 
 
@@ -138,7 +138,7 @@ class Meter:
         except (FileNotFoundError, ProcessLookupError):
             return self.last(seconds)
         except OSError as problem:
-            raise CannotWatch(f"{self._paths[0]}: {problem.strerror}") from None
+            raise WatchError(f"{self._paths[0]}: {problem.strerror}") from None
         if io:
             self._last = parse_io(io)
         if statm:

@@ -5,16 +5,16 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.sandbox.orders import Quotas, Usage
 from remit.sandbox.quotas import write_breach
 
 Note = Mapping[str, Any]
 
 KINDS: Final[dict[str, type[RemitError]]] = {
-    "Refused": Refused,
-    "Misuse": Misuse,
-    "EnvironmentFailed": EnvironmentFailed,
+    "Refused": RefusedError,
+    "Misuse": UsageError,
+    "EnvironmentFailed": EnvironmentFailureError,
 }
 # An effect has no say on these: who may ask, what was recorded, whether the store works.
 _NOT_THE_EFFECTS_TO_SAY: Final = frozenset(
@@ -46,7 +46,7 @@ _NOT_THE_EFFECTS_TO_SAY: Final = frozenset(
 )
 
 
-class CutShort(EnvironmentFailed):
+class InterruptedTaskError(EnvironmentFailureError):
     """The task did not come to its end, and its process is certainly dead. What it left must be settled.
 
     `reason` is RESOURCE_EXHAUSTED for a quota, TIMED_OUT for a time that the order had set, and EFFECT_FAILED where it
@@ -70,11 +70,11 @@ class CutShort(EnvironmentFailed):
         self.step = step
 
 
-class Cancelled(CutShort):
+class CancelledError(InterruptedTaskError):
     """By the caller, at one of the looks. `reason` is CANCELLED."""
 
 
-class Finished(NamedTuple):
+class EffectResult(NamedTuple):
     """What the effect returned, what it had noted, and what it used."""
 
     output: dict[str, Any] | None
@@ -102,11 +102,11 @@ def describe_status(status: int | None) -> tuple[str, bool]:
     return f"the task's process ended by itself ({os.WEXITSTATUS(status)})", False
 
 
-def death_of(cut: CutShort, status: int | None, quotas: Quotas) -> CutShort:
+def death_of(cut: InterruptedTaskError, status: int | None, quotas: Quotas) -> InterruptedTaskError:
     """The same, with what the zygote knows of the end."""
     what, too_large = describe_status(status)
     known: dict[str, Any] = {"notes": cut.notes, "usage": cut.usage, "step": cut.step}
     if too_large:
         breach = write_breach(quotas)
-        return CutShort(breach.reason, breach.what, next_step=breach.next_step, **known)
-    return CutShort(cut.reason, what, where=cut.where, **known)
+        return InterruptedTaskError(breach.reason, breach.what, next_step=breach.next_step, **known)
+    return InterruptedTaskError(cut.reason, what, where=cut.where, **known)

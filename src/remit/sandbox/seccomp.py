@@ -107,7 +107,7 @@ class Instruction(NamedTuple):
     value: int
 
 
-class Check(NamedTuple):
+class ArgumentCheck(NamedTuple):
     """A condition on one argument: in, not_in, null, most (64 bits), lacks (a bit), has (a bit)."""
 
     kind: str
@@ -116,29 +116,29 @@ class Check(NamedTuple):
 
 
 # Flags, commands and descriptors are 32 bits wide in the kernel, which ignores the upper half: so do the checks.
-CHECKED: Final[dict[str, tuple[Check, ...]]] = {
+CHECKED: Final[dict[str, tuple[ArgumentCheck, ...]]] = {
     # Only anonymous memory: a mapped file escapes the count of bytes. Never executable: no code but what is there.
-    "mmap": (Check("lacks", 2, (_PROT_EXEC,)), Check("has", 3, (_MAP_ANONYMOUS,))),
+    "mmap": (ArgumentCheck("lacks", 2, (_PROT_EXEC,)), ArgumentCheck("has", 3, (_MAP_ANONYMOUS,))),
     # The kernel counts bytes, and heeds a kill, when such a call is over: none may take long. (For the same reason
     # readv and its like are not allowed: they can name one piece of memory a thousand times.)
-    "copy_file_range": (Check("most", 4, (MAX_COPY,)),),
-    **dict.fromkeys(("read", "write", "pread64", "pwrite64"), (Check("most", 2, (MAX_TRANSFER,)),)),
-    "mprotect": (Check("lacks", 2, (_PROT_EXEC,)),),
-    "renameat2": (Check("in", 4, (_RENAME_NOREPLACE,)),),
+    "copy_file_range": (ArgumentCheck("most", 4, (MAX_COPY,)),),
+    **dict.fromkeys(("read", "write", "pread64", "pwrite64"), (ArgumentCheck("most", 2, (MAX_TRANSFER,)),)),
+    "mprotect": (ArgumentCheck("lacks", 2, (_PROT_EXEC,)),),
+    "renameat2": (ArgumentCheck("in", 4, (_RENAME_NOREPLACE,)),),
     # Only to begin with what fsync does as well: the other flags wait.
-    "sync_file_range": (Check("in", 3, (_SYNC_FILE_RANGE_WRITE,)),),
+    "sync_file_range": (ArgumentCheck("in", 3, (_SYNC_FILE_RANGE_WRITE,)),),
     # No file is born as a program that runs as its owner. Of openat2 the kernel shows us too little to say so; there
     # the missing privilege does it.
-    "openat": (Check("lacks", 3, (_SET_ID_BITS,)),),
-    "unlinkat": (Check("in", 2, (0,)),),
-    "utimensat": (Check("null", 1),),
-    "prlimit64": (Check("in", 0, (0,)), Check("null", 2)),
-    "ioctl": (Check("in", 1, (_FIOCLEX, _FIONCLEX)),),
+    "openat": (ArgumentCheck("lacks", 3, (_SET_ID_BITS,)),),
+    "unlinkat": (ArgumentCheck("in", 2, (0,)),),
+    "utimensat": (ArgumentCheck("null", 1),),
+    "prlimit64": (ArgumentCheck("in", 0, (0,)), ArgumentCheck("null", 2)),
+    "ioctl": (ArgumentCheck("in", 1, (_FIOCLEX, _FIONCLEX)),),
     # Not among them: leases, locks and owners, with which a descriptor can trouble other processes.
-    "fcntl": (Check("in", 1, _COMMANDS),),
-    "close": (Check("not_in", 0, (LOCK_DESCRIPTOR,)),),
-    "dup2": (Check("not_in", 1, (LOCK_DESCRIPTOR,)),),
-    "dup3": (Check("not_in", 1, (LOCK_DESCRIPTOR,)),),
+    "fcntl": (ArgumentCheck("in", 1, _COMMANDS),),
+    "close": (ArgumentCheck("not_in", 0, (LOCK_DESCRIPTOR,)),),
+    "dup2": (ArgumentCheck("not_in", 1, (LOCK_DESCRIPTOR,)),),
+    "dup3": (ArgumentCheck("not_in", 1, (LOCK_DESCRIPTOR,)),),
 }
 
 _LOAD, _JUMP, _EQUAL, _MORE_THAN, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x05, 0x15, 0x25, 0x35, 0x45, 0x06
@@ -159,30 +159,30 @@ _allow: Final = Instruction(_RETURN, 0, 0, _ALLOW)
 _pretend: Final = Instruction(_RETURN, 0, 0, _FAIL)
 
 
-PROGRAM_CHECKED: Final[dict[str, tuple[Check, ...]]] = {
+PROGRAM_CHECKED: Final[dict[str, tuple[ArgumentCheck, ...]]] = {
     # Modules are mapped from files, and files may be mapped to be read; what is written goes through calls that count.
     # A program could bring code in any case, so executable memory gives nothing away: it is the calls that are few.
-    "mmap": (Check("lacks", 3, (_MAP_SHARED,)),),
-    "renameat2": (Check("in", 4, (0, _RENAME_NOREPLACE)),),
-    "unlinkat": (Check("in", 2, (0, _AT_REMOVEDIR)),),
-    "clone": (Check("in", 0, _A_THREAD),),
+    "mmap": (ArgumentCheck("lacks", 3, (_MAP_SHARED,)),),
+    "renameat2": (ArgumentCheck("in", 4, (0, _RENAME_NOREPLACE)),),
+    "unlinkat": (ArgumentCheck("in", 2, (0, _AT_REMOVEDIR)),),
+    "clone": (ArgumentCheck("in", 0, _A_THREAD),),
     # A folder that its owner cannot look into could not be cleared away.
-    "mkdir": tuple(Check("has", 1, (bit,)) for bit in _READ_WRITE_AND_ENTER),
-    "mkdirat": tuple(Check("has", 2, (bit,)) for bit in _READ_WRITE_AND_ENTER),
+    "mkdir": tuple(ArgumentCheck("has", 1, (bit,)) for bit in _READ_WRITE_AND_ENTER),
+    "mkdirat": tuple(ArgumentCheck("has", 2, (bit,)) for bit in _READ_WRITE_AND_ENTER),
 }
 
 
-NETWORK_CHECKED: Final[dict[str, tuple[Check, ...]]] = {
-    "socket": (Check("in", 0, (_AF_UNIX, _AF_INET, _AF_INET6)),),
+NETWORK_CHECKED: Final[dict[str, tuple[ArgumentCheck, ...]]] = {
+    "socket": (ArgumentCheck("in", 0, (_AF_UNIX, _AF_INET, _AF_INET6)),),
     # To nobody but the other end.
-    "sendto": (Check("null", 4), Check("most", 2, (MAX_TRANSFER,))),
-    "recvfrom": (Check("null", 4), Check("most", 2, (MAX_TRANSFER,))),
+    "sendto": (ArgumentCheck("null", 4), ArgumentCheck("most", 2, (MAX_TRANSFER,))),
+    "recvfrom": (ArgumentCheck("null", 4), ArgumentCheck("most", 2, (MAX_TRANSFER,))),
 }
 
 
 def checks_of(
     *, exchanges: bool, engine: bool, program: bool = False, network: bool = False
-) -> dict[str, tuple[Check, ...]]:
+) -> dict[str, tuple[ArgumentCheck, ...]]:
     """What is allowed in part. An exchange loses neither file; without it a rename can only go where nothing is.
 
     An engine locks its database, so that no other one writes to it meanwhile. It may not wait for a lock. A program
@@ -191,11 +191,11 @@ def checks_of(
     """
     checked = dict(CHECKED)
     if exchanges:
-        checked["renameat2"] = (Check("in", 4, (_RENAME_NOREPLACE, _RENAME_EXCHANGE)),)
+        checked["renameat2"] = (ArgumentCheck("in", 4, (_RENAME_NOREPLACE, _RENAME_EXCHANGE)),)
     if program:
         checked |= PROGRAM_CHECKED
     if engine or program:
-        checked["fcntl"] = (Check("in", 1, (*_COMMANDS, _F_GETLK, _F_SETLK)),)
+        checked["fcntl"] = (ArgumentCheck("in", 1, (*_COMMANDS, _F_GETLK, _F_SETLK)),)
     if network:
         checked |= NETWORK_CHECKED
     return checked
@@ -251,7 +251,7 @@ def _pretend_if(argument: int, value: int) -> list[Instruction]:
     return [load, Instruction(_EQUAL, 0, 1, value), _pretend]
 
 
-def compile_check(check: Check) -> list[Instruction]:
+def compile_check(check: ArgumentCheck) -> list[Instruction]:
     """Falls through when the condition holds, and returns EPERM when not."""
     low = _ARGUMENTS_AT + 8 * check.argument
     load, count = Instruction(_LOAD, 0, 0, low), len(check.values)

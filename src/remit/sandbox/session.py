@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from remit.core.concurrency import aside
-from remit.core.errors import Misuse, Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError, UsageError
 from remit.parsing import Bounds, parse_json
 from remit.sandbox.framing import (
     CHUNK,
@@ -24,22 +24,22 @@ from remit.sandbox.framing import (
     MAX_FRAME,
     MAX_FRAMES,
     FrameReader,
-    FramesBroken,
+    FramingError,
     encode_frame,
 )
 from remit.sandbox.orders import Quotas, Usage
 from remit.sandbox.quotas import (
     FIRST_LOOK_SECONDS,
     Breach,
-    CannotWatch,
     Meter,
+    WatchError,
     decide_breach,
     memory_breach,
     next_look,
     time_breach,
 )
-from remit.sandbox.results import KINDS, Cancelled, CutShort, Finished, Note, reason_of
-from remit.sandbox.step_protocol import NotAsAgreed, Paces
+from remit.sandbox.results import KINDS, CancelledError, EffectResult, InterruptedTaskError, Note, reason_of
+from remit.sandbox.step_protocol import Paces, ProtocolError
 from remit.sandbox.zygote_pool import Child
 
 OnProgress = Callable[[int, int], None]
@@ -57,7 +57,7 @@ _BOUNDS: Final = Bounds(max_bytes=MAX_FRAME)
 _NOTED: Final = encode_frame({"kind": "noted"})
 
 
-class Listener(NamedTuple):
+class SessionCallbacks(NamedTuple):
     """What the caller wants to hear while a task runs."""
 
     on_progress: OnProgress | None = None
@@ -68,29 +68,29 @@ class Listener(NamedTuple):
     is_cancelled: IsCancelled | None = None
 
 
-class Times(NamedTuple):
+class OrderTimes(NamedTuple):
     """What an order says of its time: in all, if that is not the host's quota, and for each step."""
 
     seconds: float | None = None
     paces: tuple[float, ...] = ()
 
 
-_NO_TIMES: Final = Times()
+_NO_TIMES: Final = OrderTimes()
 
 
-class NeverBegun(Exception):
+class NeverStartedError(Exception):
     """The child died before it had read that it may begin, so another one can have its order."""
 
 
-class Conversation:
+class ChildSession:
     """With one child, once: it is dead after `run`. Its descriptors are the caller's to close."""
 
-    def __init__(self, child: Child, quotas: Quotas, resident: int, times: Times = _NO_TIMES) -> None:
+    def __init__(self, child: Child, quotas: Quotas, resident: int, times: OrderTimes = _NO_TIMES) -> None:
         self._child = child
         self._quotas = quotas if times.seconds is None else replace(quotas, seconds=times.seconds)
         self._has_own_time = times.seconds is not None
         self._paces = Paces(times.paces)
-        self._listener = Listener()
+        self._listener = SessionCallbacks()
         self._meter = Meter(child.pid, resident, child.held, counts_threads=quotas.threads is not None)
         self._reader = FrameReader(MAX_FRAMES + FRAMES_OF_A_STEP * len(times.paces))
         self._notes: list[Note] = []
@@ -112,7 +112,7 @@ class Conversation:
         try:
             sent = send_first(self._child.channel, frame, descriptors)
         except ConnectionError:
-            raise NeverBegun from None
+            raise NeverStartedError from None
         self._outgoing = self._outgoing[sent:]
 
     def get_ready(self) -> None:
@@ -121,7 +121,7 @@ class Conversation:
         self._poll.register(self._child.pidfd, select.POLLIN)
         self._meter.open()
 
-    def run(self, listener: Listener) -> Finished:
+    def run(self, listener: SessionCallbacks) -> EffectResult:
         """Say go. Raises what the effect raised, CutShort, or NeverBegun."""
         self._listener = listener
         try:
@@ -135,17 +135,17 @@ class Conversation:
 
     # --- talking ------------------------------------------------------------------------------------------------------
 
-    def _hear_it_out(self) -> Finished:
+    def _hear_it_out(self) -> EffectResult:
         try:
             self._began = time.monotonic()
             self._say_go()
             output = self._listen()
             used = self._meter.read(self._seconds())
             self._require_within(used)
-            return Finished(output, tuple(self._notes), used)
-        except FramesBroken as problem:
+            return EffectResult(output, tuple(self._notes), used)
+        except FramingError as problem:
             raise self._cut(Breach(f"the task's process said too much: {problem}", "")) from None
-        except CannotWatch as problem:
+        except WatchError as problem:
             raise self._cut_short(
                 Reason.EFFECT_FAILED, f"what a task uses cannot be watched here: {problem}", _DOCTOR
             ) from None
@@ -158,7 +158,7 @@ class Conversation:
         except BlockingIOError:
             return
         except ConnectionError:
-            raise NeverBegun from None
+            raise NeverStartedError from None
         self._outgoing = self._outgoing[sent:]
 
     def _listen(self) -> dict[str, Any] | None:
@@ -186,7 +186,7 @@ class Conversation:
     def _look(self) -> float:
         """Whether it may go on. Seconds until the next look."""
         if self._listener.is_cancelled is not None and self._listener.is_cancelled():
-            raise self._cut_short(Reason.CANCELLED, "it was cancelled", {}, Cancelled)
+            raise self._cut_short(Reason.CANCELLED, "it was cancelled", {}, CancelledError)
         used = self._meter.read(self._seconds())
         self._require_within(used)
         pause, left = next_look(self._quotas, used), self._paces.left(used.seconds)
@@ -208,7 +208,7 @@ class Conversation:
         except ConnectionError:
             # The kernel says this, and not the end of file, of a socket that was closed with something unread in it.
             if not self._heard:
-                raise NeverBegun from None
+                raise NeverStartedError from None
             data = b""
         if not data:
             self.died = True
@@ -219,13 +219,13 @@ class Conversation:
     def _remember(self, note: Note, size: int) -> None:
         self._noted += size
         if self._noted > MAX_NOTED:
-            raise FramesBroken(f"it noted more than {MAX_NOTED:,} bytes")
+            raise FramingError(f"it noted more than {MAX_NOTED:,} bytes")
         self._notes.append(note)
 
     def _parse(self, frame: bytes) -> dict[str, Any]:
         try:
             message = parse_json(frame, _BOUNDS, source="the sandboxed process")
-        except Refused:
+        except RefusedError:
             raise self._not_as_agreed() from None
         if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
             raise self._not_as_agreed()
@@ -250,7 +250,7 @@ class Conversation:
     def _take_step(self, message: dict[str, Any]) -> None:
         try:
             said = self._paces.heed(message, self._seconds())
-        except NotAsAgreed:
+        except ProtocolError:
             raise self._not_as_agreed() from None
         if self._listener.on_step is not None:
             self._listener.on_step(said)
@@ -279,8 +279,8 @@ class Conversation:
         answer = self._listener.on_ask(question) if self._listener.on_ask is not None else {}
         try:
             self._outgoing = memoryview(encode_frame({"kind": "answer", "answer": answer}))
-        except (TypeError, ValueError, FramesBroken) as problem:
-            raise Misuse(Reason.MISUSE, f"the answer to a task's question cannot be sent: {problem}") from None
+        except (TypeError, ValueError, FramingError) as problem:
+            raise UsageError(Reason.MISUSE, f"the answer to a task's question cannot be sent: {problem}") from None
         self._child.signal(signal.SIGCONT)
         self._paused += time.monotonic() - asked
 
@@ -328,19 +328,23 @@ class Conversation:
     def _seconds(self) -> float:
         return time.monotonic() - self._began - self._paused
 
-    def _cut(self, breach: Breach) -> CutShort:
+    def _cut(self, breach: Breach) -> InterruptedTaskError:
         words = {"next_step": breach.next_step}
         return self._cut_short(breach.reason, breach.what, words)
 
-    def _not_as_agreed(self) -> CutShort:
+    def _not_as_agreed(self) -> InterruptedTaskError:
         return self._cut_short(Reason.EFFECT_FAILED, "the task's process did not answer as agreed", {})
 
-    def _cut_by_death(self) -> CutShort:
+    def _cut_by_death(self) -> InterruptedTaskError:
         return self._cut_short(Reason.EFFECT_FAILED, "the task's process died", {})
 
     def _cut_short(
-        self, reason: Reason, what: str, words: Mapping[str, str], kind: type[CutShort] = CutShort
-    ) -> CutShort:
+        self,
+        reason: Reason,
+        what: str,
+        words: Mapping[str, str],
+        kind: type[InterruptedTaskError] = InterruptedTaskError,
+    ) -> InterruptedTaskError:
         """Kills first: what it had noted until then is still in the socket, and `settle` will need it."""
         self._see_it_dead()
         self._drain()
@@ -356,7 +360,7 @@ class Conversation:
                     message = parse_json(frame, _BOUNDS)
                     if isinstance(message, dict) and isinstance(message.get("note"), dict):
                         self._remember(message["note"], len(frame))
-        except (OSError, FramesBroken, Refused):
+        except (OSError, FramingError, RefusedError):
             return
 
 

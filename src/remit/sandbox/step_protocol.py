@@ -32,7 +32,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
 }
 
 
-class NotAsAgreed(Exception):
+class ProtocolError(Exception):
     """A step that the order does not have, a word that nobody knows, or one that is said out of turn."""
 
 
@@ -50,10 +50,10 @@ class Paces:
         """The message without its kind, and with nothing said in it that is not the child's to say. May raise."""
         number, phase = message.get("number"), message.get("phase")
         if type(number) is not int or not 0 <= number < len(self._paces) or not isinstance(phase, str):
-            raise NotAsAgreed
+            raise ProtocolError
         rule, said = _RULES.get(phase), self._said.setdefault(number, set())
         if rule is None or not rule.after <= said or rule.not_after & said:
-            raise NotAsAgreed
+            raise ProtocolError
         checked = {**message, **_errors_of(message, phase)}
         del checked["kind"]
         said.add(phase)
@@ -88,7 +88,7 @@ def _errors_of(message: Mapping[str, Any], phase: str) -> dict[str, dict[str, st
     if name is None or (given is None and phase == "seen"):
         return {}
     if not isinstance(given, dict) or not given.keys() <= _ERROR:
-        raise NotAsAgreed
+        raise ProtocolError
     if not all(isinstance(words, str) for words in given.values()):
-        raise NotAsAgreed
+        raise ProtocolError
     return {name: {**dict.fromkeys(_ERROR, ""), **given, "reason": reason_of(given.get("reason")).value}}

@@ -20,7 +20,7 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 LANDLOCK_NEEDED: Final = 3
 """From ABI 3 on, moving between directories and truncating can both be governed."""
@@ -323,12 +323,12 @@ def require_confinement(kernel: KernelFeatures) -> None:
         return
     found = ", ".join(f"{name} ({probe.found})" for name, probe in missing.items())
     if not all(probe.tried for probe in missing.values()):
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.SANDBOX_UNAVAILABLE,
             f"it could not be tried whether this kernel confines an effect: {found}",
             next_step="Try again. Run less at once, or raise the limits on processes and open files (ulimit -u, -n).",
         )
-    raise EnvironmentFailed(
+    raise EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"this kernel cannot confine an effect: {found}",
         next_step="`remit doctor` says what is needed; `sandbox: unsafe-none` in remit.yaml runs without.",

@@ -23,7 +23,17 @@ from remit.core.errors import RemitError
 from remit.core.syscalls import Limit, limit, number_of, prepared, require
 from remit.effects.context import Effect
 from remit.effects.tasks import rehearsal
-from remit.sandbox.child import REHEARSED, Cell, Channel, Walls, be_born, describe, live, rehearse, write_rehearsal
+from remit.sandbox.child import (
+    REHEARSED,
+    Channel,
+    ChildTemplate,
+    Confinement,
+    be_born,
+    describe,
+    live,
+    rehearse,
+    write_rehearsal,
+)
 from remit.sandbox.framing import GO
 from remit.sandbox.landlock import LIBRARY, READ_FILE, WRITE_FILE, Landlock
 from remit.sandbox.prefault import HotPages, own_pages
@@ -82,7 +92,7 @@ def _tidy(control: int, lock: int) -> _socket.socket:
     return _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fileno=kept)
 
 
-def _prepare(settings: dict[str, Any]) -> Cell:
+def _prepare(settings: dict[str, Any]) -> ChildTemplate:
     effects = {name: load_effect(name) for name in settings["effects"]}
     effects[REHEARSED] = rehearsal.EFFECT
     confined = settings["confined"]
@@ -94,8 +104,8 @@ def _prepare(settings: dict[str, Any]) -> Cell:
         exchanges=settings["exchanges"], engine=settings["engine"], program=program, network=settings["network"]
     )
     libraries = libraries_of_programs() if program else {}
-    walls = Walls(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS), libraries) if confined else None
-    cell = settle_code(Cell(effects=effects, zygote=os.getpid(), walls=walls))
+    walls = Confinement(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS), libraries) if confined else None
+    cell = settle_code(ChildTemplate(effects=effects, zygote=os.getpid(), walls=walls))
     _settle_memory()
     # Not before: importing may write byte code, which nobody else is to change. What programs make is the host's alone.
     os.umask(0o077 if program else 0)
@@ -128,7 +138,7 @@ def libraries_of_programs() -> dict[str, int]:
     }
 
 
-def settle_code(cell: Cell) -> Cell:
+def settle_code(cell: ChildTemplate) -> ChildTemplate:
     """Rehearse until the code no longer changes. It only saves time, so it need not succeed."""
     with contextlib.suppress(OSError, RemitError):
         cell = cell._replace(rehearsal=write_rehearsal())
@@ -150,7 +160,7 @@ def _settle_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)  # what importing has freed: every page costs a fork
 
 
-def find_hot_pages(cell: Cell) -> HotPages | None:
+def find_hot_pages(cell: ChildTemplate) -> HotPages | None:
     """From a child that does a rehearsal, as it would do a task, and is killed. None where that does not work."""
     ours, theirs = _socket.socketpair()
     started: list[int] = []
@@ -201,7 +211,7 @@ def mapped_and_resident() -> tuple[int, int]:
     return int(pages[0]) * size, int(pages[1]) * size
 
 
-def become_a_child(cell: Cell, channel: _socket.socket) -> NoReturn:
+def become_a_child(cell: ChildTemplate, channel: _socket.socket) -> NoReturn:
     try:
         be_born(cell, channel.fileno())
         live(cell)
@@ -212,7 +222,7 @@ def become_a_child(cell: Cell, channel: _socket.socket) -> NoReturn:
 class _Nursery:
     """The loop, and the children it has not reaped yet."""
 
-    def __init__(self, cell: Cell, control: _socket.socket, host: int) -> None:
+    def __init__(self, cell: ChildTemplate, control: _socket.socket, host: int) -> None:
         self._cell = cell
         self._control = control
         self._host = host

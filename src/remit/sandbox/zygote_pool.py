@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from remit.core import faultpoints
-from remit.core.errors import SANDBOX_OPTION, EnvironmentFailed, Reason
+from remit.core.errors import SANDBOX_OPTION, EnvironmentFailureError, Reason
 from remit.sandbox.orders import Build, Quotas
 from remit.sandbox.zygote import HOW_ENDED, MAX_PACKET, MORE
 
@@ -49,15 +49,15 @@ _PROGRAM: Final = (
 )
 
 
-class ZygoteGone(Exception):
+class ZygoteGoneError(Exception):
     """It ended without being asked to. The next call starts another."""
 
 
-class ZygoteStuck(Exception):
+class ZygoteStuckError(Exception):
     """It is there and does not answer."""
 
 
-class Lease:
+class ChildHandle:
     """Stands for one who uses a child. When it is `over`, or lost, whatever it still has is closed."""
 
     __slots__ = ("__weakref__", "over")
@@ -79,7 +79,7 @@ class Child:
         self.channel = channel
         self.pidfd = pidfd
         self.held = [channel, pidfd]
-        self.user: weakref.ref[Lease] | None = None
+        self.user: weakref.ref[ChildHandle] | None = None
         """None while it waits. Weak: a user who was interrupted may have lost it before it could be over."""
         self.is_dead = False
         """True when somebody has seen the end of it."""
@@ -151,7 +151,7 @@ class Zygote:
             finally:
                 theirs.close()
         except OSError as problem:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.SANDBOX_UNAVAILABLE,
                 f"the process that sandboxes are forked from could not be started: {problem}",
                 next_step="Run less at once, or raise the limits on processes and open files (ulimit -u, ulimit -n).",
@@ -172,13 +172,13 @@ class Zygote:
         try:
             message = self._next()
         except TimeoutError:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.SANDBOX_UNAVAILABLE,
                 f"the process that sandboxes are forked from was not ready after {START_SECONDS:g} seconds",
                 next_step="Importing a registered effect must not wait for anything. If none does, try again.",
             ) from None
         if message["kind"] != "ready":
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.SANDBOX_UNAVAILABLE,
                 f"the effects could not be loaded: {message.get('what', '')}",
                 where=message.get("where", ""),
@@ -187,7 +187,7 @@ class Zygote:
         self.resident = message["resident"]
         self._control.settimeout(ANSWER_SECONDS)
 
-    def take(self, user: Lease) -> Child:
+    def take(self, user: ChildHandle) -> Child:
         """A child that waits for its order, `user`'s until that is over. Then `ask_ahead` for the next."""
         with self._guard:
             try:
@@ -199,9 +199,9 @@ class Zygote:
                         self._ask(1 + AHEAD)
                     self._next()
             except TimeoutError:
-                raise ZygoteStuck from None
+                raise ZygoteStuckError from None
             except OSError:
-                raise ZygoteGone from None
+                raise ZygoteGoneError from None
             waiting[0].user = weakref.ref(user)
             return waiting[0]
 
@@ -225,7 +225,7 @@ class Zygote:
                     if message["kind"] == "ended" and message["pid"] == pid:
                         status: int | None = message["status"]
                         return status
-            except (OSError, ZygoteGone, EnvironmentFailed):
+            except (OSError, ZygoteGoneError, EnvironmentFailureError):
                 return None
 
     def close(self, *, at_once: bool = False) -> bool:
@@ -293,12 +293,12 @@ class Zygote:
             except TimeoutError:
                 raise
             except OSError:
-                raise ZygoteGone from None
+                raise ZygoteGoneError from None
         message = self._take_in()
         if message["kind"] == "gone":
-            raise ZygoteGone
+            raise ZygoteGoneError
         if message["kind"] == "failed":
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.SANDBOX_UNAVAILABLE,
                 message["what"],
                 next_step="Run less at once, or raise the limits on processes and open files (ulimit -u, ulimit -n).",

@@ -11,7 +11,7 @@ from typing import Final
 from remit.authority.results import sign_success
 from remit.contracts.tasks.result import CopyOutput, CopyUndo, ExecutionResult, Nothing
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.execution.protected_paths import is_forbidden, protecting_group
 from remit.fs.paths import plain_spelling
@@ -38,7 +38,7 @@ def require_not_protected(workspace: Workspace, manifest: TaskManifest, lease: b
     protected = protected_paths(workspace, manifest)
     if not protected or _is_leased_by_person(workspace, manifest, lease):
         return
-    raise Refused(
+    raise RefusedError(
         Reason.PROTECTED,
         "this file is protected, and no person issued a lease that names it",
         where=protected[0],

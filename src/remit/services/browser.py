@@ -8,22 +8,22 @@ import time
 from typing import Any, Final, NamedTuple
 
 from remit.browser.checkpoint import parse_begun_action
-from remit.browser_daemon.client import Answered, HostClient
-from remit.browser_daemon.client import Waiting as Asked
+from remit.browser_daemon.client import ActionReply, HostClient
+from remit.browser_daemon.client import PendingApproval as Asked
 from remit.browser_daemon.socket_path import HostPlace
 from remit.contracts.browser.browser import Action, ActionResult, Approval
 from remit.contracts.services.common import BrowseAnswer, BrowserStatus, Waiting
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import AgentCaller, Caller
 from remit.identity.person import AGENT_VARIABLES
-from remit.services.base.context import Room, require_wait
+from remit.services.base.context import ServiceContext, require_wait
 from remit.services.base.jobs import Job
 from remit.services.base.ownership import no_such
 from remit.services.base.permissions import Right, require
 from remit.services.base.screenshots import read_picture
-from remit.store.claims import Done, Running
+from remit.store.claims import ClaimCompleted, ClaimHeld
 
 LOOK_SECONDS: Final = 0.05
 
@@ -31,12 +31,12 @@ LOOK_SECONDS: Final = 0.05
 class _Told(NamedTuple):
     """How it ended, or the question that it waits for."""
 
-    answered: Answered | None
+    answered: ActionReply | None
     asked: Asked | None
 
 
 class BrowserDesk:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ServiceContext) -> None:
         self._room = room
         workspace = room.workspace
         # The host outlives this process, and must not act as anybody.
@@ -48,7 +48,7 @@ class BrowserDesk:
         require(caller, Right.BROWSE)
         require_wait(wait)
         if not isinstance(caller, AgentCaller):  # the table says so already; nothing rests on it alone
-            raise Refused(Reason.PERMISSION_DENIED, "the browser is for agents with a token", where="the caller")
+            raise RefusedError(Reason.PERMISSION_DENIED, "the browser is for agents with a token", where="the caller")
         parsed = Action.parse(action, source="action")
         deadline = time.monotonic() + wait
         while True:
@@ -81,7 +81,7 @@ class BrowserDesk:
             told = None if mine.is_running else mine.result().answered
             return _done(told) if told is not None else BrowseAnswer(state="running", action_id=action_id)
         self._require_own(caller, found, missing)
-        while isinstance(found, Running):
+        while isinstance(found, ClaimHeld):
             open_one = self._open_question(action_id)
             left = deadline - time.monotonic()
             if open_one is not None and (left <= 0 or self._is_unanswered(open_one.approval_id, left)):
@@ -129,11 +129,11 @@ class BrowserDesk:
         found = self._room.workspace.approvals.wait(approval_id, seconds, lambda: work.is_ending)
         return found.state == "PENDING"
 
-    def _require_own(self, caller: Caller, found: Done | Running, missing: Refused) -> None:
+    def _require_own(self, caller: Caller, found: ClaimCompleted | ClaimHeld, missing: RefusedError) -> None:
         if isinstance(caller, AgentCaller) and parse_begun_action(found.checkpoint).agent_id != caller.token.agent_id:
             raise missing
 
-    def _result(self, done: Done) -> ActionResult:
+    def _result(self, done: ClaimCompleted) -> ActionResult:
         return ActionResult.parse(self._room.outcome(done).encode(), source="a stored result")
 
     def _open_question(self, action_id: str) -> Approval | None:
@@ -151,7 +151,7 @@ class BrowserDesk:
         return Waiting(kind="request", id=approval_id, tenant=DEFAULT_TENANT, what=what, expires=expires, link=link)
 
 
-def _done(answered: Answered) -> BrowseAnswer:
+def _done(answered: ActionReply) -> BrowseAnswer:
     result = answered.result
     return BrowseAnswer(
         state="done", action_id=result.action_id, result=result, stored=answered.stored, refused=answered.refused

@@ -1,18 +1,18 @@
 """The catalogue at the desk: seen by people, promoted and retired by an admin, out of every agent's reach."""
 
 from remit.contracts.services.admin import CatalogueView, SimulationLine, SimulationView, StateSaid
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.text import printable
 from remit.goals.catalogue.catalogue import CatalogueEntry
 from remit.identity.callers import AgentCaller, Caller
 from remit.identity.person import Person
 from remit.ledger.goal_queries import PromotedState
-from remit.services.base.context import Room
+from remit.services.base.context import ServiceContext
 from remit.services.base.permissions import Right, require
 
 
 class CatalogueDesk:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ServiceContext) -> None:
         self._room = room
 
     def listed(self, caller: Caller, tenant: str) -> CatalogueView:
@@ -45,7 +45,7 @@ class CatalogueDesk:
         promotion = self._room.workspace.promotion
         entry = promotion.catalogue(tenant).find(simulation_id)
         if entry is None:
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "no file of the catalogue has such a simulation",
                 where=f"simulation {simulation_id}",
@@ -94,7 +94,7 @@ def line_of(entry: CatalogueEntry) -> SimulationLine:
 def _person(caller: Caller) -> Person:
     require(caller, Right.CHANGE_CATALOGUE)
     if isinstance(caller, AgentCaller):  # the table says so already; nothing rests on it alone
-        raise Refused(Reason.PERMISSION_DENIED, "the catalogue is changed by people", where="the caller")
+        raise RefusedError(Reason.PERMISSION_DENIED, "the catalogue is changed by people", where="the caller")
     return caller.person
 
 

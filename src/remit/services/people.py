@@ -5,13 +5,13 @@ from datetime import timedelta
 from remit.identity.callers import Caller
 from remit.identity.models import Invitation, Listed, Role
 from remit.identity.people import LINK_LIFE
-from remit.services.base.context import Room
+from remit.services.base.context import ServiceContext
 from remit.services.base.permissions import Right, require
 from remit.services.base.tenants import tenant_of_user
 
 
 class PeopleDesk:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ServiceContext) -> None:
         self._room = room
 
     def listed(self, caller: Caller) -> list[Listed]:

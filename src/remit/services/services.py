@@ -2,9 +2,9 @@
 
 from typing import Self
 
-from remit.services.base.context import ConsoleUrl, Room
+from remit.services.base.context import ConsoleUrl, ServiceContext
 from remit.services.base.events import Events
-from remit.services.base.jobs import Job, Work
+from remit.services.base.jobs import Job, JobRunner
 from remit.services.browser import BrowserDesk
 from remit.services.catalogue import CatalogueDesk
 from remit.services.goals.service import GoalDesk
@@ -17,16 +17,16 @@ from remit.services.tokens import TokenDesk
 from remit.workspace.workspace import Workspace
 
 
-class Desk:
+class Services:
     """One for each process; safe to use from any thread. Close it before the workspace."""
 
     def __init__(self, workspace: Workspace, *, console_url: ConsoleUrl = None) -> None:
         """`console_url` is where people find the console: answers link to it."""
         self.workspace = workspace
-        self.work = Work()
+        self.work = JobRunner()
         self.events = Events(lambda: workspace.store, workspace.approvals.bell, workspace.clock, workspace.position_key)
         self.work.on_progress = self.events.tell_progress
-        self._room = Room(workspace, self.work, self.events, console_url)
+        self._room = ServiceContext(workspace, self.work, self.events, console_url)
         self.plans = PlanDesk(workspace, work=self.work, console_url=console_url)
         self.tasks = TaskDesk(self._room)
         self.browser = BrowserDesk(self._room)

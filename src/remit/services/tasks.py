@@ -11,16 +11,16 @@ from remit.contracts.services.common import Progress, TaskAnswer, told_error
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import AgentCaller, Caller
 from remit.masking import mask_json
 from remit.services.agent_tasks import DIGEST_WITHHELD, holds_digest, require_not_protected, result_for_agent
-from remit.services.base.context import Room, require_wait
+from remit.services.base.context import ServiceContext, require_wait
 from remit.services.base.jobs import Job
 from remit.services.base.ownership import TASK_ASKED, asker_of, no_such, require_own, task_asked
 from remit.services.base.permissions import Right, may, require
-from remit.store.claims import Done, Running
+from remit.store.claims import ClaimCompleted, ClaimHeld
 
 MOST_LIFE: Final = timedelta(days=1)
 
@@ -29,11 +29,11 @@ MOST_LIFE: Final = timedelta(days=1)
 class _Ran:
     result: ExecutionResult
     stored: bool
-    refused: Refused | None
+    refused: RefusedError | None
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedTask:
     """A task under way."""
 
     task_id: str
@@ -49,7 +49,7 @@ class Begun:
 
 
 class TaskDesk:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ServiceContext) -> None:
         self._room = room
 
     def run(self, caller: Caller, manifest: bytes, lease: bytes, wait: float = 0.0) -> TaskAnswer:
@@ -59,7 +59,7 @@ class TaskDesk:
         begun.job.wait(wait)
         return begun.answer()
 
-    def begin(self, caller: Caller, manifest: bytes, lease: bytes) -> Begun:
+    def begin(self, caller: Caller, manifest: bytes, lease: bytes) -> StartedTask:
         """The same, for one who waits in his own way. Quick: all that takes time is the job's."""
         require(caller, Right.RUN_TASK)
         parsed = TaskManifest.parse(manifest, source="manifest")
@@ -69,7 +69,7 @@ class TaskDesk:
         def execute(job: Job[_Ran]) -> _Ran:
             if is_agent:
                 require_not_protected(self._room.workspace, parsed, lease)
-            refusals: list[Refused] = []
+            refusals: list[RefusedError] = []
             stored: list[bool] = []
             result = self._room.workspace.tasks.execute(
                 manifest,
@@ -84,7 +84,7 @@ class TaskDesk:
         # By both, whole: only who gives the same task and the same lease is answered by the same run.
         key = f"task:{'agent' if is_agent else 'person'}:{digest_bytes(manifest)}:{digest_bytes(lease)}"
         job = self._room.work.begin(key, execute, subject=f"task:{parsed.task_id}", owner=caller.id)
-        return Begun(parsed.task_id, job, partial(self._as_seen_by, caller))
+        return StartedTask(parsed.task_id, job, partial(self._as_seen_by, caller))
 
     def get(self, caller: Caller, task_id: str, wait: float = 0.0) -> TaskAnswer:
         """What became of a task: its recorded result, to whoever may run tasks; masked to others who see it."""
@@ -104,7 +104,7 @@ class TaskDesk:
             return self._as_seen_by(caller, _told(task_id, job.result()))
         with self._room.workspace.store.glancing() as connection:
             require_own(caller, asker_of(connection, DEFAULT_TENANT, task_id, TASK_ASKED), missing)
-        if isinstance(found, Running):
+        if isinstance(found, ClaimHeld):
             return self._as_seen_by(caller, TaskAnswer(state="running", task_id=task_id, progress=_progress(job)))
         result = self._result(caller, found)
         return self._as_seen_by(caller, TaskAnswer(state="done", task_id=task_id, stored=True, result=result))
@@ -123,7 +123,7 @@ class TaskDesk:
         """Sign a lease for exactly this task."""
         require(caller, Right.LEASE)
         if not timedelta(0) < life <= MOST_LIFE:
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "a lease lasts for a second at least, and for a day at most",
                 where="life",
@@ -131,7 +131,7 @@ class TaskDesk:
             )
         return self._room.workspace.tasks.issue_lease(manifest, life, actor=caller.actor)
 
-    def _result(self, caller: Caller, done: Done) -> ExecutionResult:
+    def _result(self, caller: Caller, done: ClaimCompleted) -> ExecutionResult:
         text = self._room.outcome(done)
         if may(caller, Right.RUN_TASK):
             return ExecutionResult.parse(text.encode(), source="a stored result")

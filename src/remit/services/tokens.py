@@ -4,14 +4,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.capabilities import is_browser
 from remit.contracts.services.admin import TokenIssued, TokenView, TokenWish
 from remit.contracts.services.common import Page
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time, render_time
 from remit.identity.callers import AgentCaller, Caller
-from remit.services.base.context import Room
+from remit.services.base.context import ServiceContext
 from remit.services.base.ownership import require_name
 from remit.services.base.permissions import Right, require
 from remit.store.tokens import TokenRow
@@ -20,7 +20,7 @@ MOST_LISTED: Final = 200
 
 
 class TokenDesk:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ServiceContext) -> None:
         self._room = room
 
     def issue(self, caller: Caller, wish: bytes | TokenWish) -> TokenIssued:
@@ -30,7 +30,7 @@ class TokenDesk:
         require_sense(wanted)
         begins = parse_time(wanted.not_before) if wanted.not_before is not None else None
         life = timedelta(seconds=wanted.life_seconds)
-        asked = Wish(wanted.sub, tuple(wanted.caps), wanted.constraints, life, begins)
+        asked = TokenRequest(wanted.sub, tuple(wanted.caps), wanted.constraints, life, begins)
         issued = self._room.workspace.tokens.issue(asked, actor=caller.actor)
         return TokenIssued(
             jti=issued.claims.jti,
@@ -82,8 +82,8 @@ def require_sense(wanted: TokenWish) -> None:
         )
 
 
-def _senseless(what: str, where: str, next_step: str) -> Refused:
-    return Refused(Reason.MALFORMED, what, where=where, next_step=next_step)
+def _senseless(what: str, where: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.MALFORMED, what, where=where, next_step=next_step)
 
 
 def _place(rows: list[TokenRow], cursor: str | None) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from remit.contracts.browser.browser import Approval, ApprovalState
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.store.connection import Connection
 
 
@@ -45,7 +45,7 @@ class ApprovalRow(NamedTuple):
         try:
             return Approval.model_validate(self._tree(json.loads(self.preview)))
         except ValueError:
-            raise Refused(
+            raise RefusedError(
                 Reason.EVIDENCE_INVALID,
                 "this question is not as Remit wrote it",
                 where=f"question {self.approval_id}",

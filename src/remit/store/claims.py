@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.store.connection import Connection, Row
 from remit.store.process_identity import NOBODY, this_process
@@ -42,7 +42,7 @@ class ClaimKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Won:
+class ClaimAcquired:
     """This caller, and nobody else, does the work."""
 
     key: ClaimKey
@@ -50,7 +50,7 @@ class Won:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class ClaimHeld:
     """Somebody else claimed it and has not finished."""
 
     key: ClaimKey
@@ -64,7 +64,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ClaimCompleted:
     """It was done before; this is what came of it."""
 
     key: ClaimKey
@@ -85,7 +85,7 @@ def claim(
     correlation_id: str = "",
     checkpoint: str = NO_CHECKPOINT,
     token: str = "",
-) -> Won | Running | Done:
+) -> ClaimAcquired | ClaimHeld | ClaimCompleted:
     """Win the key, or learn who did. The same key for another request is refused.
 
     `token` (from `new_token`) is for a caller that must know it even if it is interrupted before this returns.
@@ -102,18 +102,18 @@ def claim(
     won = connection.execute(_INSERT, values)
     reach("claim.before_commit")
     if won == 1:
-        return Won(key, token)
+        return ClaimAcquired(key, token)
     found = find_claim(connection, key, request_digest)
     if found is None:
         raise AssertionError("a claim that conflicted is not there")
     return found
 
 
-def find_claim(connection: Connection, key: ClaimKey, request_digest: str) -> Running | Done | None:
+def find_claim(connection: Connection, key: ClaimKey, request_digest: str) -> ClaimHeld | ClaimCompleted | None:
     """What stands under a key, without claiming it. The same key for another request is refused."""
     found = read_claim(connection, key)
     if found is not None and found.request_digest != request_digest:
-        raise Refused(
+        raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
             "this id was used before for a different request",
             where=f"{key.scope} {key.key}",
@@ -122,53 +122,53 @@ def find_claim(connection: Connection, key: ClaimKey, request_digest: str) -> Ru
     return found
 
 
-def read_claim(connection: Connection, key: ClaimKey) -> Running | Done | None:
+def read_claim(connection: Connection, key: ClaimKey) -> ClaimHeld | ClaimCompleted | None:
     """What stands under a key, whatever was asked for."""
     row = connection.one(_FIND, (key.tenant_id, key.scope, key.key))
     return None if row is None else _from_row(row)
 
 
-def unfinished(connection: Connection, scope: str) -> Iterator[Running]:
+def unfinished(connection: Connection, scope: str) -> Iterator[ClaimHeld]:
     """Every claim of this scope without an outcome, the oldest first: work in progress, and what a crash left."""
     for row in connection.rows(_UNFINISHED, (scope,)):
         found = _from_row(row)
-        if isinstance(found, Running):
+        if isinstance(found, ClaimHeld):
             yield found
 
 
-def _from_row(row: Row) -> Running | Done:
+def _from_row(row: Row) -> ClaimHeld | ClaimCompleted:
     tenant_id, scope, name, digest, owner, token, state, result, outcome_seq, correlation_id, checkpoint, at = row
     key = ClaimKey(tenant_id, scope, name)
     if state == "DONE":
-        return Done(key, result, outcome_seq, digest, correlation_id, checkpoint)
-    return Running(key, owner, token, digest, correlation_id, checkpoint, at)
+        return ClaimCompleted(key, result, outcome_seq, digest, correlation_id, checkpoint)
+    return ClaimHeld(key, owner, token, digest, correlation_id, checkpoint, at)
 
 
 def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def take_over(connection: Connection, orphan: Running, token: str = "") -> Won | None:
+def take_over(connection: Connection, orphan: ClaimHeld, token: str = "") -> ClaimAcquired | None:
     """Claim what a dead process left unfinished; None if somebody else was faster. The dead one's token is void.
 
     When it was begun stays as it was: somebody may try again and again.
     """
     key, token = orphan.key, token or new_token()
     changed = connection.execute(_TAKE_OVER, (this_process(), token, key.tenant_id, key.scope, key.key, orphan.token))
-    return Won(key, token) if changed == 1 else None
+    return ClaimAcquired(key, token) if changed == 1 else None
 
 
-def let_go(connection: Connection, won: Won) -> None:
+def let_go(connection: Connection, won: ClaimAcquired) -> None:
     """It stays claimed and unfinished, and nobody is at work on it. Nothing happens if somebody has taken it over."""
     key = won.key
     connection.execute(_LET_GO, (NOBODY, key.tenant_id, key.scope, key.key, won.token))
 
 
-def finish_claim(connection: Connection, won: Won, result: str, at: str, outcome_seq: int = 0) -> None:
+def finish_claim(connection: Connection, won: ClaimAcquired, result: str, at: str, outcome_seq: int = 0) -> None:
     """Store the outcome for ever, and which entry recorded it. Fails if the claim was finished or taken over."""
     key = won.key
     if connection.execute(_FINISH, (result, at, outcome_seq, key.tenant_id, key.scope, key.key, won.token)) != 1:
-        raise Refused(
+        raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
             "this claim is no longer ours: recovery took it over, or it is finished",
             where=f"{key.scope} {key.key}",

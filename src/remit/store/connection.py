@@ -5,29 +5,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 
 Row = tuple[Any, ...]
 Dialect = Literal["sqlite", "postgresql"]
 
 
-class Conflict(Exception):
+class ConflictError(Exception):
     """A unique index said no: somebody else wrote this row first. For the caller to handle, never shown to a user."""
 
 
-class Guarded(Exception):
+class GuardedTableError(Exception):
     """A trigger or grant refused to change an append-only table."""
 
 
-class DatabaseFailed(EnvironmentFailed):
+class DatabaseFailureError(EnvironmentFailureError):
     """The database itself could not go on: nothing in this transaction can be trusted, whoever's part it was."""
 
 
-class UnreadableText(DatabaseFailed):
+class UnreadableTextError(DatabaseFailureError):
     """A row holds text that is not UTF-8. Only somebody else can have put it there."""
 
 
-class Busy(DatabaseFailed):
+class DatabaseBusyError(DatabaseFailureError):
     """Somebody else has been writing for longer than we were told to wait. Worth another try."""
 
 

@@ -7,7 +7,7 @@ here is not the owner: it cannot change or remove an entry, and it cannot switch
 import re
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.store.connection import Connection
 
 _PRIVILEGES: Final = {
@@ -35,13 +35,13 @@ def grant_runtime_role(connection: Connection, role: str) -> None:
     To be run again after a migration. Limit: what the role inherits from other roles, or owns, is not taken away.
     """
     if connection.dialect != "postgresql":
-        raise Refused(
+        raise RefusedError(
             Reason.MISUSE,
             "SQLite has no roles: whoever can open the file can write to it",
             next_step="Leave --grant-to out, or keep the ledger in PostgreSQL.",
         )
     if not _ROLE_NAME.fullmatch(role):
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED, f"not a plain role name: {role!r}", next_step="Use lower-case letters, digits and _."
         )
     _refuse_mighty(connection, role)
@@ -70,11 +70,11 @@ def _refuse_mighty(connection: Connection, role: str) -> None:
         (role,),
     )
     if row is None:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING, f"there is no role {role}", next_step=f"Make it first: CREATE ROLE {role} LOGIN"
         )
     if row[0] or row[1]:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             f"{role} owns the tables or is a superuser: no grant could keep it from rewriting history",
             next_step="Make a role of its own for the service: CREATE ROLE remit_service LOGIN",

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from remit.core.concurrency import aside
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError
 from remit.core.faultpoints import reach
 from remit.core.metrics import COMMITS
-from remit.store.connection import Busy, Connection, DatabaseFailed, Store
+from remit.store.connection import Connection, DatabaseBusyError, DatabaseFailureError, Store
 
 T = TypeVar("T")
 MAX_GROUP: Final = 512
@@ -29,7 +29,7 @@ MAX_GROUP: Final = 512
 LOOK_UP_SECONDS: Final = 0.5
 
 
-class Session(Protocol):
+class TransactionMemory(Protocol):
     """What one transaction remembers beside the database, so that it can be undone with a savepoint."""
 
     def mark(self) -> Any: ...
@@ -46,7 +46,7 @@ class Session(Protocol):
         """The transaction is durable. Too late to fail: nobody may be told that it did not happen."""
 
 
-S = TypeVar("S", bound=Session)
+S = TypeVar("S", bound=TransactionMemory)
 
 
 class _Unit(Generic[S]):
@@ -98,9 +98,11 @@ class GroupCommit(Generic[S]):
         `work` may run in another caller's thread. It must not call `run` again.
         """
         if os.getpid() != self._process:
-            raise Misuse(Reason.MISUSE, "a store opened before a fork cannot be used after it; open it again")
+            raise UsageError(Reason.MISUSE, "a store opened before a fork cannot be used after it; open it again")
         if threading.get_ident() == self._leading_thread:
-            raise Misuse(Reason.MISUSE, "a unit of work cannot start another one: write through the batch it was given")
+            raise UsageError(
+                Reason.MISUSE, "a unit of work cannot start another one: write through the batch it was given"
+            )
         unit: _Unit[S] = _Unit(work)
         try:
             with self._mutex:
@@ -194,7 +196,7 @@ class GroupCommit(Generic[S]):
                 raise
             fate.durable = False
             self._abandon()
-            is_lost = committing and isinstance(problem, DatabaseFailed)
+            is_lost = committing and isinstance(problem, DatabaseFailureError)
             is_written = self._look_again(session) if is_lost and session is not None else None
             if not is_written:
                 for unit in group:
@@ -215,9 +217,9 @@ class GroupCommit(Generic[S]):
         if self._connection is not None:
             try:
                 self._connection.begin(write=True)
-            except Busy:
+            except DatabaseBusyError:
                 raise
-            except DatabaseFailed:
+            except DatabaseFailureError:
                 self._abandon()
             else:
                 return self._connection
@@ -264,7 +266,7 @@ def _run_unit(connection: Connection, session: S, unit: _Unit[S], *, alone: bool
         unit.result = unit.work(session)
         if not alone:
             connection.execute("RELEASE unit")
-    except (DatabaseFailed, KeyboardInterrupt):
+    except (DatabaseFailureError, KeyboardInterrupt):
         raise
     except BaseException as problem:  # noqa: BLE001 - delivered to the unit's own caller, SystemExit included
         unit.error = problem
@@ -283,14 +285,14 @@ def _settle(unit: _Unit[S], failure: RemitError) -> None:
 def _failure(problem: BaseException, *, committing: bool) -> RemitError:
     """One for each caller: a shared exception would collect everybody's traceback."""
     failure: RemitError
-    if isinstance(problem, RemitError) and not (committing and isinstance(problem, EnvironmentFailed)):
+    if isinstance(problem, RemitError) and not (committing and isinstance(problem, EnvironmentFailureError)):
         failure = type(problem)(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
     else:
         outcome = "it is not known whether they were written" if committing else "nothing was written"
         told = problem if isinstance(problem, RemitError) else None
         why = told.what if told else str(problem) or type(problem).__name__
         after = "Look at what was written: remit ledger show" if committing else "Run `remit doctor`, try again."
-        failure = EnvironmentFailed(
+        failure = EnvironmentFailureError(
             told.reason if told else Reason.STORE_UNAVAILABLE,
             f"the entries could not be committed, {outcome}: {why}",
             next_step=f"{told.next_step} {after}" if told and told.next_step else after,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from importlib import resources
 
 from remit.core.canonical import digest_bytes
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock, render_time
-from remit.store.connection import Connection, Dialect, Guarded, Store
+from remit.store.connection import Connection, Dialect, GuardedTableError, Store
 
 FILE_NAME = re.compile(r"(\d{4})_(\w+)\.(sqlite|postgresql)\.sql")
 SEPARATOR = "\n--;;\n"
@@ -49,8 +49,8 @@ def migrate(store: Store, clock: Clock) -> list[str]:
     """Apply what is missing; the names of what was applied. Safe to run twice, and by two hosts at once."""
     try:
         return _migrate(store, clock)
-    except Guarded as problem:
-        raise EnvironmentFailed(
+    except GuardedTableError as problem:
+        raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE,
             f"this account may not change the tables: {problem}",
             next_step="Run it with the account that owns them.",
@@ -75,7 +75,7 @@ def require_no_foreign_objects(connection: Connection) -> None:
     found = foreign_objects(connection)
     if found:
         more = f", and {len(found) - 3} more" if len(found) > 3 else ""
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             f"the ledger's database holds what Remit did not make: {', '.join(found[:3])}{more}",
             next_step="Keep a copy of the file and see what else was changed: remit ledger verify. Then restore a"
@@ -118,7 +118,7 @@ def require_current(connection: Connection) -> None:
     for migration in shipped:
         if migration.version not in recorded:
             require_no_foreign_objects(connection)  # what is in the way of a table is no reason to migrate
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.STORE_OUTDATED,
                 f"the store lacks migration {migration.version:04d}_{migration.name}",
                 next_step="Run `remit migrate`, after a backup.",
@@ -129,13 +129,13 @@ def _require_kin(shipped: list[Migration], recorded: dict[int, str]) -> None:
     """What was applied must be what this program would have applied, and no more than that."""
     for migration in shipped:
         if recorded.get(migration.version, migration.digest) != migration.digest:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.STORE_OUTDATED,
                 f"migration {migration.version:04d}_{migration.name} differs from the one this store was built with",
                 next_step="Use the version of Remit that made this store, or restore a backup.",
             )
     if max(recorded, default=0) > len(shipped):
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STORE_OUTDATED,
             f"the store is newer than this program (it has migration {max(recorded)})",
             next_step="Update Remit on this machine.",

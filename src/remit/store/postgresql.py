@@ -14,8 +14,17 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, RemitError
-from remit.store.connection import Busy, Conflict, Connection, DatabaseFailed, Dialect, Guarded, Row, Store
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError
+from remit.store.connection import (
+    ConflictError,
+    Connection,
+    DatabaseBusyError,
+    DatabaseFailureError,
+    Dialect,
+    GuardedTableError,
+    Row,
+    Store,
+)
 
 BUSY_SECONDS: Final = 10.0
 HUNG_SECONDS: Final = 60
@@ -89,7 +98,7 @@ class PostgresConnection(Connection):
             done = self._raw.execute("COMMIT").statusmessage
         if done != "COMMIT":
             # PostgreSQL answers COMMIT with a quiet ROLLBACK when a statement had failed and nobody minded.
-            raise Misuse(Reason.MISUSE, "a statement of this transaction failed, so the database undid all of it")
+            raise UsageError(Reason.MISUSE, "a statement of this transaction failed, so the database undid all of it")
 
     def lock_schema(self) -> None:
         self.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
@@ -154,7 +163,7 @@ class PostgresStore(Store):
     def describe(self) -> str:
         try:
             parts = _read_address(self._url)
-        except EnvironmentFailed:
+        except EnvironmentFailureError:
             return "PostgreSQL at an unreadable address"
         host, name = parts.get("host", "localhost"), parts.get("dbname", "")
         return f"PostgreSQL database {name} on {host}, schema {self.schema}"
@@ -169,7 +178,7 @@ class PostgresStore(Store):
                 break
             try:
                 connection.begin(write=False)
-            except DatabaseFailed:
+            except DatabaseFailureError:
                 connection.close()
             else:
                 return connection
@@ -217,7 +226,7 @@ def _read_address(url: str) -> dict[str, Any]:
     else:
         advice = "Percent-encode what is special in the password: @ as %40, / as %2F, : as %3A." if _torn(parts) else ""
     if advice:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE, "the address of the PostgreSQL database cannot be read", next_step=advice
         )
     return parts
@@ -233,37 +242,39 @@ def _torn(parts: dict[str, Any]) -> bool:
     return in_host or "@" in str(parts.get("dbname", "")) or not re.fullmatch(r"[\d,]*", str(parts.get("port", "")))
 
 
-def _translate(problem: psycopg.Error, busy_seconds: float) -> RemitError | Conflict | Guarded:
+def _translate(problem: psycopg.Error, busy_seconds: float) -> RemitError | ConflictError | GuardedTableError:
     # The server's first line says what was wrong; it never holds the connection string.
     first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
     if isinstance(problem, errors.UniqueViolation):
-        return Conflict(first)
+        return ConflictError(first)
     if isinstance(problem, (errors.RestrictViolation, errors.InsufficientPrivilege)):
-        return Guarded(first)
+        return GuardedTableError(first)
     if isinstance(problem, errors.LockNotAvailable):
-        return Busy(
+        return DatabaseBusyError(
             Reason.STORE_UNAVAILABLE,
             f"another process has held the ledger's write lock for {busy_seconds:g} s",
             next_step="Wait for it, or find it in the server's view pg_stat_activity.",
         )
     if isinstance(problem, (errors.InvalidSchemaName, errors.UndefinedTable)):
-        return DatabaseFailed(
+        return DatabaseFailureError(
             Reason.STORE_OUTDATED, "the ledger's tables are not there", next_step="Run `remit migrate`."
         )
     if isinstance(problem, (psycopg.DataError, psycopg.IntegrityError, errors.InFailedSqlTransaction)):
         # Only this unit of work is at fault: a savepoint undoes it, and the transaction can go on.
-        return Misuse(Reason.MISUSE, f"PostgreSQL refused a statement: {first}")
+        return UsageError(Reason.MISUSE, f"PostgreSQL refused a statement: {first}")
     if isinstance(problem, (errors.DataCorrupted, errors.IndexCorrupted)):
-        return DatabaseFailed(
+        return DatabaseFailureError(
             Reason.EVIDENCE_INVALID,
             f"the database's files are damaged: {first}",
             next_step="Keep a copy of them as they are, then restore the last backup and check it: remit ledger verify",
         )
     if isinstance(problem, errors.DiskFull):
-        return DatabaseFailed(Reason.DISK_FULL, "the database server's disk is full", next_step="Free space there.")
+        return DatabaseFailureError(
+            Reason.DISK_FULL, "the database server's disk is full", next_step="Free space there."
+        )
     if "resolve host" in first or "translate host name" in first:
         first = "the host in the database's address cannot be found"  # its text may be a piece of a password
-    return DatabaseFailed(
+    return DatabaseFailureError(
         Reason.STORE_UNAVAILABLE,
         f"PostgreSQL: {first}",
         next_step="Check that the server runs and that the address and password are right: remit doctor",

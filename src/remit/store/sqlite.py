@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from remit.core.errors import Misuse, Reason, RemitError
+from remit.core.errors import Reason, RemitError, UsageError
 from remit.fs.state_dir import require_private
 from remit.store.connection import (
-    Busy,
-    Conflict,
+    ConflictError,
     Connection,
-    DatabaseFailed,
+    DatabaseBusyError,
+    DatabaseFailureError,
     Dialect,
-    Guarded,
+    GuardedTableError,
     Row,
     Store,
-    UnreadableText,
+    UnreadableTextError,
 )
 from remit.store.sqlite_files import log_of, require_own_journal, require_own_log
 
@@ -124,7 +124,7 @@ class SqliteConnection(Connection):
         while True:
             try:
                 self.execute("BEGIN IMMEDIATE")
-            except Busy:
+            except DatabaseBusyError:
                 if time.monotonic() > ends:
                     raise
                 time.sleep(pause)
@@ -204,7 +204,7 @@ class SqliteStore(Store):
         finally:
             connection.close()
         if resting is not None and self._at_rest() != resting:
-            raise DatabaseFailed(
+            raise DatabaseFailureError(
                 Reason.STORE_UNAVAILABLE,
                 "the database changed while it was read, in a folder that cannot be written to",
                 where=str(self.path),
@@ -289,13 +289,13 @@ def _switch_to_wal(connection: SqliteConnection, path: Path, busy_seconds: float
     while True:
         try:
             mode = connection.one("PRAGMA journal_mode=WAL")
-        except Busy:
+        except DatabaseBusyError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
             continue
         if mode != ("wal",):
-            raise DatabaseFailed(
+            raise DatabaseFailureError(
                 Reason.STORE_UNAVAILABLE,
                 f"the database cannot work with a write-ahead log here (it stays in mode {mode and mode[0]})",
                 where=str(path),
@@ -306,28 +306,28 @@ def _switch_to_wal(connection: SqliteConnection, path: Path, busy_seconds: float
 
 def _translate(
     problem: sqlite3.Error | OverflowError, path: Path, busy_seconds: float
-) -> RemitError | Conflict | Guarded:
+) -> RemitError | ConflictError | GuardedTableError:
     if isinstance(problem, OverflowError):
-        return Misuse(Reason.MISUSE, "a number is too large for the database", where=str(path))
+        return UsageError(Reason.MISUSE, "a number is too large for the database", where=str(path))
     code = getattr(problem, "sqlite_errorname", None) or ""
     if isinstance(problem, sqlite3.IntegrityError) and code in _TAKEN:
-        return Guarded(str(problem)) if GUARD in str(problem) else Conflict(str(problem))
+        return GuardedTableError(str(problem)) if GUARD in str(problem) else ConflictError(str(problem))
     if isinstance(
         problem, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
     ):
         # Only this statement failed: its transaction can go on.
-        return Misuse(Reason.MISUSE, f"the database refused a value: {problem}", where=str(path))
+        return UsageError(Reason.MISUSE, f"the database refused a value: {problem}", where=str(path))
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return Busy(
+        return DatabaseBusyError(
             Reason.STORE_UNAVAILABLE,
             f"another process has held the ledger's write lock for {busy_seconds:g} s",
             where=str(path),
             next_step="Wait for it, or find it with: fuser -v on this file.",
         )
     if known := _known_failure(code, path):
-        return DatabaseFailed(known[0], known[1], where=str(path), next_step=known[2])
+        return DatabaseFailureError(known[0], known[1], where=str(path), next_step=known[2])
     if "Could not decode to UTF-8" in str(problem):
-        return UnreadableText(
+        return UnreadableTextError(
             Reason.EVIDENCE_INVALID,
             "a row holds text that Remit did not write",
             where=str(path),
@@ -335,8 +335,8 @@ def _translate(
         )
     if "no such table" in str(problem):
         missing = "the ledger's tables are not there"
-        return DatabaseFailed(Reason.STORE_OUTDATED, missing, where=str(path), next_step="Run `remit migrate`.")
-    return DatabaseFailed(
+        return DatabaseFailureError(Reason.STORE_OUTDATED, missing, where=str(path), next_step="Run `remit migrate`.")
+    return DatabaseFailureError(
         Reason.STORE_UNAVAILABLE, f"the database said: {problem}", where=str(path), next_step="Run `remit doctor`."
     )
 

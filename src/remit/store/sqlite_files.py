@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from remit.core.errors import Reason
-from remit.store.connection import DatabaseFailed
+from remit.store.connection import DatabaseFailureError
 
 Tips = dict[str, tuple[int, str]]
 """The newest entry of each tenant: its place and its hash."""
@@ -42,7 +42,7 @@ def require_own_journal(database: Path) -> None:
         return
     if found.st_size == 0 or not _is_in_use(database):
         return
-    raise DatabaseFailed(
+    raise DatabaseFailureError(
         Reason.EVIDENCE_INVALID,
         "a rollback journal lies beside the ledger's database, which never has one: another program put it there;"
         " nothing was opened",
@@ -58,7 +58,7 @@ def require_own_log(database: Path) -> None:
         lost = _lost_by_log(database)
         if lost is None:
             return
-    raise DatabaseFailed(
+    raise DatabaseFailureError(
         Reason.EVIDENCE_INVALID,
         f"the write-ahead log beside the ledger's database does not belong to it: {lost}; nothing was changed",
         where=str(log_of(database)),

@@ -7,7 +7,7 @@ until it commits, since nobody else writes meanwhile.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.store.connection import Connection
 
 REVOKED_KIND: Final = "token.revoked"
@@ -94,8 +94,8 @@ def newest_time_unless_revoked(connection: Connection, tenant_id: str, jti: str)
     return newest  # type: ignore[no-any-return]  # a column of text
 
 
-def _revoked(since: str) -> Refused:
-    return Refused(
+def _revoked(since: str) -> RefusedError:
+    return RefusedError(
         Reason.REVOKED,
         f"the token was revoked at {since}",
         where="token, jti",
@@ -114,7 +114,7 @@ def count_use(
         return
     row = connection.one(_USES, (tenant_id, jti)) or (0,)
     if most is not None and row[0] >= most:
-        raise Refused(
+        raise RefusedError(
             Reason.CONSTRAINT_VIOLATED,
             f"the token was used for {most:,} actions, and allows no more",
             where="constraints.max_actions",

@@ -9,7 +9,7 @@ from remit.core.canonical import canonical_bytes
 from remit.core.errors import show_line
 from remit.effects.registry import Capability, PathUse
 from remit.execution.checkpoint_text import read_checkpoint
-from remit.fs.openat import Identity
+from remit.fs.openat import FileIdentity
 from remit.fs.paths import Located
 
 _VERBS: Final = {PathUse.READ: "read", PathUse.TAKE: "take away", PathUse.MAKE: "make"}
@@ -20,7 +20,7 @@ class BegunTask:
     """A task as its checkpoint knows it. No authority is in it: that ended with the process that had the lease."""
 
     manifest: TaskManifest
-    before: Mapping[str, Identity]
+    before: Mapping[str, FileIdentity]
     """By input: which file it was, and in what state. A path where nothing was has none."""
     snapshot: str | None
     """Where the whole file is kept."""
@@ -29,7 +29,7 @@ class BegunTask:
 
 
 def render_preview(
-    manifest: TaskManifest, capability: Capability, located: Mapping[str, Located], before: Mapping[str, Identity]
+    manifest: TaskManifest, capability: Capability, located: Mapping[str, Located], before: Mapping[str, FileIdentity]
 ) -> str:
     """One masked line: which files will be read, taken away and made, and how large they are."""
     steps = [f"keep a snapshot of {show_line(located[capability.snapshot].path)}"] if capability.snapshot else []
@@ -53,5 +53,5 @@ def parse_checkpoint(text: str) -> BegunTask:
 
 
 def _parse(tree: Any) -> BegunTask:
-    before = {name: Identity.from_json(halves) for name, halves in tree["before"].items()}
+    before = {name: FileIdentity.from_json(halves) for name, halves in tree["before"].items()}
     return BegunTask(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"], tree["part"])

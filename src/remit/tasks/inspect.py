@@ -8,15 +8,15 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.registry import PathUse
-from remit.execution.engine import Contradicted
+from remit.execution.engine import VerificationFailedError
 from remit.fs import openat as beneath
-from remit.fs.openat import Identity
+from remit.fs.openat import FileIdentity
 from remit.fs.paths import Located
 
 
-def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max_bytes: int) -> dict[str, Identity]:
+def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max_bytes: int) -> dict[str, FileIdentity]:
     """Which file each path names. Refuses unless what is needed is there, and what will be made is not."""
     seen = {}
     for name, place in located.items():
@@ -27,7 +27,7 @@ def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max
                 continue
             found = beneath.look(folder, place.name, where=place.path)
         if found.size > max_bytes:
-            raise Refused(
+            raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
                 f"this file is larger than the {max_bytes:,} bytes that a task may handle",
                 where=place.path,
@@ -38,10 +38,10 @@ def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max
 
 
 def look_after(
-    located: Mapping[str, Located], uses: Mapping[str, PathUse], before: Mapping[str, Identity]
-) -> dict[str, Identity]:
-    """What is there now, of the paths that stay or are made. `Contradicted` if it is not what an effect leaves."""
-    found: dict[str, Identity] = {}
+    located: Mapping[str, Located], uses: Mapping[str, PathUse], before: Mapping[str, FileIdentity]
+) -> dict[str, FileIdentity]:
+    """What is there now, of the paths that stay or are made. `VerificationFailedError` if it is not what an effect leaves."""
+    found: dict[str, FileIdentity] = {}
     for name, place in located.items():
         try:
             with opened_folder(place) as folder:
@@ -49,13 +49,13 @@ def look_after(
                     found[name] = beneath.look(folder, place.name, where=place.path)
                 elif _is_still_there(folder, place, before[name]):
                     raise contradicted("the file that should be gone is still there", place)
-        except Refused as problem:
+        except RefusedError as problem:
             raise contradicted(problem.what, place) from None
     return found
 
 
-def contradicted(what: str, place: Located) -> Contradicted:
-    return Contradicted(
+def contradicted(what: str, place: Located) -> VerificationFailedError:
+    return VerificationFailedError(
         Reason.EFFECT_FAILED,
         f"the effect was reported as done, and then {what}",
         where=place.path,
@@ -76,11 +76,11 @@ def opened_folder(place: Located) -> Iterator[int]:
         os.close(folder)
 
 
-def _is_still_there(folder: int, place: Located, before: Identity) -> bool:
+def _is_still_there(folder: int, place: Located, before: FileIdentity) -> bool:
     """Another file of the same name may have come since: that is nobody's fault."""
     if not beneath.exists(folder, place.name):
         return False
     try:
         return beneath.look(folder, place.name, where=place.path).is_file(before.seen_from(folder))
-    except Refused:
+    except RefusedError:
         return False

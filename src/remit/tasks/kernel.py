@@ -11,7 +11,7 @@ from remit.authority.lease import issue_lease
 from remit.authority.results import UNCONFINED, verify_result
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import Clock, render_time
 from remit.crypto.signing import Keyring, Signer
 from remit.parsing import parse_json
@@ -52,7 +52,7 @@ class Kernel:
 
 def _require_same(field: str, found: str, expected: str) -> None:
     if found != expected:
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             f"the result is of another {field}: {found!r}, not {expected!r}",
             where=f"result, {field}",
@@ -64,7 +64,7 @@ def _require_signed(raw: bytes) -> None:
     """Said before anything else that may be wrong with it: what nobody signed is not worth reading."""
     tree = parse_json(raw, ExecutionResult.bounds, source="result")
     if not isinstance(tree, dict) or not tree.get("signature"):
-        raise Refused(
+        raise RefusedError(
             Reason.SIGNATURE_INVALID,
             "the result is not signed",
             where="result, signature",

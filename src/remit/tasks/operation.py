@@ -15,20 +15,20 @@ from remit.contracts.base import Contract
 from remit.contracts.tasks.result import ExecutionError, ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest, TransferInputs
 from remit.core.canonical import digest_bytes
-from remit.core.errors import SETTLE, EnvironmentFailed, Reason, Refused, RemitError, task_code
+from remit.core.errors import SETTLE, EnvironmentFailureError, Reason, RefusedError, RemitError, task_code
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.registry import Capability, Registry
-from remit.execution.decision import Decision
-from remit.execution.engine import Door, Note, Notes, Preview, Unsettled
-from remit.execution.journal import Trace
-from remit.fs.openat import Identity
+from remit.execution.decision import PolicyDecision
+from remit.execution.engine import IncompleteError, Note, Notes, Operation, Preview
+from remit.execution.journal import RequestIds
+from remit.fs.openat import FileIdentity
 from remit.fs.paths import Located
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
-from remit.sandbox.host import Finished, SandboxHost, StandBy
-from remit.sandbox.orders import Order, Place
+from remit.sandbox.host import EffectResult, PrewarmedProcess, SandboxHost
+from remit.sandbox.orders import FolderGrant, Order
 from remit.tasks.checkpoint import BegunTask, parse_checkpoint, render_checkpoint, render_preview
 from remit.tasks.inspect import contradicted, look_after, look_before
 from remit.tasks.policy import close_inputs, decide_task, locate_paths, new_part_name
@@ -56,7 +56,7 @@ class LeasedTask:
     request: TaskRequest
     lease: Lease
     token: LeaseToken
-    standing: list[StandBy] = field(default_factory=list, compare=False)
+    standing: list[PrewarmedProcess] = field(default_factory=list, compare=False)
     """The process that waits to do it, from the checkpoint to the effect."""
 
     @property
@@ -68,10 +68,10 @@ class LeasedTask:
 class TaskPreview(Preview):
     """With the files that were looked at: what is previewed is what the effect must find."""
 
-    before: Mapping[str, Identity]
+    before: Mapping[str, FileIdentity]
 
 
-class Answer(NamedTuple):
+class EffectOutput(NamedTuple):
     """What an effect said, as its capability declares it."""
 
     output: Contract
@@ -90,7 +90,7 @@ class TaskRules:
 
 
 @dataclass(frozen=True)
-class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]):
+class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, ExecutionResult]):
     """Holds the kernel's public key and the executor's private one; never the kernel's private key.
 
     Both are asked for when they are needed: a key that was rotated or revoked meanwhile is noticed. So is the sandbox,
@@ -107,7 +107,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
     """What the task belongs to, if that is more than itself."""
     seconds: float | None = None
     """Less time than every task has, if whoever asks for it wants that."""
-    leased: Event | None = None
+    leased: NewEntry | None = None
     """The record of a lease that was made for this very run: written with the intent, since nobody else has seen it."""
     name: str = field(default="task", init=False)
 
@@ -115,9 +115,9 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
         manifest, lease = raw
         return TaskRequest(TaskManifest.parse(manifest), lease)
 
-    def trace(self, request: TaskRequest) -> Trace:
+    def trace(self, request: TaskRequest) -> RequestIds:
         manifest = request.manifest
-        return Trace(
+        return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=self.correlation_id or manifest.task_id,
             door=self.name,
@@ -131,7 +131,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
     def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
         return self._verified(request, parse_lease(request.lease), now)
 
-    def decide(self, request: TaskRequest) -> Decision:
+    def decide(self, request: TaskRequest) -> PolicyDecision:
         return decide_task(request.manifest, self.registry, self.rules.bases)
 
     def preview(self, granted: LeasedTask) -> TaskPreview:
@@ -179,9 +179,9 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
         begun = parse_checkpoint(checkpoint)
         return TaskRequest(begun.manifest, b""), begun
 
-    def effect(self, granted: LeasedTask, begun: BegunTask, note: Note) -> Answer:
+    def effect(self, granted: LeasedTask, begun: BegunTask, note: Note) -> EffectOutput:
         noted: list[Mapping[str, Any]] = []
-        answers: list[Answer] = []
+        answers: list[EffectOutput] = []
 
         def remember(what: Mapping[str, Any]) -> None:
             note(what)
@@ -189,11 +189,11 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
 
         def sign(output: dict[str, Any] | None) -> None:
             closed = self._closed(begun.manifest, output)
-            answers.append(Answer(closed, self._signed(begun.manifest, closed)))
+            answers.append(EffectOutput(closed, self._signed(begun.manifest, closed)))
 
         try:
             self._call(begun, "run", on_note=remember, meanwhile=sign, standing=granted.standing)
-        except Refused:  # nothing was touched
+        except RefusedError:  # nothing was touched
             raise
         except BaseException as problem:
             made = self._undone_or_whole(begun, tuple(noted), note, problem)
@@ -202,15 +202,15 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
             return made
         return answers[0]
 
-    def settle(self, begun: BegunTask, notes: Notes, note: Note) -> Answer | None:
+    def settle(self, begun: BegunTask, notes: Notes, note: Note) -> EffectOutput | None:
         output = self._call(begun, "finish", notes, note).output
-        return None if output is None else Answer(self._closed(begun.manifest, output))
+        return None if output is None else EffectOutput(self._closed(begun.manifest, output))
 
     def undo(self, begun: BegunTask, notes: Notes, note: Note) -> None:
         self._call(begun, "undo", notes, note)
         reach("road.undone")
 
-    def verify_effect(self, begun: BegunTask, made: Answer) -> None:
+    def verify_effect(self, begun: BegunTask, made: EffectOutput) -> None:
         capability, located = self._capability(begun.manifest), self._located(begun.manifest)
         found = look_after(located, capability.paths, begun.before)
         if capability.inputs is TransferInputs:
@@ -218,7 +218,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
             if made_file.size != source.size:
                 raise contradicted("the destination has another size than the source had", located["destination_path"])
 
-    def succeed(self, request: TaskRequest, begun: BegunTask, made: Answer) -> ExecutionResult:
+    def succeed(self, request: TaskRequest, begun: BegunTask, made: EffectOutput) -> ExecutionResult:
         return made.signed or self._signed(request.manifest, made.output)
 
     def fail(self, request: TaskRequest, problem: RemitError, begun: BegunTask | None = None) -> ExecutionResult:
@@ -233,8 +233,8 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
         try:
             result = ExecutionResult.parse(stored.encode(), source="stored result")
             verify_result(result, self.keyring(), recorded_at)
-        except Refused as problem:  # ours to explain, not the caller's lease to blame
-            raise EnvironmentFailed(
+        except RefusedError as problem:  # ours to explain, not the caller's lease to blame
+            raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
                 f"the stored result cannot be vouched for: {problem.what}",
                 where=problem.where,
@@ -245,20 +245,22 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
     def _signed(self, manifest: TaskManifest, output: Contract) -> ExecutionResult:
         return sign_success(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, output)
 
-    def _undone_or_whole(self, begun: BegunTask, notes: Notes, note: Note, problem: BaseException) -> Answer | None:
+    def _undone_or_whole(
+        self, begun: BegunTask, notes: Notes, note: Note, problem: BaseException
+    ) -> EffectOutput | None:
         """None once the world is as it was before. An effect that is past undoing is whole, and then that counts."""
         if isinstance(problem, RemitError) and problem.reason is Reason.SANDBOX_UNAVAILABLE:
             return None  # nothing ever ran
-        made: Answer | None = None
+        made: EffectOutput | None = None
         try:
             try:
                 self._call(begun, "undo", notes, note)
-            except EnvironmentFailed:
+            except EnvironmentFailureError:
                 made = self.settle(begun, notes, note) if isinstance(problem, Exception) else None
                 if made is None:
                     raise
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
-            raise Unsettled(
+            raise IncompleteError(
                 Reason.EFFECT_FAILED,
                 f"the effect failed ({problem}), and what it had begun could not be undone yet ({second})",
                 where=begun.manifest.task_id,
@@ -279,7 +281,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
             inputs=close_inputs(manifest, capability),
             reversible=manifest.constraints.reversible,
             part_name=begun.part_name,
-            places={name: Place(*place, use=capability.paths[name]) for name, place in located.items()},
+            places={name: FolderGrant(*place, use=capability.paths[name]) for name, place in located.items()},
             before={name: seen.as_json() for name, seen in begun.before.items()},
             checkpoint={"snapshot": begun.snapshot},
             notes=notes,
@@ -296,8 +298,8 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
         on_note: Note | None = None,
         *,
         meanwhile: Callable[[dict[str, Any] | None], None] | None = None,
-        standing: list[StandBy] | None = None,
-    ) -> Finished:
+        standing: list[PrewarmedProcess] | None = None,
+    ) -> EffectResult:
         if standing:
             with standing.pop() as ready:
                 return ready.run(on_progress=self.on_progress, on_note=on_note, meanwhile=meanwhile)
@@ -331,8 +333,8 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
             return self._capability(manifest).output.from_tree(
                 {**(output or {}), **about}, source="the effect's output"
             )
-        except Refused as problem:
-            raise EnvironmentFailed(
+        except RefusedError as problem:
+            raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 f"the effect did not answer as its capability declares: {problem.what}",
                 where=problem.where,
@@ -351,7 +353,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
     def _capability(self, manifest: TaskManifest) -> Capability:
         found = self.registry.get(manifest.capability_id)
         if found is None:
-            raise Refused(Reason.CAPABILITY_UNSUPPORTED, "the capability vanished from the registry")
+            raise RefusedError(Reason.CAPABILITY_UNSUPPORTED, "the capability vanished from the registry")
         return found
 
     def _signed_as(self, manifest: TaskManifest) -> str:

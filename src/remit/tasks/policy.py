@@ -11,18 +11,18 @@ from typing import Any
 from remit.contracts.base import Contract
 from remit.contracts.config.config import CONFIG_NAME
 from remit.contracts.tasks.task import TaskManifest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.registry import Capability, Registry
-from remit.execution.decision import Decision, Denial
+from remit.execution.decision import Denial, PolicyDecision
 from remit.execution.protected_paths import PART_NAME, folded, is_own_folder
 from remit.fs.paths import Located, locate
 
 
-def decide_capability(capability_id: str, implemented: Collection[str]) -> Decision:
+def decide_capability(capability_id: str, implemented: Collection[str]) -> PolicyDecision:
     if capability_id in implemented:
-        return Decision(granted_by=(f"executor implements {capability_id}",))
+        return PolicyDecision(granted_by=(f"executor implements {capability_id}",))
     known = ", ".join(sorted(implemented)) or "none"
-    return Decision(
+    return PolicyDecision(
         denials=(
             Denial(
                 Reason.CAPABILITY_UNSUPPORTED,
@@ -38,7 +38,7 @@ Bases = Callable[[], tuple[str, ...]]
 """The allowed directories, asked for by a task that names a path."""
 
 
-def decide_task(manifest: TaskManifest, registry: Registry, bases: Bases) -> Decision:
+def decide_task(manifest: TaskManifest, registry: Registry, bases: Bases) -> PolicyDecision:
     """Somebody implements it, its inputs are what that one takes, and each path lies beneath an allowed directory."""
     capability = registry.get(manifest.capability_id)
     if capability is None:
@@ -57,9 +57,9 @@ def decide_task(manifest: TaskManifest, registry: Registry, bases: Bases) -> Dec
     try:
         located = locate_paths(manifest, capability, bases)
         granted += [f"{name} lies beneath {place.base}" for name, place in located.items()]
-    except Refused as problem:
+    except RefusedError as problem:
         denials.append(Denial(problem.reason, problem.what, problem.where, problem.next_step))
-    return Decision(tuple(granted), tuple(denials))
+    return PolicyDecision(tuple(granted), tuple(denials))
 
 
 def close_inputs(manifest: TaskManifest, capability: Capability) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -
     given = [name for name in capability.paths if inputs.get(name) is not None]
     located = {name: _located(inputs[name], bases()) for name in given}
     if len({place.path for place in located.values()}) < len(located):
-        raise Refused(
+        raise RefusedError(
             Reason.PATH_REFUSED,
             "source and destination are the same file",
             where="manifest, inputs",
@@ -91,21 +91,21 @@ def _located(path: str, bases: tuple[str, ...]) -> Located:
     place = locate(path, bases)
     (name,) = folded(place.name)
     if PART_NAME.fullmatch(name):
-        raise Refused(
+        raise RefusedError(
             Reason.PATH_REFUSED,
             "files of this name are tasks in progress, so no other task touches them",
             where=place.path,
             next_step="Name another file; `remit recover` clears away what a crash left.",
         )
     if name == CONFIG_NAME:
-        raise Refused(
+        raise RefusedError(
             Reason.PATH_REFUSED,
             f"{CONFIG_NAME} says what Remit may do, so no task touches it",
             where=place.path,
             next_step="Change it by hand.",
         )
     if is_own_folder(place.path.split("/")):
-        raise Refused(
+        raise RefusedError(
             Reason.PATH_REFUSED,
             "folders of this name hold what Remit keeps of plans, so no task touches what is in them",
             where=place.path,

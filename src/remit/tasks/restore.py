@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from remit.contracts.tasks.result import CopyOutput, CopyUndo, DeleteOutput, ExecutionResult, MoveOutput
 from remit.contracts.tasks.task import FILE_DELETE, FILE_MOVE, FILE_RESTORE, TaskManifest
-from remit.core.errors import Reason, Refused
-from remit.fs.openat import Identity, look, open_file
+from remit.core.errors import Reason, RefusedError
+from remit.fs.openat import FileIdentity, look, open_file
 from remit.fs.paths import locate
 from remit.tasks.inspect import opened_folder
 
@@ -31,7 +31,7 @@ def restoring_task(result: ExecutionResult, task_id: str) -> TaskManifest:
             return _manifest(task_id, FILE_RESTORE, {"recovery": undo.recovery, "destination_path": summary.source})
         case CopyOutput(undo_metadata=CopyUndo(created_path=created)):
             return _manifest(task_id, FILE_DELETE, {"source_path": created})
-    raise Refused(
+    raise RefusedError(
         Reason.MISUSE,
         "this result has nothing to undo: the task failed, changed nothing, or was not asked to be reversible",
         where=f"result of {result.task_id}",
@@ -39,7 +39,7 @@ def restoring_task(result: ExecutionResult, task_id: str) -> TaskManifest:
     )
 
 
-def require_undoable(result: ExecutionResult, before: Mapping[str, Identity], bases: Sequence[str]) -> None:
+def require_undoable(result: ExecutionResult, before: Mapping[str, FileIdentity], bases: Sequence[str]) -> None:
     """What is there now is what the task left there: somebody else's file is not taken for it."""
     match result.output:
         case MoveOutput(result_summary=summary):
@@ -48,14 +48,14 @@ def require_undoable(result: ExecutionResult, before: Mapping[str, Identity], ba
             _require_untouched_copy(undo, bases)
 
 
-def _require_moved_file(path: str, before: Identity, bases: Sequence[str]) -> None:
+def _require_moved_file(path: str, before: FileIdentity, bases: Sequence[str]) -> None:
     """Edited since or not; but a file that took its place, by an editor that saves that way too, is another file."""
     place = locate(path, bases)
     with opened_folder(place) as folder:
         found = look(folder, place.name, where=place.path)
         same = found.is_file(before.seen_from(folder))
     if not same and (found.size, found.mtime_ns) != (before.size, before.mtime_ns):
-        raise Refused(
+        raise RefusedError(
             Reason.FILE_CONFLICT,
             "what is there now is not the file that was moved, and is left alone",
             where=place.path,
@@ -71,7 +71,7 @@ def _require_untouched_copy(undo: CopyUndo, bases: Sequence[str]) -> None:
         with os.fdopen(descriptor, "rb", buffering=0) as stream:
             found = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
     if found != undo.sha256:
-        raise Refused(
+        raise RefusedError(
             Reason.FILE_CONFLICT,
             "this copy was changed since it was made, and is left alone",
             where=place.path,

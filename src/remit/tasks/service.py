@@ -16,25 +16,25 @@ from remit.authority.results import UNKNOWN_EXECUTOR
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
-from remit.core.errors import Misuse, Reason, Refused
+from remit.core.errors import Reason, RefusedError, UsageError
 from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.registry import Registry
 from remit.effects.tasks import capabilities as file_capabilities
 from remit.effects.tasks import capabilities as no_effect_capability
-from remit.execution.engine import Preview, Site, travel
-from remit.execution.journal import Journal, Trace
+from remit.execution.engine import ExecutionContext, Preview, travel
+from remit.execution.journal import Journal, RequestIds
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Ledger
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.manager import Fleet
-from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.store.process_identity import remove_stale_locks
 from remit.tasks.checkpoint import BegunTask, parse_checkpoint
 from remit.tasks.kernel import Kernel
-from remit.tasks.operation import TaskDoor, TaskRules, executor_of
+from remit.tasks.operation import TaskOperation, TaskRules, executor_of
 from remit.tasks.restore import require_undoable, restoring_id, restoring_task
 
 MANY_ATTEMPTS: Final = 1_000
@@ -102,12 +102,12 @@ class Tasks:
         manifest: bytes,
         lease: bytes,
         *,
-        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_refusal: Callable[[RefusedError], None] = lambda _: None,
         on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
         correlation_id: str | None = None,
         seconds: float | None = None,
-        leased: Event | None = None,
+        leased: NewEntry | None = None,
     ) -> ExecutionResult:
         if not self._recovered:
             self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
@@ -115,11 +115,11 @@ class Tasks:
         door = self.door(on_progress, correlation_id, most, leased)
         outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
         if isinstance(outcome, Preview):
-            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+            raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         return outcome
 
     def preview(
-        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
+        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[RefusedError], None] = lambda _: None
     ) -> ExecutionResult | Preview:
         return travel(self.door(), (manifest, lease), self._site(), dry_run=True, on_refusal=on_refusal)
 
@@ -135,7 +135,7 @@ class Tasks:
         raw: bytes,
         life: timedelta,
         *,
-        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_refusal: Callable[[RefusedError], None] = lambda _: None,
         on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
@@ -163,7 +163,7 @@ class Tasks:
                 return task, True
             if found.request_digest == task.digest() and not _has_failed(found):
                 return task, False
-        raise Refused(
+        raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
             f"{MANY_ATTEMPTS:,} attempts to take this back have failed",
             where=f"result of {result.task_id}",
@@ -174,21 +174,21 @@ class Tasks:
         """A result that this workspace recorded, verified as the kernel does it; and how its task began."""
         named = ExecutionResult.parse(raw, source="result")
         done = self._claim(named.task_id)
-        if not isinstance(done, Done):
-            raise Refused(
+        if not isinstance(done, ClaimCompleted):
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "this workspace has no outcome of that task",
                 where=f"result of {named.task_id}",
                 next_step="Restore it in the workspace where the task ran.",
             )
-        trace = Trace(DEFAULT_TENANT, done.correlation_id, "task", named.task_id, done.request_digest)
+        trace = RequestIds(DEFAULT_TENANT, done.correlation_id, "task", named.task_id, done.request_digest)
         journal = Journal(self._ledger(), trace, self._state.hosts, 0)
         journal.require_intended(done)
         begun = parse_checkpoint(done.checkpoint)
         stored = journal.checked(done)
         result = self.kernel.accept(raw, begun.manifest.canonical(), at=stored.recorded_at)
         if result.canonical() != stored.text.encode():
-            raise Refused(
+            raise RefusedError(
                 Reason.EVIDENCE_INVALID,
                 "this is not the result that was recorded for that task",
                 where=f"result of {named.task_id}",
@@ -196,7 +196,7 @@ class Tasks:
             )
         return result, begun
 
-    def _claim(self, task_id: str) -> Done | Running | None:
+    def _claim(self, task_id: str) -> ClaimCompleted | ClaimHeld | None:
         with self._ledger().store.glancing() as connection:
             return read_claim(connection, ClaimKey(DEFAULT_TENANT, "task", task_id))
 
@@ -213,8 +213,8 @@ class Tasks:
                     )
             self._recovered = True
 
-    def _site(self) -> Site:
-        return Site(self._ledger(), self._clock, self._state.hosts)
+    def _site(self) -> ExecutionContext:
+        return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
     def _executor(self, capability_id: str) -> str | None:
         return executor_of(self.registry, capability_id, confined=self._confined)
@@ -224,9 +224,9 @@ class Tasks:
         on_progress: Callable[[int, int], None] | None = None,
         correlation_id: str | None = None,
         seconds: float | None = None,
-        leased: Event | None = None,
-    ) -> TaskDoor:
-        return TaskDoor(
+        leased: NewEntry | None = None,
+    ) -> TaskOperation:
+        return TaskOperation(
             self._keys.keyring,
             self._keys.executor,
             self.registry,
@@ -242,8 +242,10 @@ class Tasks:
         return self._fleet.host_for(self.registry.effects())
 
 
-def _issued(lease: LeaseToken, manifest: TaskManifest, correlation_id: str | None, actor: str | None = None) -> Event:
-    return Event(
+def _issued(
+    lease: LeaseToken, manifest: TaskManifest, correlation_id: str | None, actor: str | None = None
+) -> NewEntry:
+    return NewEntry(
         DEFAULT_TENANT,
         "lease.issued",
         correlation_id or manifest.task_id,
@@ -254,5 +256,5 @@ def _issued(lease: LeaseToken, manifest: TaskManifest, correlation_id: str | Non
     )
 
 
-def _has_failed(claimed: Done | Running) -> bool:
-    return isinstance(claimed, Done) and ExecutionResult.parse(claimed.result.encode()).status == "FAILURE"
+def _has_failed(claimed: ClaimCompleted | ClaimHeld) -> bool:
+    return isinstance(claimed, ClaimCompleted) and ExecutionResult.parse(claimed.result.encode()).status == "FAILURE"

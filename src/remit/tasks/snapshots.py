@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.effects.file_copy import changed, copy_content, require_equal
 from remit.effects.file_copy import sha256_of as digest_of
 from remit.fs.atomic_write import disk_failure, make_private_directory, write_all
-from remit.fs.openat import Identity, failure, identify, open_base, open_file, open_folder
+from remit.fs.openat import FileIdentity, failure, identify, open_base, open_file, open_folder
 from remit.fs.paths import Located
 
 MAX_ATTRIBUTE_BYTES: Final = 256 << 10
@@ -39,7 +39,7 @@ _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 _OLD_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def take(located: Located, folder: Path, max_bytes: int, expected: Identity | None = None) -> str:
+def take(located: Located, folder: Path, max_bytes: int, expected: FileIdentity | None = None) -> str:
     """Keep the file, whole, and return the reference; on the disk when this returns, or nothing is left behind.
 
     Refuses a file that is too large before a byte is read, one that is not the `expected` one, and one that changes
@@ -76,7 +76,7 @@ def open_snapshot(folder: Path, reference: str) -> tuple[int, dict[str, Any]]:
     """
     match = _REFERENCE.fullmatch(reference)
     if match is None:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "this is not the reference of a snapshot",
             where=reference[:200],
@@ -101,7 +101,7 @@ def open_snapshot(folder: Path, reference: str) -> tuple[int, dict[str, Any]]:
 
 
 def _write(
-    source: int, seen: Identity, times: os.stat_result, attributes: dict[str, str], unfinished: Path, path: str
+    source: int, seen: FileIdentity, times: os.stat_result, attributes: dict[str, str], unfinished: Path, path: str
 ) -> bytes:
     """Content, then meta, then the folder that holds them. The bytes of the meta."""
     os.mkdir(unfinished, 0o700)
@@ -153,9 +153,9 @@ def _opened(located: Located) -> Iterator[int]:
         yield descriptor
 
 
-def _require_size(seen: Identity, max_bytes: int, where: str) -> None:
+def _require_size(seen: FileIdentity, max_bytes: int, where: str) -> None:
     if seen.size > max_bytes:
-        raise Refused(
+        raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             f"this file is larger than the {max_bytes:,} bytes that a snapshot may have: no snapshot, no delete",
             where=where,
@@ -172,7 +172,7 @@ def _read_attributes(descriptor: int, where: str) -> dict[str, str]:
             return {}
         raise failure(problem, where, "has extended attributes that could not be read") from None
     if sum(len(name) + len(value) for name, value in values.items()) > MAX_ATTRIBUTE_BYTES:
-        raise Refused(
+        raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             f"this file has more than {MAX_ATTRIBUTE_BYTES:,} bytes of extended attributes: no snapshot, no delete",
             where=where,
@@ -193,7 +193,7 @@ def _open_kept(path: Path) -> int:
     try:
         descriptor = os.open(path, _OLD_FILE)
     except FileNotFoundError:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_MISSING,
             "this snapshot is not here",
             where=str(path.parent),
@@ -207,8 +207,8 @@ def _open_kept(path: Path) -> int:
     return descriptor
 
 
-def _damaged(path: Path) -> Refused:
-    return Refused(
+def _damaged(path: Path) -> RefusedError:
+    return RefusedError(
         Reason.EVIDENCE_INVALID,
         "this snapshot is not what was kept: it was changed or damaged",
         where=str(path),

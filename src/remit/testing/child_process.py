@@ -39,7 +39,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildExit:
     """How a child ended, what it acknowledged before, and what it printed."""
 
     exit_code: int
@@ -64,7 +64,7 @@ def run_child(
     fault: Fault | None = None,
     environment: Mapping[str, str] | None = None,
     timeout: float = LONGEST_RUN,
-) -> Ended:
+) -> ChildExit:
     """Run `command` to its end, with the fault armed if one is given. A child that hangs is killed and is an error."""
     # A file in memory, not a pipe: it needs no reader while the child runs, and outlives it.
     said = os.memfd_create("acknowledged")
@@ -86,7 +86,7 @@ def run_child(
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
-        return Ended(child.returncode, _lines(said), output.decode(errors="replace"))
+        return ChildExit(child.returncode, _lines(said), output.decode(errors="replace"))
     finally:
         os.close(said)
 

@@ -94,7 +94,7 @@ Decide = Callable[[Point, Callable[[], tuple[str, ...]]], Action]
 
 
 @dataclass(slots=True)
-class Ended:
+class InjectedRun:
     """How a run ended. `exit_code` is the program's own; `stopped` are the points where we did not let it proceed."""
 
     exit_code: int = 0
@@ -122,7 +122,7 @@ def run_watched(
     longest: float = LONGEST_RUN,
     patience: float = LINGERING,
     named: bool = False,
-) -> Ended:
+) -> InjectedRun:
     """Run `work` in a forked process, asking `decide` at each point. Returns when the whole tree is dead.
 
     With `named` the fault points of the program and of its sandboxes are points, too; its own settings are overruled.
@@ -152,7 +152,7 @@ def run_watched(
         return ended
 
 
-def run_apart(work: Callable[[Acknowledge], None], *, longest: float = LONGEST_RUN) -> Ended:
+def run_apart(work: Callable[[Acknowledge], None], *, longest: float = LONGEST_RUN) -> InjectedRun:
     """Run `work` in a forked process to its end, unharmed: to recover, or to look, without leaving a trace in us."""
     return run_watched(work, (), longest=longest)
 
@@ -163,9 +163,9 @@ class _Watch:
     def __init__(self, pid: int, listener: int, watched: list[str], decide: Decide, said: int) -> None:
         self._pid, self._listener, self._watched, self._decide, self._said = pid, listener, watched, decide, said
         self._gone = False
-        self._ended = Ended()
+        self._ended = InjectedRun()
 
-    def follow(self, deadline: float, patience: float) -> Ended:
+    def follow(self, deadline: float, patience: float) -> InjectedRun:
         """Until nobody is left who could ask: the kernel hangs up."""
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from remit.contracts.tasks.result import ExecutionResult
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.core.ids import system_clock
 from remit.effects.registry import Capability
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.manager import import_paths
 from remit.sandbox.orders import Quotas
 from remit.tasks.checkpoint import BegunTask
-from remit.tasks.operation import Call, TaskDoor
+from remit.tasks.operation import Call, TaskOperation
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 
@@ -84,7 +84,7 @@ class _Bench:
     def run(self, manifest: bytes) -> ExecutionResult:
         return self.workspace.execute_task(manifest, self.lease(manifest))
 
-    def begin(self, manifest: bytes) -> tuple[BegunTask, TaskDoor]:
+    def begin(self, manifest: bytes) -> tuple[BegunTask, TaskOperation]:
         """Everything that comes before the effect, and nothing recorded."""
         door = self.workspace.tasks.door()
         granted = door.verify_authority(door.parse((manifest, self.lease(manifest))), system_clock())
@@ -177,7 +177,7 @@ def _closes_its_inputs(bench: _Bench) -> Iterator[str]:
     before = bench.files()
     try:
         result = bench.run(manifest)
-    except Refused:  # a built-in capability's inputs are closed while they are parsed
+    except RefusedError:  # a built-in capability's inputs are closed while they are parsed
         result = None
     if result is not None and result.error is None:
         yield "takes an input that its contract does not know"
@@ -215,7 +215,7 @@ def _is_settled_when_cut_short(bench: _Bench) -> Iterator[str]:
         try:
             with bench.sandbox(Quotas(1 << 28, read_bytes=1, write_bytes=1, seconds=10)) as tight:
                 tight.run(door.order(begun, "run"))
-        except CutShort as cut:
+        except InterruptedTaskError as cut:
             notes = cut.notes
         except RemitError:  # it failed on its own, which other checks tell
             continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from remit.core.ids import DEFAULT_TENANT
 from remit.goals.slo import Rate
 from remit.store.connection import Connection
-from remit.testing.goal_workspace import TENANT, Scratch
+from remit.testing.goal_workspace import TENANT, GoalWorkspace
 from remit.workspace.workspace import Workspace
 
 _STEPS = "SELECT correlation_id, count(*) FROM agent_execution_ledger WHERE tenant_id = ? AND event = ? GROUP BY 1"
@@ -44,7 +44,7 @@ class GoalEvidence:
         return Rate(extra + unaccounted, len(self.dispatched)) if self.dispatched else Rate(0, 0)
 
 
-def read_evidence(workspace: Workspace, scratch: Scratch) -> GoalEvidence:
+def read_evidence(workspace: Workspace, scratch: GoalWorkspace) -> GoalEvidence:
     with workspace.store.reading() as connection:
         return GoalEvidence(
             dispatched=_counts(connection, _STEPS, TENANT, "DISPATCHED"),

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.ids import uuid7
 from remit.goals.core import Executor
-from remit.goals.service import Goals
+from remit.goals.service import GoalService
 from remit.goals.slo import Rate, rolling_error_rate
 from remit.testing.goal_evidence import GoalEvidence, read_evidence
-from remit.testing.goal_workspace import TENANT, Scratch, carry_through
+from remit.testing.goal_workspace import TENANT, GoalWorkspace, carry_through
 from remit.workspace.workspace import Workspace
 
 TWICE_AT_ONCE = 10
@@ -66,7 +66,7 @@ class _Timed:
 
 
 @contextmanager
-def timed_dispatches(goals: Goals) -> Iterator[dict[str, float]]:
+def timed_dispatches(goals: GoalService) -> Iterator[dict[str, float]]:
     """Milliseconds from the moment a decision lets a step go to its outcome, by idempotency key."""
     before = goals.core
     timed = _Timed(before.executor)
@@ -78,7 +78,7 @@ def timed_dispatches(goals: Goals) -> Iterator[dict[str, float]]:
 
 
 def run_load(
-    scratch: Scratch,
+    scratch: GoalWorkspace,
     *,
     goals: int,
     callers: int,
@@ -115,7 +115,7 @@ def _require_all_ended(evidence: GoalEvidence, goals: int, codes: Mapping[str, i
     ended = sum(event in {"SUCCEEDED", "FAILED"} for event in evidence.stands.values())
     if ended != goals:
         told = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"the load was not carried out: {ended:,} of {goals:,} goals were dispatched and ended ({told})",
             next_step="Look for what is wrong with this machine: remit doctor",
@@ -172,10 +172,10 @@ class _Load:
                 self._on_progress(self.asked, self._total)
 
 
-def _carried(goals: Goals, correlation_id: str, name: str) -> str:
+def _carried(goals: GoalService, correlation_id: str, name: str) -> str:
     try:
         return carry_through(goals, correlation_id, name).reason_code
-    except EnvironmentFailed as problem:
+    except EnvironmentFailureError as problem:
         if problem.reason is not Reason.IN_PROGRESS:  # somebody else is at it: asked again, it says what came of it
             raise
         return Reason.IN_PROGRESS.value

@@ -14,7 +14,7 @@ from typing import Any, Final
 from remit.contracts.config.config import CONFIG_NAME
 from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.core.ids import Clock, system_clock
-from remit.goals.service import Goals
+from remit.goals.service import GoalService
 from remit.identity.person import person_at_terminal
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -63,7 +63,7 @@ permit (principal == User::"{TENANT}/{USER}", action in [Action::"copy_form", Ac
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class GoalWorkspace:
     root: Path
     base: Path
     environ: Mapping[str, str]
@@ -83,11 +83,11 @@ def make_scratch(
     url_variable: str | None = None,
     environ: Mapping[str, str] | None = None,
     clock: Clock = system_clock,
-) -> Scratch:
+) -> GoalWorkspace:
     """In an empty folder, with a state directory of its own in there; the simulations are promoted."""
     folder = folder.resolve()
     given = dict(os.environ if environ is None else environ)
-    scratch = Scratch(folder / "project", folder / "base", {**given, "REMIT_STATE": str(folder / "state")}, clock)
+    scratch = GoalWorkspace(folder / "project", folder / "base", {**given, "REMIT_STATE": str(folder / "state")}, clock)
     scratch.root.mkdir()
     scratch.base.mkdir()
     (scratch.base / SOURCE).write_text("a form\n", encoding="utf-8")
@@ -112,7 +112,7 @@ def make_scratch(
 
 
 @contextmanager
-def scratch_workspace(*, url_variable: str | None = None) -> Iterator[Scratch]:
+def scratch_workspace(*, url_variable: str | None = None) -> Iterator[GoalWorkspace]:
     """Gone afterwards, with its state; its tables in PostgreSQL too."""
     with tempfile.TemporaryDirectory(prefix="remit-load-") as folder:
         scratch = make_scratch(Path(folder), url_variable=url_variable)
@@ -123,7 +123,7 @@ def scratch_workspace(*, url_variable: str | None = None) -> Iterator[Scratch]:
                 drop_tables(scratch)
 
 
-def drop_tables(scratch: Scratch) -> None:
+def drop_tables(scratch: GoalWorkspace) -> None:
     from remit.store.postgresql import PostgresStore  # noqa: PLC0415 - the driver is an extra
 
     with scratch.open() as workspace:
@@ -136,7 +136,7 @@ def drop_tables(scratch: Scratch) -> None:
                 connection.close()
 
 
-def carry_through(goals: Goals, correlation_id: str, name: str) -> AgentExecutionOutcome:
+def carry_through(goals: GoalService, correlation_id: str, name: str) -> AgentExecutionOutcome:
     """Ask for a copy of this name, and confirm it; or go on from wherever the same goal stands."""
     said = goals.ask(f"copy the form as {name}", correlation_id=correlation_id, user=USER, tenant=TENANT).outcome
     if said.reason_code == "CONFIRMATION_REQUIRED":

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from remit.testing.child_process import Ended, run_child
+from remit.testing.child_process import ChildExit, run_child
 
 STATE_CHANGING: Final = (
     "chmod",
@@ -41,7 +41,7 @@ STATE_CHANGING: Final = (
 
 def run_killed_at(
     command: Sequence[str], call: str, when: int, *, environment: Mapping[str, str] | None = None, timeout: float = 60.0
-) -> Ended:
+) -> ChildExit:
     """Run `command`, killing it as it enters `call` for the `when`-th time. Unharmed if it never does."""
     strace = shutil.which("strace")
     if strace is None:
@@ -51,7 +51,7 @@ def run_killed_at(
     return run_child([*injected, *kill, "--", *command], environment=environment, timeout=timeout)
 
 
-def sweep(run: Callable[[int], Ended]) -> Iterator[tuple[int, Ended]]:
+def sweep(run: Callable[[int], ChildExit]) -> Iterator[tuple[int, ChildExit]]:
     """`run(when)` for when = 1, 2, ... as long as the child is killed. The unharmed last run is left out."""
     when = 1
     while (ended := run(when)).killed:

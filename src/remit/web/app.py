@@ -15,13 +15,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from remit.core.errors import RemitError
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.web.api.routers import api_routers
 from remit.web.config.reload import SettingsRead
 from remit.web.config.settings import WebSettings
 from remit.web.console.pages import error_page, wants_page
 from remit.web.console.router import console_router
-from remit.web.http.access_log import Watching
+from remit.web.http.access_log import AccessLogMiddleware
 from remit.web.http.idempotency import Keys
 from remit.web.http.openapi import rendered
 from remit.web.http.problems import handle_errors, handle_parameters, show_pages
@@ -40,10 +40,10 @@ NO_TELEMETRY: Final[TelemetryConfig] = {
     "operation_spans": False,
     "auto_configure": False,
 }
-"""FastAPI's own would send queries and the texts of exceptions wherever the environment says. Ours is `Watching`."""
+"""FastAPI's own would send queries and the texts of exceptions wherever the environment says. Ours is `AccessLogMiddleware`."""
 
 
-def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
+def build_app(desk: Services, settings: WebSettings) -> FastAPI:
     """HTTP API, console, login, metrics and, where the extra is installed, MCP."""
     mcp = McpPart.of(desk, settings)
     app = FastAPI(
@@ -70,7 +70,7 @@ def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
         app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     guard(app, desk.workspace, settings)
     assert app.middleware_stack is not None  # noqa: S101 - the guard
-    app.middleware_stack = Watching(app.middleware_stack)
+    app.middleware_stack = AccessLogMiddleware(app.middleware_stack)
     return app
 
 
@@ -86,7 +86,7 @@ def _add_specification(app: FastAPI) -> None:
     app.add_api_route(SPECIFICATION, specification, include_in_schema=False)
 
 
-def _add_pages(app: FastAPI, desk: Desk, settings: WebSettings) -> None:
+def _add_pages(app: FastAPI, desk: Services, settings: WebSettings) -> None:
     """What is not under /v1: login and console for people, metrics for whoever watches."""
     app.include_router(metrics_router(desk))
     app.include_router(login_router(desk.workspace, settings))

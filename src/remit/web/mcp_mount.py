@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Receive, Scope, Send
 
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.web.config.hosts import Addresses
 from remit.web.config.settings import WebSettings
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class McpPart:
     """An ASGI application. The first request waits until it is loaded."""
 
-    def __init__(self, desk: Desk, settings: WebSettings) -> None:
+    def __init__(self, desk: Services, settings: WebSettings) -> None:
         self._desk = desk
         self._settings = settings
         self._loaded: asyncio.Future[McpApp] | None = None
@@ -27,7 +27,7 @@ class McpPart:
         self._stop = asyncio.Event()
 
     @classmethod
-    def of(cls, desk: Desk, settings: WebSettings) -> "McpPart | None":
+    def of(cls, desk: Services, settings: WebSettings) -> "McpPart | None":
         """None where the extra is not installed: then there is nothing at /mcp."""
         return cls(desk, settings) if importlib.util.find_spec("mcp") is not None else None
 
@@ -61,7 +61,7 @@ class McpPart:
             loaded.set_exception(problem)  # told to whoever asks; the rest of the server goes on
 
 
-def loaded_app(desk: Desk, settings: WebSettings) -> "McpApp":
+def loaded_app(desk: Services, settings: WebSettings) -> "McpApp":
     """Takes a second or more: the library is loaded here."""
     from remit.mcp_server.http import mcp_app  # noqa: PLC0415 - heavy, and optional
 

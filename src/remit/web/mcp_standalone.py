@@ -12,10 +12,10 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from remit.contracts.config.web import Web
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.web.config.reload import SettingsRead
 from remit.web.config.settings import WebSettings
-from remit.web.http.access_log import Watching
+from remit.web.http.access_log import AccessLogMiddleware
 from remit.web.http.problems import handle_errors
 from remit.web.mcp_mount import loaded_app
 from remit.web.security.fair_share import THREADS
@@ -31,7 +31,7 @@ def settings_alone(config: Web, port: int) -> WebSettings:
     return WebSettings.of(Web(limits=config.limits, mcp=config.mcp), port=port)
 
 
-def build_mcp_app(desk: Desk, settings: WebSettings) -> Starlette:
+def build_mcp_app(desk: Services, settings: WebSettings) -> Starlette:
     mcp = loaded_app(desk, settings)
 
     @asynccontextmanager
@@ -45,11 +45,11 @@ def build_mcp_app(desk: Desk, settings: WebSettings) -> Starlette:
     handle_errors(app)
     guard(app, desk.workspace, settings)
     assert app.middleware_stack is not None  # noqa: S101 - the guard
-    app.middleware_stack = Watching(app.middleware_stack)
+    app.middleware_stack = AccessLogMiddleware(app.middleware_stack)
     return app
 
 
-def serve_mcp(desk: Desk, port: int, on_listening: Callable[[str], None]) -> None:
+def serve_mcp(desk: Services, port: int, on_listening: Callable[[str], None]) -> None:
     """Until it is interrupted. `port` 0: any that is free."""
     settings = settings_alone(desk.workspace.config.web, port)
     with open_socket(settings) as listener:

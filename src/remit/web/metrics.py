@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.browser_daemon.socket_path import HostPlace
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import parse_time
 from remit.core.metrics import Labels
 from remit.observability import gauges
@@ -22,17 +22,17 @@ from remit.observability.prometheus import SCRAPE_SECONDS, ask_for_text, render
 from remit.services.base.permissions import Right, require
 from remit.version import __version__
 from remit.web.http.authentication import CHALLENGE, demand_caller, identify
-from remit.web.http.problems import Answered
+from remit.web.http.problems import ResponseError
 from remit.web.security.scrapers import METRICS
 
 if TYPE_CHECKING:
-    from remit.services.services import Desk
+    from remit.services.services import Services
     from remit.workspace.workspace import Workspace
 
 Found = dict[Gauge, dict[Labels, float]]
 
 
-def scrape(desk: "Desk") -> tuple[bytes, str]:
+def scrape(desk: "Services") -> tuple[bytes, str]:
     """The text and its content type. What cannot be looked up now is left out: the rest is told all the same."""
     workspace = desk.workspace
     found: Found = {gauges.BUILD: {(__version__,): 1.0}}
@@ -45,7 +45,7 @@ def scrape(desk: "Desk") -> tuple[bytes, str]:
     return render(found, texts, pending)
 
 
-def _look_at_desk(desk: "Desk", found: Found) -> int:
+def _look_at_desk(desk: "Services", found: Found) -> int:
     found[gauges.SANDBOX_READY] = {(): float(desk.workspace.fleet.ready)}
     found[gauges.JOBS] = {("running",): float(desk.work.running), ("waiting",): float(desk.work.waiting)}
     found[gauges.LISTENERS] = {(): float(desk.events.listeners)}
@@ -90,16 +90,16 @@ def _own_text(workspace: "Workspace") -> str | None:
 
 
 if TYPE_CHECKING:
-    from remit.services.services import Desk
+    from remit.services.services import Services
 
 FRESH_SECONDS: Final = 1.0
 """Whoever asks more often gets the same text again."""
 
 
-class Metrics:
+class MetricsReader:
     """Made by one caller at a time, however many ask."""
 
-    def __init__(self, desk: "Desk") -> None:
+    def __init__(self, desk: "Services") -> None:
         self._desk = desk
         self._lock = threading.Lock()
         self._made_at = float("-inf")
@@ -115,8 +115,8 @@ class Metrics:
 
 def _require_person(request: Request) -> None:
     if identify(request) is None:
-        raise Answered(
-            Refused(
+        raise ResponseError(
+            RefusedError(
                 Reason.PERMISSION_DENIED,
                 "it is not known who asks",
                 where="header Authorization",
@@ -128,9 +128,9 @@ def _require_person(request: Request) -> None:
     require(demand_caller(request), Right.SEE)
 
 
-def metrics_router(desk: "Desk") -> APIRouter:
+def metrics_router(desk: "Services") -> APIRouter:
     router = APIRouter()
-    metrics = Metrics(desk)
+    metrics = MetricsReader(desk)
 
     @router.get(METRICS, include_in_schema=False)
     def read_metrics(request: Request) -> Response:

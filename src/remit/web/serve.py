@@ -4,7 +4,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator
 
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.web.app import build_app
 from remit.web.config.settings import WebSettings
 from remit.web.server.run import run_app
@@ -22,8 +22,8 @@ def listening(settings: WebSettings) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def opened_desk(workspace: Workspace, settings: WebSettings) -> Iterator[Desk]:
-    desk = Desk(workspace, console_url=settings.url)
+def opened_desk(workspace: Workspace, settings: WebSettings) -> Iterator[Services]:
+    desk = Services(workspace, console_url=settings.url)
     try:
         yield desk
     finally:
@@ -31,7 +31,7 @@ def opened_desk(workspace: Workspace, settings: WebSettings) -> Iterator[Desk]:
 
 
 def run(
-    desk: Desk, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None] = lambda: None
+    desk: Services, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None] = lambda: None
 ) -> None:
     """Serve until a signal says to stop."""
     run_app(build_app(desk, settings), desk, settings, listener, on_listening)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from remit.contracts.config.config import CONFIG_NAME, SystemConfig
-from remit.core.concurrency import Turns
-from remit.core.errors import Refused
+from remit.core.concurrency import ConcurrencyLimiter
+from remit.core.errors import RefusedError
 from remit.core.ids import Clock
 from remit.crypto.keyring import load_keyring, load_signer
 from remit.crypto.signing import Keyring, Role, Signer
@@ -27,11 +27,11 @@ from remit.store.connection import Store
 from remit.workspace.open import WorkspaceSettings, as_long_as_unchanged, open_store, read_config
 
 if TYPE_CHECKING:
-    from remit.approvals.service import Approvals
+    from remit.approvals.service import ApprovalService
     from remit.browser.service import Browsing
     from remit.calls.service import Calls
-    from remit.goals.promotion import Promotion
-    from remit.goals.service import Goals
+    from remit.goals.promotion import PromotionService
+    from remit.goals.service import GoalService
     from remit.identity.people import People
     from remit.identity.tokens import Tokens
     from remit.plans.proposals.service import Proposals
@@ -46,7 +46,7 @@ READ_ONCE: Final = ("base_directories", "limits", "sandbox", "timeouts", "web")
 """Of the configuration: what tasks, sandboxes and servers are made with. A change counts for those made after it."""
 
 
-class Rooms:
+class WorkspaceServices:
     """Of one workspace."""
 
     def __init__(
@@ -139,12 +139,12 @@ class Rooms:
         return Plans(self.state, rules, keys, lambda: self.ledger, self.fleet)
 
     @cached_property
-    def approvals(self) -> Approvals:
+    def approvals(self) -> ApprovalService:
         """Questions to a person about the browser's requests, and the answers."""
-        from remit.approvals.service import Approvals
-        from remit.fs.change_signal import Bell
+        from remit.approvals.service import ApprovalService
+        from remit.fs.change_signal import ChangeSignal
 
-        return Approvals(lambda: self.ledger, Bell(self.state.bell), self.clock)
+        return ApprovalService(lambda: self.ledger, ChangeSignal(self.state.bell), self.clock)
 
     @cached_property
     def tokens(self) -> Tokens:
@@ -158,10 +158,10 @@ class Rooms:
     @cached_property
     def proposals(self) -> Proposals:
         """Plans that somebody proposed, and the answers."""
-        from remit.fs.change_signal import Bell
+        from remit.fs.change_signal import ChangeSignal
         from remit.plans.proposals.service import Proposals
 
-        return Proposals(lambda: self.ledger, Bell(self.state.bell), self.clock)
+        return Proposals(lambda: self.ledger, ChangeSignal(self.state.bell), self.clock)
 
     @cached_property
     def people(self) -> People:
@@ -189,28 +189,28 @@ class Rooms:
         return Calls(self.state, keys, *people, lambda: self.ledger, self.clock)
 
     @cached_property
-    def goals(self) -> Goals:
+    def goals(self) -> GoalService:
         """What users want done, in their words: found in the catalogue, decided, confirmed, and dispatched once."""
         from remit.goals.actions.browser import BrowserHand
-        from remit.goals.actions.runner import GoalHands
+        from remit.goals.actions.runner import GoalActionRunner
         from remit.goals.rules_loader import WorkspaceRules
-        from remit.goals.service import Goals
+        from remit.goals.service import GoalService
 
         rules = WorkspaceRules(self.root, self._config, self._current_keyring)
         doors = (lambda: self.browsing, lambda: self.tokens, lambda: self.ledger)
         browser = BrowserHand(*doors, self.state.hosts, self.clock)
-        hands = GoalHands(lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts)
-        turns = Turns(*GOALS_AT_ONCE[self.settings.store])
-        return Goals(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock, turns)
+        hands = GoalActionRunner(lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts)
+        turns = ConcurrencyLimiter(*GOALS_AT_ONCE[self.settings.store])
+        return GoalService(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock, turns)
 
     @cached_property
-    def promotion(self) -> Promotion:
+    def promotion(self) -> PromotionService:
         """Which simulations each tenant has, and a person's way to promote and retire them."""
         from remit.goals.catalogue.catalogue import load_definitions
         from remit.goals.catalogue.deep_check import check_queries_of
-        from remit.goals.promotion import Promotion
+        from remit.goals.promotion import PromotionService
 
-        return Promotion(
+        return PromotionService(
             lambda: load_definitions((self.root / self.config.root).resolve(), self.config),
             lambda: self.config.tenants,
             lambda: self.ledger,
@@ -221,9 +221,9 @@ class Rooms:
         """Asked for by a task that names a path: an audit goes on without a folder that was removed."""
         try:
             return require_bases(self.opened_with.base_directories, self.state.path)
-        except Refused as problem:
+        except RefusedError as problem:
             where = f"{self.root / CONFIG_NAME}, $.base_directories: {problem.where}"
-            raise Refused(problem.reason, problem.what, where=where, next_step=problem.next_step) from None
+            raise RefusedError(problem.reason, problem.what, where=where, next_step=problem.next_step) from None
 
     def _current_signer(self, role: Role) -> Callable[[], Signer]:
         return as_long_as_unchanged(self.state.keys / KEYRING, lambda: load_signer(self.state.keys, role))

@@ -11,13 +11,13 @@ from typing import Final
 
 from remit.contracts.config.config import CONFIG_NAME
 from remit.contracts.ledger import LedgerHead
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT, Clock, render_time
 from remit.crypto.keyring import create_keys, load_keyring
 from remit.fs.atomic_write import make_private_directory, sync_directory, write_durably
 from remit.fs.state_dir import StateDirectory, locate_state, require_private, workspace_id
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.heads import HEAD_FIELDS, verify_head
 from remit.ledger.writer import Batch
 from remit.store.connection import Store
@@ -46,7 +46,7 @@ def initialise(
     fresh = not state.settings.exists()
     settings = _new_settings(directory, url_variable, clock) if fresh else read_settings(state)
     if url_variable and settings.url_variable != url_variable:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             f"this workspace already keeps its ledger in {settings.store}",
             where=str(state.settings),
@@ -83,14 +83,14 @@ def adopt(directory: Path, old: Path, environ: Mapping[str, str], clock: Clock) 
     if not state.path.exists():
         settings = read_settings(former)
         if former.path.parent.resolve() != state.path.parent:
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_UNSAFE,
                 "this state directory lies elsewhere than those of this account",
                 where=str(former.path),
                 next_step=f"Copy it to {state.path.parent} first, with its permissions, or set REMIT_STATE.",
             )
         if (Path(settings.root) / CONFIG_NAME).exists():
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_UNSAFE,
                 "this state directory belongs to a workspace that is still there",
                 where=settings.root,
@@ -107,7 +107,7 @@ def adopt(directory: Path, old: Path, environ: Mapping[str, str], clock: Clock) 
 def _existing_folder(directory: Path) -> Path:
     directory = directory.resolve()
     if not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             "this is not a folder that you can write to",
             where=str(directory),
@@ -115,7 +115,9 @@ def _existing_folder(directory: Path) -> Path:
         )
     config = directory / CONFIG_NAME
     if config.exists() and not config.is_file():
-        raise Refused(Reason.STATE_UNSAFE, f"{CONFIG_NAME} is not a file", where=str(config), next_step="Rename it.")
+        raise RefusedError(
+            Reason.STATE_UNSAFE, f"{CONFIG_NAME} is not a file", where=str(config), next_step="Rename it."
+        )
     return directory
 
 
@@ -142,7 +144,7 @@ def _refuse_if_moved(state: StateDirectory) -> None:
             continue
         bound = settings_file.parent.name == workspace_id(Path(settings.root))
         if bound and not Path(settings.root).exists():
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_UNSAFE,
                 f"a remit.yaml is here, and {settings.root}, which has a state directory, is gone: was it moved?",
                 where=str(settings_file.parent),
@@ -164,12 +166,12 @@ def _refuse_lost_parts(state: StateDirectory, settings: WorkspaceSettings, store
         raise _lost("the ledger has entries and the keys that signed them are not here", state.keys)
     try:
         verify_head(head, load_keyring(state.keys))
-    except Refused:
+    except RefusedError:
         raise _lost("the ledger was signed with other keys than those here", state.keys) from None
 
 
-def _lost(what: str, where: Path) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _lost(what: str, where: Path) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.STATE_MISSING,
         what,
         where=str(where),
@@ -190,7 +192,7 @@ def _record_move(workspace: Workspace) -> None:
     settings, now_at = workspace.settings, str(workspace.root)
     if settings.root != now_at:
         moved = {"from": settings.root, "to": now_at}
-        workspace.ledger.append(Event(DEFAULT_TENANT, "workspace.moved", workspace_id(workspace.root), moved))
+        workspace.ledger.append(NewEntry(DEFAULT_TENANT, "workspace.moved", workspace_id(workspace.root), moved))
         settings = settings.model_copy(update={"root": now_at})
         write_durably(workspace.state.settings, settings.canonical() + b"\n")
 
@@ -199,4 +201,4 @@ def _record_creation(batch: Batch, workspace: Workspace) -> None:
     """The first entry names the first keys. A workspace that was killed before it wrote it writes it now."""
     if batch.store.one("SELECT 1 FROM ledger_entries LIMIT 1") is None:
         keys = {key.role: key.key_id for key in workspace.keyring}
-        batch.append(Event(DEFAULT_TENANT, "workspace.created", workspace_id(workspace.root), {"keys": keys}))
+        batch.append(NewEntry(DEFAULT_TENANT, "workspace.created", workspace_id(workspace.root), {"keys": keys}))

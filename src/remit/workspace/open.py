@@ -9,7 +9,7 @@ from pydantic import Field
 
 from remit.contracts.base import Contract, Timestamp, VersionOne
 from remit.contracts.config.config import CONFIG_NAME, EnvironmentName, SystemConfig
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.execution.protected_paths import is_own_folder
 from remit.fs.state_dir import StateDirectory, locate_state, require_private
 from remit.parsing import read_bounded
@@ -38,7 +38,7 @@ def find_root(start: Path, environ: Mapping[str, str]) -> Path:
     choose the workspace above it.
     """
     if not start.is_dir():
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING, "there is no such folder", where=str(start), next_step="Give a folder that exists."
         )
     start = start.resolve()
@@ -46,13 +46,13 @@ def find_root(start: Path, environ: Mapping[str, str]) -> Path:
         if (folder / CONFIG_NAME).is_file():
             return folder
         if _has_state(folder, environ):
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 f"this folder is a workspace, and its {CONFIG_NAME} is gone",
                 where=str(folder),
                 next_step="Restore the file, or make a plain one: remit init",
             )
-    raise Refused(
+    raise RefusedError(
         Reason.STATE_MISSING,
         f"there is no {CONFIG_NAME} here or in any folder above",
         where=str(start),
@@ -63,7 +63,7 @@ def find_root(start: Path, environ: Mapping[str, str]) -> Path:
 def _has_state(folder: Path, environ: Mapping[str, str]) -> bool:
     try:
         return locate_state(folder, environ).settings.exists()
-    except (Refused, OSError):
+    except (RefusedError, OSError):
         return False
 
 
@@ -71,7 +71,7 @@ def read_config(root: Path) -> SystemConfig:
     """The workspace's remit.yaml. Its root may narrow the workspace, never leave it: the state lies outside."""
     path = root / CONFIG_NAME
     if not path.is_file():  # one that waits for a writer would be waited for
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_MISSING,
             "the workspace's settings are gone, or no file",
             where=str(path),
@@ -82,14 +82,14 @@ def read_config(root: Path) -> SystemConfig:
     config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))
     narrowed = (root / config.root).resolve()
     if not narrowed.is_relative_to(root):
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             "the root lies outside the folder of remit.yaml",
             where=f"{path}, $.root",
             next_step="Put a remit.yaml into the folder that agents shall work in, with `root: .`",
         )
     if is_own_folder(narrowed.relative_to(root).parts):
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_UNSAFE,
             "the root is a folder where Remit keeps reports and backups, which no plan may touch",
             where=f"{path}, $.root",
@@ -101,7 +101,7 @@ def read_config(root: Path) -> SystemConfig:
 def read_settings(state: StateDirectory) -> WorkspaceSettings:
     """What `remit init` decided, from the state directory."""
     if not state.path.exists():
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_MISSING,
             "this workspace has no state directory: no keys and no ledger",
             where=str(state.path),
@@ -112,7 +112,7 @@ def read_settings(state: StateDirectory) -> WorkspaceSettings:
         )
     require_private(state.path, what="the state directory of this workspace")
     if not state.settings.exists():
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_MISSING,
             "this workspace was never finished",
             where=str(state.settings),
@@ -130,7 +130,7 @@ def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapp
     variable = settings.url_variable or ""
     url = environ.get(variable, "")
     if not url:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE,
             f"this workspace keeps its ledger in PostgreSQL, and the variable {variable} that names it is not set",
             where=str(state.settings),
@@ -140,7 +140,7 @@ def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapp
         # The driver is an extra, and loading it takes longer than most commands.
         from remit.store.postgresql import PostgresStore  # noqa: PLC0415 - see above
     except ImportError:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE,
             "the PostgreSQL driver is not installed",
             next_step="Install it with: pip install 'remit[postgres]'",

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import Clock, system_clock
 from remit.crypto.signing import PublicKey, Role
 from remit.fs.state_dir import locate_state
@@ -20,7 +20,7 @@ from remit.ledger.clock_acceptance import accept_clock, require_server_agrees
 from remit.ledger.verify.key_events import revoke_and_record, rotate_and_record
 from remit.ledger.verify.verifier import verify_store
 from remit.plans.model.callbacks import NO_HOOKS, PlanHooks
-from remit.workspace.container import Rooms
+from remit.workspace.container import WorkspaceServices
 from remit.workspace.open import WorkspaceSettings, find_root, open_store, read_config, read_settings
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from remit.execution.recovery import Recovered
     from remit.goals.service import Reply
     from remit.ledger.entry import Entry
-    from remit.ledger.findings import Progress, Verdict
-    from remit.plans.model.callbacks import TakenBack
+    from remit.ledger.findings import Progress, VerificationReport
+    from remit.plans.model.callbacks import LaterRollback
     from remit.plans.preview.document import PlanPreview
     from remit.plans.service import Pruned
     from remit.tasks.kernel import Kernel
@@ -47,7 +47,7 @@ __all__ = ["Workspace", "WorkspaceSettings", "find_root", "open_store", "read_co
 DEFAULT_LEASE_LIFE: Final = timedelta(minutes=5)
 
 
-class Workspace(Rooms):
+class Workspace(WorkspaceServices):
     """One open workspace. Close it, or use it as a context manager."""
 
     @classmethod
@@ -60,7 +60,7 @@ class Workspace(Rooms):
         state = locate_state(root, environ)
         settings = read_settings(state)
         if settings.root != str(root):
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_UNSAFE,
                 f"this state directory was made for {settings.root}",
                 where=str(state.path),
@@ -94,7 +94,7 @@ class Workspace(Rooms):
         manifest: bytes,
         lease: bytes,
         *,
-        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_refusal: Callable[[RefusedError], None] = lambda _: None,
         on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
@@ -109,7 +109,7 @@ class Workspace(Rooms):
         return self.tasks.execute(manifest, lease, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress)
 
     def preview_task(
-        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
+        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[RefusedError], None] = lambda _: None
     ) -> ExecutionResult | Preview:
         """The same road, stopped after the preview: nothing is claimed, recorded or done.
 
@@ -156,7 +156,7 @@ class Workspace(Rooms):
         action: bytes,
         token: str,
         *,
-        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_refusal: Callable[[RefusedError], None] = lambda _: None,
         on_stored: Callable[[], None] = lambda: None,
         on_waiting: Callable[[Approval], None] = lambda _: None,
     ) -> ActionResult:
@@ -193,7 +193,7 @@ class Workspace(Rooms):
         self,
         result: bytes,
         *,
-        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_refusal: Callable[[RefusedError], None] = lambda _: None,
         on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
@@ -209,7 +209,7 @@ class Workspace(Rooms):
     def preview(self, plan: bytes, *, on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status) -> PlanPreview:
         """What a plan would do to the files as they are; `document` of it is for people. Nothing is changed.
 
-        Raises `Refused` for a plan that could never be applied. `on_status` hears how far its SQL is, which takes long.
+        Raises `RefusedError` for a plan that could never be applied. `on_status` hears how far its SQL is, which takes long.
         """
         return self.plans.preview(plan, PlanHooks(on_status=on_status))
 
@@ -252,12 +252,12 @@ class Workspace(Rooms):
         self,
         envelope: bytes,
         *,
-        on_refusal: Callable[[Refused], None] = NO_HOOKS.on_refusal,
+        on_refusal: Callable[[RefusedError], None] = NO_HOOKS.on_refusal,
         on_stored: Callable[[], None] = NO_HOOKS.on_stored,
         on_progress: Callable[[int, int], None] = NO_HOOKS.on_progress,
         on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status,
         is_cancelled: Callable[[], bool] = NO_HOOKS.is_cancelled,
-        on_taken_back: Callable[[TakenBack], None] = NO_HOOKS.on_taken_back,
+        on_taken_back: Callable[[LaterRollback], None] = NO_HOOKS.on_taken_back,
         on_settled: Callable[[Sequence[Recovered[Any]]], None] = NO_HOOKS.on_settled,
         actor: str | None = None,
     ) -> PlanOutcome | PlanRefusal:
@@ -283,7 +283,7 @@ class Workspace(Rooms):
         checkpoints: Collection[str] = (),
         force: bool = False,
         drift: str | None = None,
-        on_refusal: Callable[[Refused], None] = NO_HOOKS.on_refusal,
+        on_refusal: Callable[[RefusedError], None] = NO_HOOKS.on_refusal,
         on_stored: Callable[[], None] = NO_HOOKS.on_stored,
         on_settled: Callable[[Sequence[Recovered[Any]]], None] = NO_HOOKS.on_settled,
         actor: str | None = None,
@@ -307,7 +307,7 @@ class Workspace(Rooms):
         tenant_id: str | None = None,
         known_heads: tuple[LedgerHead, ...] = (),
         progress: Progress | None = None,
-    ) -> Verdict:
+    ) -> VerificationReport:
         """Check every chain, head and table. `known_heads` are heads that were kept elsewhere."""
         return verify_store(
             self.store, self.keyring, self.anchors, tenant_id=tenant_id, known_heads=known_heads, progress=progress

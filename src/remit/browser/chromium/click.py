@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 
 from playwright.async_api import Page
 
-from remit.browser.chromium.documents import Documents, Found, call
+from remit.browser.chromium.documents import Documents, FoundElement, call
 from remit.browser.chromium.errors import CALL_SECONDS, within
 from remit.browser.chromium.types import Box, Element
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 
 _HEAR_SECONDS: Final = 1.0
 _TRIES: Final = 4
@@ -23,7 +23,7 @@ class Aimed(NamedTuple):
     outline: Box
 
 
-async def place_of(documents: Documents, found: Found, element: Element, aimed: dict[str, Any]) -> Aimed:
+async def place_of(documents: Documents, found: FoundElement, element: Element, aimed: dict[str, Any]) -> Aimed:
     """A point on the screen where a press hits the element, in every frame around it too.
 
     Refused where something covers it, or it does not hold still.
@@ -32,7 +32,7 @@ async def place_of(documents: Documents, found: Found, element: Element, aimed: 
         return await _place(documents, found, element, aimed)
     try:
         seen = await _place(documents, found, element, aimed)
-    except Refused:
+    except RefusedError:
         # It is in view in its frame; the frame may not be.
         await call(found, "scroll")
         seen = None
@@ -41,7 +41,7 @@ async def place_of(documents: Documents, found: Found, element: Element, aimed: 
         await asyncio.sleep(_PAUSE)
         try:
             again = await _place(documents, found, element, await call(found, "aim"))
-        except Refused:
+        except RefusedError:
             if attempt == _TRIES - 1:
                 raise
             continue
@@ -51,7 +51,7 @@ async def place_of(documents: Documents, found: Found, element: Element, aimed: 
     raise _missing(element, "does not hold still")
 
 
-async def outline_of(documents: Documents, found: Found) -> Box:
+async def outline_of(documents: Documents, found: FoundElement) -> Box:
     """Its place on the screen, covered or not. Scrolls if it is not to be seen."""
     if (await call(found, "aim")).get("outside"):
         await call(found, "scroll")
@@ -63,7 +63,7 @@ async def outline_of(documents: Documents, found: Found) -> Box:
 async def press(
     page: Page,
     documents: Documents,
-    found: Found,
+    found: FoundElement,
     element: Element,
     place: Aimed,
     on_press: Callable[[], None] = lambda: None,
@@ -89,7 +89,7 @@ async def press(
             if not done:
                 await call(found, "unguard")
             word: str = await verdict
-        except Refused as gone:
+        except RefusedError as gone:
             # The document went while it was pressed, which only what is pressed there can do.
             if gone.reason is not Reason.ELEMENT_MISSING or not verdict.done():
                 raise _pressed(element, gone.what) from gone
@@ -101,15 +101,15 @@ async def press(
         raise _pressed(element, f"{word.removeprefix('missed ')} came between")
 
 
-def _pressed(element: Element, problem: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _pressed(element: Element, problem: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         f"the mouse was pressed once where {element} was, and it is not certain what received it: {problem}",
         next_step="The press is not repeated. Take a snapshot to see what the page made of it.",
     )
 
 
-async def _place(documents: Documents, found: Found, element: Element, aimed: dict[str, Any]) -> Aimed:
+async def _place(documents: Documents, found: FoundElement, element: Element, aimed: dict[str, Any]) -> Aimed:
     if "covered" in aimed:
         raise _missing(element, f"is covered by {aimed['covered']}")
     if "point" not in aimed:
@@ -122,7 +122,7 @@ async def _place(documents: Documents, found: Found, element: Element, aimed: di
 
 
 async def _offset(
-    documents: Documents, found: Found, point: dict[str, float] | None = None, element: Element | None = None
+    documents: Documents, found: FoundElement, point: dict[str, float] | None = None, element: Element | None = None
 ) -> tuple[float, float]:
     """Of the element's frame on the screen. With a point: in each document around, a press there goes to the frame."""
     if found.document.parent_id is None:
@@ -143,8 +143,8 @@ async def _offset(
     return left, top
 
 
-def _missing(element: Element, problem: str) -> Refused:
-    return Refused(
+def _missing(element: Element, problem: str) -> RefusedError:
+    return RefusedError(
         Reason.ELEMENT_MISSING,
         f"{element} {problem}",
         next_step="Take a screenshot or a snapshot to see what is there, and name another element.",

@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from remit.browser.chromium import launcher
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 LAUNCHER: Final = (sys.executable, "-I", "-S", launcher.__file__)
 _PROBE_SECONDS: Final = 5.0
@@ -17,7 +17,7 @@ _PROBE_SECONDS: Final = 5.0
 def raise_failure(message: bytes) -> None:
     """What the launcher says that it could not do. Nothing said at all is a failure too."""
     if not message:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.SANDBOX_UNAVAILABLE,
             "the launcher of Chromium died",
             next_step="Look at `remit doctor`, and try again.",
@@ -39,13 +39,15 @@ def probe_confinement(executable: str, user: tuple[int, int] | None) -> bool:
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as problem:
-        raise EnvironmentFailed(Reason.SANDBOX_UNAVAILABLE, "the launcher of Chromium could not be run") from problem
+        raise EnvironmentFailureError(
+            Reason.SANDBOX_UNAVAILABLE, "the launcher of Chromium could not be run"
+        ) from problem
     raise_failure(done.stdout)
     own: bool = json.loads(done.stdout)["own_sandbox"]
     return own
 
 
-def _cannot_confine(what: str, code: int) -> EnvironmentFailed:
+def _cannot_confine(what: str, code: int) -> EnvironmentFailureError:
     why = f": {os.strerror(code)}" if code else ""
     advice = "Set browser.executable, browser.user or the rights of the files so that it can be done."
     if "namespace" in what or "uid_map" in what:
@@ -55,7 +57,7 @@ def _cannot_confine(what: str, code: int) -> EnvironmentFailed:
         )
     if code == errno.ENOSPC and "namespace" in what:
         advice = "sysctl -w user.max_net_namespaces=1000 user.max_user_namespaces=1000"
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"Chromium cannot be confined here: could not {what}{why}",
         next_step=f"{advice} `sandbox: unsafe-none` in remit.yaml runs it without, and says so in every result.",

@@ -15,8 +15,8 @@ from playwright.async_api import BrowserContext, CDPSession, Frame, Page
 
 from remit.browser.chromium.element_refs import References
 from remit.browser.chromium.errors import CALL_SECONDS, PlaywrightError, within
-from remit.browser.chromium.types import Element, NeverFound
-from remit.core.errors import Reason, Refused
+from remit.browser.chromium.types import Element, ElementNeverFoundError
+from remit.core.errors import Reason, RefusedError
 
 MOST_FRAMES: Final = 60
 
@@ -33,7 +33,7 @@ _GONE: Final = (
 
 
 @dataclass(frozen=True)
-class Document:
+class FrameDocument:
     """One document in one frame, and the session of the process that shows it."""
 
     cdp: CDPSession
@@ -45,10 +45,10 @@ class Document:
     """Our world in it, once it was asked for. A world ends with its document, and its number is not used again."""
 
 
-class Found(NamedTuple):
+class FoundElement(NamedTuple):
     """An element, held by a handle in our world of its document."""
 
-    document: Document
+    document: FrameDocument
     handle: str
 
 
@@ -68,7 +68,7 @@ class Documents:
         self._page = page
         self.main = main
         self._own: dict[Frame, CDPSession] = {}
-        self._top: Document | None = None
+        self._top: FrameDocument | None = None
         self.references = references
 
     @property
@@ -99,17 +99,17 @@ class Documents:
             self._top = _document(self.main, event["frame"])
             _begin_world(self._top)  # ahead of need: while it loads there is time, right after it there is none
 
-    async def all(self) -> list[Document]:
+    async def all(self) -> list[FrameDocument]:
         """The page's own first; then the rest, outer ones before inner ones."""
         trees = await asyncio.gather(*(self._tree(session) for session in [self.main, *await self._sessions()]))
         self._top = trees[0][0]
         return [document for tree in trees for document in tree][:MOST_FRAMES]
 
-    async def inner(self) -> list[Document]:
+    async def inner(self) -> list[FrameDocument]:
         """All but the page's own. A page without frames, as most are, is not asked."""
         return (await self.all())[1:] if len(self._page.frames) > 1 else []
 
-    async def top(self) -> Document:
+    async def top(self) -> FrameDocument:
         """The page's own. Remembered until it goes: two questions less for each look at it."""
         if self._top is None:
             self._top = (await self._tree(self.main))[0]
@@ -120,7 +120,7 @@ class Documents:
         is_remembered = self._top is not None
         try:
             return await ask(await self.top(), method, argument, by_value=by_value)
-        except Refused:
+        except RefusedError:
             if not is_remembered:
                 raise
         self._top = None
@@ -142,7 +142,7 @@ class Documents:
         await asyncio.gather(*(self.attach(frame) for frame in missing))
         return [self._own[frame] for frame in frames if frame in self._own]
 
-    async def _tree(self, session: CDPSession) -> list[Document]:
+    async def _tree(self, session: CDPSession) -> list[FrameDocument]:
         try:
             answer = await session.send("Page.getFrameTree")
         except PlaywrightError:
@@ -156,37 +156,37 @@ class Documents:
 
     # --- one element -------------------------------------------------------------------------------------------------
 
-    async def find(self, element: Element) -> Found:
+    async def find(self, element: Element) -> FoundElement:
         """Exactly one. Refused where there is none, or more than one, or the selector is not CSS."""
         async with within(CALL_SECONDS, f"look for {element}"):
             if element.ref is not None:
                 return await self._by_reference(element.ref)
             return await self._by_selector(element.selector or "")
 
-    async def _by_selector(self, selector: str) -> Found:
+    async def _by_selector(self, selector: str) -> FoundElement:
         answer = await self.ask_top("find", selector, by_value=False)
         if answer.get("subtype") == "node":
-            return Found(await self.top(), answer["objectId"])
+            return FoundElement(await self.top(), answer["objectId"])
         count = answer.get("value", 0)
         if count == -1:
-            raise NeverFound(
+            raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING,
                 f"{selector!r} is not a CSS selector",
                 next_step="Only what `document.querySelector` takes is one; or use a ref from a snapshot.",
             )
         if count > 1:
-            raise NeverFound(
+            raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING,
                 f"{count} elements of the page fit {selector!r}",
                 next_step="Narrow it down to one element, or take a snapshot and use the ref of the one that is meant.",
             )
-        raise Refused(
+        raise RefusedError(
             Reason.ELEMENT_MISSING,
             f"nothing on the page fits {selector!r}",
             next_step="Take a snapshot to see what is there. Frames and shadow roots are reached by ref only.",
         )
 
-    async def _by_reference(self, ref: str) -> Found:
+    async def _by_reference(self, ref: str) -> FoundElement:
         known = self.references.get(ref)
         if known is not None:
             for document in await self.all():
@@ -195,13 +195,13 @@ class Documents:
                     if found is not None and await call(found, "isThere"):
                         return found
         problem = "is not from a snapshot of this session" if known is None else "is of an element that is gone"
-        raise NeverFound(
+        raise ElementNeverFoundError(
             Reason.ELEMENT_MISSING,
             f"{ref!r} {problem}",
             next_step="Take a snapshot of the page, without a ref, and use a ref that it gives.",
         )
 
-    async def resolve(self, document: Document, node_id: int) -> Found | None:
+    async def resolve(self, document: FrameDocument, node_id: int) -> FoundElement | None:
         world = await _world(document)
         try:
             answer = await document.cdp.send(
@@ -211,9 +211,9 @@ class Documents:
             if _is_gone(problem):
                 return None
             raise
-        return Found(document, answer["object"]["objectId"])
+        return FoundElement(document, answer["object"]["objectId"])
 
-    async def owner(self, document: Document, documents: list[Document]) -> Found | None:
+    async def owner(self, document: FrameDocument, documents: list[FrameDocument]) -> FoundElement | None:
         """The <iframe> that shows this document, in the document around it; None of the page itself."""
         around = next((other for other in documents if other.frame_id == document.parent_id), None)
         if around is None:
@@ -222,7 +222,7 @@ class Documents:
         return await self.resolve(around, answer["backendNodeId"])
 
 
-async def ask(document: Document, method: str, argument: Any = None, *, by_value: bool = True) -> dict[str, Any]:
+async def ask(document: FrameDocument, method: str, argument: Any = None, *, by_value: bool = True) -> dict[str, Any]:
     """One function of `page.js` about a document; the answer as CDP gives it."""
     return await _run(
         document,
@@ -233,12 +233,14 @@ async def ask(document: Document, method: str, argument: Any = None, *, by_value
     )
 
 
-async def call(found: Found, method: str, argument: Any = None) -> Any:
+async def call(found: FoundElement, method: str, argument: Any = None) -> Any:
     """One function of `page.js` about an element; its answer, by value."""
     return (await _run(found.document, {"objectId": found.handle}, method, argument, by_value=True)).get("value")
 
 
-async def _run(document: Document, on: dict[str, Any], method: str, argument: Any, *, by_value: bool) -> dict[str, Any]:
+async def _run(
+    document: FrameDocument, on: dict[str, Any], method: str, argument: Any, *, by_value: bool
+) -> dict[str, Any]:
     try:
         answer = await document.cdp.send(
             "Runtime.callFunctionOn",
@@ -263,7 +265,7 @@ async def _run(document: Document, on: dict[str, Any], method: str, argument: An
     return result
 
 
-async def _world(document: Document) -> int:
+async def _world(document: FrameDocument) -> int:
     if not document.worlds:
         _begin_world(document)
     try:
@@ -276,28 +278,28 @@ async def _world(document: Document) -> int:
     return number
 
 
-def _begin_world(document: Document) -> None:
+def _begin_world(document: FrameDocument) -> None:
     asked = document.cdp.send("Page.createIsolatedWorld", {"frameId": document.frame_id, "worldName": _WORLD})
     document.worlds.append(asyncio.ensure_future(asked))
     document.worlds[0].add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody asks
 
 
-def _documents(session: CDPSession, tree: dict[str, Any]) -> list[Document]:
+def _documents(session: CDPSession, tree: dict[str, Any]) -> list[FrameDocument]:
     own = _document(session, tree["frame"])
     return [own, *(inner for child in tree.get("childFrames", []) for inner in _documents(session, child))]
 
 
-def _document(session: CDPSession, frame: dict[str, Any]) -> Document:
+def _document(session: CDPSession, frame: dict[str, Any]) -> FrameDocument:
     url = frame.get("url", "") + frame.get("urlFragment", "")
-    return Document(session, frame["id"], frame["loaderId"], url, frame.get("parentId"))
+    return FrameDocument(session, frame["id"], frame["loaderId"], url, frame.get("parentId"))
 
 
 def _is_gone(problem: PlaywrightError) -> bool:
     return any(words in problem.message for words in _GONE)
 
 
-def _changed() -> Refused:
-    return Refused(
+def _changed() -> RefusedError:
+    return RefusedError(
         Reason.ELEMENT_MISSING,
         "the page changed while it was looked at",
         next_step="Look again: take a new snapshot.",

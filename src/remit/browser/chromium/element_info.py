@@ -3,21 +3,21 @@
 from typing import Any, NamedTuple
 
 from remit.browser.chromium.click import Aimed, place_of
-from remit.browser.chromium.documents import Documents, Found, call
+from remit.browser.chromium.documents import Documents, FoundElement, call
 from remit.browser.chromium.secret_fields import secret_kind
 from remit.browser.chromium.types import Described, Element, Form
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 
-class Looked(NamedTuple):
-    found: Found
+class ElementInfo(NamedTuple):
+    found: FoundElement
     described: Described
     place: Aimed
     typing: str
     """How text is put in: insert, set, choose, or never."""
 
 
-async def look_at(documents: Documents, found: Found, element: Element, *, spoken: bool) -> Looked:
+async def look_at(documents: Documents, found: FoundElement, element: Element, *, spoken: bool) -> ElementInfo:
     """At one element, which can be used: it is visible, enabled, and a press in its middle hits it. Scrolls.
 
     `spoken`: with what a screen reader would say of it.
@@ -25,7 +25,7 @@ async def look_at(documents: Documents, found: Found, element: Element, *, spoke
     told = await call(found, "look")
     for problem, holds in (("is not visible", told["visible"]), ("is disabled", told["enabled"])):
         if not holds:
-            raise Refused(
+            raise RefusedError(
                 Reason.ELEMENT_MISSING,
                 f"{element} {problem}",
                 next_step="Take a snapshot, and name an element that can be used.",
@@ -47,10 +47,10 @@ async def look_at(documents: Documents, found: Found, element: Element, *, spoke
         outline=place.outline,
         frame_url=told["url"],
     )
-    return Looked(found, described, place, "never" if told["readOnly"] else told["typing"])
+    return ElementInfo(found, described, place, "never" if told["readOnly"] else told["typing"])
 
 
-async def _spoken(found: Found) -> tuple[str, str]:
+async def _spoken(found: FoundElement) -> tuple[str, str]:
     """Role and name as Chromium tells them to a screen reader."""
     answer = await found.document.cdp.send(
         "Accessibility.getPartialAXTree", {"objectId": found.handle, "fetchRelatives": False}

@@ -7,8 +7,8 @@ from typing import Final
 
 from playwright.async_api import Error as PlaywrightError
 
-from remit.browser.chromium.types import PageEnded
-from remit.core.errors import SESSION_GONE, EnvironmentFailed, Reason, RemitError
+from remit.browser.chromium.types import PageEndedError
+from remit.core.errors import SESSION_GONE, EnvironmentFailureError, Reason, RemitError
 
 CALL_SECONDS: Final = 10.0
 """What one look at a page, or one act in it, may take. An endless loop in a page is cut off by it."""
@@ -30,21 +30,23 @@ async def within(seconds: float, what: str) -> AsyncIterator[None]:
         raise translated(problem, what, seconds) from problem
 
 
-def translated(problem: PlaywrightError, what: str, seconds: float) -> EnvironmentFailed:
+def translated(problem: PlaywrightError, what: str, seconds: float) -> EnvironmentFailureError:
     text = problem.message.partition("\n")[0]
     if problem.name == "TimeoutError":
         return _late(what, seconds)
     if "crashed" in text:
-        return PageEnded(Reason.EFFECT_FAILED, "the page's process died", next_step="Navigate again.")
+        return PageEndedError(Reason.EFFECT_FAILED, "the page's process died", next_step="Navigate again.")
     if "has been closed" in text or "Connection closed" in text:
-        return EnvironmentFailed(Reason.EFFECT_FAILED, "the browser or its session has ended", next_step=SESSION_GONE)
+        return EnvironmentFailureError(
+            Reason.EFFECT_FAILED, "the browser or its session has ended", next_step=SESSION_GONE
+        )
     for method in ("Page.goto: ", "CDPSession.send: "):
         text = text.removeprefix(method)
-    return EnvironmentFailed(Reason.EFFECT_FAILED, f"could not {what}: {text}")
+    return EnvironmentFailureError(Reason.EFFECT_FAILED, f"could not {what}: {text}")
 
 
-def _late(what: str, seconds: float) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _late(what: str, seconds: float) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.TIMED_OUT,
         f"could not {what} within {seconds:g} seconds",
         next_step="The page may be busy or stuck. Take a snapshot to see what took place, or navigate elsewhere.",

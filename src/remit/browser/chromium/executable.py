@@ -6,7 +6,7 @@ import shutil
 from typing import Final
 
 from remit.contracts.config.browser import Browser
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 OLDEST: Final = 120
@@ -61,7 +61,7 @@ def find_program(config: Browser, search_path: str) -> str:
     """The one that is configured, else the first on the path. Relative entries of that are skipped."""
     if config.executable is not None:
         if not os.access(config.executable, os.X_OK):
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 f"{config.executable} is not a program that can be run",
                 where="remit.yaml, browser.executable",
@@ -72,7 +72,7 @@ def find_program(config: Browser, search_path: str) -> str:
     for name in NAMES:
         if absolute and (found := shutil.which(name, path=absolute)):
             return found
-    raise EnvironmentFailed(
+    raise EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "there is no Chromium on this machine",
         next_step="apt-get install chromium, or name one as browser.executable in remit.yaml.",
@@ -90,7 +90,7 @@ def find_user(config: Browser, user_id: int) -> tuple[int, int] | None:
         found = None
     if found is None or found.pw_uid == 0:
         problem = "is not a user of this machine" if found is None else "is root, as whom no browser is run"
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.SANDBOX_UNAVAILABLE,
             f"{name} {problem}",
             where="remit.yaml, browser.user",
@@ -102,7 +102,7 @@ def find_user(config: Browser, user_id: int) -> tuple[int, int] | None:
 def require_version(version: str) -> None:
     major = version.partition(".")[0]
     if not major.isdigit() or int(major) < OLDEST:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"Chromium {version} is too old: {OLDEST} or newer is needed",
             next_step="Update it: apt-get install chromium",

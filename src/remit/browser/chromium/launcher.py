@@ -42,7 +42,7 @@ _GENERAL: Final = (SCRATCH, "/var/tmp", "/run", "/dev/shm", "/home", "/root")  #
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class Failed(Exception):
+class LaunchError(Exception):
     """What could not be done, and what the kernel said."""
 
     def __init__(self, what: str, code: int = 0) -> None:
@@ -62,7 +62,7 @@ def main(settings_path: str, arguments: list[str]) -> NoReturn:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if listeners else []
         door.sendmsg([message], rights)
         _become(settings, arguments, door)
-    except (Failed, OSError) as problem:
+    except (LaunchError, OSError) as problem:
         with contextlib.suppress(OSError):
             door.send(json.dumps({"failed": _told(problem)}).encode())
     os._exit(1)
@@ -77,14 +77,14 @@ def probe(text: str) -> NoReturn:
         _change_user(settings)
         _require_program(settings["executable"])
         told = {"own_sandbox": _can_make_user_namespace()}
-    except (Failed, OSError) as problem:
+    except (LaunchError, OSError) as problem:
         told = {"failed": _told(problem)}
     print(json.dumps(told), flush=True)  # noqa: T201 - that is how it answers
     os._exit(0)
 
 
-def _told(problem: Failed | OSError) -> dict[str, Any]:
-    return problem.told if isinstance(problem, Failed) else {"what": str(problem), "errno": problem.errno or 0}
+def _told(problem: LaunchError | OSError) -> dict[str, Any]:
+    return problem.told if isinstance(problem, LaunchError) else {"what": str(problem), "errno": problem.errno or 0}
 
 
 def _connect(path: str) -> socket.socket:
@@ -119,7 +119,7 @@ def _write(path: str, text: str) -> None:
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
     except OSError as problem:
-        raise Failed(f"write {path}", problem.errno or 0) from problem
+        raise LaunchError(f"write {path}", problem.errno or 0) from problem
 
 
 def _bring_loopback_up() -> None:
@@ -144,10 +144,10 @@ def _hide_folders(settings: dict[str, Any]) -> None:
     hidden = [os.path.realpath(folder) for folder in settings["hidden"]]
     for folder in hidden:
         if any(_lies_below(path, folder) for path in needed):
-            raise Failed(f"hide {folder}, in which Chromium itself lies", errno.EBUSY)
+            raise LaunchError(f"hide {folder}, in which Chromium itself lies", errno.EBUSY)
     hidden += [folder for folder in _GENERAL if not any(_lies_below(path, folder) for path in needed)]
     if SCRATCH not in hidden:
-        raise Failed(f"use a Chromium that lies below {SCRATCH}", errno.EBUSY)
+        raise LaunchError(f"use a Chromium that lies below {SCRATCH}", errno.EBUSY)
     secured = _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS
     # The outermost first: what lies below is gone with it, and must not be there when its turn comes.
     for folder in sorted({os.path.realpath(folder) for folder in hidden}):
@@ -216,7 +216,7 @@ def _change_user(settings: dict[str, Any]) -> None:
 
 def _require_program(executable: str) -> None:
     if not os.access(executable, os.X_OK):
-        raise Failed(f"execute {executable} as user {os.geteuid()}", errno.EACCES)
+        raise LaunchError(f"execute {executable} as user {os.geteuid()}", errno.EACCES)
 
 
 def _own_arguments(arguments: list[str], profile: str) -> list[str]:
@@ -252,7 +252,7 @@ def _close_all_but(kept: set[int]) -> None:
 
 def _require(result: int, what: str) -> None:
     if result < 0:
-        raise Failed(what, ctypes.get_errno())
+        raise LaunchError(what, ctypes.get_errno())
 
 
 if __name__ == "__main__":

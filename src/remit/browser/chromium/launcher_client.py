@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from remit.browser.chromium.confinement import LAUNCHER, raise_failure
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 LISTENERS: Final = 32
 """As many sessions may be open at a time."""
@@ -59,7 +59,9 @@ class Handover:
         with peer:
             pid, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             if user != os.geteuid():
-                raise EnvironmentFailed(Reason.SANDBOX_UNAVAILABLE, "somebody else answered for Chromium's launcher")
+                raise EnvironmentFailureError(
+                    Reason.SANDBOX_UNAVAILABLE, "somebody else answered for Chromium's launcher"
+                )
             first, descriptors = await _next_message(peer)
             sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
             try:

@@ -19,10 +19,10 @@ from remit.browser.chromium.errors import PlaywrightError
 from remit.browser.chromium.executable import LEFT_OUT, find_program, find_user, options, require_version
 from remit.browser.chromium.launcher_client import LISTENERS, Handover, Received
 from remit.browser.chromium.redaction import Painter
-from remit.browser.chromium.responsiveness import Patience
-from remit.browser.chromium.session import Session, new_session
+from remit.browser.chromium.responsiveness import PageTimeouts
+from remit.browser.chromium.session import PageSession, new_session
 from remit.contracts.config.browser import Browser
-from remit.core.errors import SESSION_GONE, EnvironmentFailed, Misuse, Reason, RemitError
+from remit.core.errors import SESSION_GONE, EnvironmentFailureError, Reason, RemitError, UsageError
 from remit.fs.atomic_write import make_private_directory
 
 START_SECONDS: Final = 30.0
@@ -36,10 +36,10 @@ class Chromium:
     """
 
     def __init__(
-        self, playwright: Playwright, *, confined: bool, profile: str | None, patience: Patience | None = None
+        self, playwright: Playwright, *, confined: bool, profile: str | None, patience: PageTimeouts | None = None
     ) -> None:
         self._playwright = playwright
-        self._patience = patience or Patience()
+        self._patience = patience or PageTimeouts()
         self._profile = profile
         self._driven: Driven | None = None
         self._painter: Painter | None = None
@@ -81,7 +81,7 @@ class Chromium:
             },
         )
         playwright = await async_playwright().start()
-        patience = Patience(float(config.late_seconds), float(config.page_seconds))
+        patience = PageTimeouts(float(config.late_seconds), float(config.page_seconds))
         self = cls(playwright, confined=not unsafe, profile=profile, patience=patience)
         try:
             await self._start(handover, spki)
@@ -113,7 +113,7 @@ class Chromium:
                 self._take_over(receiving.result())
             self._driven = await launching
             if not receiving.done():
-                raise EnvironmentFailed(Reason.SANDBOX_UNAVAILABLE, "the launcher of Chromium did not report")
+                raise EnvironmentFailureError(Reason.SANDBOX_UNAVAILABLE, "the launcher of Chromium did not report")
         except PlaywrightError as problem:
             raise _did_not_start(problem) from problem
         finally:
@@ -156,7 +156,7 @@ class Chromium:
     def take_listener(self) -> tuple[int, socket.socket]:
         """A port for one session, and the socket on which its requests arrive: the caller's to close."""
         if not self._free:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.RESOURCE_EXHAUSTED,
                 f"{len(self._listeners)} browser sessions are open, and no more can be",
                 next_step="End one of them, or wait until one has been idle for too long.",
@@ -167,7 +167,7 @@ class Chromium:
     def give_back(self, port: int) -> None:
         """When the session that used it is closed. What it had still asked for must not reach the next one."""
         if port not in self._listeners or port in self._free:
-            raise Misuse(Reason.MISUSE, f"port {port} was not taken")
+            raise UsageError(Reason.MISUSE, f"port {port} was not taken")
         listener = self._listeners[port]
         listener.setblocking(False)
         with contextlib.suppress(OSError):
@@ -175,9 +175,9 @@ class Chromium:
                 listener.accept()[0].close()
         self._free.append(port)
 
-    async def open_session(self, port: int) -> Session:
+    async def open_session(self, port: int) -> PageSession:
         if self._driven is None or self.closed.is_set():
-            raise EnvironmentFailed(Reason.EFFECT_FAILED, "the browser has ended", next_step=SESSION_GONE)
+            raise EnvironmentFailureError(Reason.EFFECT_FAILED, "the browser has ended", next_step=SESSION_GONE)
         if self._painter is None:
             self._painter = Painter(self._driven)
         return await new_session(self._driven, port, self._painter, self._patience)
@@ -224,12 +224,12 @@ def _end(pid: int, watch: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _did_not_start(problem: PlaywrightError) -> EnvironmentFailed:
+def _did_not_start(problem: PlaywrightError) -> EnvironmentFailureError:
     """Of its log, the lines that a person can do something about."""
     lines = [line.strip(" -") for line in problem.message.splitlines()]
     told = [line for line in lines if "[err]" in line or "sandbox" in line.lower()]
     words = " ".join(told[:3]) or (lines[0] if lines else "no word from it")
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         f"Chromium did not start: {words}",
         next_step="Start it by hand as the same user and see what it says; `remit doctor` tells more.",

@@ -10,7 +10,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _OF_PAGES: Final = b"--type=renderer"
 
 
-class Seen(NamedTuple):
+class RendererState(NamedTuple):
     """One process of pages, at one moment."""
 
     pid: int
@@ -19,13 +19,13 @@ class Seen(NamedTuple):
     """Those of its threads that run, or would if a processor were free. How fast the machine is does not matter."""
 
 
-class Busy:
+class BusyThreads:
     """For how many looks in a row each thread has never rested."""
 
     def __init__(self) -> None:
         self._looks: dict[tuple[int, int], int] = {}
 
-    def note(self, seen: list[Seen]) -> None:
+    def note(self, seen: list[RendererState]) -> None:
         running = {(each.pid, thread) for each in seen for thread in each.running}
         self._looks = {thread: self._looks.get(thread, 0) + 1 for thread in running}
 
@@ -37,7 +37,7 @@ class Busy:
         return {pid for (pid, _), count in self._looks.items() if count >= looks}
 
 
-def look_at_pages(browser_pid: int) -> list[Seen]:
+def look_at_pages(browser_pid: int) -> list[RendererState]:
     """All processes of pages below that one. What ends meanwhile is left out."""
     return [seen for pid in _family(browser_pid) if (seen := _look(pid)) is not None]
 
@@ -54,7 +54,7 @@ def _family(browser_pid: int) -> Iterator[int]:
         waiting.extend(children.get(pid, ()))
 
 
-def _look(pid: int) -> Seen | None:
+def _look(pid: int) -> RendererState | None:
     folder = _PROCESSES / str(pid)
     try:
         # Chromium writes the words of its children again, with spaces between them.
@@ -65,7 +65,9 @@ def _look(pid: int) -> Seen | None:
     except (OSError, IndexError, ValueError):
         return None
     states = {int(name): _stat(folder / "task" / name / "stat") for name in threads}
-    return Seen(pid, resident, frozenset(thread for thread, fields in states.items() if fields and fields[0] == "R"))
+    return RendererState(
+        pid, resident, frozenset(thread for thread, fields in states.items() if fields and fields[0] == "R")
+    )
 
 
 def _stat(path: Path) -> list[str] | None:

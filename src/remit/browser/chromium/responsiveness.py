@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 from playwright.async_api import CDPSession, Worker
 
 from remit.browser.chromium.errors import PlaywrightError
-from remit.browser.chromium.types import PageEnded
+from remit.browser.chromium.types import PageEndedError
 from remit.core.errors import Reason
 
 WORKER_FACTOR: Final = 6
 """How many times longer than a page a worker may not answer: it may have something to compute."""
 
 
-class Patience(NamedTuple):
+class PageTimeouts(NamedTuple):
     """How long a session waits, in seconds."""
 
     late: float = 5.0
@@ -47,8 +47,8 @@ async def worker_answers(worker: Worker, seconds: float) -> bool:
     return True
 
 
-def page_stuck(patience: Patience) -> PageEnded:
-    return PageEnded(
+def page_stuck(patience: PageTimeouts) -> PageEndedError:
+    return PageEndedError(
         Reason.TIMED_OUT,
         f"the page did not answer for {patience.page:g} seconds and was ended",
         next_step="Navigate again, in this session: its cookies are still there.",

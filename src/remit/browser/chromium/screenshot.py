@@ -3,12 +3,12 @@
 import base64
 from typing import Any, NamedTuple
 
-from remit.browser.chromium.documents import Document, Documents, ask, call
+from remit.browser.chromium.documents import Documents, FrameDocument, ask, call
 from remit.browser.chromium.executable import VIEWPORT
 from remit.browser.chromium.redaction import Painter
 from remit.browser.chromium.secret_fields import is_hidden_in_pictures
 from remit.browser.chromium.types import Box
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 
 class Shot(NamedTuple):
@@ -50,7 +50,9 @@ def _within_view(part: Box) -> Box:
     left, top = max(part.x, 0), max(part.y, 0)
     right, bottom = min(part.x + part.width, VIEWPORT[0]), min(part.y + part.height, VIEWPORT[1])
     if right - left < 1 or bottom - top < 1:
-        raise Refused(Reason.ELEMENT_MISSING, "the element has no place on the screen", next_step="Name another one.")
+        raise RefusedError(
+            Reason.ELEMENT_MISSING, "the element has no place on the screen", next_step="Name another one."
+        )
     return Box(left, top, right - left, bottom - top)
 
 
@@ -71,14 +73,17 @@ async def _secret_boxes(documents: Documents) -> set[Box]:
     return found
 
 
-async def _secret_fields(document: Document) -> list[dict[str, float]]:
+async def _secret_fields(document: FrameDocument) -> list[dict[str, float]]:
     answer = await ask(document, "fields")
     fields: list[dict[str, Any]] = answer.get("value", [])
     return [field["box"] for field in fields if is_hidden_in_pictures(field["type"], field["words"], field["value"])]
 
 
 async def _place(
-    documents: Documents, document: Document, everything: list[Document], places: dict[str, tuple[float, float]]
+    documents: Documents,
+    document: FrameDocument,
+    everything: list[FrameDocument],
+    places: dict[str, tuple[float, float]],
 ) -> tuple[float, float]:
     if document.frame_id not in places:
         owner = await documents.owner(document, everything)

@@ -17,19 +17,28 @@ from typing import Any, Final
 from playwright.async_api import Browser, BrowserContext, Frame, Page
 
 from remit.browser.chromium.click import outline_of, press
-from remit.browser.chromium.documents import Documents, Found, ask, call
-from remit.browser.chromium.element_info import Looked, look_at
+from remit.browser.chromium.documents import Documents, FoundElement, ask, call
+from remit.browser.chromium.element_info import ElementInfo, look_at
 from remit.browser.chromium.element_refs import References
 from remit.browser.chromium.errors import CALL_SECONDS, PlaywrightError, within
 from remit.browser.chromium.executable import VIEWPORT
 from remit.browser.chromium.page_events import Noticing
 from remit.browser.chromium.page_info import read_amounts, read_page
 from remit.browser.chromium.redaction import Painter
-from remit.browser.chromium.responsiveness import WORKER_FACTOR, Patience, all_answer, page_stuck, worker_answers
+from remit.browser.chromium.responsiveness import WORKER_FACTOR, PageTimeouts, all_answer, page_stuck, worker_answers
 from remit.browser.chromium.screenshot import Shot, finish, shoot
 from remit.browser.chromium.snapshot import take_snapshot
-from remit.browser.chromium.types import Box, Described, Element, Landed, NeverFound, Noted, PageEnded, SeenAmount
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.browser.chromium.types import (
+    Box,
+    Described,
+    Element,
+    ElementNeverFoundError,
+    Landed,
+    Noted,
+    PageEndedError,
+    SeenAmount,
+)
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 
 REASON_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
@@ -38,7 +47,9 @@ PING_SECONDS: Final = 1.0
 _PUT_OFF: Final = Path(__file__).with_name("put_off.js").read_text("utf-8")
 
 
-async def new_session(browser: Browser, port: int, painter: Painter, patience: Patience | None = None) -> "Session":
+async def new_session(
+    browser: Browser, port: int, painter: Painter, patience: PageTimeouts | None = None
+) -> "PageSession":
     async with within(CALL_SECONDS, "open a session"):
         context = await browser.new_context(
             proxy={"server": f"http://127.0.0.1:{port}", "bypass": "<-loopback>"},
@@ -52,17 +63,17 @@ async def new_session(browser: Browser, port: int, painter: Painter, patience: P
             timezone_id="UTC",
             viewport={"width": VIEWPORT[0], "height": VIEWPORT[1]},
         )
-        session = Session(context, painter, patience or Patience())
+        session = PageSession(context, painter, patience or PageTimeouts())
         await session.prepare()
     return session
 
 
-class Session:
+class PageSession:
     """All methods raise Refused(ELEMENT_MISSING) for an element that is not there once, in sight and free, and
     EnvironmentFailed where the page or the browser does not answer in time, or died.
     """
 
-    def __init__(self, context: BrowserContext, painter: Painter, patience: Patience) -> None:
+    def __init__(self, context: BrowserContext, painter: Painter, patience: PageTimeouts) -> None:
         self._context = context
         self._painter = painter
         self._signal = f"remit-{secrets.token_hex(16)}"
@@ -134,7 +145,7 @@ class Session:
     async def navigate(self, url: str, timeout: float) -> Landed:  # noqa: ASYNC109 - each caller has its own
         """To a page on the web; nothing else is one. Returns when it is loaded, or the time is over."""
         if not url.lower().startswith(("http://", "https://")):
-            raise Refused(
+            raise RefusedError(
                 Reason.CONSTRAINT_VIOLATED,
                 "only http and https addresses can be opened",
                 where=url,
@@ -147,7 +158,7 @@ class Session:
         try:
             async with within(timeout, "open the page"):
                 response = await self._page.goto(url, wait_until="commit", timeout=0)
-        except EnvironmentFailed as problem:
+        except EnvironmentFailureError as problem:
             await self._stop_loading()
             if problem.reason is Reason.TIMED_OUT and not self.is_excused():
                 self._is_past_workers = True
@@ -187,20 +198,20 @@ class Session:
                     found, looked.typing, {"text": text, "name": self._signal}
                 )
         if looked.typing == "never":
-            raise NeverFound(
+            raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING,
                 f"{element} takes no text",
                 next_step="Name a text field that can be changed, or a list.",
             )
         if not done and looked.typing == "choose":  # which says so before it does anything
             self.has_pressed = False
-            raise Refused(
+            raise RefusedError(
                 Reason.ELEMENT_MISSING,
                 f"{element} did not take it",
                 next_step="Give the value or the label of one option of the list that is not disabled.",
             )
         if not done:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 f"{element} did not take the text, or changed it",
                 next_step="It is not typed again. Take a snapshot, and give a text that the field accepts.",
@@ -210,7 +221,7 @@ class Session:
         """By a press on it, if it submits a form by that; else the form it belongs to, as the Enter key would."""
         looked = await self._look(element, spoken=False)
         if looked.described.form is None:
-            raise NeverFound(
+            raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING, f"{element} belongs to no form", next_step="Name a form, or a field of one."
             )
         if looked.described.submits:
@@ -227,11 +238,11 @@ class Session:
         that is too busy to say it in time has not changed its mind: what it said before holds.
         """
         ends = asyncio.get_running_loop().time() + timeout
-        with contextlib.suppress(EnvironmentFailed):
+        with contextlib.suppress(EnvironmentFailureError):
             async with within(timeout, "load the page"):
                 # A form is sent a moment after its button was pressed: let the page do what it has before it. If it
                 # does go elsewhere, this has no answer until it is there.
-                with contextlib.suppress(Refused):
+                with contextlib.suppress(RefusedError):
                     self.puts_off = await self._rest()
                 await self._documents.hear_out()
                 await self._noticing.arrive()
@@ -244,7 +255,7 @@ class Session:
         if told.get("value") is True:
             return True
         for document in await self._documents.inner():
-            with contextlib.suppress(Refused):  # that one has gone
+            with contextlib.suppress(RefusedError):  # that one has gone
                 if (await ask(document, "rest", self._signal)).get("value") is True:
                     return True
         return False
@@ -262,7 +273,7 @@ class Session:
         return True
 
     async def _wait_for_load(self, seconds: float) -> bool:
-        with contextlib.suppress(EnvironmentFailed):
+        with contextlib.suppress(EnvironmentFailureError):
             async with within(seconds, "load the page"):
                 await self._noticing.stop_loading()
             return True
@@ -318,7 +329,7 @@ class Session:
         None: it did not ask, as after a redirect; or it is in a frame of another site that had only just begun. The
         request may be here before its reason: the browser is asked for a sign of life first, on the same line.
         """
-        with contextlib.suppress(EnvironmentFailed):
+        with contextlib.suppress(EnvironmentFailureError):
             async with within(REASON_SECONDS, "hear why"):
                 await self._documents.hear_out()
         return self._noticing.why(url)
@@ -349,7 +360,7 @@ class Session:
         if not await self.answers():
             raise await self.end_stuck()
 
-    async def end_stuck(self) -> PageEnded:
+    async def end_stuck(self) -> PageEndedError:
         """End a page that did not answer. Returns what to say of it."""
         problem = page_stuck(self.patience)
         await self.end_page(problem.what)
@@ -383,18 +394,18 @@ class Session:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, element: Element, *, spoken: bool = True) -> Looked:
+    async def _look(self, element: Element, *, spoken: bool = True) -> ElementInfo:
         found = await self._find(element)
         async with within(CALL_SECONDS, f"look at {element}"):
             return await look_at(self._documents, found, element, spoken=spoken)
 
-    async def _find(self, element: Element) -> Found:
+    async def _find(self, element: Element) -> FoundElement:
         self._require_web()
         return await self._documents.find(element)
 
     def _require_alive(self) -> None:
         if self._noticing.is_dead:
-            raise PageEnded(
+            raise PageEndedError(
                 Reason.EFFECT_FAILED, "the session's page has died or was closed", next_step="Navigate again."
             )
 
@@ -402,7 +413,7 @@ class Session:
         """A script may lead the page to an address that has no host, and so no rules: nothing is done there."""
         self._require_alive()
         if not self._page.url.startswith(("http://", "https://")):
-            raise Refused(
+            raise RefusedError(
                 Reason.CONSTRAINT_VIOLATED, "the session is not at a page on the web", next_step="Navigate to one."
             )
 

@@ -8,11 +8,11 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from remit.browser.chromium.documents import Document, Documents, Found, ask
-from remit.browser.chromium.element_refs import Known
+from remit.browser.chromium.documents import Documents, FoundElement, FrameDocument, ask
+from remit.browser.chromium.element_refs import ElementRef
 from remit.browser.chromium.secret_fields import is_secret_field
 from remit.browser.model.masking import mask_url
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MOST_NODES: Final = 3_000
 MOST_TEXT: Final = 500
@@ -33,7 +33,7 @@ _STATES: Final = ("checked", "disabled", "expanded", "selected", "pressed", "req
 @dataclass
 class _Reading:
     documents: Documents
-    inner: dict[tuple[str, int], Document]
+    inner: dict[tuple[str, int], FrameDocument]
     """By the frame around and the <iframe> in it."""
     left: int = MOST_NODES
     truncated: bool = False
@@ -41,7 +41,7 @@ class _Reading:
     secret: set[tuple[str, int]] = field(default_factory=set)
 
 
-async def take_snapshot(documents: Documents, part: Found | None) -> dict[str, Any]:
+async def take_snapshot(documents: Documents, part: FoundElement | None) -> dict[str, Any]:
     """Of the page, or of one element and what is in it."""
     everything = await documents.all()
     reading = _Reading(documents, await _owners(everything))
@@ -56,7 +56,7 @@ async def take_snapshot(documents: Documents, part: Found | None) -> dict[str, A
         (node for node in nodes.values() if (start is None and "parentId" not in node) or _number(node) == start), None
     )
     if root is None:
-        raise Refused(
+        raise RefusedError(
             Reason.ELEMENT_MISSING,
             "the accessibility tree of the page does not have this element",
             next_step="Take a snapshot of the whole page.",
@@ -66,8 +66,8 @@ async def take_snapshot(documents: Documents, part: Found | None) -> dict[str, A
     return {**top, "truncated": True} if reading.truncated else top
 
 
-async def _owners(everything: list[Document]) -> dict[tuple[str, int], Document]:
-    async def owner(inner: Document) -> tuple[tuple[str, int], Document] | None:
+async def _owners(everything: list[FrameDocument]) -> dict[tuple[str, int], FrameDocument]:
+    async def owner(inner: FrameDocument) -> tuple[tuple[str, int], FrameDocument] | None:
         around = next((other for other in everything if other.frame_id == inner.parent_id), None)
         if around is None:
             return None
@@ -78,7 +78,7 @@ async def _owners(everything: list[Document]) -> dict[tuple[str, int], Document]
     return dict(pair for pair in found if pair is not None)
 
 
-async def _read(reading: _Reading, document: Document) -> None:
+async def _read(reading: _Reading, document: FrameDocument) -> None:
     if (await ask(document, "size")).get("value", 0) > LARGE:
         nodes = await _read_parts(reading, document)
     else:
@@ -91,7 +91,7 @@ async def _read(reading: _Reading, document: Document) -> None:
     await asyncio.gather(*(_judge(reading, document, node) for node in fields[:MOST_FIELDS]))
 
 
-async def _read_parts(reading: _Reading, document: Document) -> dict[str, Any]:
+async def _read_parts(reading: _Reading, document: FrameDocument) -> dict[str, Any]:
     """Of a large document: one level, what can be used in it and what is a heading. The whole would take minutes."""
     reading.truncated = True
     await document.cdp.send("Accessibility.enable")  # else the whole tree is made anew for each of them
@@ -109,12 +109,12 @@ async def _read_parts(reading: _Reading, document: Document) -> dict[str, Any]:
     return {"root": root, **nodes}
 
 
-async def _part(document: Document, handle: str) -> dict[str, Any] | None:
+async def _part(document: FrameDocument, handle: str) -> dict[str, Any] | None:
     answer = await document.cdp.send("Accessibility.getPartialAXTree", {"objectId": handle, "fetchRelatives": False})
     return next(iter(answer["nodes"]), None)
 
 
-async def _judge(reading: _Reading, document: Document, node: dict[str, Any]) -> None:
+async def _judge(reading: _Reading, document: FrameDocument, node: dict[str, Any]) -> None:
     """Whether a field is secret. Its attributes come from the browser, not from what scripts say of them."""
     number = node["backendDOMNodeId"]
     answer = await document.cdp.send("DOM.describeNode", {"backendNodeId": number})
@@ -127,7 +127,7 @@ async def _judge(reading: _Reading, document: Document, node: dict[str, Any]) ->
 
 
 def _node(
-    reading: _Reading, document: Document, nodes: dict[str, Any], node: dict[str, Any], depth: int
+    reading: _Reading, document: FrameDocument, nodes: dict[str, Any], node: dict[str, Any], depth: int
 ) -> list[dict[str, Any]]:
     """Usually one; those of its children where it says nothing itself."""
     role = _text(node, "role")
@@ -163,14 +163,14 @@ def _is_list(role: str, node: dict[str, Any]) -> bool:
     return role == "combobox" and not any(prop["name"] == "editable" for prop in node.get("properties", []))
 
 
-def _frame(reading: _Reading, inner: Document, depth: int) -> list[dict[str, Any]]:
+def _frame(reading: _Reading, inner: FrameDocument, depth: int) -> list[dict[str, Any]]:
     nodes = reading.trees.get(inner.frame_id, {})
     root = next((node for node in nodes.values() if "parentId" not in node), None)
     return [] if root is None else _children(reading, inner, nodes, root, depth)
 
 
 def _children(
-    reading: _Reading, document: Document, nodes: dict[str, Any], node: dict[str, Any], depth: int
+    reading: _Reading, document: FrameDocument, nodes: dict[str, Any], node: dict[str, Any], depth: int
 ) -> list[dict[str, Any]]:
     # Nothing is passed over by recursion: a page may be nested deeper than Python goes.
     found: list[dict[str, Any]] = []
@@ -190,14 +190,14 @@ def _children(
     return found
 
 
-def _tell(reading: _Reading, document: Document, node: dict[str, Any], role: str) -> dict[str, Any]:
+def _tell(reading: _Reading, document: FrameDocument, node: dict[str, Any], role: str) -> dict[str, Any]:
     name = _text(node, "name").strip()[:MOST_TEXT]
     if role == "StaticText":
         return {"role": "text", "name": name}
     told: dict[str, Any] = {"role": "document" if role == "RootWebArea" else role, "name": name}
     number = _number(node)
     if number is not None and role != "RootWebArea":
-        known = Known(document.frame_id, document.loader_id, number)
+        known = ElementRef(document.frame_id, document.loader_id, number)
         told["ref"] = reading.documents.references.of(known)
     value = _text(node, "value")[:MOST_TEXT]
     if value and (document.frame_id, number) not in reading.secret:

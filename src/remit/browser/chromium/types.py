@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailureError, RefusedError
 from remit.masking.field_names import Kind
 
 
@@ -20,11 +20,11 @@ class Element(NamedTuple):
         return self.selector if self.selector is not None else self.ref or ""
 
 
-class NeverFound(Refused):
+class ElementNeverFoundError(RefusedError):
     """No element, however often it is looked for: what was asked for is wrong, and not the moment."""
 
 
-class PageEnded(EnvironmentFailed):
+class PageEndedError(EnvironmentFailureError):
     """The page's process has died, or it answered nothing and was ended. What was asked of it is not tried again."""
 
 

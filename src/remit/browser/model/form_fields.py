@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.core.text import printable
 from remit.masking import mask_json, mask_shown
 from remit.parsing import Bounds, parse_json
@@ -81,7 +81,7 @@ def _json(body: bytes) -> tuple[Field, ...] | None:
     """None: it is not JSON as everybody reads it, and is shown as the text that it is."""
     try:
         tree = parse_json(body, JSON_BOUNDS)
-    except Refused:
+    except RefusedError:
         return None
     plain, masked = list(_leaves(tree, "")), list(_leaves(mask_json(tree, words=mask_shown, whole_labels=True), ""))
     if len(plain) != len(masked):

@@ -156,7 +156,7 @@ def cut(shown: str, longest: int = LONGEST_VALUE, *, unseen: int = 0) -> str:
     return f"{text[:longest]}... ({more:,} more characters, not shown)" if more else text
 
 
-class Shown:
+class ShownFields:
     """Fields under names that are unique, within the bounds of one preview."""
 
     def __init__(self) -> None:

@@ -13,11 +13,11 @@ _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,254})(?::([
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-class PlaceUnreadable(ValueError):
+class AddressError(ValueError):
     pass
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     scheme: str
     """http or https."""
     host: str
@@ -27,18 +27,18 @@ class Place(NamedTuple):
     """As the browser writes it in URLs and in the host header: without the port if it is the usual one."""
 
 
-def parse_authority(text: str, *, scheme: str) -> Place:
+def parse_authority(text: str, *, scheme: str) -> Endpoint:
     """`host` or `host:port`, as the browser writes them. Without a port: the scheme's."""
     found = _AUTHORITY.fullmatch(text)
     if found is None:
-        raise PlaceUnreadable("not a host and a port")
+        raise AddressError("not a host and a port")
     written, digits = found.groups()
     written = written.lower()
     port = int(digits) if digits else DEFAULT_PORTS[scheme]
     if port > 65_535:
-        raise PlaceUnreadable("there is no such port")
+        raise AddressError("there is no such port")
     authority = written if port == DEFAULT_PORTS[scheme] else f"{written}:{port}"
-    return Place(scheme, _parse_host(written), port, authority)
+    return Endpoint(scheme, _parse_host(written), port, authority)
 
 
 def _parse_host(written: str) -> str:
@@ -46,16 +46,16 @@ def _parse_host(written: str) -> str:
         try:
             return str(IPv6Address(written[1:-1]))
         except ValueError:
-            raise PlaceUnreadable("not an IPv6 address") from None
+            raise AddressError("not an IPv6 address") from None
     host = written.removesuffix(".")
     if _NUMBER.fullmatch(host.rpartition(".")[2]):
         # 127.1, 0x7f000001 and 2130706433 are addresses too, and not everybody agrees on which.
         try:
             return str(IPv4Address(host))
         except ValueError:
-            raise PlaceUnreadable("not an IPv4 address in its usual form") from None
+            raise AddressError("not an IPv4 address in its usual form") from None
     if len(host) > 253 or not _HOST_NAME.fullmatch(host):
-        raise PlaceUnreadable("not a host name")
+        raise AddressError("not a host name")
     return host
 
 

@@ -7,13 +7,13 @@ from socket import IPPROTO_TCP, MSG_PEEK, TCP_NODELAY, socket
 from typing import Final
 
 from remit.browser.model.requests import Gate, OutgoingRequest
-from remit.browser.proxy.addresses import Place
+from remit.browser.proxy.addresses import Endpoint
 from remit.browser.proxy.certificates import Authority
 from remit.browser.proxy.exchange import Exchanges
 from remit.browser.proxy.gate_client import tell_refused
-from remit.browser.proxy.request_head import MAX_HEAD, BadRequest, Head, parse_head, read_authority, read_place
+from remit.browser.proxy.request_head import MAX_HEAD, BadRequestError, Head, parse_head, read_authority, read_place
 from remit.browser.proxy.responses import REFUSED, render_notice
-from remit.browser.proxy.stream import END_OF_HEAD, HeadTooLarge, Wire
+from remit.browser.proxy.stream import END_OF_HEAD, ByteStream, HeadTooLargeError
 from remit.core.ids import system_clock, uuid7
 
 _CONNECT: Final = b"CONNECT "
@@ -24,7 +24,7 @@ _HEAD_TOO_LARGE: Final = f"the head of the request has more than {MAX_HEAD} byte
 
 
 @dataclass(frozen=True)
-class Patience:
+class ConnectionTimeouts:
     """How long the browser may take, in seconds."""
 
     idle: float = 120.0
@@ -37,11 +37,11 @@ class Patience:
     """To read our refusal, when it still has something to send."""
 
 
-class Connection:
+class BrowserConnection:
     """One connection of one session's browser."""
 
     def __init__(
-        self, gate: Gate, exchanges: Exchanges, authority: Authority, most_body_bytes: int, patience: Patience
+        self, gate: Gate, exchanges: Exchanges, authority: Authority, most_body_bytes: int, patience: ConnectionTimeouts
     ) -> None:
         self._gate = gate
         self._exchanges = exchanges
@@ -51,7 +51,7 @@ class Connection:
 
     async def serve(self, connected: socket) -> None:
         """Until it ends. Closes the socket."""
-        wire: Wire | None = None
+        wire: ByteStream | None = None
         try:
             # asyncio would do so only if the listener had been made with the protocol's number.
             connected.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
@@ -77,7 +77,7 @@ class Connection:
 
     # --- the beginning
 
-    async def _open(self, connected: socket) -> tuple[Wire | None, Place | None]:
+    async def _open(self, connected: socket) -> tuple[ByteStream | None, Endpoint | None]:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._patience.idle):
             begun = await loop.sock_recv(connected, MAX_HEAD)
@@ -90,7 +90,7 @@ class Connection:
                 begun += await self._receive(connected)
         try:
             authority = _read_connect(begun)
-        except BadRequest as bad:
+        except BadRequestError as bad:
             tell_refused(self._gate, "CONNECT", "", bad.why)
             await loop.sock_sendall(connected, render_notice(bad.status, bad.why, mark=REFUSED, closing=True))
             return None, None
@@ -108,8 +108,8 @@ class Connection:
             raise EOFError
         return received
 
-    async def _encrypted(self, connected: socket, place: Place) -> Wire:
-        wire = Wire()
+    async def _encrypted(self, connected: socket, place: Endpoint) -> ByteStream:
+        wire = ByteStream()
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: wire,
             connected,
@@ -121,7 +121,7 @@ class Connection:
 
     # --- the requests
 
-    async def _serve_requests(self, wire: Wire, tunnel: Place | None) -> None:
+    async def _serve_requests(self, wire: ByteStream, tunnel: Endpoint | None) -> None:
         while True:
             async with asyncio.timeout(self._patience.idle):
                 if not await wire.wait():
@@ -131,10 +131,10 @@ class Connection:
                 async with asyncio.timeout(self._patience.head):
                     head = parse_head(await wire.read_head(MAX_HEAD))
                 place, request = await self._read_request(wire, head, tunnel)
-            except HeadTooLarge:
-                await self._refuse(wire, head, BadRequest(_HEAD_TOO_LARGE, 431))
+            except HeadTooLargeError:
+                await self._refuse(wire, head, BadRequestError(_HEAD_TOO_LARGE, 431))
                 return
-            except BadRequest as bad:
+            except BadRequestError as bad:
                 await self._refuse(wire, head, bad)
                 return
             wire.expect_silence()
@@ -142,20 +142,22 @@ class Connection:
                 return
             wire.listen_again()
 
-    async def _read_request(self, wire: Wire, head: Head, tunnel: Place | None) -> tuple[Place, OutgoingRequest]:
+    async def _read_request(
+        self, wire: ByteStream, head: Head, tunnel: Endpoint | None
+    ) -> tuple[Endpoint, OutgoingRequest]:
         place, path = read_place(head, tunnel)
         is_websocket = head.is_websocket
         if (tunnel is None and is_websocket) or (tunnel and tunnel.scheme == "http" and not is_websocket):
             # The browser tunnels WebSockets always, and plain requests never.
-            raise BadRequest("not the way in which a browser asks a proxy")
+            raise BadRequestError("not the way in which a browser asks a proxy")
         length = head.body_length
         if length > self._most_body_bytes:
-            raise BadRequest(f"the body has more than {self._most_body_bytes} bytes, and could not be shown", 413)
+            raise BadRequestError(f"the body has more than {self._most_body_bytes} bytes, and could not be shown", 413)
         if head.wants_to_continue:
             wire.write(_CONTINUE)
         body = await wire.read_exactly(length, self._patience.body)
         if wire.has_unread:
-            raise BadRequest("there is more behind the request, which browsers do not do")
+            raise BadRequestError("there is more behind the request, which browsers do not do")
         scheme = {"http": "ws", "https": "wss"}[place.scheme] if is_websocket else place.scheme
         return place, OutgoingRequest(
             request_id=uuid7(system_clock()),
@@ -167,15 +169,15 @@ class Connection:
             is_navigation=head.is_navigation,
         )
 
-    async def _refuse(self, wire: Wire, head: Head | None, bad: BadRequest) -> None:
+    async def _refuse(self, wire: ByteStream, head: Head | None, bad: BadRequestError) -> None:
         method, target = (head.method, head.target) if head else ("", "")
         tell_refused(self._gate, method, target, bad.why)
         wire.write(render_notice(bad.status, bad.why, mark=REFUSED, method=method, closing=True))
         await wire.discard(self._patience.linger, self._most_body_bytes)
 
 
-async def _plain(connected: socket, already_read: bytes) -> Wire:
-    wire = Wire(already_read)
+async def _plain(connected: socket, already_read: bytes) -> ByteStream:
+    wire = ByteStream(already_read)
     await asyncio.get_running_loop().connect_accepted_socket(lambda: wire, connected)
     return wire
 
@@ -203,12 +205,12 @@ def _resolve(awaited: asyncio.Future[None]) -> None:
 def _read_connect(raw: bytes) -> str:
     """The authority that a tunnel is wanted to: it must name its port."""
     if len(raw) > MAX_HEAD:
-        raise BadRequest(_HEAD_TOO_LARGE, 431)
+        raise BadRequestError(_HEAD_TOO_LARGE, 431)
     written, end, more = raw.partition(END_OF_HEAD)
     if more:
-        raise BadRequest("there is more behind the request, which browsers do not do")
+        raise BadRequestError("there is more behind the request, which browsers do not do")
     head = parse_head(written + end)
     if not head.target.rpartition(":")[2].isdigit() or head.value("host") != head.target or head.body_length:
-        raise BadRequest("not a request for a tunnel")
+        raise BadRequestError("not a request for a tunnel")
     read_authority(head.target, "https")
     return head.target

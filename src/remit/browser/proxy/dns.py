@@ -5,7 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from remit.browser.proxy.addresses import Place, is_reachable
+from remit.browser.proxy.addresses import Endpoint, is_reachable
 from remit.contracts.config.browser import Browser
 
 Resolve = Callable[[str], Awaitable[list[str]]]
@@ -16,11 +16,11 @@ MOST_KEPT: Final = 1_000
 AS_READ: Final = "in remit.yaml, as this browser read it when it started (after a change: remit browse --stop)"
 
 
-class PlaceRefused(Exception):
+class AddressRefusedError(Exception):
     """The place may not be reached."""
 
 
-class LookupFailed(Exception):
+class LookupFailedError(Exception):
     """The name leads nowhere."""
 
 
@@ -43,7 +43,7 @@ class Lookups:
     def refuse_port(self, port: int) -> str | None:
         return None if port in self._ports else f"port {port} is not among browser.ports {AS_READ}"
 
-    async def find(self, place: Place) -> tuple[str, ...]:
+    async def find(self, place: Endpoint) -> tuple[str, ...]:
         """All addresses of the place, in the order in which they should be tried.
 
         One that may not be reached refuses them all: a name that leads inside and outside was made to confuse.
@@ -55,7 +55,7 @@ class Lookups:
         addresses = await self._look_up(place.host)
         for address in addresses:
             if not is_reachable(address, self._private):
-                raise PlaceRefused(
+                raise AddressRefusedError(
                     f"{place.host} leads to a private address that is not among browser.private_addresses {AS_READ}"
                 )
         if len(self._kept) >= MOST_KEPT:
@@ -72,5 +72,5 @@ class Lookups:
         except (OSError, UnicodeError):  # a timeout is an OSError
             found = []
         if not found:
-            raise LookupFailed(f"no address is known for {host}: not in the DNS, nor in browser.hosts {AS_READ}")
+            raise LookupFailedError(f"no address is known for {host}: not in the DNS, nor in browser.hosts {AS_READ}")
         return tuple(dict.fromkeys(found))

@@ -14,21 +14,21 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from remit.browser.model.requests import Answer, Gate, OutgoingRequest
-from remit.browser.proxy.addresses import Place
-from remit.browser.proxy.dns import LookupFailed, Lookups, PlaceRefused
+from remit.browser.proxy.addresses import Endpoint
+from remit.browser.proxy.dns import AddressRefusedError, LookupFailedError, Lookups
 from remit.browser.proxy.gate_client import Settlement, judge, refuse_place, tell_refused
 from remit.browser.proxy.request_head import SAFE_METHODS
 from remit.browser.proxy.responses import (
     FAILED,
     REFUSED,
-    AnswerBroken,
     AnswerHead,
+    BrokenResponseError,
     ServerAnswer,
     render_notice,
     render_piece,
 )
-from remit.browser.proxy.stream import Wire
-from remit.browser.proxy.upstream import ConnectFailed, Upstream
+from remit.browser.proxy.stream import ByteStream
+from remit.browser.proxy.upstream import ConnectFailedError, Upstream
 from remit.browser.proxy.websockets import relay_messages
 from remit.core.ids import system_clock, uuid7
 
@@ -36,13 +36,13 @@ ANSWER_SECONDS: Final = 300.0
 _GIVEN_UP: Final = "the browser gave it up"
 
 
-class StaleConnection(Exception):
+class StaleConnectionError(Exception):
     """A connection that was used before turned out to be closed: not one byte came back on it."""
 
 
-class Talk(NamedTuple):
-    browser: Wire
-    server: Wire
+class Exchange(NamedTuple):
+    browser: ByteStream
+    server: ByteStream
     request: OutgoingRequest
     is_plain: bool
     """Whether it only reads, and nobody was asked about it."""
@@ -52,7 +52,7 @@ class Talk(NamedTuple):
     """Whether the browser's connection ends with this."""
 
 
-class Kept(NamedTuple):
+class ReusableConnections(NamedTuple):
     """Which of the two connections can be used once more."""
 
     server: bool
@@ -68,26 +68,26 @@ class Exchanges:
         self._upstream = upstream
         self._most_message_bytes = most_message_bytes
 
-    async def exchange(self, browser: Wire, place: Place, request: OutgoingRequest, *, closing: bool) -> bool:
+    async def exchange(self, browser: ByteStream, place: Endpoint, request: OutgoingRequest, *, closing: bool) -> bool:
         """Whether another request may follow on the browser's connection."""
         try:
             addresses = await self._find(place)
-        except PlaceRefused as refused:
+        except AddressRefusedError as refused:
             tell_refused(self._gate, request.method, request.url, str(refused))
             return _turn_away(browser, request, str(refused))
-        except LookupFailed as failed:
+        except LookupFailedError as failed:
             return _notify(browser, request, 502, str(failed), FAILED)
         try:
             return await self._judge_and_send(browser, place, addresses, request, closing=closing)
-        except StaleConnection:
+        except StaleConnectionError:
             # The server had hung up before it saw this. The browser would repeat it by itself, as a request of its own.
             again = replace(request, request_id=uuid7(system_clock()))
             return await self._judge_and_send(browser, place, addresses, again, closing=closing, is_again=True)
 
     async def _judge_and_send(
         self,
-        browser: Wire,
-        place: Place,
+        browser: ByteStream,
+        place: Endpoint,
         addresses: tuple[str, ...],
         request: OutgoingRequest,
         *,
@@ -107,35 +107,35 @@ class Exchanges:
             server = used or await self._connect(place, addresses)
             is_reusable = False
             try:
-                talk = Talk(browser, server, request, is_plain=is_plain, is_used=used is not None, is_last=closing)
+                talk = Exchange(browser, server, request, is_plain=is_plain, is_used=used is not None, is_last=closing)
                 kept = await self._talk(talk, settlement)
                 is_reusable = is_plain and kept.server
                 return kept.browser
             finally:
                 self._upstream.give_back(place, server, is_reusable=is_reusable)
-        except ConnectFailed as failed:
+        except ConnectFailedError as failed:
             settlement.tell(None, _GIVEN_UP if browser.is_gone else str(failed))
             return _notify(browser, request, 502, str(failed), FAILED)
         finally:
             settlement.tell(None, "it was cut off")
 
-    async def _find(self, place: Place) -> tuple[str, ...]:
+    async def _find(self, place: Endpoint) -> tuple[str, ...]:
         why = refuse_place(self._gate, place) or self._lookups.refuse_port(place.port)
         if why:
-            raise PlaceRefused(why)
+            raise AddressRefusedError(why)
         return await self._lookups.find(place)
 
-    async def _connect(self, place: Place, addresses: tuple[str, ...]) -> Wire:
+    async def _connect(self, place: Endpoint, addresses: tuple[str, ...]) -> ByteStream:
         server = await self._upstream.connect(place, addresses)
         if why := refuse_place(self._gate, place):
             server.abort()
-            raise ConnectFailed(why)
+            raise ConnectFailedError(why)
         return server
 
-    async def _talk(self, talk: Talk, settlement: Settlement) -> Kept:
+    async def _talk(self, talk: Exchange, settlement: Settlement) -> ReusableConnections:
         browser, server, request = talk.browser, talk.server, talk.request
         if any(wire.is_gone for wire in (browser, server)):
-            raise ConnectFailed("the server hung up before anything was sent")
+            raise ConnectFailedError("the server hung up before anything was sent")
         settlement.sent = True
         server.write(request.wire())
         answer = ServerAnswer(server, request)
@@ -144,34 +144,34 @@ class Exchanges:
             with browser.watched(server.abort) if talk.is_plain else nullcontext():
                 async with asyncio.timeout(ANSWER_SECONDS):
                     head = await answer.read_head()
-        except (AnswerBroken, OSError) as problem:  # a timeout is an OSError
+        except (BrokenResponseError, OSError) as problem:  # a timeout is an OSError
             why = _GIVEN_UP if browser.is_gone and talk.is_plain else str(problem) or "the server does not answer"
             settlement.tell(None, why)
             if talk.is_used and answer.is_silence and not browser.is_gone:
-                raise StaleConnection from None
+                raise StaleConnectionError from None
             # Never silence: a browser repeats by itself what got no answer at all.
-            return Kept(server=False, browser=_notify(browser, request, 502, why, FAILED))
+            return ReusableConnections(server=False, browser=_notify(browser, request, 502, why, FAILED))
         settlement.tell(head.status, location=head.location)
         try:
             with browser.watched(server.abort):
                 return await self._pass_on(talk, head, answer)
-        except (AnswerBroken, OSError):
+        except (BrokenResponseError, OSError):
             # The browser can tell that its end is missing.
-            return Kept(server=False, browser=False)
+            return ReusableConnections(server=False, browser=False)
 
-    async def _pass_on(self, talk: Talk, head: AnswerHead, answer: ServerAnswer) -> Kept:
+    async def _pass_on(self, talk: Exchange, head: AnswerHead, answer: ServerAnswer) -> ReusableConnections:
         if head.status == 101:
             await self._switch(talk, head, answer.rest)
-            return Kept(server=False, browser=False)
+            return ReusableConnections(server=False, browser=False)
         talk.browser.write(head.render(closing=talk.is_last))
         is_chunked, piece = head.is_chunked, b"more"
         while piece:
             piece = await answer.read_piece()
             talk.browser.write(render_piece(piece, is_chunked=is_chunked))
             await talk.browser.drain()
-        return Kept(server=answer.leaves_reusable, browser=not talk.is_last)
+        return ReusableConnections(server=answer.leaves_reusable, browser=not talk.is_last)
 
-    async def _switch(self, talk: Talk, head: AnswerHead, rest: bytes) -> None:
+    async def _switch(self, talk: Exchange, head: AnswerHead, rest: bytes) -> None:
         if head.value(b"sec-websocket-extensions") is not None:
             # It was not offered any, and their messages could not be read.
             _notify(talk.browser, talk.request, 502, "the server insists on an extension of WebSockets", FAILED)
@@ -181,12 +181,12 @@ class Exchanges:
         await relay_messages(self._gate, talk.browser, talk.server, talk.request.url, self._most_message_bytes)
 
 
-def _turn_away(browser: Wire, request: OutgoingRequest, why: str) -> bool:
+def _turn_away(browser: ByteStream, request: OutgoingRequest, why: str) -> bool:
     """A navigation that brings no content leaves the browser on its page, which stays usable."""
     return _notify(browser, request, 204 if request.is_navigation else 403, why, REFUSED)
 
 
-def _notify(browser: Wire, request: OutgoingRequest, status: int, why: str, mark: str) -> bool:
+def _notify(browser: ByteStream, request: OutgoingRequest, status: int, why: str, mark: str) -> bool:
     if browser.is_gone:
         return False
     browser.write(render_notice(status, why, mark=mark, method=request.method))

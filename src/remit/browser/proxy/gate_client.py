@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from remit.browser.model.requests import Answer, Ending, Gate, OutgoingRequest
-from remit.browser.proxy.addresses import Place
-from remit.browser.proxy.stream import Wire
+from remit.browser.proxy.addresses import Endpoint
+from remit.browser.proxy.stream import ByteStream
 from remit.core.errors import render_line
 
 
@@ -46,14 +46,14 @@ def _reporting(what: str) -> Iterator[None]:
         )
 
 
-def refuse_place(gate: Gate, place: Place) -> str | None:
+def refuse_place(gate: Gate, place: Endpoint) -> str | None:
     try:
         return gate.refuse_place(place.scheme, place.host, place.port)
     except Exception as problem:  # noqa: BLE001 - what the gate did not allow is refused
         return f"it could not be judged: {type(problem).__name__}"
 
 
-async def judge(gate: Gate, browser: Wire, request: OutgoingRequest) -> Answer | None:
+async def judge(gate: Gate, browser: ByteStream, request: OutgoingRequest) -> Answer | None:
     """The gate's answer; None if the browser hung up before there was one."""
     asked = asyncio.ensure_future(gate.judge(request))
     try:

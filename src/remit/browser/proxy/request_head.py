@@ -7,7 +7,7 @@ behind us, and then something else would be done than what was shown: it is refu
 import re
 from typing import Final, NamedTuple
 
-from remit.browser.proxy.addresses import Place, PlaceUnreadable, parse_authority
+from remit.browser.proxy.addresses import AddressError, Endpoint, parse_authority
 
 MAX_HEAD: Final = 64 << 10
 MAX_FIELDS: Final = 100
@@ -33,7 +33,7 @@ _LEFT_OUT_OF_WEBSOCKETS: Final = _BETWEEN_US - {"connection", "upgrade"} | {"sec
 _CONNECTION_WORDS: Final = frozenset({"keep-alive", "close", "upgrade"})
 
 
-class BadRequest(Exception):
+class BadRequestError(Exception):
     """Not a request that can be shown and sent. `status` is what the browser is told."""
 
     def __init__(self, why: str, status: int = 400) -> None:
@@ -56,21 +56,21 @@ class Head(NamedTuple):
     def body_length(self) -> int:
         if "transfer-encoding" in self.fields:
             # The browser does this in HTTP/2 only, which it is not offered. Two ways to tell a length are one too many.
-            raise BadRequest("the length of the body is not told", 400 if "content-length" in self.fields else 411)
+            raise BadRequestError("the length of the body is not told", 400 if "content-length" in self.fields else 411)
         told = self.value("content-length")
         if told is None:
             return 0
         if not _LENGTH.fullmatch(told):
-            raise BadRequest("the length of the body is not a number")
+            raise BadRequestError("the length of the body is not a number")
         if self.method in SAFE_METHODS and told != "0":
-            raise BadRequest(f"{self.method} has a body")
+            raise BadRequestError(f"{self.method} has a body")
         return int(told)
 
     @property
     def wants_to_continue(self) -> bool:
         told = self.value("expect")
         if told is not None and told.lower() != "100-continue":
-            raise BadRequest("something unknown is expected", 417)
+            raise BadRequestError("something unknown is expected", 417)
         return told is not None
 
     @property
@@ -81,9 +81,9 @@ class Head(NamedTuple):
         if upgrade is None and "upgrade" not in words:
             return False
         if upgrade is None or upgrade.lower() != "websocket" or "upgrade" not in words or self.method != "GET":
-            raise BadRequest("only a WebSocket may take a connection over")
+            raise BadRequestError("only a WebSocket may take a connection over")
         if self.value("sec-websocket-version") != "13" or not self.value("sec-websocket-key"):
-            raise BadRequest("not a WebSocket of version 13")
+            raise BadRequestError("not a WebSocket of version 13")
         return True
 
     @property
@@ -101,7 +101,7 @@ class Head(NamedTuple):
         words = {word.strip().lower() for word in told.split(",")} - {""}
         if not words <= _CONNECTION_WORDS:
             # It could name any other header, and have it taken away.
-            raise BadRequest("the connection header names something unknown")
+            raise BadRequestError("the connection header names something unknown")
         return words
 
     def forwarded(self) -> tuple[tuple[str, str], ...]:
@@ -116,44 +116,44 @@ def parse_head(raw: bytes) -> Head:
     lines = raw.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     first = _REQUEST_LINE.fullmatch(lines[0])
     if first is None:
-        raise BadRequest("not a request line of HTTP/1.1")
+        raise BadRequestError("not a request line of HTTP/1.1")
     method, target = first.groups()
     if len(lines) - 1 > MAX_FIELDS:
-        raise BadRequest(f"more than {MAX_FIELDS} header fields", 431)
+        raise BadRequestError(f"more than {MAX_FIELDS} header fields", 431)
     fields: dict[str, tuple[str, str]] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         value = value.strip(" \t")
         if not colon or not _NAME.fullmatch(name) or _NOT_IN_VALUE.search(value):
-            raise BadRequest("not a header field")
+            raise BadRequestError("not a header field")
         if name.lower() in fields:
             # The browser joins them. Of two, one server takes the first and another one the last.
-            raise BadRequest(f"the header field {name.lower()} is there twice")
+            raise BadRequestError(f"the header field {name.lower()} is there twice")
         fields[name.lower()] = (name, value)
     return Head(method, target, fields)
 
 
-def read_place(head: Head, tunnel: Place | None) -> tuple[Place, str]:
+def read_place(head: Head, tunnel: Endpoint | None) -> tuple[Endpoint, str]:
     """Where the request is to go, and the path and query it asks for there."""
     if head.method.upper() in _NOT_FORWARDED:
-        raise BadRequest(f"{head.method} is not sent", 405)
+        raise BadRequestError(f"{head.method} is not sent", 405)
     if tunnel is not None:
         place, path = tunnel, head.target
     else:
         scheme, separator, rest = head.target.partition("://")
         if not separator or scheme.lower() != "http":
-            raise BadRequest("this is a proxy, and the request is not for one")
+            raise BadRequestError("this is a proxy, and the request is not for one")
         authority, slash, path = rest.partition("/")
         place, path = read_authority(authority, "http"), slash + path
     if not path.startswith("/") or "#" in path:
-        raise BadRequest("not a path and a query")
+        raise BadRequestError("not a path and a query")
     if head.value("host") != place.authority:
-        raise BadRequest("the host header names another host")
+        raise BadRequestError("the host header names another host")
     return place, path
 
 
-def read_authority(text: str, scheme: str) -> Place:
+def read_authority(text: str, scheme: str) -> Endpoint:
     try:
         return parse_authority(text, scheme=scheme)
-    except PlaceUnreadable as problem:
-        raise BadRequest(str(problem)) from None
+    except AddressError as problem:
+        raise BadRequestError(str(problem)) from None

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import h11
 
 from remit.browser.model.requests import OutgoingRequest
-from remit.browser.proxy.stream import Wire
+from remit.browser.proxy.stream import ByteStream
 from remit.core.errors import render_line
 
 MAX_ANSWER_HEAD: Final = 256 << 10
@@ -50,7 +50,7 @@ _HUNG_UP: Final = "the server hung up before its answer was complete"
 _BODILESS: Final = frozenset({204, 304})
 
 
-class AnswerBroken(Exception):
+class BrokenResponseError(Exception):
     """The server's answer ended too early, or is none."""
 
 
@@ -118,7 +118,7 @@ def render_piece(data: bytes, *, is_chunked: bool) -> bytes:
 class ServerAnswer:
     """Reads the answer to one request from a connection."""
 
-    def __init__(self, wire: Wire, request: OutgoingRequest) -> None:
+    def __init__(self, wire: ByteStream, request: OutgoingRequest) -> None:
         self._wire = wire
         self._method = request.method
         # Only its reading is used: what is written is the request that was shown, byte for byte.
@@ -144,7 +144,9 @@ class ServerAnswer:
                 self._reader.receive_data(received)
             except h11.RemoteProtocolError:
                 # Its own words quote what the server sent.
-                raise AnswerBroken(_HUNG_UP if self._has_ended else "the server's answer cannot be read") from None
+                raise BrokenResponseError(
+                    _HUNG_UP if self._has_ended else "the server's answer cannot be read"
+                ) from None
 
     async def read_head(self) -> AnswerHead:
         """When the real answer begins: hints before it are left out. 101 for a WebSocket."""
@@ -155,7 +157,7 @@ class ServerAnswer:
             if isinstance(event, h11.Response | h11.InformationalResponse):
                 fields = tuple(event.headers.raw_items())
                 return AnswerHead(self._method, event.status_code, bytes(event.reason), fields)
-            raise AnswerBroken(_HUNG_UP)
+            raise BrokenResponseError(_HUNG_UP)
 
     async def read_piece(self) -> bytes:
         """Of the body, as it comes; empty at its end."""
@@ -164,7 +166,7 @@ class ServerAnswer:
             if isinstance(event, h11.EndOfMessage):
                 return b""
             if not isinstance(event, h11.Data):
-                raise AnswerBroken(_HUNG_UP)
+                raise BrokenResponseError(_HUNG_UP)
             if event.data:
                 return bytes(event.data)
 

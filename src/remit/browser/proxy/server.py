@@ -6,7 +6,7 @@ from typing import Final
 
 from remit.browser.model.requests import Gate
 from remit.browser.proxy.certificates import Authority
-from remit.browser.proxy.connection import Connection, Patience
+from remit.browser.proxy.connection import BrowserConnection, ConnectionTimeouts
 from remit.browser.proxy.dns import Lookups, Resolve, ask_the_system
 from remit.browser.proxy.exchange import Exchanges
 from remit.browser.proxy.upstream import Upstream, server_trust
@@ -19,7 +19,7 @@ MOST_CONNECTIONS: Final = 256
 class Serving:
     """What goes on at one listening socket."""
 
-    def __init__(self, listener: socket, connection: Connection, upstream: Upstream) -> None:
+    def __init__(self, listener: socket, connection: BrowserConnection, upstream: Upstream) -> None:
         self._listener = listener
         self._connection = connection
         self._upstream = upstream
@@ -77,13 +77,13 @@ class Egress:
         *,
         authority: Authority | None = None,
         resolve: Resolve = ask_the_system,
-        patience: Patience | None = None,
+        patience: ConnectionTimeouts | None = None,
     ) -> None:
         self._authority = authority or Authority()
         self._trust = server_trust(config)
         self._lookups = Lookups(config, resolve)
         self._most_bytes = config.max_body_bytes
-        self._patience = patience or Patience()
+        self._patience = patience or ConnectionTimeouts()
 
     @property
     def spki(self) -> str:
@@ -95,5 +95,5 @@ class Egress:
         listener.setblocking(False)
         upstream = Upstream(self._trust)
         exchanges = Exchanges(gate, self._lookups, upstream, self._most_bytes)
-        connection = Connection(gate, exchanges, self._authority, self._most_bytes, self._patience)
+        connection = BrowserConnection(gate, exchanges, self._authority, self._most_bytes, self._patience)
         return Serving(listener, connection, upstream)

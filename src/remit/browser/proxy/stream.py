@@ -13,11 +13,11 @@ HIGH_WATER: Final = 256 << 10
 END_OF_HEAD: Final = b"\r\n\r\n"
 
 
-class HeadTooLarge(Exception):
+class HeadTooLargeError(Exception):
     pass
 
 
-class Wire(asyncio.Protocol):
+class ByteStream(asyncio.Protocol):
     """One connection. Reading raises EOFError where the bytes end too early, ConnectionError where it broke."""
 
     transport: asyncio.Transport
@@ -157,11 +157,11 @@ class Wire(asyncio.Protocol):
         while (found := self._buffer.find(END_OF_HEAD, searched)) < 0:
             searched = max(0, len(self._buffer) - len(END_OF_HEAD) + 1)
             if len(self._buffer) > most:
-                raise HeadTooLarge
+                raise HeadTooLargeError
             await self._more()
         end = found + len(END_OF_HEAD)
         if end > most:
-            raise HeadTooLarge
+            raise HeadTooLargeError
         return self._take(end)
 
     async def read_exactly(self, count: int, seconds: float) -> bytes:

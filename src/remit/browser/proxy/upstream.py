@@ -5,10 +5,10 @@ import ssl
 from itertools import chain
 from typing import Final
 
-from remit.browser.proxy.addresses import Place
-from remit.browser.proxy.stream import Wire
+from remit.browser.proxy.addresses import Endpoint
+from remit.browser.proxy.stream import ByteStream
 from remit.contracts.config.browser import Browser
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 CONNECT_SECONDS: Final = 15.0
 KEPT_SECONDS: Final = 4.0
@@ -16,7 +16,7 @@ KEPT_SECONDS: Final = 4.0
 MOST_KEPT: Final = 64
 
 
-class ConnectFailed(Exception):
+class ConnectFailedError(Exception):
     """No connection was made, so nothing was sent."""
 
 
@@ -24,7 +24,7 @@ def server_trust(config: Browser) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=config.certificates)
     except (OSError, ssl.SSLError):
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "the authorities that servers are believed by cannot be read",
             where=f"browser.certificates: {config.certificates}",
@@ -40,10 +40,10 @@ class Upstream:
 
     def __init__(self, trust: ssl.SSLContext) -> None:
         self._trust = trust
-        self._idle: dict[Place, list[tuple[Wire, asyncio.TimerHandle]]] = {}
-        self._open: set[Wire] = set()
+        self._idle: dict[Endpoint, list[tuple[ByteStream, asyncio.TimerHandle]]] = {}
+        self._open: set[ByteStream] = set()
 
-    async def connect(self, place: Place, addresses: tuple[str, ...]) -> Wire:
+    async def connect(self, place: Endpoint, addresses: tuple[str, ...]) -> ByteStream:
         """A new connection, to the first of these addresses that takes it."""
         problem = "no address is known"
         for address in addresses:
@@ -51,18 +51,20 @@ class Upstream:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return await self._connect(place, address)
             except ssl.SSLCertVerificationError as refused:
-                raise ConnectFailed(f"the server's certificate is not believed: {refused.verify_message}") from None
+                raise ConnectFailedError(
+                    f"the server's certificate is not believed: {refused.verify_message}"
+                ) from None
             except TimeoutError:
                 problem = "the server does not answer"
             except UnicodeError:
-                raise ConnectFailed("the host's name cannot be written in a certificate") from None
+                raise ConnectFailedError("the host's name cannot be written in a certificate") from None
             except OSError as failed:
                 problem = f"no connection to the server: {failed.strerror or type(failed).__name__}"
-        raise ConnectFailed(problem)
+        raise ConnectFailedError(problem)
 
-    async def _connect(self, place: Place, address: str) -> Wire:
+    async def _connect(self, place: Endpoint, address: str) -> ByteStream:
         loop = asyncio.get_running_loop()
-        wire = Wire()
+        wire = ByteStream()
         if place.scheme == "https":
             await loop.create_connection(lambda: wire, address, place.port, ssl=self._trust, server_hostname=place.host)
         else:
@@ -71,7 +73,7 @@ class Upstream:
         wire.when_closed(lambda: self._open.discard(wire))
         return wire
 
-    def take(self, place: Place) -> Wire | None:
+    def take(self, place: Endpoint) -> ByteStream | None:
         """A connection that was used before, if one is still good."""
         idle = self._idle.get(place, [])
         while idle:
@@ -84,7 +86,7 @@ class Upstream:
         self._idle.pop(place, None)
         return None
 
-    def give_back(self, place: Place, wire: Wire, *, is_reusable: bool) -> None:
+    def give_back(self, place: Endpoint, wire: ByteStream, *, is_reusable: bool) -> None:
         """For the next plain request to the same place, or to be closed."""
         wire.expect_silence()
         if not is_reusable or wire.is_gone or sum(map(len, self._idle.values())) >= MOST_KEPT:

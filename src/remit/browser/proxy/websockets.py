@@ -12,14 +12,14 @@ from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, Pa
 
 from remit.browser.model.requests import Answer, Gate, OutgoingRequest
 from remit.browser.proxy.gate_client import Settlement, judge, tell_refused
-from remit.browser.proxy.stream import Wire
+from remit.browser.proxy.stream import ByteStream
 from remit.core.ids import system_clock, uuid7
 
 _ROOM_FOR_FRAMES: Final = 64 << 10
 _LINGER_SECONDS: Final = 0.5
 
 
-async def relay_messages(gate: Gate, browser: Wire, server: Wire, url: str, most_bytes: int) -> None:
+async def relay_messages(gate: Gate, browser: ByteStream, server: ByteStream, url: str, most_bytes: int) -> None:
     """Until one of both ends it. Neither connection can be used for anything else afterwards."""
     # Read on while a message is held, else it would not be noticed that the browser hung up.
     browser.cap = most_bytes + _ROOM_FOR_FRAMES
@@ -32,20 +32,20 @@ async def relay_messages(gate: Gate, browser: Wire, server: Wire, url: str, most
             task.cancel()
         ends = await asyncio.gather(*both, return_exceptions=True)
     for end in ends:
-        if isinstance(end, _Unsendable):
+        if isinstance(end, _UnsendableError):
             messages.close(end.code, end.why)
         elif isinstance(end, Exception) and not isinstance(end, OSError):
             raise end
     await messages.wait_for_closing()
 
 
-async def _pass_in(server: Wire, browser: Wire) -> None:
+async def _pass_in(server: ByteStream, browser: ByteStream) -> None:
     while data := await server.read_some():
         browser.write(data)
         await browser.drain()
 
 
-class _Unsendable(Exception):
+class _UnsendableError(Exception):
     """A message that must not go on: the end of the WebSocket, for a gap that neither side knows of would be worse."""
 
     def __init__(self, code: int, why: str) -> None:
@@ -57,7 +57,7 @@ class _Unsendable(Exception):
 class _Messages:
     """From the browser to the server."""
 
-    def __init__(self, gate: Gate, browser: Wire, server: Wire, url: str, most_bytes: int) -> None:
+    def __init__(self, gate: Gate, browser: ByteStream, server: ByteStream, url: str, most_bytes: int) -> None:
         self._gate = gate
         self._browser = browser
         self._server = server
@@ -77,7 +77,7 @@ class _Messages:
                     await self._take(frame)
                 await self._server.drain()
         except ParseFailed:
-            raise _Unsendable(CloseReason.PROTOCOL_ERROR, "a message on a WebSocket cannot be read") from None
+            raise _UnsendableError(CloseReason.PROTOCOL_ERROR, "a message on a WebSocket cannot be read") from None
 
     async def _take(self, frame: Frame) -> None:
         match frame.opcode, frame.payload:
@@ -95,7 +95,7 @@ class _Messages:
         # Joined at once: a page may send parts of no bytes for ever, and a list of them would grow without end.
         self._message += part
         if len(self._message) > self._most_bytes:
-            raise _Unsendable(CloseReason.MESSAGE_TOO_BIG, "a message on a WebSocket is too large to be shown")
+            raise _UnsendableError(CloseReason.MESSAGE_TOO_BIG, "a message on a WebSocket is too large to be shown")
         if frame.message_finished:
             message = bytes(self._message)
             self._message.clear()
@@ -107,7 +107,7 @@ class _Messages:
         )
         answer = await judge(self._gate, self._browser, request)
         if answer is Answer.DROP:
-            raise _Unsendable(CloseReason.POLICY_VIOLATION, "")
+            raise _UnsendableError(CloseReason.POLICY_VIOLATION, "")
         if answer is None:
             raise ConnectionResetError
         settlement = Settlement(self._gate, request)

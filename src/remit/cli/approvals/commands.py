@@ -16,7 +16,7 @@ from remit.cli.approvals.goals import (
     tell_decided,
 )
 from remit.cli.approvals.plans import (
-    Yes,
+    ApprovalArguments,
     approve_plan,
     compute_plan,
     deny_plan,
@@ -29,7 +29,7 @@ from remit.cli.approvals.plans import (
 )
 from remit.cli.approvals.render import render_approval, render_left, render_request, render_state
 from remit.cli.approvals.requests import approve_request
-from remit.cli.approvals.watch import Asked, require_terminal, told, watch
+from remit.cli.approvals.watch import ApprovalPrompt, require_terminal, told, watch
 from remit.cli.common.completion import complete_question
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.plans.allow_options import Allowance, allow_options
@@ -183,7 +183,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
         who = person_at_terminal(workspace.environ, name)
         tenant = goal_named(workspace, approval_id, tenant_id)
         if tenant is None and (plan := plan_named(workspace, approval_id)) is not None:
-            yes = Yes(who, allowed, named_preview(digest, unseen_lines), reason, directory, as_json, full)
+            yes = ApprovalArguments(who, allowed, named_preview(digest, unseen_lines), reason, directory, as_json, full)
             tell_plan(approve_plan(workspace, plan, yes), directory, as_json=as_json)
             return
         _require_plain(allowed, digest, unseen_lines, is_goal=tenant is not None)
@@ -219,7 +219,7 @@ def deny(
             _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=False, as_json=as_json)
 
 
-def _more_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[Asked]:
+def _more_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
     yield from goals_to_ask(workspace, who, directory)
     yield from plans_to_ask(workspace, who, directory)
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import click
 
-from remit.cli.approvals.watch import Asked, Shown
+from remit.cli.approvals.watch import ApprovalPrompt, PromptText
 from remit.cli.common.bidi import shown_name, shown_words
 from remit.cli.common.options import show_json, show_table
 from remit.cli.common.suggest import Wheres, argument, joined
 from remit.cli.common.tenants import find_tenant
-from remit.cli.common.terminal import NobodyToAsk, ask, find_screen
-from remit.core.errors import Reason, Refused
+from remit.cli.common.terminal import NoTerminalError, ask, find_screen
+from remit.core.errors import Reason, RefusedError
 from remit.core.text import printable
 from remit.goals.gates import APPROVAL_LIFE
 from remit.goals.status import WaitingGoal
@@ -52,7 +52,7 @@ def goal_named(workspace: Workspace, given: str, tenant_id: str | None) -> str |
         return tenant
     if not _is_another(workspace, given):
         return tenant
-    raise Refused(
+    raise RefusedError(
         Reason.MALFORMED,
         "both a goal and another question go by this id; nothing was answered",
         where=given,
@@ -65,7 +65,7 @@ def _is_another(workspace: Workspace, given: str) -> bool:
     for find in (workspace.approvals.show, workspace.proposals.named):
         try:
             find(given)
-        except Refused as problem:
+        except RefusedError as problem:
             if problem.reason is Reason.STATE_MISSING:
                 continue
         return True
@@ -82,14 +82,14 @@ def require_shown(workspace: Workspace, tenant: str, name: str, directory: Path,
     shown = require_waiting(workspace, tenant, name)
     screen.show_and_print("\n".join(render_goal(shown, directory)))
     if not ask(screen, "Approve this goal?"):
-        raise NobodyToAsk(
+        raise NoTerminalError(
             Reason.CANCELLED,
             "not approved, and not denied either: it waits",
             where=f"goal {name}",
             next_step=f"To say no for good: remit approvals deny {shlex.quote(name)}",
         )
     if goal_tree(require_waiting(workspace, tenant, name)) != goal_tree(shown):
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             "the goal changed while it was shown; nothing was approved",
             where=f"goal {name}",
@@ -112,12 +112,12 @@ def _decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator
     yield f"  {'next:' if approved else 'closes:'} {command}"
 
 
-def goals_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[Asked]:
+def goals_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
     """The goals that wait for somebody's approval, for whoever stays at the terminal."""
     return (_to_ask(workspace, found, who, directory) for found in all_waiting(workspace))
 
 
-def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Path) -> Asked:
+def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Path) -> ApprovalPrompt:
     tenant, name = found.tenant_id, found.correlation_id
 
     def decide(approved: bool, reason: str | None) -> str:
@@ -125,10 +125,10 @@ def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Pa
         return "\n".join(_decided(goal, directory, approved=approved))
 
     show = joined(("remit", "approvals", "show", *Wheres(directory, tenant).tenant, *argument(name)))
-    return Asked(
+    return ApprovalPrompt(
         found.asked_at,
         ("goal", tenant, name),
-        lambda: Shown("\n".join(render_goal(found, directory))),
+        lambda: PromptText("\n".join(render_goal(found, directory))),
         "Let it be done?",
         f"open until {expires_at(found.asked_at, APPROVAL_LIFE)[:19]}Z: {show}",
         decide,

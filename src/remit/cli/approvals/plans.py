@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 import click
 
 from remit.cli.approvals.render import render_left
-from remit.cli.approvals.watch import Asked, Shown
+from remit.cli.approvals.watch import ApprovalPrompt, PromptText
 from remit.cli.common.bidi import shown_name
 from remit.cli.common.options import show_json, show_table
 from remit.cli.common.suggest import Wheres, joined
-from remit.cli.common.terminal import NobodyToAsk, Screen, Whole, ask, find_screen
+from remit.cli.common.terminal import NoTerminalError, Screen, Whole, ask, find_screen
 from remit.cli.plans.allow_options import EVEN_IF_IT_FAILS, LONGEST_COMMAND, Allowance, require_allowed, require_useful
 from remit.cli.plans.preview_digest import NamedPreview, render_named, require_unseen_named
 from remit.cli.plans.render import DIFF_LINES, lines_not_shown, not_allowed, render_preview
@@ -23,12 +23,12 @@ from remit.cli.plans.text import flag_for
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.services.plans import ProposalPreview, ProposalView
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
 from remit.plans.proposals.errors import not_the_stored_preview
-from remit.plans.proposals.previews import PreviewNotStored
+from remit.plans.proposals.previews import PreviewNotStoredError
 from remit.plans.service import not_as_seen
 from remit.services.plans.service import PlanDesk
 from remit.workspace.workspace import Workspace
@@ -36,7 +36,7 @@ from remit.workspace.workspace import Workspace
 LABEL: Final = 10
 
 
-class Yes(NamedTuple):
+class ApprovalArguments(NamedTuple):
     """A person's approval of a plan: what it allows, and of which preview it is. Without one, the person is asked."""
 
     who: Person
@@ -77,15 +77,15 @@ def plan_named(workspace: Workspace, given: str) -> str | None:
         return whole.proposal_id
     try:
         found = proposals.named(given)
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is Reason.STATE_MISSING:
             return None
         raise
     try:
         question = workspace.approvals.show(given)
-    except Refused:
+    except RefusedError:
         return found.proposal_id
-    raise Refused(
+    raise RefusedError(
         Reason.MALFORMED,
         "both a question and a proposed plan begin like this; nothing was answered",
         where=given,
@@ -119,7 +119,7 @@ def compute_plan(
     click.echo("\n".join(_lines(workspace, view, shown, directory, most=_most(full=full))))
 
 
-def approve_plan(workspace: Workspace, proposal_id: str, yes: Yes) -> ProposalView:
+def approve_plan(workspace: Workspace, proposal_id: str, yes: ApprovalArguments) -> ProposalView:
     """Of what was shown: by the digest of an earlier look, or of what is shown here and now."""
     desk, caller, allowed, named = PlanDesk(workspace), _as_admin(yes.who), yes.allowed, yes.named
     row = desk.require_unanswered(caller, proposal_id)
@@ -158,18 +158,18 @@ def deny_plan(workspace: Workspace, proposal_id: str, who: Person, reason: str |
     return PlanDesk(workspace).decide(_as_admin(who), proposal_id, approved=False, reason=reason)
 
 
-def plans_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[Asked]:
+def plans_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
     """The proposed plans that wait, for whoever stays at the terminal."""
     return (_to_ask(workspace, view, who, directory) for view in waiting_plans(workspace, who))
 
 
-def _to_ask(workspace: Workspace, view: ProposalView, who: Person, directory: Path) -> Asked:
+def _to_ask(workspace: Workspace, view: ProposalView, who: Person, directory: Path) -> ApprovalPrompt:
     """The yes is to the preview that was shown. One that has to name something is given with its own command."""
     desk, caller, name = PlanDesk(workspace), _as_admin(who), view.proposal_id
     nothing = Allowance({}, even_if_it_fails=False)
     digests: list[str] = []
 
-    def show() -> Shown | None:
+    def show() -> PromptText | None:
         shown = desk.look(caller, name)
         digests[:] = [shown.preview_digest]
         lines = "\n".join(_lines(workspace, view, shown, directory, nothing, most=DIFF_LINES))
@@ -177,7 +177,9 @@ def _to_ask(workspace: Workspace, view: ProposalView, who: Person, directory: Pa
             click.echo(f"\n{lines}\n\nIts preview is stale, so it is not asked here.")
             return None
         if not shown.document.problems and not not_allowed(shown.document, {}):
-            return Shown(lines, lines_not_shown(shown.document, DIFF_LINES), lambda: _whole(shown.document, nothing))
+            return PromptText(
+                lines, lines_not_shown(shown.document, DIFF_LINES), lambda: _whole(shown.document, nothing)
+            )
         why = "It would fail" if shown.document.problems else "It needs an approval by name"
         commands = f"{_deny(directory, name)} (its proposer reads the reason)"
         if not shown.document.doomed:
@@ -191,7 +193,7 @@ def _to_ask(workspace: Workspace, view: ProposalView, who: Person, directory: Pa
         )
         return "\n".join(_told(found, directory))
 
-    return Asked(
+    return ApprovalPrompt(
         view.created_at,
         ("plan", name),
         show,
@@ -217,7 +219,7 @@ def _told(view: ProposalView, directory: Path) -> Iterator[str]:
         yield f"  next, {until}: {joined(('remit', 'apply', *where, '--proposal', view.proposal_id))}"
 
 
-def _no_screen(shown: ProposalPreview, directory: Path, most: int | None) -> Refused:
+def _no_screen(shown: ProposalPreview, directory: Path, most: int | None) -> RefusedError:
     name, full = shown.proposal_id, ["--full"] if most is None else []
     look = _command("show", directory, name, *full)
     command = _approve(shown, directory, most)
@@ -227,7 +229,7 @@ def _no_screen(shown: ProposalPreview, directory: Path, most: int | None) -> Ref
         then = "if it is as you want it, give the command that stands there under `answer`"
     else:
         then = f"then, if it is as you want it: {command}"
-    return NobodyToAsk(
+    return NoTerminalError(
         Reason.MISUSE,
         "a plan is approved as it was shown, and there is no terminal to show it in; nothing was approved",
         where=f"proposal {name}",
@@ -268,7 +270,7 @@ def _require_yes(
 ) -> None:
     hidden = lines_not_shown(document, most)
     if not ask(screen, "Approve this plan?", hidden=hidden, whole=lambda: _whole(document, allowed)):
-        raise NobodyToAsk(
+        raise NoTerminalError(
             Reason.CANCELLED,
             "not approved, and not denied either: it waits",
             where=f"proposal {proposal_id}",
@@ -327,7 +329,7 @@ def _answers(shown: ProposalPreview, directory: Path, most: int | None) -> Itera
 def _stored(desk: PlanDesk, caller: PersonCaller, view: ProposalView) -> ProposalPreview | None:
     try:
         return desk.look(caller, view.proposal_id)
-    except PreviewNotStored:
+    except PreviewNotStoredError:
         return None
 
 

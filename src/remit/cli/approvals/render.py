@@ -23,7 +23,7 @@ HOUR: Final = 3_600
 _HERE: Final = Path()
 
 
-class Kind(NamedTuple):
+class ApprovalKind(NamedTuple):
     """What a question is about, in the words that fit it."""
 
     label: str
@@ -33,25 +33,27 @@ class Kind(NamedTuple):
     does_not: str
 
 
-_MESSAGE: Final = Kind(
+_MESSAGE: Final = ApprovalKind(
     "message to", "the WebSocket message", "Send this message?", "is sent, once", "is not sent; the WebSocket is closed"
 )
-_TYPING: Final = Kind(
+_TYPING: Final = ApprovalKind(
     "typing at",
     "the typing",
     "Have the secret typed?",
     "goes on: the secret is put into that field, and nothing is sent by that alone",
     "is not done",
 )
-_CALL: Final = Kind("call", "the call", "Let it be called?", "is made, once, when its agent asks again", "is not made")
+_CALL: Final = ApprovalKind(
+    "call", "the call", "Let it be called?", "is made, once, when its agent asks again", "is not made"
+)
 
 
-def kind_of(approval: Approval) -> Kind:
+def kind_of(approval: Approval) -> ApprovalKind:
     """A request has a method. What has none is a message on a WebSocket, or the typing of a secret into a page."""
     if isinstance(approval.preview, CallPreview):
         return _CALL._replace(thing=f"the {shown_name(approval.preview.headline)}")
     if approval.preview.method is not None:
-        return Kind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
+        return ApprovalKind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
     return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING
 
 

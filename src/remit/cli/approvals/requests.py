@@ -1,9 +1,9 @@
 """A yes to a held request or a call: to what was shown, here and now or by its digest."""
 
 from remit.cli.approvals.render import kind_of, render_approval
-from remit.cli.common.terminal import NobodyToAsk, Screen, ask, find_screen
+from remit.cli.common.terminal import NoTerminalError, Screen, ask, find_screen
 from remit.contracts.browser.browser import Approval
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.person import Person
 from remit.workspace.workspace import Workspace
 
@@ -24,7 +24,7 @@ def approve_request(
 
 def _require_same(found: Approval, digest: str) -> None:
     if digest != found.request_digest:
-        raise Refused(
+        raise RefusedError(
             Reason.HASH_MISMATCH,
             "this digest is not that of the question; nothing was approved",
             where=f"--digest, question {found.approval_id}",
@@ -35,7 +35,7 @@ def _require_same(found: Approval, digest: str) -> None:
 def _require_screen(found: Approval, *, as_json: bool) -> Screen:
     screen = find_screen(as_json=as_json)
     if screen is None:
-        raise NobodyToAsk(
+        raise NoTerminalError(
             Reason.MISUSE,
             "a question is approved as it was shown, and there is no terminal to show it in; nothing was approved",
             where=f"question {found.approval_id}",
@@ -47,7 +47,7 @@ def _require_screen(found: Approval, *, as_json: bool) -> Screen:
 
 def _require_yes(screen: Screen, found: Approval) -> None:
     if not ask(screen, kind_of(found).asked):
-        raise NobodyToAsk(
+        raise NoTerminalError(
             Reason.CANCELLED,
             "not approved, and not denied either: it waits",
             where=f"question {found.approval_id}",

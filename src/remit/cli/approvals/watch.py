@@ -21,10 +21,10 @@ from remit.cli.common.terminal import (
     unseen_sentence,
 )
 from remit.contracts.browser.browser import Approval
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.text import printable
 from remit.identity.person import Person
-from remit.plans.proposals.previews import PreviewNotStored
+from remit.plans.proposals.previews import PreviewNotStoredError
 from remit.workspace.workspace import Workspace
 
 ANSWERS: Final = {"y": True, "yes": True, "approve": True, "n": False, "no": False, "deny": False}
@@ -34,14 +34,14 @@ LATER: Final = frozenset({"s", "skip", "later"})
 def require_terminal(*, as_json: bool) -> None:
     screen = find_screen(as_json=as_json)
     if screen is None or screen.is_stderr:
-        raise Refused(
+        raise RefusedError(
             Reason.MISUSE,
             "--wait asks a person, so it needs a terminal",
             next_step="Programs list the questions, and people answer: remit approvals list --json",
         )
 
 
-class Shown(NamedTuple):
+class PromptText(NamedTuple):
     """What the person sees of one question."""
 
     text: str
@@ -51,15 +51,15 @@ class Shown(NamedTuple):
     """All of it, where some is left out."""
 
 
-NOTHING_LEFT_OUT: Final = Shown("")
+NOTHING_LEFT_OUT: Final = PromptText("")
 
 
-class Asked(NamedTuple):
+class ApprovalPrompt(NamedTuple):
     """One question, of whatever kind, and what becomes of an answer."""
 
     since: str
     key: tuple[str, ...]
-    show: Callable[[], "Shown | None"]
+    show: Callable[[], "PromptText | None"]
     """What the person sees, made only now; None: the person was told why it is not asked here."""
     asks: str
     later: str
@@ -68,7 +68,7 @@ class Asked(NamedTuple):
     """Yes or no, and why. What is then told."""
 
 
-def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Asked]]) -> None:
+def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[ApprovalPrompt]]) -> None:
     """Until Ctrl-C. A question is asked once; whoever leaves one for later answers it by its id, or starts anew.
 
     `more`: the goals and proposed plans that wait.
@@ -87,7 +87,7 @@ def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Asked]]
                 seen.add(first.key)
                 try:
                     _ask(first)
-                except PreviewNotStored as problem:  # it may be computed right now, and is asked about once it is
+                except PreviewNotStoredError as problem:  # it may be computed right now, and is asked about once it is
                     unready.add(first.key)
                     if first.key not in told_of:
                         click.echo(f"\n{problem}", err=True)
@@ -98,24 +98,24 @@ def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Asked]]
                 unready.clear()
 
 
-def _of_request(workspace: Workspace, approval: Approval, who: Person) -> Asked:
+def _of_request(workspace: Workspace, approval: Approval, who: Person) -> ApprovalPrompt:
     def decide(approved: bool, reason: str | None) -> str:
         return told(workspace.approvals.decide(approval.approval_id, approved=approved, who=who, reason=reason))
 
-    return Asked(
+    return ApprovalPrompt(
         approval.created_at,
         ("request", approval.approval_id),
-        lambda: Shown(render_approval(approval, workspace.approvals.seconds_left(approval))),
+        lambda: PromptText(render_approval(approval, workspace.approvals.seconds_left(approval))),
         kind_of(approval).asked,
         f"open until {approval.expires[:19]}Z: remit approvals show {approval.approval_id}",
         decide,
     )
 
 
-def _ask(asked: Asked) -> None:
+def _ask(asked: ApprovalPrompt) -> None:
     try:
         shown = asked.show()
-    except PreviewNotStored:
+    except PreviewNotStoredError:
         raise
     except RemitError as problem:
         click.echo(f"\n{problem}", err=True)
@@ -141,7 +141,7 @@ def _ask(asked: Asked) -> None:
         click.echo(str(problem), err=True)
 
 
-def ask_until_clear(what: str, shown: Shown = NOTHING_LEFT_OUT) -> bool | None:
+def ask_until_clear(what: str, shown: PromptText = NOTHING_LEFT_OUT) -> bool | None:
     """Yes, no, or None for later. Anything else is no answer: a no is final, so it is not guessed at either.
 
     Where lines were left out, a plain yes is no answer: these are seen first, or named by a word.

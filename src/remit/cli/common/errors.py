@@ -10,17 +10,17 @@ from typing import Any, Final
 import click
 
 from remit.cli.common.options import show_json
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError, as_remit_error
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError, as_remit_error
 from remit.core.faultpoints import setting_problem
 
 OF_PLANS: Final = frozenset({"preview", "propose", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"})
 """Commands of the plan door, whose errors have numbers."""
 
 
-class DoorRefused(Refused):
+class OperationRefusedError(RefusedError):
     """A refusal that a door put on paper too: `errors` are its documents. `settled`: what was done before it."""
 
-    def __init__(self, problem: Refused, errors: Sequence[Any], settled: Sequence[Any] = ()) -> None:
+    def __init__(self, problem: RefusedError, errors: Sequence[Any], settled: Sequence[Any] = ()) -> None:
         super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
         papers = {"errors": list(errors), "settled": list(settled)}
         self.papers = {name: documents for name, documents in papers.items() if documents}
@@ -34,10 +34,10 @@ def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
     known = problem if isinstance(problem, RemitError) else _wrapped(problem)
     code = _code_of(known) if command in OF_PLANS and not isinstance(problem, click.ClickException) else {}
     if as_json:
-        papers = known.papers if isinstance(known, DoorRefused) else {}
+        papers = known.papers if isinstance(known, OperationRefusedError) else {}
         show_json({"error": {**known.as_json(), **code}, **papers}, indent=None)
     else:
-        word = "refused" if isinstance(known, Refused) else "failed"
+        word = "refused" if isinstance(known, RefusedError) else "failed"
         click.echo(f"{click.style(word, fg='red', bold=True)}: {known.what}", err=True)
         shown = {"where": known.where, "code": " ".join(map(str, code.values())), "next": known.next_step}
         for label, text in shown.items():
@@ -58,7 +58,7 @@ def require_valid_fault(setting: str) -> None:
     """A test that arms a point which does not exist would pass without testing anything."""
     mistake = setting_problem(setting)
     if mistake:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"the environment variable REMIT_FAULT {mistake}",
             where=f"REMIT_FAULT={setting}",
@@ -72,7 +72,7 @@ def _wrapped(problem: Exception) -> RemitError:
     if isinstance(problem, OSError):
         full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
         elsewhere = "Check that the file is there and that you may use it; `remit doctor` looks at the rest."
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
             problem.strerror or type(problem).__name__,
             where=str(problem.filename or ""),
@@ -83,6 +83,8 @@ def _wrapped(problem: Exception) -> RemitError:
 
 def _from_click(problem: click.ClickException) -> RemitError:
     if not isinstance(problem, click.UsageError):
-        return EnvironmentFailed(Reason.STATE_UNSAFE, problem.format_message())
+        return EnvironmentFailureError(Reason.STATE_UNSAFE, problem.format_message())
     path = problem.ctx.command_path if problem.ctx else "remit"
-    return Misuse(Reason.MISUSE, problem.format_message(), where=path, next_step=f"See how it is used: {path} --help")
+    return UsageError(
+        Reason.MISUSE, problem.format_message(), where=path, next_step=f"See how it is used: {path} --help"
+    )

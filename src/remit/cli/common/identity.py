@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, uuid7
-from remit.goals.core import Also, nothing_else
+from remit.goals.core import TransactionHook, nothing_else
 from remit.goals.service import Reply
 from remit.identity.callers import AgentCaller
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.ledger.clock import require_valid_when_signed
 from remit.services.base.permissions import Right, require
-from remit.services.goals.actor_check import Witness
+from remit.services.goals.actor_check import ActorCheck
 from remit.services.goals.answers import User, speaker
 from remit.services.goals.ownership import OwnGoals
 from remit.workspace.workspace import Workspace
@@ -86,7 +86,7 @@ def read_token(given: str | None) -> str:
     """A token in a command line can be seen by other users of the machine; a file is better."""
     text = given or os.environ.get(TOKEN_VARIABLE, "")
     if not text:
-        raise Refused(
+        raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
             "no capability token was given",
             where="--token",
@@ -99,7 +99,7 @@ def read_token(given: str | None) -> str:
         with Path(text).open("rb") as stream:
             return stream.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
     except OSError as problem:
-        raise Refused(
+        raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
             f"the file with the token cannot be read: {problem.strerror}",
             where="--token" if text.startswith("ey") else text,  # half a token is a secret too
@@ -115,7 +115,7 @@ def asker_here(workspace: Workspace, user_id: str | None, tenant_id: str | None)
     require(agent, Right.ASK)
     named = speaker(agent)
     if (user_id or named.user, tenant_id or named.tenant) != (named.user, named.tenant):
-        raise Refused(
+        raise RefusedError(
             Reason.CONSTRAINT_VIOLATED,
             "this token lets its agent ask for another user only",
             where="--user, --tenant",
@@ -144,7 +144,7 @@ class Asker:
     ) -> Reply:
         """A new goal, or the same one again under its id."""
 
-        def ask(own: str, also: Also) -> Reply:
+        def ask(own: str, also: TransactionHook) -> Reply:
             user, tenant = speaker
             return self.workspace.goals.ask(
                 text, user=user, tenant=tenant, language=language, correlation_id=own, reply_to=reply_to, also=also
@@ -155,7 +155,7 @@ class Asker:
     def take_back(self, original: str, speaker: User, language: str, *, correlation_id: str | None) -> Reply:
         """By a goal of its own."""
 
-        def take_back(own: str, also: Also) -> Reply:
+        def take_back(own: str, also: TransactionHook) -> Reply:
             user, tenant = speaker
             return self.workspace.goals.take_back(
                 original, user=user, tenant=tenant, language=language, correlation_id=own, also=also
@@ -168,14 +168,14 @@ class Asker:
         if self.agent is not None:
             OwnGoals(self.workspace).require(self.agent, speaker, correlation_id)
 
-        def go_on(also: Also) -> Reply:
+        def go_on(also: TransactionHook) -> Reply:
             user, tenant = speaker
             return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, also=also)
 
         return self._heard(speaker.tenant, correlation_id, go_on)
 
     def _new(
-        self, speaker: User, correlation_id: str | None, known: str | None, run: Callable[[str, Also], Reply]
+        self, speaker: User, correlation_id: str | None, known: str | None, run: Callable[[str, TransactionHook], Reply]
     ) -> Reply:
         """`known` is the goal that this one replies to, or takes back."""
         correlation = correlation_id or uuid7(self.workspace.clock())
@@ -186,12 +186,12 @@ class Asker:
             own.require_new(self.agent, speaker.tenant, correlation)
         return self._heard(speaker.tenant, correlation, lambda also: run(correlation, also))
 
-    def _heard(self, tenant: str, correlation_id: str, run: Callable[[Also], Reply]) -> Reply:
+    def _heard(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:
         """For an agent: recorded as its own with the first decision, and none is made once its token is revoked."""
         if self.agent is None:
             reply = run(nothing_else)
         else:
-            witness = Witness(self.agent, tenant, correlation_id)
+            witness = ActorCheck(self.agent, tenant, correlation_id)
             reply = witness.checked(run(witness))
             OwnGoals(self.workspace).require_free(self.agent, tenant, correlation_id)  # of two at once, it is one's
         self.workspace.approvals.bell.ring()  # a question may wait for somebody now

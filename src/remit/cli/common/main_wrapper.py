@@ -27,7 +27,7 @@ READER_GONE: Final = 141
 OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF})
 
 
-class ReaderGone(Exception):
+class ReaderGoneError(Exception):
     """A broken pipe under another name: click would make exit code 1 of it."""
 
 
@@ -37,7 +37,7 @@ def naming_broken_pipes() -> Iterator[None]:
         yield
     except BrokenPipeError as problem:
         if is_reader_gone():
-            raise ReaderGone from None
+            raise ReaderGoneError from None
         # Another connection's other end: no reason to be silent. Not under its own name, which click would swallow.
         raise ConnectionAbortedError(errno.ECONNABORTED, "a connection was closed by its other end") from problem
 
@@ -96,7 +96,7 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
         code = _run(start, arguments)
         sys.stdout.flush()
         sys.stderr.flush()
-    except (BrokenPipeError, ReaderGone):
+    except (BrokenPipeError, ReaderGoneError):
         _discard_output()
         return READER_GONE
     except OSError as problem:
@@ -109,7 +109,7 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
 def _run(start: Callable[[], Any], arguments: Sequence[str]) -> int:
     try:
         code = start()
-    except (BrokenPipeError, ReaderGone):
+    except (BrokenPipeError, ReaderGoneError):
         raise
     except click.Abort:
         click.echo("Aborted!", err=True)

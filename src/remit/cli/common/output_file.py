@@ -12,7 +12,7 @@ from typing import IO, Any, Final, TypeVar
 
 import click
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.fs.atomic_write import disk_failure, sync_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,7 +117,7 @@ def _refuse_precious(path: Path, target: Path, spare: tuple[str, ...]) -> None:
         raise _refusal("this file may not be changed", path, "Give the output another name, or allow it: chmod u+w")
 
 
-def _no_place(target: Path, problem: OSError) -> Refused:
+def _no_place(target: Path, problem: OSError) -> RefusedError:
     folder = target.parent
     if not folder.exists():
         return _refusal("there is no such folder to write into", folder, f"Make it first: mkdir -p '{folder}'")
@@ -125,5 +125,5 @@ def _no_place(target: Path, problem: OSError) -> Refused:
     return _refusal(f"no file can be made in this folder: {why}", folder, "Name a file in a folder of your own.")
 
 
-def _refusal(what: str, where: Path, next_step: str) -> Refused:
-    return Refused(Reason.MISUSE, f"{what}; nothing was done", where=str(where), next_step=next_step)
+def _refusal(what: str, where: Path, next_step: str) -> RefusedError:
+    return RefusedError(Reason.MISUSE, f"{what}; nothing was done", where=str(where), next_step=next_step)

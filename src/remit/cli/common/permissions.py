@@ -123,7 +123,7 @@ class _Asking:
 
 
 def _require(whom: str, path: str, given: dict[str, Any]) -> None:
-    from remit.core.errors import Refused  # noqa: PLC0415 - as above
+    from remit.core.errors import RefusedError  # noqa: PLC0415 - as above
     from remit.identity.person import AGENT_VARIABLES, person_at_terminal  # noqa: PLC0415 - `remit --help` does without
 
     if not any(os.environ.get(variable) for variable in AGENT_VARIABLES):
@@ -133,10 +133,10 @@ def _require(whom: str, path: str, given: dict[str, Any]) -> None:
         return
     try:
         person_at_terminal(os.environ)
-    except Refused as problem:
+    except RefusedError as problem:
         if path not in _INSTEAD:
             raise
-        raise Refused(problem.reason, problem.what, where=f"remit {path}", next_step=_INSTEAD[path]) from None
+        raise RefusedError(problem.reason, problem.what, where=f"remit {path}", next_step=_INSTEAD[path]) from None
 
 
 def _require_right(right: str, given: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 ASKING_TO_END: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -40,7 +40,7 @@ def telling_what_is_left() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.CANCELLED,
             "stopped; if something was begun, it was taken back, or is left for recovery",
             next_step="To make sure that nothing is left half done: remit recover",

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.ledger.goal_queries import tenants_with
 from remit.services.base.tenants import choose_tenant as _choose
@@ -36,7 +36,7 @@ def find_tenant(workspace: Workspace, given: str | None, correlation_id: str) ->
     with workspace.store.reading() as connection:
         found = tenants_with(connection, {*workspace.config.tenants, DEFAULT_TENANT}, correlation_id)
     if len(found) > 1:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "several tenants have a goal of this correlation",
             where=f"correlation {correlation_id}",
@@ -46,7 +46,7 @@ def find_tenant(workspace: Workspace, given: str | None, correlation_id: str) ->
 
 
 def _none_has(correlation_id: str) -> str:
-    raise Refused(
+    raise RefusedError(
         Reason.STATE_MISSING,
         "there is no goal of this correlation",
         where=f"correlation {correlation_id}",

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.core.text import counted, printable
 
 UNSEEN: Final = "unseen"
@@ -21,7 +21,7 @@ SHOW_ALL: Final = frozenset({"f", "full"})
 _NO: Final = frozenset({"", "n", "no"})
 
 
-class NobodyToAsk(Refused):
+class NoTerminalError(RefusedError):
     """Only a person can go on from here."""
 
     exit_code = 3

@@ -21,13 +21,13 @@ from remit.contracts.tasks.task import FILE_COPY, FILE_DELETE, FILE_MOVE, NO_EFF
 from remit.core.ids import system_clock
 from remit.crypto.keyring import parse_public_pem, render_public_pem
 from remit.ledger.bundle import verify_bundle, write_bundle
-from remit.ledger.findings import Verdict
+from remit.ledger.findings import VerificationReport
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoStep:
     """What was shown, and what came of it."""
 
     title: str
@@ -38,10 +38,10 @@ class Step:
 @json_option
 def demo(as_json: bool) -> None:
     """Show the whole road on a throw-away workspace."""
-    steps: list[Step] = []
+    steps: list[DemoStep] = []
 
     def tell(title: str, result: str) -> None:
-        steps.append(Step(title, result))
+        steps.append(DemoStep(title, result))
         if not as_json:
             mark = click.style("✓" if speaks_unicode() else "+", fg="green")
             click.echo(f"{mark} {click.style(shown_words(title), bold=True)}\n    {shown_words(result)}")
@@ -140,7 +140,7 @@ def _evidence(workspace: Workspace, folder: Path, tell: Tell) -> None:
     tell("An auditor with the public key alone", f"checked the exported bundle ({bundle.stat().st_size:,} bytes)")
 
 
-def _held(verdict: Verdict) -> str:
+def _held(verdict: VerificationReport) -> str:
     entries = counted(verdict.entries, "chained entry", "chained entries")
     return f"{entries} under {counted(verdict.heads, 'signed head')}"
 

@@ -1,7 +1,7 @@
 """The chapter of `remit demo` on plans: seen, approved, applied, refused, rolled back."""
 
 from remit.cli.demo.stage import Tell, create, expect, plan_of, replace_text, require, status_of, tree_of, update_json
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.workspace.workspace import Workspace
 
 SETTINGS = '{\n  "retries": 3,\n  "verbose": false\n}\n'
@@ -66,7 +66,7 @@ def _protected(workspace: Workspace, tell: Tell) -> None:
     plan = plan_of("demo-plan-3", replace_text(".env", "north", "south"))
     try:
         workspace.approve(plan)
-    except Refused as problem:
+    except RefusedError as problem:
         tell("A plan that touches .env", f"refused: {problem.what}")
     else:
         require(False, "a protected file was approved without a word")

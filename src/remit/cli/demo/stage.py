@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 Tell = Callable[[str, str], None]
 """Takes a title, and what came of it."""
@@ -17,7 +17,7 @@ Tell = Callable[[str, str], None]
 def require(holds: object, otherwise: str) -> None:
     """The demo fails where it would have to lie."""
     if not holds:
-        raise EnvironmentFailed(Reason.INTERNAL, f"the demo did not go as promised: {otherwise}")
+        raise EnvironmentFailureError(Reason.INTERNAL, f"the demo did not go as promised: {otherwise}")
 
 
 def plan_of(plan_id: str, *actions: dict[str, Any], **more: Any) -> bytes:

@@ -19,10 +19,10 @@ from remit.cli.common.suggest import Wheres
 from remit.cli.common.tenants import choose_tenant, tenant_of_goal, tenant_option
 from remit.cli.goals.render import REFUSED, Cycle, render_cycle
 from remit.contracts.services.common import WaitingFor
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.goals.confirmation.language_tags import read_tag
 from remit.goals.service import Reply
-from remit.goals.status import Stands, stands
+from remit.goals.status import GoalStatus, stands
 from remit.identity.person import person_at_terminal
 from remit.parsing import Bounds, read_bounded
 from remit.services.goals.answers import User
@@ -97,7 +97,7 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
         # With several tenants two of them may have a goal of the same id: then a command needs the name as well.
         named = tenant if tenant_id is not None or len(workspace.config.tenants) > 1 else None
         wheres = Wheres(directory, named)
-        talk = Talk(workspace, asker, tenant, wheres, answer, can_ask=can_ask, is_told=not as_json)
+        talk = GoalDialogue(workspace, asker, tenant, wheres, answer, can_ask=can_ask, is_told=not as_json)
         with interrupting():
             if continued is not None:
                 reply = talk.go_on(continued, user_id)
@@ -121,7 +121,7 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 @dataclass
-class Talk:
+class GoalDialogue:
     """One user and one thread: answers what can be answered here, and leaves the rest for later."""
 
     workspace: Workspace
@@ -196,7 +196,7 @@ class Talk:
         answer, self.answer = self.answer, None
         return answer
 
-    def _stands(self, correlation_id: str) -> Stands | None:
+    def _stands(self, correlation_id: str) -> GoalStatus | None:
         with self.workspace.store.reading() as connection:
             return stands(connection, lambda: self.workspace.keyring, self.tenant, correlation_id)
 
@@ -229,7 +229,7 @@ def _read(words: tuple[str, ...]) -> str:
     try:
         return raw.decode("utf-8").strip()
     except UnicodeDecodeError:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED, "this is not UTF-8", where="standard input", next_step="Send it as UTF-8."
         ) from None
 

@@ -8,7 +8,7 @@ import click
 from remit.cli.common.bidi import shown_name
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.tenants import choose_tenant, tenant_option
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import tenant_flag
 from remit.identity.person import person_at_terminal
 from remit.services.catalogue import line_of, said_of, shown_reason
@@ -81,7 +81,7 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
         said = workspace.promotion.states(tenant).get(simulation_id)
         flag = tenant_flag(tenant, workspace.config.tenants)
     if entry is None:
-        raise Refused(
+        raise RefusedError(
             Reason.SIMULATION_UNKNOWN,
             "no file of the catalogue has such a simulation",
             where=f"simulation {simulation_id}",

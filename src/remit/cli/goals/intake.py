@@ -11,7 +11,7 @@ from remit.cli.common.bidi import shown_name, shown_words
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.output_file import output_option, written_output
 from remit.cli.common.tenants import choose_tenant, tenant_option
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.ledger.goal_queries import IntakeItem
 from remit.workspace.workspace import Workspace
 
@@ -50,7 +50,7 @@ def export(tenant_id: str | None, output: Path | None, force: bool, directory: P
     if output is None and as_json:
         raise click.UsageError("Standard output and --json: give a file with -o.")
     if output is not None and output.is_file() and not force:
-        raise Refused(
+        raise RefusedError(
             Reason.MISUSE,
             "this file is there already; nothing was done",
             where=str(output),

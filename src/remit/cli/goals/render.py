@@ -14,7 +14,7 @@ from remit.contracts.services.common import WaitingFor
 from remit.core.text import counted, printable
 from remit.goals.finder.suggestions import Near
 from remit.goals.service import Reply
-from remit.goals.status import Stands
+from remit.goals.status import GoalStatus
 from remit.services.goals.hints import Hints
 from remit.services.goals.states import GoalState, can_take_back, state_of, waiting_for
 
@@ -56,7 +56,7 @@ class Cycle(NamedTuple):
     """What came of a cycle: the reply, and where the goal stands now."""
 
     reply: Reply
-    stands: Stands | None
+    stands: GoalStatus | None
     wheres: Wheres = Wheres()
     """To be given again in a command that goes on: as it stands, it must run where this one did."""
     before: bool = False

@@ -12,7 +12,7 @@ from remit.cli.common.options import counted, json_option, show_json, show_table
 from remit.cli.common.progress import showing_progress
 from remit.cli.common.tenants import choose_tenant, goals_tenant_option, tenant_of_goal
 from remit.core.errors import RemitError
-from remit.goals.replay import REPLAY_CODE, Replayed, replay_goal
+from remit.goals.replay import REPLAY_CODE, ReplayedDecision, replay_goal
 from remit.goals.rules import PastRules
 from remit.ledger.goal_queries import goals_of
 from remit.workspace.workspace import Workspace
@@ -25,7 +25,7 @@ class GoalReplayed(NamedTuple):
     """The decisions about one goal. `problem`: they could not even be read."""
 
     correlation_id: str
-    decisions: tuple[Replayed, ...]
+    decisions: tuple[ReplayedDecision, ...]
     problem: str = ""
 
     @property
@@ -150,7 +150,7 @@ def _why(each: GoalReplayed) -> str:
     return each.problem or next((one.why for one in each.decisions if not one.agrees), "")
 
 
-def _tree(each: Replayed) -> dict[str, Any]:
+def _tree(each: ReplayedDecision) -> dict[str, Any]:
     return {
         "event_id": each.event_id,
         "at": each.at,

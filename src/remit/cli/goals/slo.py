@@ -15,7 +15,7 @@ from remit.core.ids import system_clock
 
 if TYPE_CHECKING:
     from remit.contracts.goals.slo import SloWaiver
-    from remit.goals.slo import Rate, Verdict
+    from remit.goals.slo import FigureVerdict, Rate
     from remit.testing.goal_load import LoadSeen
 
 GOALS: Final = 300
@@ -125,13 +125,13 @@ def _last_day(directory: Path) -> "tuple[list[Rate], list[str], Path | None]":
     return [rate], [told], root
 
 
-def _judged(seen: "LoadSeen", past: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[Verdict]":
+def _judged(seen: "LoadSeen", past: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[FigureVerdict]":
     from remit.goals.slo import Measured, judge  # noqa: PLC0415 - `--help` does without
 
     return judge(Measured(seen.dispatch_ms, [seen.ended, *past], seen.duplicates), waivers, system_clock())
 
 
-def _tell(seen: "LoadSeen", verdicts: "list[Verdict]", notes: list[str], *, as_json: bool) -> int:
+def _tell(seen: "LoadSeen", verdicts: "list[FigureVerdict]", notes: list[str], *, as_json: bool) -> int:
     failed = [verdict for verdict in verdicts if verdict.blocks]
     if as_json:
         show_json(
@@ -162,7 +162,7 @@ def _tell(seen: "LoadSeen", verdicts: "list[Verdict]", notes: list[str], *, as_j
     return 1 if failed else 0
 
 
-def _tree(verdict: "Verdict") -> dict[str, Any]:
+def _tree(verdict: "FigureVerdict") -> dict[str, Any]:
     return {
         "figure": verdict.figure,
         "measured": verdict.measured,
@@ -191,7 +191,7 @@ def _load_tree(seen: "LoadSeen") -> dict[str, Any]:
     }
 
 
-def _shown(verdict: "Verdict", value: float | None) -> str:
+def _shown(verdict: "FigureVerdict", value: float | None) -> str:
     if value is None:
         return "no data"
     return f"{value:,.0f} ms" if verdict.figure.endswith("_ms") else f"{value * 100:.2f} %"

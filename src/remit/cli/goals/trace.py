@@ -12,10 +12,10 @@ from remit.cli.common.bidi import shown_name, shown_words
 from remit.cli.common.completion import complete_goal
 from remit.cli.common.options import counted, json_option, show_json, speaks_unicode, terminal_width, workspace_option
 from remit.cli.common.tenants import find_tenant, goals_tenant_option
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.core.text import printable
-from remit.goals.history_nodes import Node
+from remit.goals.history_nodes import HistoryNode
 from remit.goals.trace.tree import trace_goal
 from remit.services.base.entry_text import render_meaning, short_refs
 from remit.workspace.workspace import Workspace
@@ -44,7 +44,7 @@ def trace(ctx: click.Context, correlation_id: str, tenant_id: str | None, direct
         with workspace.store.reading() as connection:
             found = trace_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
     if found is None:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             "the ledger has nothing of this correlation",
             where=f"tenant {tenant}, correlation {correlation_id}",
@@ -64,13 +64,13 @@ def trace(ctx: click.Context, correlation_id: str, tenant_id: str | None, direct
     ctx.exit(1 if problems else 0)
 
 
-def render_trace(root: Node) -> Iterator[str]:
+def render_trace(root: HistoryNode) -> Iterator[str]:
     guides = _GUIDES if speaks_unicode() else _PLAIN_GUIDES
     yield from _lines(root, "", "", root.tenant_id, 0)
     yield from _below(root, "", guides)
 
 
-def _below(node: Node, indent: str, guides: tuple[str, ...]) -> Iterator[str]:
+def _below(node: HistoryNode, indent: str, guides: tuple[str, ...]) -> Iterator[str]:
     branch, last, on, off = guides
     widest = max((len(_label(child)) for child in node.children), default=0)
     for number, child in enumerate(node.children, start=1):
@@ -80,11 +80,11 @@ def _below(node: Node, indent: str, guides: tuple[str, ...]) -> Iterator[str]:
         yield from _below(child, under, guides)
 
 
-def _label(node: Node) -> str:
+def _label(node: HistoryNode) -> str:
     return _LABELS.get(node.kind, node.kind)
 
 
-def _lines(node: Node, first: str, rest: str, chain: str | None, widest: int) -> Iterator[str]:
+def _lines(node: HistoryNode, first: str, rest: str, chain: str | None, widest: int) -> Iterator[str]:
     """Wrapped between words, below its own beginning; the chain is named where it is another than the one above."""
     label = _label(node).ljust(widest)
     place = f"#{node.seq}" if node.seq is not None else ""
@@ -104,7 +104,7 @@ def _lines(node: Node, first: str, rest: str, chain: str | None, widest: int) ->
             yield more + click.style(line, fg="red")
 
 
-def _words(node: Node) -> str:
+def _words(node: HistoryNode) -> str:
     if node.entry is not None:
         return f"{shown_name(node.entry.kind)}: {shown_name(render_meaning(node.entry))}"
     render = _RENDER.get(node.kind)

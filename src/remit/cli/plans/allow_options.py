@@ -11,7 +11,7 @@ from remit.cli.plans.render import needed, not_allowed, spelled_plainly
 from remit.cli.plans.text import flag_for, quoted, render_problem
 from remit.contracts.plans.error_codes import PLAN_CODES
 from remit.contracts.plans.preview import PlanPreviewDocument
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.text import counted
 from remit.plans.preparation.remote_sql import is_bound_server
 
@@ -76,7 +76,7 @@ def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: 
     more = f"; and {len(document.problems) - 1:,} more" if len(document.problems) > 1 else ""
     named = "" if shown else f": {render_problem(first).removesuffix('.')}{more}"
     what = f"{document.consequence.removesuffix('.')}{named}"
-    raise Refused(reason, what, where=f"plan {document.plan_id}", next_step=_how_to_go_on(document, allowed, deny))
+    raise RefusedError(reason, what, where=f"plan {document.plan_id}", next_step=_how_to_go_on(document, allowed, deny))
 
 
 def _how_to_go_on(document: PlanPreviewDocument, allowed: Allowance, deny: str) -> str:
@@ -109,7 +109,7 @@ def require_allowed(document: PlanPreviewDocument, allowed: Allowance) -> None:
     advice = f"If that is what you want: {command}"
     if len(command) > LONGEST_COMMAND:
         advice = "`remit preview` lists each with the option that allows it."
-    raise Refused(
+    raise RefusedError(
         _REASONS[missing[0][0]],
         f"the plan needs {counted(len(missing), 'approval')} that the command does not give: {_some(missing)}"
         + (f"; of no use: {_some(idle)}{_on_patterns(idle)}" if idle else ""),

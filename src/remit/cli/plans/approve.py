@@ -6,14 +6,14 @@ from datetime import timedelta
 from typing import IO
 
 from remit.cli.common.identity import actor_here
-from remit.cli.common.terminal import NobodyToAsk, Screen, Whole, ask, find_screen
+from remit.cli.common.terminal import NoTerminalError, Screen, Whole, ask, find_screen
 from remit.cli.plans.allow_options import Allowance, command_again
 from remit.cli.plans.preview_notes import render_changes
 from remit.cli.plans.render import lines_not_shown, render_preview
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.parsing import read_bounded
 from remit.workspace.workspace import Workspace
 
@@ -21,7 +21,7 @@ from remit.workspace.workspace import Workspace
 def require_screen(plan: IO[bytes], *, as_json: bool) -> Screen:
     screen = None if is_stdin(plan) else find_screen(as_json=as_json)
     if screen is None:
-        raise NobodyToAsk(
+        raise NoTerminalError(
             Reason.APPROVAL_PENDING,
             "approving shows the preview and asks a person, and there is no terminal to do so; nothing was signed",
             where=plan.name,
@@ -31,8 +31,8 @@ def require_screen(plan: IO[bytes], *, as_json: bool) -> Screen:
     return screen
 
 
-def nobody_to_ask(document: PlanPreviewDocument) -> NobodyToAsk:
-    return NobodyToAsk(
+def nobody_to_ask(document: PlanPreviewDocument) -> NoTerminalError:
+    return NoTerminalError(
         Reason.APPROVAL_PENDING,
         "a person must see this plan and say yes, and there is nobody to ask here; nothing was done",
         where=f"plan {document.plan_id}",
@@ -71,7 +71,7 @@ def _require_same_file(plan: IO[bytes], raw: bytes) -> None:
     except OSError:
         is_same = False
     if not is_same:
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             "the plan's file changed while its preview was shown; nothing was signed and nothing was done",
             where=plan.name,
@@ -92,14 +92,14 @@ def approve_as_shown(
         return workspace.approve(
             raw, **allowed.everything, life=life, actor=actor_here(workspace), as_seen=document.preview_digest
         )
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is not Reason.HASH_MISMATCH:
             raise
         now = workspace.preview(raw).document
         changes = render_changes(document, now)
         if not changes and now.preview_digest == document.preview_digest:  # of a hash that the plan itself names
             raise
-        raise Refused(
+        raise RefusedError(
             Reason.BINDING_MISMATCH,
             f"something changed while the preview was shown{f': {changes}' if changes else ''}; nothing was signed and"
             " nothing was done",

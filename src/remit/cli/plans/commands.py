@@ -12,7 +12,7 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 import click
 
 from remit.authority.envelope import DEFAULT_LIFE
-from remit.cli.common.errors import DoorRefused
+from remit.cli.common.errors import OperationRefusedError
 from remit.cli.common.identity import actor_here, require_clock, token_option
 from remit.cli.common.main_wrapper import STARTED
 from remit.cli.common.options import json_option, output_option, show_json, workspace_option, written_output
@@ -32,24 +32,24 @@ from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.parsing import read_bounded
-from remit.plans.model.callbacks import TakenBack
+from remit.plans.model.callbacks import LaterRollback
 from remit.workspace.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_MINUTES: Final = 7 * 24 * 60
 
 
-class Carried(NamedTuple):
+class ApplyResult(NamedTuple):
     """How it ended, whether that is from before, what took it back since, and what was settled before it."""
 
     outcome: PlanOutcome | PlanRefusal
     settled: Settled
     stored: bool = False
-    taken_back: TakenBack | None = None
-    refusal: Refused | None = None
+    taken_back: LaterRollback | None = None
+    refusal: RefusedError | None = None
 
 
 def diff_options(command: F) -> F:
@@ -270,11 +270,11 @@ def look(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocume
         ).document
 
 
-def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str | None = None) -> Carried:
+def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str | None = None) -> ApplyResult:
     """The first Ctrl-C, or SIGTERM, cancels; a second one interrupts."""
     stored: list[bool] = []
-    taken_back: list[TakenBack] = []
-    refusals: list[Refused] = []
+    taken_back: list[LaterRollback] = []
+    refusals: list[RefusedError] = []
     settled = Settled(quiet=quiet)
     with showing_progress(quiet=quiet) as report, cancelling() as is_cancelled:
         outcome = workspace.apply(
@@ -287,10 +287,12 @@ def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str 
             is_cancelled=is_cancelled,
             actor=actor,
         )
-    return Carried(outcome, settled, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
+    return ApplyResult(outcome, settled, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
 
 
-def tell(carried: Carried, *, as_json: bool, diffs: bool = True, again: str = "", waited: float | None = None) -> int:
+def tell(
+    carried: ApplyResult, *, as_json: bool, diffs: bool = True, again: str = "", waited: float | None = None
+) -> int:
     """Print how it ended, and return the exit code. A refusal is raised: it is told as every other one.
 
     `again`: the command for another try, where the envelope is in nobody's hands.
@@ -311,24 +313,24 @@ def tell(carried: Carried, *, as_json: bool, diffs: bool = True, again: str = ""
     return 0 if outcome.status.status == "SUCCESS" else 1
 
 
-def _show_outcome(outcome: PlanOutcome, carried: Carried) -> None:
+def _show_outcome(outcome: PlanOutcome, carried: ApplyResult) -> None:
     errors = [error.tree() for error in outcome.errors]
     since = carried.taken_back._asdict() if carried.taken_back is not None else None
     document = {"status": outcome.status.tree(), "report": outcome.report.tree(), "errors": errors}
     show_json({**document, "stored": carried.stored, "taken_back": since, "settled": carried.settled.tree()})
 
 
-def _taken_back(since: TakenBack) -> str:
+def _taken_back(since: LaterRollback) -> str:
     part = "All of it" if since.whole else "A part of it"
     return f"{part} was taken back since, at {since.at}, by {since.order_id}."
 
 
-def _tell_refusal(refused: PlanRefusal, carried: Carried, again: str, *, as_json: bool) -> int:
+def _tell_refusal(refused: PlanRefusal, carried: ApplyResult, again: str, *, as_json: bool) -> int:
     errors = [error.tree() for error in refused.errors]
-    told = carried.refusal or Refused(Reason.INTERNAL, refused.errors[0].message)
+    told = carried.refusal or RefusedError(Reason.INTERNAL, refused.errors[0].message)
     settled = carried.settled.tree()
     if refused.status != "CANCELLED":
-        raise DoorRefused(told, errors, settled)
+        raise OperationRefusedError(told, errors, settled)
     if as_json:
         document = {"status": "CANCELLED", "envelope_id": refused.envelope_id, "errors": errors}
         show_json({**document, "settled": settled})

@@ -12,7 +12,7 @@ from remit.cli.plans.preview_notes import NAMED, find_note, render_changes
 from remit.cli.plans.render import lines_not_shown
 from remit.cli.plans.text import row
 from remit.contracts.plans.preview import PlanPreviewDocument
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.text import counted, printable
 from remit.workspace.workspace import Workspace
 
@@ -87,7 +87,7 @@ def require_unseen_named(document: PlanPreviewDocument, named: NamedPreview, mos
         return
     where = f"plan {document.plan_id}"
     if named.unseen_lines is not None:
-        raise Refused(
+        raise RefusedError(
             Reason.APPROVAL_PENDING,
             f"--unseen-lines says {named.unseen_lines:,}, and with these options the preview leaves"
             f" {counted(hidden, 'line')} out; nothing was approved",
@@ -97,7 +97,7 @@ def require_unseen_named(document: PlanPreviewDocument, named: NamedPreview, mos
         )
     without = command_again("--unseen-lines", str(hidden))
     full = f"Read all of it with `{read}`, then: {command_again('--full')}; or, w" if most is not None else "W"
-    raise Refused(
+    raise RefusedError(
         Reason.APPROVAL_PENDING,
         f"the preview does not show {counted(hidden, 'line')}, and the command does not say so; nothing was approved",
         where=where,
@@ -105,7 +105,7 @@ def require_unseen_named(document: PlanPreviewDocument, named: NamedPreview, mos
     )
 
 
-def _another_preview(workspace: Workspace, document: PlanPreviewDocument, digest: str) -> Refused:
+def _another_preview(workspace: Workspace, document: PlanPreviewDocument, digest: str) -> RefusedError:
     note = find_note(workspace, digest)
     changes = render_changes(note, document) if note is not None else ""
     what = f"the plan or its files changed since the preview: {changes}"
@@ -115,7 +115,7 @@ def _another_preview(workspace: Workspace, document: PlanPreviewDocument, digest
             "this is not the digest of the plan's preview: the plan, its settings or its files changed since, or it is"
             f" of another plan{f' (its files: {inputs})' if inputs else ''}"
         )
-    return Refused(
+    return RefusedError(
         Reason.BINDING_MISMATCH,
         f"{what}; nothing was approved",
         where=f"--digest, plan {document.plan_id}",

@@ -14,13 +14,13 @@ from remit.cli.common.options import show_json
 from remit.cli.plans.text import render_status, row
 from remit.contracts.plans.agent_views import AgentPlanPreview, AgentUndoAnswer
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.text import printable
 from remit.identity.person import AGENT_VARIABLES
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from remit.cli.plans.commands import Carried
+    from remit.cli.plans.commands import ApplyResult
     from remit.contracts.services.plans import UndoAnswer
 
 _PEOPLE_ONLY = "What it changed, or why it failed, is shown to people only: remit runs, or the console."
@@ -44,7 +44,7 @@ def preview_for_agent(workspace: Workspace, plan: bytes) -> AgentPlanPreview:
 def require_no_digest(digest_file: Path | None) -> None:
     """The digest of a preview is withheld from agents: it depends on what the files hold."""
     if digest_file is not None:
-        raise Refused(
+        raise RefusedError(
             Reason.PERMISSION_DENIED,
             "an agent gets no digest of a preview, because the digest depends on what the files hold",
             where="--digest-file",
@@ -74,7 +74,7 @@ def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
     yield row("note", document.withheld)
 
 
-def tell_agent(carried: "Carried", *, as_json: bool) -> int:
+def tell_agent(carried: "ApplyResult", *, as_json: bool) -> int:
     """How a run ended: its status. A refusal is raised in words that are the same for every content."""
     from remit.services.plans.agent_views import RUN_WITHHELD, agent_error  # noqa: PLC0415 - for agents alone
     from remit.services.plans.next_steps import after_apply  # noqa: PLC0415 - as above
@@ -95,7 +95,7 @@ def tell_agent(carried: "Carried", *, as_json: bool) -> int:
 def tell_agent_of_undo(answer: "AgentUndoAnswer | UndoAnswer", *, as_json: bool) -> int:
     if answer.refused is not None:
         told = answer.refused
-        raise Refused(told.code, told.what, where=told.where, next_step=told.next_step)
+        raise RefusedError(told.code, told.what, where=told.where, next_step=told.next_step)
     if as_json:
         show_json(answer.tree())
     else:

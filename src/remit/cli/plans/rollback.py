@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remit.cli.common.bidi import shown_name
-from remit.cli.common.errors import DoorRefused
+from remit.cli.common.errors import OperationRefusedError
 from remit.cli.common.identity import actor_here, agent_here
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.signals import interrupting
@@ -18,9 +18,9 @@ from remit.cli.plans.render_rollback import advise_on_later_run, render_rollback
 from remit.cli.plans.runs import complete_envelope, complete_run, find_run
 from remit.cli.plans.text import render_size, row
 from remit.contracts.plans.outcome import RollbackOutcome
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.plans.storage.drift import changed_nothing
-from remit.services.base.drift import Standing, later_run, look_around, set_aside
+from remit.services.base.drift import DriftReport, later_run, look_around, set_aside
 from remit.services.base.run_list import full_name
 from remit.workspace.workspace import Workspace
 
@@ -54,7 +54,7 @@ def rollback(
     undo what it had restored.
     """
     stored: list[bool] = []
-    refusals: list[Refused] = []
+    refusals: list[RefusedError] = []
     settled = Settled(quiet=as_json)
     with Workspace.open(directory) as workspace:
         agent = agent_here(workspace)
@@ -79,8 +79,8 @@ def rollback(
                     on_settled=settled,
                     actor=actor_here(workspace),
                 )
-        except Refused as problem:  # by the papers of the run; nothing was ordered
-            raise DoorRefused(problem, (), settled.tree()) from None
+        except RefusedError as problem:  # by the papers of the run; nothing was ordered
+            raise OperationRefusedError(problem, (), settled.tree()) from None
         if changed_nothing(outcome.manifest):  # `last`, or it was given by another process meanwhile
             ctx.exit(_say_empty(look_around(workspace, name, checkpoints), settled, as_json=as_json))
         kept_aside = _name_kept(
@@ -91,7 +91,7 @@ def rollback(
             if standing.is_empty:
                 ctx.exit(_say_empty(standing, settled, as_json=as_json))
             told = _naming_later_run(refusals[0], workspace, standing)
-            raise DoorRefused(told, [error.tree() for error in outcome.errors], settled.tree())
+            raise OperationRefusedError(told, [error.tree() for error in outcome.errors], settled.tree())
     if as_json:
         aside = [{"path": path, "kept_as": place} for place, path in kept_aside.items()]
         show_json({**outcome.tree(), "stored": bool(stored), "set_aside": aside, "settled": settled.tree()})
@@ -100,7 +100,7 @@ def rollback(
     ctx.exit(0 if outcome.status == "EXECUTED" else 2 if outcome.status == "REFUSED" else 1)
 
 
-def _tell(outcome: RollbackOutcome, standing: Standing, kept_aside: Mapping[str, str], *, stored: bool) -> None:
+def _tell(outcome: RollbackOutcome, standing: DriftReport, kept_aside: Mapping[str, str], *, stored: bool) -> None:
     if stored and outcome.status == "EXECUTED":
         click.echo("Already taken back before; there is nothing left to restore. The stored outcome:", err=True)
     elif stored:
@@ -112,7 +112,7 @@ def _tell(outcome: RollbackOutcome, standing: Standing, kept_aside: Mapping[str,
         click.echo(row("kept", f"{what}, as {shown_name(place)}"))
 
 
-def _say_empty(standing: Standing, settled: Settled, *, as_json: bool) -> int:
+def _say_empty(standing: DriftReport, settled: Settled, *, as_json: bool) -> int:
     """Nothing was changed, so everything is as before: what was asked for holds already."""
     status = standing.taken.outcome.status if standing.taken else None
     if as_json:
@@ -127,17 +127,17 @@ def _say_empty(standing: Standing, settled: Settled, *, as_json: bool) -> int:
     return 0
 
 
-def _name_kept(places: Sequence[str], standing: Standing) -> dict[str, str]:
+def _name_kept(places: Sequence[str], standing: DriftReport) -> dict[str, str]:
     """Each copy with the path of what it is a copy of, where that is certain: they are numbered in its order."""
     paths = [path for path, state in standing.drifted.items() if state is not None]
     return dict(zip(places, paths if len(paths) == len(places) else [""] * len(places), strict=True))
 
 
-def _naming_later_run(problem: Refused, workspace: Workspace, standing: Standing) -> Refused:
+def _naming_later_run(problem: RefusedError, workspace: Workspace, standing: DriftReport) -> RefusedError:
     run = later_run(workspace, standing) if problem.reason is Reason.DRIFTED else None
     if run is None:
         return problem
-    return Refused(problem.reason, problem.what, where=problem.where, next_step=advise_on_later_run(run))
+    return RefusedError(problem.reason, problem.what, where=problem.where, next_step=advise_on_later_run(run))
 
 
 @click.command()
@@ -161,9 +161,9 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
         envelope_id = full_name(workspace, envelope_id)
         try:
             outcome = workspace.cancel(envelope_id, actor=actor_here(workspace))
-        except Refused as problem:
+        except RefusedError as problem:
             advice = "`remit runs` lists the plans that run or ran; `remit ledger show`, unused envelopes too."
-            raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
+            raise RefusedError(problem.reason, problem.what, where=problem.where, next_step=advice) from None
     if as_json:
         show_json({"envelope_id": envelope_id, "outcome": outcome.status.tree() if outcome else None})
     elif outcome is None:

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from remit.cli.common.bidi import shown_name
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.services.base.run_list import KnownRun, full_name, list_runs, open_past_runs, short_name, unused_envelopes
 from remit.workspace.workspace import Workspace
 
@@ -57,7 +57,7 @@ def runs(limit: int, directory: Path, as_json: bool) -> None:
 def find_run(workspace: Workspace, name: str) -> str:
     """What `workspace.rollback` takes, for any name of a run; refuses `last` where nothing has run."""
     if name == "last" and next(list_runs(workspace, 1), None) is None:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             "no plan has run in this workspace yet, so there is nothing to take back",
             where=str(workspace.root),
@@ -68,9 +68,9 @@ def find_run(workspace: Workspace, name: str) -> str:
         return full
     try:
         open_past_runs(workspace).find(full)
-    except Refused as problem:
+    except RefusedError as problem:
         advice = "`remit runs` lists them; a folder below agent_outputs/reports will do too, and so will `last`."
-        raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
+        raise RefusedError(problem.reason, problem.what, where=problem.where, next_step=advice) from None
     return full
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from remit.effects.duckdb.lexer import Token
+from remit.effects.duckdb.lexer import DuckdbToken
 
 _FILES: Final = "reads files"
 _RUNS: Final = "runs a text as SQL, which nobody could look at before"
@@ -61,7 +61,7 @@ def why_forbidden(name: str, *, is_of_a_plan: bool = False) -> str:
     return next(filter(None, found), "")
 
 
-def find_forbidden(tokens: Sequence[Token]) -> tuple[str, str] | None:
+def find_forbidden(tokens: Sequence[DuckdbToken]) -> tuple[str, str] | None:
     """The first function or view that is not for a statement, by name, and why. A name counts however it is written."""
     for place, token in enumerate(tokens):
         if token.name in _VIEWS:
@@ -71,7 +71,7 @@ def find_forbidden(tokens: Sequence[Token]) -> tuple[str, str] | None:
     return None
 
 
-def shows_a_setting(tokens: Sequence[Token]) -> bool:
+def shows_a_setting(tokens: Sequence[DuckdbToken]) -> bool:
     """Whether SHOW is followed by anything but tables and schemas: what is no table is taken for a setting."""
     for place, token in enumerate(tokens):
         if token.word != "SHOW" or (place and tokens[place - 1].text != "("):
@@ -82,7 +82,7 @@ def shows_a_setting(tokens: Sequence[Token]) -> bool:
     return False
 
 
-def is_call(tokens: Sequence[Token], place: int) -> bool:
+def is_call(tokens: Sequence[DuckdbToken], place: int) -> bool:
     """Whether a parenthesis follows, and it is not the name of a table whose columns are in it."""
     if not place or place + 1 == len(tokens) or not tokens[place + 1].text.startswith("("):
         return False
@@ -90,7 +90,7 @@ def is_call(tokens: Sequence[Token], place: int) -> bool:
     return tokens[place - 1].word not in _A_TABLE_FOLLOWS and not is_new_table
 
 
-def names_a_file(tokens: Sequence[Token]) -> bool:
+def names_a_file(tokens: Sequence[DuckdbToken]) -> bool:
     """Whether a string stands where a table does: the engine would take it for the name of a file."""
     opened: list[str] = []
     for place, token in enumerate(tokens):

@@ -12,17 +12,17 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from remit.core.errors import Misuse, Reason, Refused
-from remit.effects.context import Effect, Spot, Work, read_given
+from remit.core.errors import Reason, RefusedError, UsageError
+from remit.effects.context import Effect, EffectContext, PathHandle, read_given
 from remit.effects.duckdb.denylist import PLAIN_ADVICE
 from remit.effects.duckdb.errors import file_failed, no_rows, out_of_memory, statement_failed
 from remit.effects.duckdb.expected_rows import MAX_EXPECTED_BYTES, parse_expected, require_one_select, require_rows
 from remit.effects.duckdb.instance import ENGINE
 from remit.effects.duckdb.query_plan import PLANNED, look_at_plan
-from remit.effects.duckdb.report import Done, tell
+from remit.effects.duckdb.report import ExecutedStatement, tell
 from remit.effects.duckdb.rows import FORMATS, Rows, cells_as_json, keep, quoted, save
-from remit.effects.duckdb.scan_rows import Looked, look_through
-from remit.effects.duckdb.statements import CHANGES_ROWS, Statement, analyse, bind, describe, require_reading
+from remit.effects.duckdb.scan_rows import ScanResult, look_through
+from remit.effects.duckdb.statements import CHANGES_ROWS, DuckdbStatement, analyse, bind, describe, require_reading
 from remit.fs.openat import exists
 
 DATABASE: Final = "database"
@@ -38,10 +38,10 @@ _EXPLAIN_ALL: Final = "SET explain_output='all'"
 """How `plans` sees which tables are read."""
 
 
-class Run:
+class DuckdbRun:
     """`RUN`. What it returns is described in `_output`."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         asked = _asked(work)
         statements = analyse(asked.text)
         bind(statements, asked.parameters, shared=asked.shared_parameters)
@@ -52,12 +52,12 @@ class Run:
         _require_rows_to_save(asked, statements)
         return run_statements(work, asked, statements)
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         """Nothing of it is of use when it was cut short: it worked on a copy, which the host removes."""
         return None
 
 
-class Asked(NamedTuple):
+class EngineInputs(NamedTuple):
     """The inputs."""
 
     text: str
@@ -76,7 +76,7 @@ class Asked(NamedTuple):
     """They are for other texts, too."""
 
 
-def run_statements(work: Work, asked: Asked, statements: Sequence[Statement]) -> dict[str, Any]:
+def run_statements(work: EffectContext, asked: EngineInputs, statements: Sequence[DuckdbStatement]) -> dict[str, Any]:
     """On the database of the order. What may be in the statements is not looked at any more."""
     database = work.spots[DATABASE]
     changes = not all(one.is_read for one in statements)
@@ -97,7 +97,9 @@ def run_statements(work: Work, asked: Asked, statements: Sequence[Statement]) ->
 
 
 @contextmanager
-def _opened(database: Spot, asked: Asked, results: Spot | None, *, writes: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+def _opened(
+    database: PathHandle, asked: EngineInputs, results: PathHandle | None, *, writes: bool
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """With a transaction begun, and everything locked that a statement could set.
 
     Closed if all went well. If not, the host ends this process, and the copy is of no use.
@@ -123,19 +125,19 @@ def _opened(database: Spot, asked: Asked, results: Spot | None, *, writes: bool)
         raise file_failed(problem) from None
 
 
-def _attaching(database: Spot, alias: str, *, writes: bool) -> str:
+def _attaching(database: PathHandle, alias: str, *, writes: bool) -> str:
     """Opened for reading only, it cannot be changed by what a macro or a view hides either."""
     if not writes and not exists(database.folder, database.name):
         return f"ATTACH ':memory:' AS {alias}"  # one that is not there, and will not be, is empty
     return f"ATTACH {_text(database.path)} AS {alias} (TYPE duckdb{'' if writes else ', READ_ONLY'})"
 
 
-def alias_of(asked: Asked) -> str:
+def alias_of(asked: EngineInputs) -> str:
     """The name of the database within the statements: as the engine would choose it for a file of that name."""
     return f"{asked.alias}_db" if asked.alias.lower() in _RESERVED else asked.alias
 
 
-def _run_one(engine: duckdb.DuckDBPyConnection, asked: Asked, one: Statement) -> Done:
+def _run_one(engine: duckdb.DuckDBPyConnection, asked: EngineInputs, one: DuckdbStatement) -> ExecutedStatement:
     values = {name: asked.parameters[name] for name in one.parameters}
     with _told(asked, one, has_read=False):
         reads = _tables_read(engine, one, values) if _has_plan(one) else None
@@ -156,14 +158,14 @@ def _run_one(engine: duckdb.DuckDBPyConnection, asked: Asked, one: Statement) ->
         "upserts": one.upserts,
         "words": describe(one.kind, known, one.writes, upserts=one.upserts) if one.kind != "EXPLAIN" else one.words,
     }
-    return Done(one, said, rows)
+    return ExecutedStatement(one, said, rows)
 
 
-def _tables_read(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> tuple[str, ...]:
+def _tables_read(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]) -> tuple[str, ...]:
     planned = look_at_plan(engine, one.text, values)
     if planned.forbidden is not None:
         name, why = planned.forbidden
-        raise Refused(
+        raise RefusedError(
             Reason.SQL_REFUSED,
             f"statement {one.number} ({one.kind}): {name} {why}; a view or a macro of the database hides it",
             where="the SQL text",
@@ -173,32 +175,32 @@ def _tables_read(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapp
 
 
 @contextmanager
-def _told(asked: Asked, one: Statement, *, has_read: bool) -> Iterator[None]:
+def _told(asked: EngineInputs, one: DuckdbStatement, *, has_read: bool) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, MemoryError, RuntimeError, ValueError) as problem:
         raise statement_failed(one.number, one.kind, problem, asked.memory_bytes, has_read=has_read) from None
 
 
-def _reads_rows(one: Statement) -> bool:
+def _reads_rows(one: DuckdbStatement) -> bool:
     """Whether rows are looked at when it is run. To alter a type USING an expression does."""
     words = one.text.upper()
     return _has_plan(one) or "USING" in words or "ANALY" in words
 
 
-def _has_plan(one: Statement) -> bool:
+def _has_plan(one: DuckdbStatement) -> bool:
     """Of what is created, a table that is made of others has one; TRUNCATE has none."""
     if one.text[:8].upper() == "TRUNCATE":
         return False
     return one.kind in PLANNED and (one.kind != "CREATE" or one.reads != ())
 
 
-def _count(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> int | None:
+def _count(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]) -> int | None:
     row = engine.execute(one.text, dict(values)).fetchone()
     return int(row[0]) if row is not None and one.kind in (*CHANGES_ROWS, "MERGE_INTO", "CREATE") else None
 
 
-def _counted(one: Statement, rows: Rows | None, changed: int | None) -> dict[str, int | None]:
+def _counted(one: DuckdbStatement, rows: Rows | None, changed: int | None) -> dict[str, int | None]:
     if one.is_read or one.kind == "EXPLAIN":
         return {"rows_read": rows.total if rows is not None else 0}
     if one.kind == "SELECT":  # its rows say nothing of those that a statement within it changed
@@ -206,14 +208,14 @@ def _counted(one: Statement, rows: Rows | None, changed: int | None) -> dict[str
     return {"rows_changed": rows.total if rows is not None else changed}
 
 
-def _known(one: Statement, planned: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _known(one: DuckdbStatement, planned: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The engine's plan knows what is behind a view; of a view that is only made, there is no plan."""
     if planned is None or (not planned and one.kind == "CREATE"):
         return one.reads
     return planned
 
 
-def _save(rows: Rows, spot: Spot, asked: Asked) -> Looked:
+def _save(rows: Rows, spot: PathHandle, asked: EngineInputs) -> ScanResult:
     form = asked.results or ""
     try:
         save(rows, spot.path, form)
@@ -227,16 +229,16 @@ def _save(rows: Rows, spot: Spot, asked: Asked) -> Looked:
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
-def _asked(work: Work) -> Asked:
+def _asked(work: EffectContext) -> EngineInputs:
     inputs = work.inputs
     mode, results = inputs.get("mode", "write"), inputs.get("results")
     if mode not in ("read", "write"):
-        raise Misuse(Reason.MISUSE, "the mode is `read` or `write`", where="mode")
+        raise UsageError(Reason.MISUSE, "the mode is `read` or `write`", where="mode")
     if results is not None and results.get("format") not in FORMATS:
-        raise Misuse(Reason.MISUSE, f"results are saved as {', '.join(FORMATS)}", where="results")
+        raise UsageError(Reason.MISUSE, f"results are saved as {', '.join(FORMATS)}", where="results")
     if (results is None) != (RESULTS not in work.spots):
-        raise Misuse(Reason.MISUSE, "results need a file, and a file for them its format", where="results")
-    return Asked(
+        raise UsageError(Reason.MISUSE, "results need a file, and a file for them its format", where="results")
+    return EngineInputs(
         text=_text_of(work),
         parameters=inputs.get("parameters") or {},
         reads_only=mode == "read",
@@ -251,22 +253,22 @@ def _asked(work: Work) -> Asked:
     )
 
 
-def _text_of(work: Work) -> str:
+def _text_of(work: EffectContext) -> str:
     """Small ones are in the inputs; others come as a descriptor."""
     if isinstance(text := work.inputs.get("text"), str):
         return text
     try:
         return read_given(work, QUERY, MAX_TEXT_BYTES).decode()
     except UnicodeDecodeError:
-        raise Refused(
+        raise RefusedError(
             Reason.SQL_REFUSED, "it is not UTF-8 text", where="the SQL text", next_step="Save it as UTF-8."
         ) from None
 
 
-def _require_rows_to_save(asked: Asked, statements: Sequence[Statement]) -> None:
+def _require_rows_to_save(asked: EngineInputs, statements: Sequence[DuckdbStatement]) -> None:
     last = next((one for one in reversed(statements) if one.is_read or one.kind == "EXPLAIN"), None)
     if asked.results is not None and (last is None or last.kind != "SELECT"):
-        raise Refused(
+        raise RefusedError(
             Reason.SQL_REFUSED,
             "its rows are to be saved, and no SELECT gives any",
             where="the SQL text",
@@ -300,4 +302,4 @@ def _rehearse() -> None:
 
 _rehearse()
 
-RUN: Final[Effect] = Run()
+RUN: Final[Effect] = DuckdbRun()

@@ -9,7 +9,7 @@ from typing import Final
 
 import duckdb
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.effects.duckdb.denylist import PLAIN_ADVICE
 
 _ABOUT_THE_TEXT: Final = (
@@ -46,8 +46,8 @@ _NAMES_A_FILE: Final = ("Permission Error: Cannot access file", "IO Error: Could
 _LONGEST: Final = 300
 
 
-def out_of_memory(what: str, memory_bytes: int) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def out_of_memory(what: str, memory_bytes: int) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED,
         f"{what} needs more than the {memory_bytes:,} bytes of memory that it may use",
         where="the SQL text",
@@ -64,7 +64,7 @@ def statement_failed(number: int, kind: str, problem: Exception, memory_bytes: i
     if isinstance(problem, MemoryError | duckdb.OutOfMemoryException) or message.startswith(_TOO_LARGE_A_VALUE):
         return out_of_memory(f"statement {number} ({kind})", memory_bytes)
     if message.startswith(_NAMES_A_FILE):  # or a name that no table has, and that looks like one of a file
-        return Refused(
+        return RefusedError(
             Reason.SQL_REFUSED,
             f"statement {number} ({kind}): it names a file, and no statement reaches one",
             where="the SQL text",
@@ -72,7 +72,7 @@ def statement_failed(number: int, kind: str, problem: Exception, memory_bytes: i
         )
     if isinstance(problem, duckdb.IOException | duckdb.HTTPException):
         return file_failed(problem)
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.SQL_FAILED,
         f"statement {number} ({kind}): {_words(problem, message, has_read=has_read)}",
         where="the SQL text",
@@ -80,8 +80,8 @@ def statement_failed(number: int, kind: str, problem: Exception, memory_bytes: i
     )
 
 
-def no_rows() -> EnvironmentFailed:
-    return EnvironmentFailed(
+def no_rows() -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.SQL_FAILED,
         "rows were expected, and the last statement that reads gave none",
         where="the SQL text",
@@ -93,18 +93,18 @@ def file_failed(problem: Exception, where: str = "the database") -> RemitError:
     """Opening, writing or closing it. The engine's words name paths of this machine, and who holds a lock."""
     message = str(problem)
     if "Could not set lock" in message or "Conflicting lock" in message:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.DATABASE_BUSY,
             "another program has the database open",
             where=where,
             next_step="Close it there, and try again.",
         )
     if "No space left" in message or "Disk quota" in message:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.DISK_FULL, "the disk is full", where=where, next_step="Make room, and try again."
         )
     what = "it is not a DuckDB database, or is damaged" if _is_not_one(message) else "the file could not be used"
-    return EnvironmentFailed(Reason.SQL_FAILED, what, where=where, next_step="See what is in the file.")
+    return EnvironmentFailureError(Reason.SQL_FAILED, what, where=where, next_step="See what is in the file.")
 
 
 def _is_not_one(message: str) -> bool:

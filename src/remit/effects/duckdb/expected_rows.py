@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import duckdb
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.duckdb.rows import Rows, cells_as_json
-from remit.effects.duckdb.statements import Statement
+from remit.effects.duckdb.statements import DuckdbStatement
 from remit.effects.json_equal import is_equal
 
 MAX_EXPECTED_BYTES: Final = 8 << 20
@@ -32,10 +32,10 @@ def parse_expected(raw: bytes) -> tuple[Sequence[Any], ...]:
     return tuple(json.loads(raw))
 
 
-def require_one_select(statements: Sequence[Statement]) -> None:
+def require_one_select(statements: Sequence[DuckdbStatement]) -> None:
     """Which rows are meant must be plain."""
     if len(statements) != 1 or statements[0].kind != "SELECT":
-        raise Refused(
+        raise RefusedError(
             Reason.SQL_REFUSED,
             "the query of a rule is one SELECT and nothing else",
             where="the SQL text",
@@ -92,5 +92,5 @@ def _wanted(number: int) -> str:
     return f"{number:,} {'is' if number == 1 else 'are'} expected"
 
 
-def _differs(what: str) -> Refused:
-    return Refused(Reason.RULE_FAILED, what, where="the SQL text")
+def _differs(what: str) -> RefusedError:
+    return RefusedError(Reason.RULE_FAILED, what, where="the SQL text")

@@ -11,7 +11,7 @@ _STRING: Final = duckdb.token_type.string_const
 _NOT_OF_A_NAME: Final = re.compile(r"[^a-z0-9_$]")
 
 
-class Token(NamedTuple):
+class DuckdbToken(NamedTuple):
     text: str
     start: int
     """In bytes."""
@@ -34,16 +34,16 @@ class Token(NamedTuple):
         return _NOT_OF_A_NAME.sub("", self.text.lower()) or self.text
 
 
-def tokens_of(text: str) -> tuple[Token, ...]:
+def tokens_of(text: str) -> tuple[DuckdbToken, ...]:
     """Without comments. The engine counts in bytes."""
     return tuple(_tokens(text.encode()))
 
 
-def _tokens(raw: bytes) -> Iterator[Token]:
+def _tokens(raw: bytes) -> Iterator[DuckdbToken]:
     found = duckdb.tokenize(raw.decode())
     ends = [*(start for start, _ in found[1:]), len(raw)]
     for (start, kind), end in zip(found, ends, strict=True):
         text = raw[start:end].decode(errors="replace").strip()
         if text and kind != _COMMENT:
             is_string = kind == _STRING
-            yield Token(text, start, is_string, not is_string and text.startswith('"') and text.endswith('"'))
+            yield DuckdbToken(text, start, is_string, not is_string and text.startswith('"') and text.endswith('"'))

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.core.errors import Refused
-from remit.effects.context import Effect, Work, read_given
+from remit.core.errors import RefusedError
+from remit.effects.context import Effect, EffectContext, read_given
 from remit.effects.duckdb.expected_rows import require_one_select
 from remit.effects.duckdb.statements import analyse, bind, require_reading
 
@@ -18,22 +18,22 @@ MAX_PROBLEMS: Final = 200
 _LONGEST: Final = 400
 
 
-class Check:
+class LintCheck:
     """`CHECK`. Returns the problems, each with the number of its text, from 0."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         problems: list[dict[str, Any]] = []
         for number, text in enumerate(json.loads(read_given(work, TEXTS, MAX_TEXTS_BYTES))):
             try:
                 _require_sound(text)
-            except Refused as problem:
+            except RefusedError as problem:
                 told = {"what": problem.what[:_LONGEST], "next_step": problem.next_step[:_LONGEST]}
                 problems.append({"number": number, **told})
             if len(problems) == MAX_PROBLEMS:
                 break
         return {"problems": problems}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         """It only looks, so there is nothing to settle."""
         return None
 
@@ -47,4 +47,4 @@ def _require_sound(text: Mapping[str, Any]) -> None:
         require_one_select(statements)
 
 
-CHECK: Final[Effect] = Check()
+CHECK: Final[Effect] = LintCheck()

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.duckdb.rows import Rows
-from remit.effects.duckdb.scan_rows import Looked
-from remit.effects.duckdb.statements import Statement
+from remit.effects.duckdb.scan_rows import ScanResult
+from remit.effects.duckdb.statements import DuckdbStatement
 
 MAX_DESCRIPTION: Final = 512 << 10
 """Characters of what is told of all statements."""
@@ -20,15 +20,17 @@ MAX_FRAME: Final = 900 << 10
 _MAX_VOLATILE: Final = 10
 
 
-class Done(NamedTuple):
+class ExecutedStatement(NamedTuple):
     """One statement that was run, as it is told, and its rows."""
 
-    statement: Statement
+    statement: DuckdbStatement
     said: dict[str, Any]
     rows: Rows | None
 
 
-def tell(done: Sequence[Done], last: Rows | None, looked: Looked | None, *, changed: bool) -> dict[str, Any]:
+def tell(
+    done: Sequence[ExecutedStatement], last: Rows | None, looked: ScanResult | None, *, changed: bool
+) -> dict[str, Any]:
     """`rows` are the first of the last statement that reads, as text; `schema` are their columns.
 
     Of a statement, `reads` and `writes` are None if they are not known. Of the files that it leaves nothing is said
@@ -37,7 +39,7 @@ def tell(done: Sequence[Done], last: Rows | None, looked: Looked | None, *, chan
     """
     said = [one.said for one in done]
     if len(json.dumps(said)) > MAX_DESCRIPTION:
-        raise Refused(
+        raise RefusedError(
             Reason.SQL_REFUSED,
             "its statements have more columns and tables than can be shown",
             where="the SQL text",
@@ -57,7 +59,7 @@ def tell(done: Sequence[Done], last: Rows | None, looked: Looked | None, *, chan
     }
 
 
-def _texts(done: Sequence[Done], room: int) -> list[str]:
+def _texts(done: Sequence[ExecutedStatement], room: int) -> list[str]:
     """Of the first statements, as many as there is room for."""
     texts: list[str] = []
     for one in done[:MAX_TEXTS]:
@@ -69,7 +71,7 @@ def _texts(done: Sequence[Done], room: int) -> list[str]:
     return texts
 
 
-def _volatile(done: Sequence[Done]) -> list[str]:
+def _volatile(done: Sequence[ExecutedStatement]) -> list[str]:
     """What is applied is run anew."""
     asking = [one.statement for one in done if one.statement.volatile]
     return [

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from remit.effects.duckdb.statements import Statement
+from remit.effects.duckdb.statements import DuckdbStatement
 
 FORMATS: Final = ("parquet", "csv", "json")
 MAX_CELL: Final = 256
@@ -39,7 +39,7 @@ class Rows(NamedTuple):
     """All of them. None of a plan that was explained."""
 
 
-def keep(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any], most: int) -> Rows:
+def keep(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any], most: int) -> Rows:
     """Run it."""
     if one.kind == "EXPLAIN":
         return _explained(engine, one, values)
@@ -49,7 +49,7 @@ def keep(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str,
     return Rows(one.is_read, total, columns[:MAX_COLUMNS], _preview(held, most), held)
 
 
-def _explained(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> Rows:
+def _explained(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]) -> Rows:
     """The engine writes what is bound into its plan, so the plan of a statement with parameters is not handed out."""
     plan = engine.execute(one.text, dict(values)).fetchall()
     columns = [{"name": name, "type": "VARCHAR"} for name in ("explain_key", "explain_value")]
@@ -59,7 +59,9 @@ def _explained(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mappin
     return Rows(True, len(plan), columns, shown, None)
 
 
-def _held(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
+def _held(
+    engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]
+) -> duckdb.DuckDBPyRelation:
     """What a SELECT gives is a relation that runs again whenever it is looked at; what EXECUTE gives is held."""
     engine.execute(f"PREPARE {_PREPARED} AS {_source(one)}")
     given = ", ".join(f"{quoted(name)} := {_literal(value)}" for name, value in values.items())
@@ -72,7 +74,7 @@ def _held(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str
     return held
 
 
-def _source(one: Statement) -> str:
+def _source(one: DuckdbStatement) -> str:
     """The lines are for a comment at the end. What changes rows may only stand at the top."""
     return f"FROM (\n{one.text}\n)" if one.is_read else one.text
 

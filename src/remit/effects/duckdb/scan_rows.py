@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
-from remit.effects.context import Spot
+from remit.effects.context import PathHandle
 from remit.effects.duckdb.rows import Rows, cells_as_json, widest_row
-from remit.effects.edits.data_files import Check, Finding, remarks
+from remit.effects.edits.data_files import Check, ContentFinding, remarks
 from remit.effects.edits.splice import Edited
 from remit.effects.plans.content_scan import MAX_FINDINGS, find_commands, find_in_final
 from remit.fs.openat import open_file
@@ -30,12 +30,12 @@ _TEXTS: Final = ("csv", "json")
 _NO_CHECKS: Final[Mapping[str, Check]] = {f".{form}": lambda _content: [] for form in _TEXTS}
 
 
-class Looked(NamedTuple):
-    findings: Sequence[Finding]
+class ScanResult(NamedTuple):
+    findings: Sequence[ContentFinding]
     remarks: Sequence[str]
 
 
-def look_through(rows: Rows, spot: Spot, form: str, mode: int) -> Looked:
+def look_through(rows: Rows, spot: PathHandle, form: str, mode: int) -> ScanResult:
     """`mode` is what the file will have."""
     name = f"results.{form}"
     content, is_whole = _read(spot, MAX_LOOKED_AT if form in _TEXTS else 4)
@@ -48,10 +48,10 @@ def look_through(rows: Rows, spot: Spot, form: str, mode: int) -> Looked:
     secrets, all_cells = _secrets(rows)
     if not all_cells or (form in _TEXTS and not is_whole):
         said.append(f"nobody looked for credentials and commands past the first {MAX_LOOKED_AT:,} characters")
-    return Looked([*found, *secrets], said)
+    return ScanResult([*found, *secrets], said)
 
 
-def _read(spot: Spot, most: int) -> tuple[bytes, bool]:
+def _read(spot: PathHandle, most: int) -> tuple[bytes, bool]:
     descriptor = open_file(spot.folder, spot.name, where="the file of the results")
     content = bytearray()
     try:
@@ -62,9 +62,9 @@ def _read(spot: Spot, most: int) -> tuple[bytes, bool]:
     return bytes(content[:most]), len(content) <= most
 
 
-def _secrets(rows: Rows) -> tuple[list[Finding], bool]:
+def _secrets(rows: Rows) -> tuple[list[ContentFinding], bool]:
     """And whether all cells were looked at."""
-    found: list[Finding] = []
+    found: list[ContentFinding] = []
     room = MAX_LOOKED_AT
     at_once = max(1, min(_MOST_ROWS, _MOST_CHARACTERS // max(widest_row(rows, _LONGEST_CELL), 1)))
     for first in range(0, rows.total, at_once):
@@ -85,9 +85,9 @@ def _lines(rows: Rows, row: Sequence[str | None]) -> Iterator[str]:
         yield f'"{column["name"].replace(chr(10), " ")}": {cell or "null"}'
 
 
-def _in_lines(lines: Sequence[str], first: int, columns: int) -> Iterator[Finding]:
+def _in_lines(lines: Sequence[str], first: int, columns: int) -> Iterator[ContentFinding]:
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     for start, _, what in find_secrets("\n".join(lines)):
         row, column = divmod(bisect_right(starts, start) - 1, columns)
         where = f"row {first + row + 1:,}, column {column + 1:,}"
-        yield Finding("credential", where, f"this looks like {what}")
+        yield ContentFinding("credential", where, f"this looks like {what}")

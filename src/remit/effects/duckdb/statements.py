@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.duckdb.denylist import (
     CHANGES_SEQUENCES,
     PLAIN_ADVICE,
@@ -21,7 +21,7 @@ from remit.effects.duckdb.denylist import (
     shows_a_setting,
 )
 from remit.effects.duckdb.instance import ENGINE
-from remit.effects.duckdb.lexer import Token, tokens_of
+from remit.effects.duckdb.lexer import DuckdbToken, tokens_of
 from remit.effects.duckdb.syntax_tree import Tables, look_at
 from remit.effects.duckdb.traits import not_the_same_again, pivots, upserts
 
@@ -53,7 +53,7 @@ _SHOW_ADVICE: Final = "Leave it out; to see what columns a table has: DESCRIBE t
 _LINE: Final = re.compile(r"^LINE (\d{1,7}): ", re.MULTILINE)
 
 
-class Statement(NamedTuple):
+class DuckdbStatement(NamedTuple):
     """One statement of a text."""
 
     number: int
@@ -81,7 +81,7 @@ class Statement(NamedTuple):
     """What in it may give something else the next time."""
 
 
-def analyse(text: str) -> tuple[Statement, ...]:
+def analyse(text: str) -> tuple[DuckdbStatement, ...]:
     """All statements, or Refused with the number and the kind of the first that is not for a text."""
     _require_readable(text)
     try:
@@ -97,7 +97,7 @@ def analyse(text: str) -> tuple[Statement, ...]:
     return tuple(_analyse_one(number, one) for number, one in enumerate(found, start=1))
 
 
-def bind(statements: Sequence[Statement], given: Mapping[str, Any], *, shared: bool = False) -> None:
+def bind(statements: Sequence[DuckdbStatement], given: Mapping[str, Any], *, shared: bool = False) -> None:
     """Every parameter that is used must be given, every one that is given must be used, each a plain value.
 
     Where they are shared by several texts, this one need not use all of them.
@@ -112,7 +112,7 @@ def bind(statements: Sequence[Statement], given: Mapping[str, Any], *, shared: b
             raise _refused(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
 
 
-def require_reading(statements: Sequence[Statement]) -> None:
+def require_reading(statements: Sequence[DuckdbStatement]) -> None:
     for one in statements:
         if not one.is_read:
             raise _refused_statement(
@@ -131,7 +131,7 @@ def _require_readable(text: str) -> None:
         raise _refused("it has half a character, which is not text", "Save it as UTF-8.") from None
 
 
-def _analyse_one(number: int, found: duckdb.Statement) -> Statement:
+def _analyse_one(number: int, found: duckdb.Statement) -> DuckdbStatement:
     tokens = _without_end(tokens_of(found.query))
     kind = _kind_of(found, tokens)
     if kind not in _ALLOWED:
@@ -152,13 +152,13 @@ def _analyse_one(number: int, found: duckdb.Statement) -> Statement:
     merges = kind == "INSERT" and upserts(tokens)
     words = describe(kind, reads, writes, upserts=merges)
     destroys = not is_read and _destroys(kind, tokens)
-    return Statement(
+    return DuckdbStatement(
         number, kind, text, reads, writes, parameters, is_read, returns_rows, words, destroys,
         upserts=merges, pivots=pivots(tokens), volatile=not_the_same_again(tokens),
     )  # fmt: skip
 
 
-def _kind_of(found: duckdb.Statement, tokens: Sequence[Token]) -> str:
+def _kind_of(found: duckdb.Statement, tokens: Sequence[DuckdbToken]) -> str:
     try:
         kind = found.type.name
     except ValueError:  # one that has no name in Python
@@ -167,7 +167,7 @@ def _kind_of(found: duckdb.Statement, tokens: Sequence[Token]) -> str:
     return "ALTER" if kind == "MULTI" and tokens and tokens[0].word == "ALTER" else kind
 
 
-def _require_harmless(number: int, kind: str, tokens: Sequence[Token]) -> None:
+def _require_harmless(number: int, kind: str, tokens: Sequence[DuckdbToken]) -> None:
     if (forbidden := find_forbidden(tokens)) is not None:
         name, why = forbidden
         raise _refused_statement(number, kind, f"{name} {why}", PLAIN_ADVICE)
@@ -188,7 +188,7 @@ def _require_harmless(number: int, kind: str, tokens: Sequence[Token]) -> None:
         )
 
 
-def _explain(number: int, text: str, tokens: Sequence[Token], parameters: tuple[str, ...]) -> Statement:
+def _explain(number: int, text: str, tokens: Sequence[DuckdbToken], parameters: tuple[str, ...]) -> DuckdbStatement:
     """The statement that it is about is held to the same rules. With ANALYZE it runs, so it must only read."""
     runs, start = _explained(tokens)
     try:
@@ -200,12 +200,12 @@ def _explain(number: int, text: str, tokens: Sequence[Token], parameters: tuple[
             number, "EXPLAIN", f"with ANALYZE it runs the {inner.kind} that it explains", "Leave out ANALYZE."
         )
     words = f"explains a statement that {inner.words}"
-    return Statement(
+    return DuckdbStatement(
         number, "EXPLAIN", text, inner.reads, (), parameters, inner.is_read, True, words, volatile=inner.volatile
     )
 
 
-def _explained(tokens: Sequence[Token]) -> tuple[bool, int]:
+def _explained(tokens: Sequence[DuckdbToken]) -> tuple[bool, int]:
     """Whether EXPLAIN runs it, and where the statement begins that it is about."""
     if tokens[1].name in _RUNS_IT:
         return True, 2
@@ -215,7 +215,7 @@ def _explained(tokens: Sequence[Token]) -> tuple[bool, int]:
     return any(token.name in _RUNS_IT for token in tokens[:end]), end + 1
 
 
-def _tables(kind: str, text: str, tokens: Sequence[Token]) -> Tables | None:
+def _tables(kind: str, text: str, tokens: Sequence[DuckdbToken]) -> Tables | None:
     if kind == "SELECT":
         return look_at(text, changes_rows=False)
     if kind in CHANGES_ROWS:
@@ -225,7 +225,7 @@ def _tables(kind: str, text: str, tokens: Sequence[Token]) -> Tables | None:
     return None
 
 
-def _tables_of_objects(kind: str, text: str, tokens: Sequence[Token]) -> Tables | None:
+def _tables_of_objects(kind: str, text: str, tokens: Sequence[DuckdbToken]) -> Tables | None:
     """The object that is made, changed or removed; what a new table or view is made of, where that is a SELECT."""
     place = _object_of(tokens)
     if place is None:
@@ -240,7 +240,7 @@ def _tables_of_objects(kind: str, text: str, tokens: Sequence[Token]) -> Tables 
     return Tables(made_of.reads, (*name, *made_of.writes), False, made_of.foreign)
 
 
-def _object_of(tokens: Sequence[Token]) -> int | None:
+def _object_of(tokens: Sequence[DuckdbToken]) -> int | None:
     """Where it says of what: CREATE OR REPLACE TABLE. None if it is no object that a text may make or remove."""
     known = _OBJECTS | (_OF_COMMENTS if tokens[0].word == "COMMENT" else frozenset())
     if tokens[0].word == "TRUNCATE":
@@ -253,7 +253,7 @@ def _object_of(tokens: Sequence[Token]) -> int | None:
     return None
 
 
-def _name_from(tokens: Sequence[Token], start: int) -> tuple[str, ...]:
+def _name_from(tokens: Sequence[DuckdbToken], start: int) -> tuple[str, ...]:
     """The one name that begins there, as a tuple, with its schema if it has one."""
     while start < len(tokens) and tokens[start].word in _BEFORE_A_NAME:
         start += 1
@@ -268,11 +268,11 @@ def _name_from(tokens: Sequence[Token], start: int) -> tuple[str, ...]:
     return ("".join(parts),) if parts else ()
 
 
-def _as_written(token: Token) -> str:
+def _as_written(token: DuckdbToken) -> str:
     return token.text[1:-1].replace('""', '"') if token.is_quoted else token.text
 
 
-def _body(tokens: Sequence[Token], start: int) -> int | None:
+def _body(tokens: Sequence[DuckdbToken], start: int) -> int | None:
     """Where the SELECT begins that a table or view is made of."""
     if tokens[start].word not in ("TABLE", "VIEW"):
         return None
@@ -284,7 +284,7 @@ def _body(tokens: Sequence[Token], start: int) -> int | None:
     return None
 
 
-def _named_after_into(tokens: Sequence[Token]) -> tuple[str, ...] | None:
+def _named_after_into(tokens: Sequence[DuckdbToken]) -> tuple[str, ...] | None:
     depth = 0
     for place, token in enumerate(tokens):
         depth += token.text.count("(") - token.text.count(")")
@@ -293,18 +293,18 @@ def _named_after_into(tokens: Sequence[Token]) -> tuple[str, ...] | None:
     return None
 
 
-def _returns(tokens: Sequence[Token]) -> bool:
+def _returns(tokens: Sequence[DuckdbToken]) -> bool:
     """It is a word that nothing else can be named, but in quotes."""
     return any(token.word == "RETURNING" for token in tokens)
 
 
-def _destroys(kind: str, tokens: Sequence[Token]) -> bool:
+def _destroys(kind: str, tokens: Sequence[DuckdbToken]) -> bool:
     """Of a column that is named like one of the words it is believed too: better once too often."""
     replaces = kind == "CREATE" and [token.word for token in tokens[1:3]] == ["OR", "REPLACE"]
     return replaces or any(token.word in _DESTROYING for token in tokens)
 
 
-def _copies_within(tokens: Sequence[Token]) -> bool:
+def _copies_within(tokens: Sequence[DuckdbToken]) -> bool:
     """WITH x AS (COPY ...): in statements of which there is no tree as well."""
     before = ("AS", "MATERIALIZED")
     return any(
@@ -314,18 +314,18 @@ def _copies_within(tokens: Sequence[Token]) -> bool:
     )
 
 
-def _changes_sequences(tokens: Sequence[Token]) -> bool:
+def _changes_sequences(tokens: Sequence[DuckdbToken]) -> bool:
     return any(token.name in CHANGES_SEQUENCES and is_call(tokens, place) for place, token in enumerate(tokens))
 
 
-def _without_end(tokens: Sequence[Token]) -> Sequence[Token]:
+def _without_end(tokens: Sequence[DuckdbToken]) -> Sequence[DuckdbToken]:
     end = len(tokens)
     while end and not tokens[end - 1].text.strip("; \t\r\n"):
         end -= 1
     return tokens[:end]
 
 
-def _between(text: str, tokens: Sequence[Token]) -> str:
+def _between(text: str, tokens: Sequence[DuckdbToken]) -> str:
     last = tokens[-1]
     return text.encode()[tokens[0].start : last.start + len(last.text.encode())].decode()
 
@@ -359,17 +359,17 @@ def describe(kind: str, reads: tuple[str, ...] | None, writes: tuple[str, ...] |
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _refused(what: str, next_step: str) -> Refused:
-    return Refused(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
+def _refused(what: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
 
 
-def _refused_statement(number: int, kind: str, what: str, next_step: str) -> Refused:
-    return Refused(
+def _refused_statement(number: int, kind: str, what: str, next_step: str) -> RefusedError:
+    return RefusedError(
         Reason.SQL_REFUSED, f"statement {number} ({kind}): {what}", where="the SQL text", next_step=next_step
     )
 
 
-def _refuse_text(problem: duckdb.Error) -> Refused:
+def _refuse_text(problem: duckdb.Error) -> RefusedError:
     """The engine's words are about the text, of which they quote one word, and then a line that may hold anything: of
     that its number is told.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from remit.effects.duckdb.denylist import is_call
-from remit.effects.duckdb.lexer import Token
+from remit.effects.duckdb.lexer import DuckdbToken
 
 _BY_TIME: Final = frozenset(
     (
@@ -23,18 +23,18 @@ _SAMPLES: Final = frozenset(("SAMPLE", "TABLESAMPLE"))
 _PIVOTS: Final = frozenset(("PIVOT", "PIVOT_WIDER"))
 
 
-def upserts(tokens: Sequence[Token]) -> bool:
+def upserts(tokens: Sequence[DuckdbToken]) -> bool:
     """INSERT ... ON CONFLICT DO UPDATE, INSERT OR REPLACE: the engine counts both, and does not tell which."""
     words = [token.word for token in tokens]
     return any(_stands(words, these) for these in (("DO", "UPDATE"), ("INSERT", "OR", "REPLACE")))
 
 
-def pivots(tokens: Sequence[Token]) -> bool:
+def pivots(tokens: Sequence[DuckdbToken]) -> bool:
     """Whether values may become names of columns."""
     return any(token.word in _PIVOTS for token in tokens)
 
 
-def not_the_same_again(tokens: Sequence[Token]) -> tuple[str, ...]:
+def not_the_same_again(tokens: Sequence[DuckdbToken]) -> tuple[str, ...]:
     """What asks for the time or for chance, by name, each once. A default of a column or a macro may hide one."""
     found: dict[str, None] = {}
     for place, token in enumerate(tokens):

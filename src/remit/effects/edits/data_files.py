@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.splice import BOM, Edited, new_ranges
 from remit.parsing import Bounds, parse_json
 
@@ -25,7 +25,7 @@ _MAX_CSV: Final = 4 << 20
 """A larger file's rows are not counted."""
 
 
-class Finding(NamedTuple):
+class ContentFinding(NamedTuple):
     """Something in the content that a person has to look at."""
 
     rule: str
@@ -34,34 +34,34 @@ class Finding(NamedTuple):
     what: str
 
 
-Check = Callable[[bytes], list[Finding]]
+Check = Callable[[bytes], list[ContentFinding]]
 
 
-def check_json(content: bytes) -> list[Finding]:
+def check_json(content: bytes) -> list[ContentFinding]:
     try:
         parse_json(content.removeprefix(BOM), JSON_BOUNDS, source="")
-    except Refused as problem:
+    except RefusedError as problem:
         return [_syntax(problem)]
     return []
 
 
-def check_toml(content: bytes) -> list[Finding]:
+def check_toml(content: bytes) -> list[ContentFinding]:
     if len(content) > _MAX_TOML:
         return [too_large_to_be_checked(_MAX_TOML)]
     try:
         tomllib.loads(content.removeprefix(BOM).decode("utf-8"))
     except RecursionError:
-        return [Finding("syntax", "", "the nesting is too deep")]
+        return [ContentFinding("syntax", "", "the nesting is too deep")]
     except ValueError as problem:
-        return [Finding("syntax", "", f"this is not TOML: {problem}")]
+        return [ContentFinding("syntax", "", f"this is not TOML: {problem}")]
     return []
 
 
-def check_csv(content: bytes) -> list[Finding]:
+def check_csv(content: bytes) -> list[ContentFinding]:
     if b"\0" in content:
-        return [Finding("syntax", _line(content, content.index(0)), "there is a NUL in it")]
+        return [ContentFinding("syntax", _line(content, content.index(0)), "there is a NUL in it")]
     if content.count(b'"') % 2:
-        return [Finding("syntax", _line(content, content.rindex(b'"')), "a quote has no counterpart")]
+        return [ContentFinding("syntax", _line(content, content.rindex(b'"')), "a quote has no counterpart")]
     return []
 
 
@@ -133,13 +133,13 @@ def _is_number(cell: bytes) -> bool:
     return cell.lstrip(b"+-").replace(b".", b"", 1).isdigit()
 
 
-def too_large_to_be_checked(most: int) -> Finding:
-    return Finding("syntax", "", f"the file is larger than the {most:,} bytes that can be checked")
+def too_large_to_be_checked(most: int) -> ContentFinding:
+    return ContentFinding("syntax", "", f"the file is larger than the {most:,} bytes that can be checked")
 
 
-def _syntax(problem: Refused) -> Finding:
+def _syntax(problem: RefusedError) -> ContentFinding:
     what = problem.what if problem.reason is Reason.MALFORMED else f"the file cannot be checked: {problem.what}"
-    return Finding("syntax", problem.where.removeprefix(", "), what)
+    return ContentFinding("syntax", problem.where.removeprefix(", "), what)
 
 
 def _line(content: bytes, place: int) -> str:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.edits.data_files import JSON_BOUNDS
 from remit.effects.edits.json_path import Way, select_one
-from remit.effects.edits.json_spans import Member, Node, locate, members
-from remit.effects.edits.splice import Edited, Splice, Text, read_text, spliced
+from remit.effects.edits.json_spans import JsonSpan, Member, locate, members
+from remit.effects.edits.splice import Edited, Splice, TextFile, read_text, spliced
 from remit.parsing import parse_json
 
 _INDENT: Final = re.compile(rb"\n([ \t]+)[^ \t\r\n]")
@@ -26,7 +26,7 @@ def add_property(raw: bytes, path: str, key: str, value: Any) -> Edited:
     way = select_one(tree, path)
     parent = _object_at(tree, way, path)
     if key in parent:
-        raise Refused(
+        raise RefusedError(
             Reason.EDIT_CONFLICT,
             f"the object at {path!r} has a property {key!r} already",
             next_step="Use json_update_value to change it.",
@@ -47,7 +47,7 @@ def remove_property(raw: bytes, path: str, key: str) -> Edited:
     way = select_one(tree, path)
     parent = _object_at(tree, way, path)
     if key not in parent:
-        raise Refused(
+        raise RefusedError(
             Reason.EDIT_NO_MATCH,
             f"the object at {path!r} has no property {key!r}",
             next_step="Look at the file as it is now.",
@@ -76,7 +76,7 @@ def update_value(raw: bytes, path: str, value: Any) -> Edited:
 # --- before and after ------------------------------------------------------------------------------------------------
 
 
-def _read(raw: bytes) -> tuple[Text, Any]:
+def _read(raw: bytes) -> tuple[TextFile, Any]:
     text = read_text(raw)
     return text, parse_file(text.body)
 
@@ -85,22 +85,22 @@ def parse_file(body: bytes) -> Any:
     """A file's JSON, without its byte-order mark."""
     try:
         return parse_json(body, JSON_BOUNDS, source="the file")
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is Reason.MALFORMED:
-            raise Refused(
+            raise RefusedError(
                 Reason.SYNTAX_BROKEN, problem.what, where=problem.where, next_step="Mend the file first."
             ) from None
         raise _too_much(problem) from None
 
 
-def _too_much(problem: Refused) -> Refused:
-    return Refused(Reason.LIMIT_EXCEEDED, problem.what, where=problem.where, next_step=problem.next_step)
+def _too_much(problem: RefusedError) -> RefusedError:
+    return RefusedError(Reason.LIMIT_EXCEEDED, problem.what, where=problem.where, next_step=problem.next_step)
 
 
 def _object_at(tree: Any, way: Way, path: str) -> dict[str, Any]:
     node = _value_at(tree, way)
     if not isinstance(node, dict):
-        raise Refused(
+        raise RefusedError(
             Reason.EDIT_UNSUPPORTED,
             f"what {path!r} selects is not an object",
             next_step="Select the object that has, or shall have, the property.",
@@ -121,7 +121,7 @@ def _with_value(tree: Any, way: Way, value: Any) -> Any:
     return tree
 
 
-def _finish(raw: bytes, text: Text, splice: Splice, said: str) -> Edited:
+def _finish(raw: bytes, text: TextFile, splice: Splice, said: str) -> Edited:
     shift = len(text.bom)
     return spliced(raw, [Splice(splice.start + shift, splice.end + shift, splice.new)], said)
 
@@ -130,7 +130,7 @@ def _require_only_change(edited: Edited, expected: Any, way: Way, value: Any) ->
     """The same parser on the same bytes gives the same values, so only the new ones need a look at their types."""
     try:
         found = parse_json(read_text(edited.content).body, JSON_BOUNDS, source="the file after the edit")
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is Reason.MALFORMED:
             raise _went_wrong() from None
         raise _too_much(problem) from None
@@ -138,14 +138,16 @@ def _require_only_change(edited: Edited, expected: Any, way: Way, value: Any) ->
         raise _went_wrong()
 
 
-def _went_wrong() -> EnvironmentFailed:
-    return EnvironmentFailed(Reason.INTERNAL, "a JSON edit would have changed more, or something else, than it should")
+def _went_wrong() -> EnvironmentFailureError:
+    return EnvironmentFailureError(
+        Reason.INTERNAL, "a JSON edit would have changed more, or something else, than it should"
+    )
 
 
 # --- splices ---------------------------------------------------------------------------------------------------------
 
 
-def _after_last(text: Text, there: list[Member], name: str, value: Any) -> Splice:
+def _after_last(text: TextFile, there: list[Member], name: str, value: Any) -> Splice:
     body, last = text.body, there[-1]
     before = body[_end_of_delimiter(body, last.key_start) : last.key_start]
     colon = body[last.key_end : last.value_start]
@@ -173,7 +175,7 @@ def _end_of_delimiter(body: bytes, key_start: int) -> int:
     return len(body[:key_start].rstrip(b" \t\r\n"))
 
 
-def _into_empty(text: Text, node: Node, name: str, value: Any) -> Splice:
+def _into_empty(text: TextFile, node: JsonSpan, name: str, value: Any) -> Splice:
     inside = (node.start + 1, node.end - 1)
     if not _has_lines(text.body):
         return Splice(*inside, name.encode() + b": " + _write(value, text, None))
@@ -183,7 +185,7 @@ def _into_empty(text: Text, node: Node, name: str, value: Any) -> Splice:
     return Splice(*inside, member + text.newline + outer)
 
 
-def _without(node: Node, there: list[Member], place: int) -> Splice:
+def _without(node: JsonSpan, there: list[Member], place: int) -> Splice:
     if len(there) == 1:
         return Splice(node.start + 1, node.end - 1, b"")
     if place + 1 < len(there):
@@ -194,7 +196,7 @@ def _without(node: Node, there: list[Member], place: int) -> Splice:
 # --- style -----------------------------------------------------------------------------------------------------------
 
 
-def _write(value: Any, text: Text, indent: bytes | None) -> bytes:
+def _write(value: Any, text: TextFile, indent: bytes | None) -> bytes:
     """On one line, or, where lines have an indent, a container over several."""
     if indent is None or not isinstance(value, (dict, list)) or not value:
         return json.dumps(value, ensure_ascii=False).encode()

@@ -13,7 +13,7 @@ import re2  # type: ignore[import-untyped]
 from jsonpath import JSONPathEnvironment, JSONPathError
 from jsonpath.function_extensions import ExpressionType, FilterFunction
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 Way = tuple[str | int, ...]
 
@@ -83,7 +83,7 @@ def _select(document: Any, path: str) -> Way:
     try:
         found = list(islice(compiled.finditer(document), 2))
     except (JSONPathError, RecursionError):
-        raise Refused(
+        raise RefusedError(
             Reason.LIMIT_EXCEEDED,
             f"{path!r} goes deeper into the file than is followed",
             next_step="Name the value by its keys and indexes.",
@@ -91,7 +91,7 @@ def _select(document: Any, path: str) -> Way:
     if not found:
         raise _no_match(path)
     if len(found) > 1:
-        raise Refused(
+        raise RefusedError(
             Reason.EDIT_AMBIGUOUS,
             f"{path!r} selects more than one value",
             next_step="Write a path that selects exactly one.",
@@ -151,8 +151,8 @@ class _Environment(JSONPathEnvironment):
 _ENVIRONMENT: Final = _Environment(strict=True)
 
 
-def _no_match(path: str) -> Refused:
-    return Refused(
+def _no_match(path: str) -> RefusedError:
+    return RefusedError(
         Reason.EDIT_NO_MATCH,
         f"{path!r} selects nothing in the file",
         next_step="Look at the file as it is now, and write the path for that.",
@@ -165,7 +165,7 @@ def _place_of(problem: JSONPathError) -> str:
     return f"it goes wrong at character {at + 1}" if at >= 0 else "it ends too early"
 
 
-def _malformed(path: str, why: str) -> Refused:
-    return Refused(
+def _malformed(path: str, why: str) -> RefusedError:
+    return RefusedError(
         Reason.MALFORMED, f"{path!r} is not a JSONPath: {why}", next_step="Write it as RFC 9535 has it, such as $.a[0]."
     )

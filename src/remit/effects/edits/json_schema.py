@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.json import parse_file
 from remit.effects.edits.splice import read_text
 from remit.effects.edits.yaml import compose_file
@@ -47,8 +47,8 @@ def _read(raw: bytes, *, is_yaml: bool) -> Any:
     return None if root is None else as_tree(root)
 
 
-def _invalid(why: str, where: str = "") -> Refused:
-    return Refused(
+def _invalid(why: str, where: str = "") -> RefusedError:
+    return RefusedError(
         Reason.SCHEMA_INVALID,
         f"after the edit this would not be a JSON Schema: {why}",
         where=where,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -31,21 +31,21 @@ class Member(NamedTuple):
     value_end: int
 
 
-class Node(NamedTuple):
+class JsonSpan(NamedTuple):
     kind: Kind
     start: int
     end: int
 
 
-def locate(body: bytes, way: Sequence[str | int]) -> Node:
+def locate(body: bytes, way: Sequence[str | int]) -> JsonSpan:
     """The value at the end of the way, by keys and by indexes from 0."""
     start = _skip_space(body, 0)
     for step in way:
         start = _child(body, start, step)
-    return Node(_KINDS.get(body[start], "other"), start, _end(body, start))
+    return JsonSpan(_KINDS.get(body[start], "other"), start, _end(body, start))
 
 
-def members(body: bytes, node: Node) -> list[Member]:
+def members(body: bytes, node: JsonSpan) -> list[Member]:
     return [
         Member(key, key_start, key_end, value_start, _end(body, value_start))
         for key, key_start, key_end, value_start in _entries(body, node.start)
@@ -109,5 +109,7 @@ def _skip_space(body: bytes, place: int) -> int:
     return found.end() if found else place
 
 
-def _lost() -> EnvironmentFailed:
-    return EnvironmentFailed(Reason.INTERNAL, "the place of an edit was lost between two readings of one JSON text")
+def _lost() -> EnvironmentFailureError:
+    return EnvironmentFailureError(
+        Reason.INTERNAL, "the place of an edit was lost between two readings of one JSON text"
+    )

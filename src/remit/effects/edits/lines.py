@@ -7,8 +7,8 @@ and U+2028 are text. The last line may have no end.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.core.errors import Reason, Refused
-from remit.effects.edits.splice import Edited, Splice, Text, counted, newline_at, read_text, spliced
+from remit.core.errors import Reason, RefusedError
+from remit.effects.edits.splice import Edited, Splice, TextFile, counted, newline_at, read_text, spliced
 
 _NEAR: Final = 4 << 10
 
@@ -28,7 +28,7 @@ def insert_lines(raw: bytes, line_number: int, content: str) -> Edited:
     return spliced(raw, [splice], f"Inserted {counted(len(new), 'line')} before line {line_number}")
 
 
-def _append(raw: bytes, text: Text, new: list[bytes]) -> Edited:
+def _append(raw: bytes, text: TextFile, new: list[bytes]) -> Edited:
     newline = newline_at(text.body, len(text.body))
     joined = newline.join(new)
     # As it was, so it stays: a file without a final line end still has none afterwards.
@@ -86,8 +86,8 @@ def _split(content: str) -> list[bytes]:
     return [line.removesuffix(b"\r") for line in lines] + ([last] if last or not lines else [])
 
 
-def _out_of_range(number: int, total: int, last: int) -> Refused:
-    return Refused(
+def _out_of_range(number: int, total: int, last: int) -> RefusedError:
+    return RefusedError(
         Reason.EDIT_OUT_OF_RANGE,
         f"there is no line {number:,}: the file has {counted(total, 'line')}",
         next_step=f"Use a number from 1 to {last:,}." if last else "The file is empty.",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import re2  # type: ignore[import-untyped]
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.splice import Edited, Splice, counted, read_text, spliced
 from remit.effects.edits.text import no_match, replace_text
 
@@ -36,7 +36,7 @@ def replace_pattern(raw: bytes, pattern: str, replacement: str, count: int | Non
         if _is_inside_character(text.body, start) or _is_inside_character(text.body, end):
             raise _cuts_characters()
         if len(splices) == _MAX_MATCHES:
-            raise Refused(
+            raise RefusedError(
                 Reason.LIMIT_EXCEEDED,
                 f"the pattern matches more than {_MAX_MATCHES:,} times",
                 next_step="Write a narrower pattern, or give a count.",
@@ -99,16 +99,16 @@ def _is_inside_character(body: bytes, place: int) -> bool:
     return place < len(body) and body[place] & 0xC0 == 0x80
 
 
-def _cuts_characters() -> Refused:
+def _cuts_characters() -> RefusedError:
     return _unsupported("the pattern cuts a character in two", "Do not use \\C.")
 
 
-def _unclear() -> Refused:
+def _unclear() -> RefusedError:
     return _unsupported("the pattern matches the empty text, which is everywhere", "Let it match a character.")
 
 
-def _unsupported(what: str, next_step: str) -> Refused:
-    return Refused(Reason.EDIT_UNSUPPORTED, what, next_step=next_step)
+def _unsupported(what: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.EDIT_UNSUPPORTED, what, next_step=next_step)
 
 
 def text_replace(raw: bytes, operation: Mapping[str, Any]) -> Edited:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 
 BOM: Final = b"\xef\xbb\xbf"
 
@@ -27,10 +27,10 @@ class Edited(NamedTuple):
 
 
 Editor = Callable[[bytes, Mapping[str, Any]], Edited]
-"""Content and operation in, edited content out. Pure; raises `Refused`."""
+"""Content and operation in, edited content out. Pure; raises `RefusedError`."""
 
 
-class Text(NamedTuple):
+class TextFile(NamedTuple):
     """A file that is UTF-8 text. The byte-order mark is no part of what is edited."""
 
     body: bytes
@@ -39,7 +39,7 @@ class Text(NamedTuple):
     """The end of the first line; that of Unix in a text of one line."""
 
 
-def read_text(raw: bytes) -> Text:
+def read_text(raw: bytes) -> TextFile:
     """Refused, unless it is UTF-8 without NUL."""
     bom = BOM if raw.startswith(BOM) else b""
     body = raw[len(bom) :]
@@ -49,11 +49,11 @@ def read_text(raw: bytes) -> Text:
         body.decode("utf-8")
     except UnicodeDecodeError as problem:
         _refuse_not_text(f"byte {len(bom) + problem.start} begins no character")
-    return Text(body, bom, newline_at(body, 0))
+    return TextFile(body, bom, newline_at(body, 0))
 
 
 def _refuse_not_text(why: str) -> None:
-    raise Refused(
+    raise RefusedError(
         Reason.NOT_TEXT,
         f"the file is not UTF-8 text: {why}",
         next_step="Use replace_content, which takes any bytes.",
@@ -76,7 +76,7 @@ def apply_splices(before: bytes, splices: Sequence[Splice]) -> bytes:
     done = 0
     for start, end, new in splices:
         if not done <= start <= end <= len(before):
-            raise EnvironmentFailed(Reason.INTERNAL, "the pieces of an edit overlap")
+            raise EnvironmentFailureError(Reason.INTERNAL, "the pieces of an edit overlap")
         pieces += (before[done:start], new)
         done = end
     pieces.append(before[done:])

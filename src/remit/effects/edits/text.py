@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.splice import Edited, Splice, counted, read_text, spliced
 
 MAX_SPLICES: Final = 100_000
@@ -15,7 +15,7 @@ def replace_text(raw: bytes, pattern: str, replacement: str, count: int | None) 
     text = read_text(raw)
     old, new = pattern.encode(), replacement.encode()
     if not old:
-        raise Refused(
+        raise RefusedError(
             Reason.EDIT_UNSUPPORTED, "an empty text is everywhere", next_step="Say which text is to be replaced."
         )
     found = text.body.count(old)
@@ -38,8 +38,8 @@ def _occurrences(raw: bytes, first: int, old: bytes, new: bytes, wanted: int) ->
     return splices
 
 
-def no_match(what: str) -> Refused:
-    return Refused(
+def no_match(what: str) -> RefusedError:
+    return RefusedError(
         Reason.EDIT_NO_MATCH,
         f"{what} to be replaced is not in the file",
         next_step="Look at the file as it is now, and write the edit for that.",
@@ -49,7 +49,7 @@ def no_match(what: str) -> Refused:
 def text_replace(raw: bytes, operation: Mapping[str, Any]) -> Edited:
     """The editor. A pattern needs the rich table."""
     if operation.get("regex"):
-        raise Refused(
+        raise RefusedError(
             Reason.EDIT_UNSUPPORTED,
             "patterns are not at hand in this process",
             next_step="Give a literal text, or run the plan with all editors.",

@@ -9,10 +9,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.json_path import Way, select_one
-from remit.effects.edits.splice import Edited, Splice, Text, read_text, spliced
-from remit.effects.edits.yaml_nodes import MAX_BYTES, Document, YamlNode, as_tree, compose, follow, outline, unsupported
+from remit.effects.edits.splice import Edited, Splice, TextFile, read_text, spliced
+from remit.effects.edits.yaml_nodes import (
+    MAX_BYTES,
+    YamlDocument,
+    YamlNode,
+    as_tree,
+    compose,
+    follow,
+    outline,
+    unsupported,
+)
 from remit.effects.edits.yaml_writer import write_block, write_flow, write_in_place, write_quoted
 
 _INDENT: Final = re.compile(r"\n( {1,8})[^ #\r\n]")
@@ -25,7 +34,7 @@ _Pieces = list[tuple[int, int, str]]
 class _Place:
     """The node that is replaced, and what is around it."""
 
-    def __init__(self, text: str, document: Document, nodes: Sequence[YamlNode]) -> None:
+    def __init__(self, text: str, document: YamlDocument, nodes: Sequence[YamlNode]) -> None:
         self.text = text
         self.document = document
         self.node = nodes[-1]
@@ -70,29 +79,29 @@ def update_yaml(raw: bytes, path: str, value: Any) -> Edited:
     raise unsupported(f"the value cannot be written in the place of {path!r}", "Use text_replace.")
 
 
-def compose_file(text: Text) -> Document:
+def compose_file(text: TextFile) -> YamlDocument:
     """A file's only document."""
     if len(text.body) > MAX_BYTES:
-        raise Refused(
+        raise RefusedError(
             Reason.LIMIT_EXCEEDED,
             f"the file is larger than the {MAX_BYTES:,} bytes of YAML that are read",
             next_step="Use text_replace.",
         )
     try:
         return compose(text.body.decode())
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is Reason.TOO_DEEP:
-            raise Refused(
+            raise RefusedError(
                 Reason.LIMIT_EXCEEDED, problem.what, where=problem.where, next_step=problem.next_step
             ) from None
         raise
 
 
-def _require_own_place(document: Document, nodes: Sequence[YamlNode], path: str) -> None:
+def _require_own_place(document: YamlDocument, nodes: Sequence[YamlNode], path: str) -> None:
     """A change must not show up anywhere else, and must not take away what others refer to."""
     used = {id(alias.target) for alias in document.aliases}
     if any(node.kind == "alias" or id(node) in used for node in nodes) or _holds(nodes[-1], used):
-        raise Refused(
+        raise RefusedError(
             Reason.EDIT_AMBIGUOUS,
             f"what {path!r} selects is shared by an anchor and its aliases",
             next_step="Use text_replace on the place that you mean.",
@@ -149,7 +158,7 @@ def _on_one_line(place: _Place, new: str) -> _Pieces:
     return [(node.start, node.end, " " + new if needs_space else new)]
 
 
-def _splice(raw: bytes, text: Text, body: str, pieces: _Pieces, said: str) -> Edited:
+def _splice(raw: bytes, text: TextFile, body: str, pieces: _Pieces, said: str) -> Edited:
     newline = text.newline.decode()
     splices = []
     for start, end, new in pieces:
@@ -167,7 +176,7 @@ def _is_only_change(edited: Edited, place: _Place, way: Way, value: Any) -> bool
         after = compose(read_text(edited.content).body.decode())
         nodes = follow(after.root, way) if after.root is not None else []
         tree = as_tree(nodes[-1])
-    except (Refused, StopIteration, IndexError, KeyError):
+    except (RefusedError, StopIteration, IndexError, KeyError):
         return False
     before = place.document.root
     if before is None or after.root is None or json.dumps(tree) != json.dumps(value):

@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MAX_BYTES: Final = 1 << 20
 """The parser is pure Python and takes some five seconds for so much."""
@@ -79,7 +79,7 @@ class YamlNode:
             yield value
 
 
-class Document:
+class YamlDocument:
     """One document of a text."""
 
     def __init__(self, start: DocumentStartEvent) -> None:
@@ -89,7 +89,7 @@ class Document:
         self.aliases: list[YamlNode] = []
 
 
-def compose_all(text: str) -> list[Document]:
+def compose_all(text: str) -> list[YamlDocument]:
     """Refused, if it is not YAML, has a key twice in a mapping, refers to itself, or is nested too deep."""
     building = _Building(text)
     for event in _events(text):
@@ -103,11 +103,11 @@ class _Building:
         self._open: list[YamlNode] = []
         self._keys: list[YamlNode | None] = []
         self._names: list[set[tuple[str, Any]]] = []
-        self.documents: list[Document] = []
+        self.documents: list[YamlDocument] = []
 
     def take(self, event: Event) -> None:
         if isinstance(event, DocumentStartEvent):
-            self.documents.append(Document(event))
+            self.documents.append(YamlDocument(event))
         elif isinstance(event, CollectionEndEvent):
             self._close(event)
         elif isinstance(event, NodeEvent):
@@ -171,7 +171,7 @@ class _Building:
 
     def _enter(self, node: YamlNode, event: NodeEvent) -> None:
         if len(self._open) >= MAX_DEPTH:
-            raise Refused(
+            raise RefusedError(
                 Reason.TOO_DEEP,
                 f"the nesting is deeper than {MAX_DEPTH} levels",
                 where=_place(event.start_mark),
@@ -243,7 +243,7 @@ def _refuse_at(mark: StringMark | None, what: str) -> NoReturn:
 
 
 def _refuse(where: str, what: str) -> NoReturn:
-    raise Refused(Reason.SYNTAX_BROKEN, what, where=where, next_step="Mend the file first.") from None
+    raise RefusedError(Reason.SYNTAX_BROKEN, what, where=where, next_step="Mend the file first.") from None
 
 
 def _place(mark: StringMark | None) -> str:
@@ -253,7 +253,7 @@ def _place(mark: StringMark | None) -> str:
 # --- for edits -------------------------------------------------------------------------------------------------------
 
 
-def compose(text: str) -> Document:
+def compose(text: str) -> YamlDocument:
     """The only document of a text that an edit is for."""
     documents = compose_all(text)
     if len(documents) != 1:
@@ -264,8 +264,8 @@ def compose(text: str) -> Document:
     return documents[0]
 
 
-def unsupported(what: str, next_step: str) -> Refused:
-    return Refused(Reason.EDIT_UNSUPPORTED, what, next_step=next_step)
+def unsupported(what: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.EDIT_UNSUPPORTED, what, next_step=next_step)
 
 
 def as_tree(root: YamlNode) -> Any:

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, Final
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.effects.edits.yaml_nodes import YamlNode, compose_all, resolve
 
 # Never read as anything but themselves, in brackets and as a key as well.
@@ -51,7 +51,7 @@ def _reads_back(text: str, value: str) -> bool:
         return False
     try:
         documents = compose_all(text)
-    except Refused:
+    except RefusedError:
         return False
     node = documents[0].root if len(documents) == 1 else None
     if node is not None and node.kind == "sequence" and len(node.items) == 1:

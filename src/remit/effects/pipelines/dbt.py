@@ -15,8 +15,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from remit.effects.context import Work
-from remit.effects.pipelines.errors import StepFailed, raised
+from remit.effects.context import EffectContext
+from remit.effects.pipelines.errors import StepFailedError, raised
 
 COMMANDS: Final = frozenset({"run", "build", "seed", "test"})
 MAX_NODES: Final = 500
@@ -54,7 +54,7 @@ def wait_for_updates(_sentinels: Any, notifier: Any, timeout: float | None = Non
         notifier.get(timeout=timeout)
 
 
-class Ended(NamedTuple):
+class FinishedNode(NamedTuple):
     """One node that is over: as dbt says it in an event, or in the results of the run."""
 
     name: str
@@ -70,13 +70,13 @@ class Ended(NamedTuple):
 class Nodes:
     """What dbt says while it works: which node begins, which is over and how."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: EffectContext) -> None:
         self._work = work
         self._numbers: dict[str, int] = {}
         self._over: set[str] = set()
         self._total = 0
         self._turn = threading.Lock()
-        self.failed: StepFailed | None = None
+        self.failed: StepFailedError | None = None
 
     def hear(self, event: Any) -> None:
         """An event of dbt's. What is not about a node is in the log."""
@@ -90,7 +90,9 @@ class Nodes:
             response, seconds = dict(result.adapter_response), float(result.execution_time)
             made = made_of(node.materialized)
             relation = str(node.node_relation.relation_name)
-            self.end(Ended(str(node.unique_id), str(result.status), result.message, response, seconds, made, relation))
+            self.end(
+                FinishedNode(str(node.unique_id), str(result.status), result.message, response, seconds, made, relation)
+            )
 
     def begin(self, name: str) -> bool:
         """Whether it can be told of."""
@@ -102,11 +104,11 @@ class Nodes:
             self._work.step({**told, "phase": "begun"})
             return True
 
-    def end(self, one: Ended) -> None:
+    def end(self, one: FinishedNode) -> None:
         """Once for each: the results of the run hold again what was said before."""
         is_good, is_skipped = one.status in _GOOD, one.status in _SKIPPED
         if not (is_good or is_skipped) and self.failed is None:
-            self.failed = StepFailed((one.message or one.status).strip(), where=one.name)
+            self.failed = StepFailedError((one.message or one.status).strip(), where=one.name)
         if one.name in self._over or not self.begin(one.name):
             return
         self._over.add(one.name)
@@ -122,11 +124,11 @@ class Nodes:
         elif is_skipped:
             self._work.step({**told, "phase": "skipped", "words": one.status})
         else:
-            error = StepFailed((one.message or one.status).strip()).as_json()
+            error = StepFailedError((one.message or one.status).strip()).as_json()
             self._work.step({**told, "phase": "failed", "error": error})
 
 
-def run_dbt(work: Work, root: str, own: str, asked: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+def run_dbt(work: EffectContext, root: str, own: str, asked: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
     """Raises what the first node that failed has failed of, or why dbt could not even begin."""
     nodes = Nodes(work)
     try:
@@ -139,11 +141,11 @@ def run_dbt(work: Work, root: str, own: str, asked: Mapping[str, Any], parameter
     for one in results:
         name, message = str(one.node.unique_id), str(one.message or "")
         # What was made is not asked for: the databases are closed, and what was made was told before.
-        nodes.end(Ended(name, str(one.status), message, one.adapter_response, float(one.execution_time), "", ""))
+        nodes.end(FinishedNode(name, str(one.status), message, one.adapter_response, float(one.execution_time), "", ""))
     if nodes.failed is not None:
         raise nodes.failed
     if problem is not None:
-        raise StepFailed(problem, next_step="The log of the pipeline says more.")
+        raise StepFailedError(problem, next_step="The log of the pipeline says more.")
 
 
 def _invoke(
@@ -157,7 +159,7 @@ def _invoke(
     with open(os.path.join(profiles, "profiles.yml"), "w", encoding="utf-8") as file:
         json.dump(profile(os.path.join(root, asked["database"]), os.environ["TMPDIR"]), file)  # JSON is YAML
     if asked["command"] not in COMMANDS:
-        raise StepFailed(f"there is no command for dbt of the name {asked['command']}")
+        raise StepFailedError(f"there is no command for dbt of the name {asked['command']}")
     places = {"project-dir": project, "profiles-dir": profiles, "target-path": own + "/target", "log-path": own}
     arguments = [asked["command"], *(word for name, path in places.items() for word in (f"--{name}", path))]
     arguments += ["--profile", _PROFILE, "--target", _PROFILE, "--vars", json.dumps(dict(parameters)), *_QUIET]
@@ -218,7 +220,7 @@ def made_of(materialized: Any) -> str:
     return str(materialized) if materialized and materialized not in _NOT_KEPT else ""
 
 
-def count_rows(one: Ended) -> int | None:
+def count_rows(one: FinishedNode) -> int | None:
     """Of a table that is there now: the adapter for DuckDB does not say. Of a view it would be a query of its own."""
     if one.made not in _TABLES or not one.relation:
         return None

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, Final
 
-from remit.effects.context import Effect, Work
+from remit.effects.context import Effect, EffectContext
 from remit.effects.pipelines.dbt import run_dbt
 from remit.effects.pipelines.output_capture import flush, speak_to
 from remit.effects.pipelines.preload import preload
@@ -23,10 +23,10 @@ OWN: Final = ".remit-pipeline"
 """A folder beside the copies, for what the programs put anywhere else: home, temporary files, papers of dbt."""
 
 
-class Run:
+class PipelineRun:
     """`RUN`. The steps are told as they end; there is nothing else to return."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         root = os.path.normpath(work.spots[SCRATCH].path)
         inputs = work.inputs
         settle_in(root, work.given[LOG])
@@ -41,7 +41,7 @@ class Run:
             flush()
         return {}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         """Nothing of it is of use when it was cut short: it worked on copies, which the host removes."""
         return None
 
@@ -62,4 +62,4 @@ def settle_in(root: str, log: int) -> None:
 
 preload()
 
-RUN: Final[Effect] = Run()
+RUN: Final[Effect] = PipelineRun()

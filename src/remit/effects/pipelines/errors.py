@@ -15,7 +15,7 @@ import traceback
 from types import ModuleType, TracebackType
 from typing import Final
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 
 IMPORTS: Final = (
     "A pipeline can import the packages of `pipeline_packages`, the standard library, and what is installed "
@@ -83,20 +83,22 @@ LONGEST: Final = 1_000
 _OURS: Final = os.path.dirname(__file__)
 
 
-class StepFailed(EnvironmentFailed):
+class StepFailedError(EnvironmentFailureError):
     """The program's failure, not ours."""
 
     def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
         super().__init__(Reason.PIPELINE_FAILED, " ".join(what[:LONGEST].split()), where=where, next_step=next_step)
 
 
-def raised(problem: BaseException, root: str, *, next_step: str = "") -> StepFailed:
+def raised(problem: BaseException, root: str, *, next_step: str = "") -> StepFailedError:
     """What a step raised. Its traceback goes to the log, as far as it can be told at all."""
     try:
         traceback.print_exception(type(problem), problem, _of_the_project(problem.__traceback__), file=sys.stderr)
     except Exception:  # noqa: BLE001 - an exception of the project's own may raise when it is looked at
         print("the traceback cannot be told", file=sys.stderr)  # noqa: T201 - to the program's log
-    return StepFailed(f"{type(problem).__name__}: {_words(problem)}", where=_place(problem, root), next_step=next_step)
+    return StepFailedError(
+        f"{type(problem).__name__}: {_words(problem)}", where=_place(problem, root), next_step=next_step
+    )
 
 
 def _of_the_project(trace: TracebackType | None) -> TracebackType | None:

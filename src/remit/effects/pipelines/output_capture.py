@@ -17,7 +17,7 @@ KEPT: Final = 256 << 10
 _OUT, _ERR = 1, 2
 
 
-class Words(io.RawIOBase):
+class CapturedOutput(io.RawIOBase):
     """The raw end of a standard stream. Both streams share one file, and one place in it."""
 
     _turn: Final = threading.Lock()
@@ -55,7 +55,7 @@ def speak_to(log: int) -> None:
     for number, name in ((_OUT, "stdout"), (_ERR, "stderr")):
         os.dup2(log, number, inheritable=False)
         stream = io.TextIOWrapper(
-            io.BufferedWriter(Words(number)), encoding="utf-8", errors="backslashreplace", line_buffering=True
+            io.BufferedWriter(CapturedOutput(number)), encoding="utf-8", errors="backslashreplace", line_buffering=True
         )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)

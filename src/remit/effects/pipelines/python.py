@@ -16,17 +16,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from remit.effects.context import Work
-from remit.effects.pipelines.errors import StepFailed, hint_for, raised
+from remit.effects.context import EffectContext
+from remit.effects.pipelines.errors import StepFailedError, hint_for, raised
 
 _PARTS: Final = 100
 _MOST_ROWS: Final = 1 << 53
 
 
-class Job:
+class PipelineStep:
     """What a step is given."""
 
-    def __init__(self, work: Work, parameters: Mapping[str, Any], place: tuple[int, int], turn: threading.Lock) -> None:
+    def __init__(
+        self, work: EffectContext, parameters: Mapping[str, Any], place: tuple[int, int], turn: threading.Lock
+    ) -> None:
         self.parameters: Final[Mapping[str, Any]] = MappingProxyType(dict(parameters))
         self._work = work
         self._number, self._total = place
@@ -45,17 +47,17 @@ class Job:
         print(text, file=sys.stderr)  # noqa: T201 - which is the log
 
 
-def run_steps(work: Work, root: str, steps: Sequence[str], parameters: Mapping[str, Any]) -> None:
+def run_steps(work: EffectContext, root: str, steps: Sequence[str], parameters: Mapping[str, Any]) -> None:
     """Raises what the first step that fails has failed of; the host was told of it already."""
     turn = threading.Lock()
     for number, name in enumerate(steps):
         with turn:
             work.step({"number": number, "phase": "begun"})
         try:
-            rows = rows_of(call(name, Job(work, parameters, (number, len(steps)), turn)))
+            rows = rows_of(call(name, PipelineStep(work, parameters, (number, len(steps)), turn)))
         except MemoryError:
             raise
-        except StepFailed as problem:
+        except StepFailedError as problem:
             failed = problem
         except BaseException as problem:  # noqa: BLE001 - a step may raise anything, SystemExit too
             failed = raised(problem, root, next_step=_hint(problem))
@@ -75,12 +77,12 @@ def _hint(problem: BaseException) -> str:
         return ""
 
 
-def call(name: str, job: Job) -> Any:
+def call(name: str, job: PipelineStep) -> Any:
     """`package.module:function`, from the folder of the project or from what is installed."""
     module, _, attribute = name.partition(":")
     function = getattr(importlib.import_module(module), attribute, None)
     if not callable(function):
-        raise StepFailed(f"the module {module} has no function {attribute}")
+        raise StepFailedError(f"the module {module} has no function {attribute}")
     return function(job)
 
 
@@ -89,7 +91,7 @@ def rows_of(returned: Any) -> int | None:
         return None
     rows = returned.get("rows") if type(returned) is dict and returned.keys() == {"rows"} else returned
     if type(rows) is not int or not 0 <= rows < _MOST_ROWS:
-        raise StepFailed(
+        raise StepFailedError(
             f"it returned something of type {type(returned).__name__}",
             next_step='A step returns None, a number of rows, or {"rows": number}.',
         )

@@ -23,9 +23,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.faultpoints import reach
-from remit.effects.context import Spot, Work
+from remit.effects.context import EffectContext, PathHandle
 from remit.effects.file_copy import give_back
 from remit.effects.plans.files import (
     beside,
@@ -40,9 +40,9 @@ from remit.effects.plans.files import (
 )
 from remit.effects.plans.handlers import Editors, Handler
 from remit.effects.plans.staging import Staged, Staging
-from remit.effects.plans.steps import ABOUT_ONE_ACTION, Step, StepEnd, StepPlan
+from remit.effects.plans.steps import ABOUT_ONE_ACTION, PlanStep, StepEnd, StepPlan
 from remit.effects.plans.undo import is_whole, make_durable, undo_wave
-from remit.fs.openat import Identity, failure, peek, rename_exchange, rename_noreplace
+from remit.fs.openat import FileIdentity, failure, peek, rename_exchange, rename_noreplace
 
 _NOTHING: Final[Mapping[int, StepEnd]] = MappingProxyType({})
 
@@ -54,11 +54,11 @@ class CarryOut:
         self._editors = editors
         self._handlers = handlers
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         _Run(work, read_plan(work), self._editors, self._handlers).carry_out()
         return {}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         plan = read_plan(work)
         wave = int(work.inputs.get("wave", 0))
         not_done = frozenset(work.inputs.get("not_done", ()))
@@ -74,17 +74,17 @@ class CarryOut:
 
 
 class _Run:
-    def __init__(self, work: Work, plan: StepPlan, editors: Editors, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, work: EffectContext, plan: StepPlan, editors: Editors, handlers: Mapping[str, Handler]) -> None:
         self._work, self._plan = work, plan
         self._staging = Staging(work, plan, editors, handlers)
         self._steps = {step.number: step for step in plan.steps}
         self._ended: dict[int, StepEnd] = dict.fromkeys(work.inputs.get("failed", ()), "failed")
         self._ended.update((number, "skipped") for number in work.inputs.get("skipped", ()))
-        self._stopped_by: Step | None = None
+        self._stopped_by: PlanStep | None = None
 
     def carry_out(self) -> None:
         waves = self._waves()
-        touched: list[Step] = []
+        touched: list[PlanStep] = []
         for place, (number, steps) in enumerate(waves):
             if place > 0:  # the host notes the next wave, which says that this one is whole
                 sync_folders(spots_of(self._work, touched))
@@ -97,7 +97,7 @@ class _Run:
         if self._stopped_by is not None:
             self._leave_out([step for _, steps in waves for step in steps], self._stopped_by)
 
-    def _waves(self) -> list[tuple[int, list[Step]]]:
+    def _waves(self) -> list[tuple[int, list[PlanStep]]]:
         only, lane = self._work.inputs.get("wave"), self._work.inputs.get("steps")
         return [
             (number, [self._steps[step] for step in steps if lane is None or step in lane])
@@ -105,7 +105,7 @@ class _Run:
             if only is None or number == only
         ]
 
-    def _carry_out_wave(self, number: int, steps: Sequence[Step]) -> bool:
+    def _carry_out_wave(self, number: int, steps: Sequence[PlanStep]) -> bool:
         """Whether the next one may follow."""
         staged = self._stage_all(steps)
         try:
@@ -118,7 +118,7 @@ class _Run:
 
     # --- stage
 
-    def _stage_all(self, steps: Sequence[Step]) -> list[Staged]:
+    def _stage_all(self, steps: Sequence[PlanStep]) -> list[Staged]:
         """Up to the first one that ends the plan. A failure is told later, in its turn."""
         staged: list[Staged] = []
         foreseen: dict[int, StepEnd] = {}
@@ -192,7 +192,7 @@ class _Run:
         reach("plan.switched")
         return None
 
-    def _exchange(self, one: Staged, spot: Spot) -> None:
+    def _exchange(self, one: Staged, spot: PathHandle) -> None:
         """The new file for the old one, which must be the file that was read; else both have their names again."""
         new, old = fresh_name(self._plan, one.step), old_name(self._plan, one.step)
         rename_noreplace(spot.folder, new, spot.folder, old, where=spot.path, where_new=beside(spot, old))
@@ -202,7 +202,7 @@ class _Run:
         rename_exchange(spot.folder, old, spot.name, where=spot.path)
         found = peek(spot.folder, old, where=spot.path)
         if found is None or one.fresh is None or not found.is_file(one.fresh):
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 f"somebody replaced this file twice while it was exchanged; an older one is {old} beside it",
                 where=spot.path,
@@ -223,7 +223,7 @@ class _Run:
                 for name in {fresh_name(self._plan, one.step), old_name(self._plan, one.step)}:
                     remove_own(spot, name, one.fresh)
 
-    def _unmet(self, step: Step, foreseen: Mapping[int, StepEnd] = _NOTHING) -> str:
+    def _unmet(self, step: PlanStep, foreseen: Mapping[int, StepEnd] = _NOTHING) -> str:
         """Which step that this one needs was not done, in words."""
         for number in step.needs:
             end = self._ended.get(number) or foreseen.get(number)
@@ -232,7 +232,7 @@ class _Run:
                 return f"Dependency {self._steps[number].action_id} {how}"
         return ""
 
-    def _leave_out(self, steps: Sequence[Step], after: Step) -> None:
+    def _leave_out(self, steps: Sequence[PlanStep], after: PlanStep) -> None:
         for step in steps:
             if step.number not in self._ended:
                 reason = self._unmet(step) or f"Stopped after {after.action_id} failed"
@@ -242,20 +242,20 @@ class _Run:
     def _ends_plan(self, problem: RemitError) -> bool:
         return self._plan.stop_on_error or problem.reason not in ABOUT_ONE_ACTION
 
-    def _say(self, step: Step, phase: str, **more: Any) -> None:
+    def _say(self, step: PlanStep, phase: str, **more: Any) -> None:
         self._work.step({"number": step.number, "phase": phase, **more})
 
 
-def _take(one: Staged, spot: Spot, folder: int, name: str, *, where: str) -> None:
+def _take(one: Staged, spot: PathHandle, folder: int, name: str, *, where: str) -> None:
     """Give the file another name; if it is not the one that was read, it gets its own again."""
     rename_noreplace(spot.folder, spot.name, folder, name, where=spot.path, where_new=where)
-    there = Spot(where, folder, name)
+    there = PathHandle(where, folder, name)
     if not _is_as_read(there, name, one.seen):
         give_back((folder, name), (spot.folder, spot.name), where=where, where_new=spot.path)
         raise _replaced(spot.path)
 
 
-def _is_as_read(spot: Spot, name: str, seen: Identity | None) -> bool:
+def _is_as_read(spot: PathHandle, name: str, seen: FileIdentity | None) -> bool:
     found = peek(spot.folder, name, where=spot.path)
     return found is not None and seen is not None and found.has_content_of(seen) and found.mode == seen.mode
 

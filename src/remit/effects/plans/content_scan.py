@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from remit.effects.edits.data_files import PLAIN_CHECKS, Check, Finding
+from remit.effects.edits.data_files import PLAIN_CHECKS, Check, ContentFinding
 from remit.effects.edits.splice import Edited, new_ranges
 from remit.masking.secrets import find_secrets, prepare
 
@@ -63,7 +63,9 @@ _ESCAPE: Final = re.compile(r"\\(?:u00|x)([2-7][0-9A-Fa-f])")
 _NEWLINE: Final = b"\n"
 
 
-def find_in_result(path: str, edited: Edited, mode: int, checks: Mapping[str, Check] = PLAIN_CHECKS) -> list[Finding]:
+def find_in_result(
+    path: str, edited: Edited, mode: int, checks: Mapping[str, Check] = PLAIN_CHECKS
+) -> list[ContentFinding]:
     """All findings. `checks` are for data files, by the end of their names; one that is missing is a finding."""
     return [
         *find_in_final(path, edited.content, mode, checks),
@@ -71,28 +73,32 @@ def find_in_result(path: str, edited: Edited, mode: int, checks: Mapping[str, Ch
     ]
 
 
-def find_in_final(path: str, content: bytes, mode: int, checks: Mapping[str, Check] = PLAIN_CHECKS) -> list[Finding]:
+def find_in_final(
+    path: str, content: bytes, mode: int, checks: Mapping[str, Check] = PLAIN_CHECKS
+) -> list[ContentFinding]:
     """Of the whole content: syntax, object tags, and whether it can be executed."""
-    found = [Finding("executable", "", f"the file could be executed: {why}") for why in _programs(path, content, mode)]
+    found = [
+        ContentFinding("executable", "", f"the file could be executed: {why}") for why in _programs(path, content, mode)
+    ]
     suffix = _suffix(path)
     if suffix in checks:
         found += checks[suffix](content)[:MAX_FINDINGS]
     elif suffix in _DATA:
-        found.append(Finding("syntax", "", f"{suffix} files cannot be checked in this process"))
+        found.append(ContentFinding("syntax", "", f"{suffix} files cannot be checked in this process"))
     return found
 
 
-def find_in_added(path: str, edited: Edited) -> list[Finding]:
+def find_in_added(path: str, edited: Edited) -> list[ContentFinding]:
     """Of what is new: credentials, and in data files commands."""
-    secrets: list[Finding] = []
+    secrets: list[ContentFinding] = []
     for window in _windows(edited.content, new_ranges(edited)):
         secrets += islice(_secrets(window), MAX_FINDINGS - len(secrets))
     return [*find_commands(path, edited), *secrets]
 
 
-def find_commands(path: str, edited: Edited) -> list[Finding]:
+def find_commands(path: str, edited: Edited) -> list[ContentFinding]:
     """Of what is new in a data file: commands alone."""
-    commands: list[Finding] = []
+    commands: list[ContentFinding] = []
     for window in _windows(edited.content, new_ranges(edited)) if _suffix(path) in _DATA else ():
         commands += islice(_commands(window), MAX_FINDINGS - len(commands))
     return commands
@@ -175,23 +181,23 @@ def _windows(content: bytes, ranges: list[tuple[int, int]]) -> Iterator[_Window]
         yield _Window(content, start, end, inside)
 
 
-def _secrets(window: _Window) -> Iterator[Finding]:
+def _secrets(window: _Window) -> Iterator[ContentFinding]:
     for start, end, what in find_secrets(window.text):
         if window.is_new(start, end):
-            yield Finding("credential", window.line(window.text, start), f"this looks like {what}")
+            yield ContentFinding("credential", window.line(window.text, start), f"this looks like {what}")
 
 
-def _commands(window: _Window) -> Iterator[Finding]:
+def _commands(window: _Window) -> Iterator[ContentFinding]:
     plain = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), window.text)
     for found in _COMMAND.finditer(plain):
         # Where an escape hides a character, the places differ; then the whole window counts as new.
         if plain != window.text or window.is_new(*found.span()):
             shown = "`...`" if found[0].startswith("`") else found[0].strip(" \t\"':,[-")
-            yield Finding("command", window.line(plain, found.start()), f"this looks like a command: {shown}")
+            yield ContentFinding("command", window.line(plain, found.start()), f"this looks like a command: {shown}")
     for looks, what in _SHELL_LINES:  # told in words: an address in it may hold a password
         for found in looks.finditer(plain):
             if plain != window.text or window.is_new(*found.span()):
-                yield Finding("command", window.line(plain, found.start()), f"this looks like a command: {what}")
+                yield ContentFinding("command", window.line(plain, found.start()), f"this looks like a command: {what}")
 
 
 prepare()  # so that the processes that are forked from this one need not

@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
-from remit.effects.plans.steps import Step
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
+from remit.effects.plans.steps import PlanStep
 from remit.fs.openat import exists
 
 MARK: Final[Mapping[str, Any]] = {"database": True}
@@ -22,7 +22,7 @@ _MAGIC_AT: Final = 8
 _LONGEST_NAME: Final = 255
 
 
-def is_marked(step: Step) -> bool:
+def is_marked(step: PlanStep) -> bool:
     """Whether the host says that the file of this step is a database."""
     return step.operation.get("database") is True
 
@@ -40,7 +40,7 @@ def require_no_log(folder: int, name: str, *, where: str) -> None:
 
 
 def busy(what: str, where: str) -> RemitError:
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.DATABASE_BUSY,
         f"this database is in use: {what}",
         where=where,

@@ -10,7 +10,7 @@ from remit.effects.plans.apply import CarryOut
 from remit.effects.plans.content_scan import find_in_result
 from remit.effects.plans.handlers import handlers
 from remit.effects.plans.simulate import Simulate
-from remit.effects.plans.validate import Check
+from remit.effects.plans.validate import RuleCheck
 from remit.effects.plans.validate_documents import RICH_JUDGES
 from remit.effects.plans.yaml_files import RICH_CHECKS
 
@@ -18,4 +18,4 @@ _HANDLERS: Final = handlers(require_valid_schema)
 
 SIMULATE: Final[Effect] = Simulate(RICH, _HANDLERS, partial(find_in_result, checks=RICH_CHECKS))
 CARRY_OUT: Final[Effect] = CarryOut(RICH, _HANDLERS)
-CHECK: Final[Effect] = Check(RICH_JUDGES)
+CHECK: Final[Effect] = RuleCheck(RICH_JUDGES)

@@ -8,8 +8,8 @@ from remit.effects.plans.apply import CarryOut
 from remit.effects.plans.content_scan import find_in_result
 from remit.effects.plans.handlers import HANDLERS
 from remit.effects.plans.simulate import Simulate
-from remit.effects.plans.validate import PLAIN_JUDGES, Check
+from remit.effects.plans.validate import PLAIN_JUDGES, RuleCheck
 
 SIMULATE: Final[Effect] = Simulate(PLAIN, HANDLERS, find_in_result)
 CARRY_OUT: Final[Effect] = CarryOut(PLAIN, HANDLERS)
-CHECK: Final[Effect] = Check(PLAIN_JUDGES)
+CHECK: Final[Effect] = RuleCheck(PLAIN_JUDGES)

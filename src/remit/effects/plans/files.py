@@ -10,12 +10,12 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.effects.context import Spot, Work, read_given
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
+from remit.effects.context import EffectContext, PathHandle, read_given
 from remit.effects.file_copy import create_part, sha256_of, sync
-from remit.effects.plans.steps import MAX_PLAN_BYTES, State, Step, StepPlan, aside_name, parse_plan, part_name
+from remit.effects.plans.steps import MAX_PLAN_BYTES, PlanStep, State, StepPlan, aside_name, parse_plan, part_name
 from remit.fs.atomic_write import start_writing
-from remit.fs.openat import Identity, failure, identify, open_file, peek
+from remit.fs.openat import FileIdentity, failure, identify, open_file, peek
 
 try:  # the one function: the module around it loads others, which every fork pays for
     from _hashlib import openssl_sha256 as sha256
@@ -34,32 +34,32 @@ Fill = Callable[[int], object]
 """Writes all bytes of a file to the descriptor of an empty one. Raises OSError, or one of ours."""
 
 
-class Read(NamedTuple):
+class ReadFile(NamedTuple):
     """A file, read at one moment."""
 
     content: bytes
     state: State
-    identity: Identity
+    identity: FileIdentity
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """What has a name, in the words of a step: its state before, its state after, or something else."""
 
     likeness: Likeness
-    identity: Identity | None
+    identity: FileIdentity | None
 
 
-def read_plan(work: Work) -> StepPlan:
+def read_plan(work: EffectContext) -> StepPlan:
     """What the host sent along. Not checked further: the host made it."""
     return parse_plan(read_given(work, "plan", MAX_PLAN_BYTES))
 
 
-def spot_of(work: Work, path: int) -> Spot | None:
+def spot_of(work: EffectContext, path: int) -> PathHandle | None:
     """None where the folder does not exist, and so nothing in it."""
     return work.spots.get(str(path))
 
 
-def require_spot(work: Work, plan: StepPlan, path: int) -> Spot:
+def require_spot(work: EffectContext, plan: StepPlan, path: int) -> PathHandle:
     spot = spot_of(work, path)
     if spot is None:
         raise missing(plan.paths[path], "the folder of this file does not exist")
@@ -70,7 +70,7 @@ def state_of(content: bytes, mode: int) -> State:
     return State(f"sha256:{sha256(content).hexdigest()}", len(content), mode & PERMISSIONS)
 
 
-def read_file(spot: Spot, most: int, *, where: str) -> Read:
+def read_file(spot: PathHandle, most: int, *, where: str) -> ReadFile:
     """All of it. Refuses what is missing, too large, not a plain file, or changes while it is read."""
     descriptor = open_file(spot.folder, spot.name, where=where)
     try:
@@ -85,13 +85,13 @@ def read_file(spot: Spot, most: int, *, where: str) -> Read:
         os.close(descriptor)
     if after != before or len(content) != before.size:
         raise mismatch("somebody wrote to the file while it was read", where)
-    return Read(content, state_of(content, before.mode), before)
+    return ReadFile(content, state_of(content, before.mode), before)
 
 
-def require_ordinary(identity: Identity, *, where: str) -> None:
+def require_ordinary(identity: FileIdentity, *, where: str) -> None:
     """A file that runs as somebody else, or shares its place in memory, is nobody's to rewrite by a plan."""
     if identity.mode & _SPECIAL:
-        raise Refused(
+        raise RefusedError(
             Reason.PERMISSION_DENIED,
             f"a file with the mode {stat.S_IMODE(identity.mode):04o} is neither modified nor deleted by a plan",
             where=where,
@@ -99,23 +99,23 @@ def require_ordinary(identity: Identity, *, where: str) -> None:
         )
 
 
-def find_path(work: Work, path: int, before: State | None, after: State | None = None) -> Found:
+def find_path(work: EffectContext, path: int, before: State | None, after: State | None = None) -> FoundFile:
     """What is at a path of the plan. Where there is no folder, there is nothing in it."""
     spot = spot_of(work, path)
-    return Found("absent", None) if spot is None else find(spot, spot.name, before, after)
+    return FoundFile("absent", None) if spot is None else find(spot, spot.name, before, after)
 
 
-def find(spot: Spot, name: str, before: State | None, after: State | None) -> Found:
+def find(spot: PathHandle, name: str, before: State | None, after: State | None) -> FoundFile:
     """Compared by bytes and permissions. Whatever cannot be opened by the rules is something else."""
     seen = peek(spot.folder, name, where=spot.path)
     if seen is None:
-        return Found("absent", None)
+        return FoundFile("absent", None)
     if not stat.S_ISREG(seen.mode) or all(state is None or state.size != seen.size for state in (before, after)):
-        return Found("other", seen)
+        return FoundFile("other", seen)
     try:
         descriptor = open_file(spot.folder, name, where=spot.path)
     except RemitError:
-        return Found("other", seen)
+        return FoundFile("other", seen)
     try:
         opened = identify(descriptor)
         state = State(sha256_of(descriptor), opened.size, opened.mode & PERMISSIONS)
@@ -124,29 +124,29 @@ def find(spot: Spot, name: str, before: State | None, after: State | None) -> Fo
     finally:
         os.close(descriptor)
     if state.is_alike(before):
-        return Found("before", opened)
-    return Found("after" if state.is_alike(after) else "other", opened)
+        return FoundFile("before", opened)
+    return FoundFile("after" if state.is_alike(after) else "other", opened)
 
 
 # --- names that are the plan's own -----------------------------------------------------------------------------------
 
 
-def old_name(plan: StepPlan, step: Step) -> str:
+def old_name(plan: StepPlan, step: PlanStep) -> str:
     """Where the old file of a modification or a deletion is set aside."""
     return (part_name if step.move == "modify" else aside_name)(plan.prefix, step.number)
 
 
-def fresh_name(plan: StepPlan, step: Step) -> str:
+def fresh_name(plan: StepPlan, step: PlanStep) -> str:
     """Where new bytes grow. For a modification not the name of the old file: what is there is never in doubt."""
     return (part_name if step.move == "create" else aside_name)(plan.prefix, step.number)
 
 
-def beside(spot: Spot, name: str) -> str:
+def beside(spot: PathHandle, name: str) -> str:
     """The path of a name in the folder of a spot, for people."""
     return f"{spot.path.rpartition('/')[0]}/{name}"
 
 
-def write_fresh(spot: Spot, name: str, fill: Fill, mode: int, dress: Mapping[str, Any] | None) -> int:
+def write_fresh(spot: PathHandle, name: str, fill: Fill, mode: int, dress: Mapping[str, Any] | None) -> int:
     """New bytes under this name, on their way to the disk; the caller syncs and closes the descriptor."""
     first = mode if dress is None else _UNFINISHED  # closed to all others until it is known who may read it
     descriptor = create_part(spot.folder, name, first, where=spot.path)
@@ -166,7 +166,7 @@ def write_fresh(spot: Spot, name: str, fill: Fill, mode: int, dress: Mapping[str
     return descriptor
 
 
-def remove_own(spot: Spot, name: str, expected: Identity | None = None) -> None:
+def remove_own(spot: PathHandle, name: str, expected: FileIdentity | None = None) -> None:
     """Remove what has this name of ours, if it is a plain file, and this very one where that is known."""
     seen = peek(spot.folder, name, where=spot.path)
     if seen is None or not stat.S_ISREG(seen.mode) or (expected is not None and not seen.is_file(expected)):
@@ -179,7 +179,7 @@ def remove_own(spot: Spot, name: str, expected: Identity | None = None) -> None:
         raise failure(problem, beside(spot, name), "could not be removed") from None
 
 
-def sync_folders(spots: Iterable[Spot]) -> None:
+def sync_folders(spots: Iterable[PathHandle]) -> None:
     """Each folder once, whichever of its names were touched."""
     synced: set[tuple[int, int]] = set()
     for spot in spots:
@@ -189,7 +189,7 @@ def sync_folders(spots: Iterable[Spot]) -> None:
             sync(spot.folder, where=spot.path)
 
 
-def spots_of(work: Work, steps: Iterable[Step]) -> list[Spot]:
+def spots_of(work: EffectContext, steps: Iterable[PlanStep]) -> list[PathHandle]:
     paths = (path for step in steps for path in (step.path, step.new_path) if path is not None)
     return [spot for path in paths if (spot := spot_of(work, path)) is not None]
 
@@ -205,12 +205,12 @@ def require_hash(expected: str | None, state: State | None, where: str) -> None:
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def missing(where: str, what: str = "the file does not exist") -> Refused:
-    return Refused(Reason.FILE_MISSING, what, where=where, next_step="Check the path, and create it if due.")
+def missing(where: str, what: str = "the file does not exist") -> RefusedError:
+    return RefusedError(Reason.FILE_MISSING, what, where=where, next_step="Check the path, and create it if due.")
 
 
-def too_large(size: int, most: int, where: str) -> Refused:
-    return Refused(
+def too_large(size: int, most: int, where: str) -> RefusedError:
+    return RefusedError(
         Reason.LIMIT_EXCEEDED,
         f"the file has {size:,} bytes, and a plan takes files of at most {most:,}",
         where=where,
@@ -220,7 +220,7 @@ def too_large(size: int, most: int, where: str) -> Refused:
 
 def other_rights(where: str) -> RemitError:
     """The process that writes may not change permissions, so what the folder gives could not be taken away again."""
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.PERMISSION_DENIED,
         "this folder gives new files access rights of its own (a default ACL), "
         "so what is written there would not keep its permissions",
@@ -229,8 +229,8 @@ def other_rights(where: str) -> RemitError:
     )
 
 
-def mismatch(what: str, where: str) -> Refused:
-    return Refused(
+def mismatch(what: str, where: str) -> RefusedError:
+    return RefusedError(
         Reason.HASH_MISMATCH,
         what,
         where=where,
@@ -240,7 +240,7 @@ def mismatch(what: str, where: str) -> Refused:
 
 def as_error(problem: Mapping[str, str]) -> RemitError:
     """What the host says of a step, or a simulation said: an error as it travels."""
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason(problem["reason"]), problem["what"], where=problem["where"], next_step=problem["next_step"]
     )
 
@@ -294,7 +294,7 @@ def _try(call: Any, *arguments: Any, strict: bool, where: str) -> None:
         if problem.errno not in _NOT_OURS_TO_SET:
             raise
         if strict:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.PERMISSION_DENIED,
                 f"the owner or an attribute of this file cannot be kept: {os.strerror(problem.errno)}",
                 where=where,

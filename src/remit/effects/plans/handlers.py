@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.effects.edits.splice import Edited, Editor
 from remit.effects.edits.whole_file import create_content
 from remit.effects.plans.steps import Move
@@ -99,7 +99,7 @@ class PreparedHandler:
     move: Move = "modify"
 
     def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:  # noqa: ARG002
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the new bytes of this file were made before the plan began, and did not come along",
             next_step="Nothing was done to the file. Have the plan approved anew.",
@@ -162,7 +162,7 @@ def _mode_given(operation: Mapping[str, Any]) -> int | None:
     if given is None:
         return None
     if given not in {"0644", "0755"}:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "a mode is 0644 or 0755",
             next_step="Give one of the two, or leave it out.",
@@ -170,8 +170,8 @@ def _mode_given(operation: Mapping[str, Any]) -> int | None:
     return int(given, 8)
 
 
-def _not_loaded(kind: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _not_loaded(kind: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.INTERNAL,
         f"an operation {kind!r} was sent to a sandboxed process that has no editor for it",
         next_step="This is a bug in Remit: report the plan's operations.",

@@ -3,13 +3,13 @@
 import os
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.effects.context import Spot
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
+from remit.effects.context import PathHandle
 from remit.effects.file_copy import CHUNK, SLICE, copy_pieces, sha256_of
 from remit.effects.plans.files import PERMISSIONS, mismatch
 from remit.effects.plans.steps import State
 from remit.fs.atomic_write import start_writing
-from remit.fs.openat import Identity, failure, identify, open_file
+from remit.fs.openat import FileIdentity, failure, identify, open_file
 
 try:  # the one function: the module around it loads others, which every fork pays for
     from _hashlib import openssl_sha256 as sha256
@@ -19,7 +19,7 @@ except ImportError:  # a Python without OpenSSL
 _NOT_HASHED: Final = ""
 
 
-def look_at_file(spot: Spot, expected: State | None, *, where: str) -> tuple[State, Identity]:
+def look_at_file(spot: PathHandle, expected: State | None, *, where: str) -> tuple[State, FileIdentity]:
     """What it is now. Not hashed if it has not the expected size: it is another file then, and may be huge.
 
     Refuses what is missing, not a plain file, or changes while it is read.
@@ -55,7 +55,7 @@ def _copy_hashed(source: int, target: int, size: int) -> str:
                 start_writing(target)
                 begun = at
             hashed = _hash_on(digest, target, hashed, at)
-    except Refused:  # it became shorter
+    except RefusedError:  # it became shorter
         return _NOT_HASHED
     _hash_on(digest, target, hashed, size)
     return "sha256:" + digest.hexdigest()
@@ -70,7 +70,7 @@ def _hash_on(digest: Any, descriptor: int, start: int, end: int) -> int:
 
 
 def _not_as_kept(where: str) -> RemitError:
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.HASH_MISMATCH,
         "the bytes that were kept ready for this file are not the ones that were looked at: changed or damaged since",
         where=where,

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import Reason, Refused, RemitError
-from remit.effects.context import Work, read_given
+from remit.core.errors import Reason, RefusedError, RemitError
+from remit.effects.context import EffectContext, read_given
 from remit.effects.edits.data_files import remarks
 from remit.effects.edits.splice import Edited
 from remit.effects.plans.diff import Diff, diff_edit, diff_rename, diff_whole
 from remit.effects.plans.files import (
-    Read,
+    ReadFile,
     as_error,
     mismatch,
     missing,
@@ -26,7 +26,7 @@ from remit.effects.plans.files import (
     too_large,
 )
 from remit.effects.plans.handlers import Editors, Handler, edit_file
-from remit.effects.plans.steps import State, Step, StepPlan
+from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.effects.plans.virtual_tree import VirtualTree
 from remit.fs.openat import already_there, exists
 
@@ -77,7 +77,7 @@ class Simulate:
         self._handlers = handlers
         self._find = find_in_result
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         plan = read_plan(work)
         tree = VirtualTree(plan.paths, plan.steps, partial(_read, work, plan))
         looking = _Looking(plan, tree, self._editors, self._handlers, self._find)
@@ -106,7 +106,7 @@ class Simulate:
             tree.forget(step)
         return {}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         return None
 
 
@@ -122,7 +122,7 @@ class _Looking:
         self._plan, self._tree = plan, tree
         self._editors, self._handlers, self._find = editors, handlers, find_in_result
 
-    def see(self, step: Step) -> _Seen:
+    def see(self, step: PlanStep) -> _Seen:
         """One step, and the tree as it leaves it. If it raises, the tree is as before."""
         tree, path = self._tree, self._plan.paths[step.path]
         for named in (step.path, step.new_path):
@@ -140,7 +140,7 @@ class _Looking:
         tree.require_ordinary(step.path)
         return self._see_delete(step, before) if step.move == "delete" else self._see_content(step, before)
 
-    def see_prepared(self, step: Step, content: bytes) -> _Seen:
+    def see_prepared(self, step: PlanStep, content: bytes) -> _Seen:
         """New bytes that somebody else made: looked through like those of an edit. Their lines are for a preview only,
         since they may be anybody's data, so no report has one.
         """
@@ -157,14 +157,14 @@ class _Looking:
             diff = self._diff_whole(path, old, content)._replace(preview="")
         return _Seen(before, after, step.said, diff, findings, remarks(path, edited))
 
-    def _see_delete(self, step: Step, before: State | None) -> _Seen:
+    def _see_delete(self, step: PlanStep, before: State | None) -> _Seen:
         path = self._plan.paths[step.path]
         require_hash(step.expected_after, None, path)
         diff = self._diff_whole(path, self._tree.content(step.path), None)
         self._tree.remove(step.path)
         return _Seen(before, None, "File deleted", diff, ())
 
-    def _see_content(self, step: Step, before: State | None) -> _Seen:
+    def _see_content(self, step: PlanStep, before: State | None) -> _Seen:
         tree, path, handler = self._tree, self._plan.paths[step.path], self._handlers[step.action_type]
         old = tree.content(step.path)
         edited = edit_file(handler, path, old, step.operation, self._editors) or Edited(b"", None, "")
@@ -183,7 +183,7 @@ class _Looking:
             diff = diff_edit(path, old, edited, full=self._plan.diffs == "full", modes=(old_mode, after.mode))
         return _Seen(before, after, edited.said, diff, findings, remarks(path, edited))
 
-    def _see_rename(self, step: Step, before: State | None) -> _Seen:
+    def _see_rename(self, step: PlanStep, before: State | None) -> _Seen:
         tree, new_path = self._tree, step.path if step.new_path is None else step.new_path
         name, new_name = self._plan.paths[step.path], self._plan.paths[new_path]
         if tree.state(new_path) is not None:
@@ -198,13 +198,13 @@ class _Looking:
         said = f"File renamed to {new_name}"
         return _Seen(before, before, said, diff, findings, remarks(new_name, moved))
 
-    def _find_by_name(self, step: Step, name: str, new_name: str, moved: Edited, mode: int) -> tuple[Flagged, ...]:
+    def _find_by_name(self, step: PlanStep, name: str, new_name: str, moved: Edited, mode: int) -> tuple[Flagged, ...]:
         """What would be found under the new name and was not under the old one: a name decides what bytes mean."""
         known = {(found.rule, found.what) for found in self._find_all(step, name, moved, mode)}
         found = self._find_all(step, new_name, moved, mode)
         return tuple(one for one in found if (one.rule, one.what) not in known)
 
-    def _find_all(self, step: Step, name: str, edited: Edited, mode: int) -> tuple[Flagged, ...]:
+    def _find_all(self, step: PlanStep, name: str, edited: Edited, mode: int) -> tuple[Flagged, ...]:
         """Whether the syntax is right is asked of the last state of a file only."""
         result = step.path if step.new_path is None else step.new_path
         is_last = self._tree.is_last_use(result, step.number)
@@ -218,28 +218,28 @@ class _Looking:
         return diff_whole(path, before, after, full=self._plan.diffs == "full")
 
 
-def _is_told(step: Step) -> bool:
+def _is_told(step: PlanStep) -> bool:
     """Whether the host knows what comes of it: it was tried on a copy before, or could not be."""
     return bool(step.problem or step.source) or (step.unchanged and step.action_type in _TRIED_BEFORE)
 
 
-def _as_told(step: Step) -> _Seen:
+def _as_told(step: PlanStep) -> _Seen:
     """Its file is not read: it may be larger than memory."""
     return _Seen(step.before, step.after, step.said, _NO_DIFF, ())
 
 
-def _read(work: Work, plan: StepPlan, path: int) -> Read | None:
+def _read(work: EffectContext, plan: StepPlan, path: int) -> ReadFile | None:
     spot = spot_of(work, path)
     if spot is None or not exists(spot.folder, spot.name):
         return None
     return read_file(spot, plan.max_file_bytes, where=plan.paths[path])
 
 
-def _require_needed(plan: StepPlan, step: Step, failing: Collection[int]) -> None:
+def _require_needed(plan: StepPlan, step: PlanStep, failing: Collection[int]) -> None:
     for number in step.needs:
         if number in failing:
             action_id = next(other.action_id for other in plan.steps if other.number == number)
-            raise Refused(
+            raise RefusedError(
                 Reason.DEPENDENCY_FAILED,
                 f"this action needs {action_id}, which cannot be done",
                 where=plan.paths[step.path],
@@ -250,7 +250,7 @@ def _require_needed(plan: StepPlan, step: Step, failing: Collection[int]) -> Non
 # --- what the host is told -------------------------------------------------------------------------------------------
 
 
-def _seen_frame(step: Step, seen: _Seen, left_out: int) -> dict[str, Any]:
+def _seen_frame(step: PlanStep, seen: _Seen, left_out: int) -> dict[str, Any]:
     diff = seen.diff
     same = step.move == "modify" and seen.after is not None and seen.after.is_alike(seen.before)
     return {
@@ -271,7 +271,7 @@ def _seen_frame(step: Step, seen: _Seen, left_out: int) -> dict[str, Any]:
     }
 
 
-def _problem_frame(step: Step, tree: VirtualTree, problem: RemitError) -> dict[str, Any]:
+def _problem_frame(step: PlanStep, tree: VirtualTree, problem: RemitError) -> dict[str, Any]:
     try:
         before = step.before if _is_told(step) else tree.state(step.path)
     except RemitError:

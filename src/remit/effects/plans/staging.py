@@ -7,9 +7,9 @@ edit holds a file in memory, and has a largest size; everything else is hashed a
 from collections.abc import Mapping
 from functools import partial
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.faultpoints import reach
-from remit.effects.context import Spot, Work
+from remit.effects.context import EffectContext, PathHandle
 from remit.effects.plans.database_files import is_marked, require_no_log
 from remit.effects.plans.files import (
     Fill,
@@ -25,9 +25,9 @@ from remit.effects.plans.files import (
 )
 from remit.effects.plans.handlers import Editors, Handler, edit_file
 from remit.effects.plans.large_files import copy_expected, look_at_file
-from remit.effects.plans.steps import State, Step, StepPlan
+from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.fs.atomic_write import write_all
-from remit.fs.openat import Identity, already_there, exists, identify
+from remit.fs.openat import FileIdentity, already_there, exists, identify
 
 
 class Staged:
@@ -35,20 +35,20 @@ class Staged:
 
     __slots__ = ("fresh", "part", "problem", "seen", "step")
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: PlanStep) -> None:
         self.step = step
         self.problem: RemitError | None = None
-        self.seen: Identity | None = None
+        self.seen: FileIdentity | None = None
         """The file that is to be changed, as it was when it was read."""
         self.part: int | None = None
-        self.fresh: Identity | None = None
+        self.fresh: FileIdentity | None = None
         """The new file, once its bytes are there."""
 
 
 class Staging:
     """For the steps of one order."""
 
-    def __init__(self, work: Work, plan: StepPlan, editors: Editors, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, work: EffectContext, plan: StepPlan, editors: Editors, handlers: Mapping[str, Handler]) -> None:
         self._work, self._plan = work, plan
         self._editors, self._handlers = editors, handlers
 
@@ -72,7 +72,7 @@ class Staging:
         one.fresh = identify(one.part)
         reach("plan.staged")
 
-    def _require_before(self, one: Staged, spot: Spot) -> bytes | None:
+    def _require_before(self, one: Staged, spot: PathHandle) -> bytes | None:
         """The file is as the simulation saw it, or nothing is where it saw nothing. Its bytes, if they are edited."""
         step = one.step
         if step.move == "create":
@@ -91,10 +91,10 @@ class Staging:
         one.seen = seen
         return content
 
-    def _from_source(self, step: Step, after: State) -> Fill:
+    def _from_source(self, step: PlanStep, after: State) -> Fill:
         where = self._plan.paths[step.path]
         if step.source not in self._work.given:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 "the new bytes of this file were not given along: what was prepared ended with its process",
                 where=where,
@@ -102,7 +102,7 @@ class Staging:
             )
         return partial(copy_expected, self._work.given[step.source], expected=after, where=where)
 
-    def _from_edit(self, step: Step, after: State, before: bytes | None) -> Fill:
+    def _from_edit(self, step: PlanStep, after: State, before: bytes | None) -> Fill:
         most, path = self._plan.max_file_bytes, self._plan.paths[step.path]
         edited = edit_file(self._handlers[step.action_type], path, before, step.operation, self._editors)
         content = edited.content if edited is not None else b""
@@ -112,8 +112,8 @@ class Staging:
             raise self._other_content(step)
         return partial(write_all, data=content)
 
-    def _other_content(self, step: Step) -> RemitError:
-        return EnvironmentFailed(
+    def _other_content(self, step: PlanStep) -> RemitError:
+        return EnvironmentFailureError(
             Reason.INTERNAL,
             "the edit did not arrive at the content that was previewed",
             where=self._plan.paths[step.path],
@@ -121,10 +121,10 @@ class Staging:
         )
 
 
-def _makes_bytes(step: Step) -> bool:
+def _makes_bytes(step: PlanStep) -> bool:
     return not step.unchanged and step.move in {"create", "modify"}
 
 
-def _require_free(spot: Spot) -> None:
+def _require_free(spot: PathHandle) -> None:
     if exists(spot.folder, spot.name):
         raise already_there(spot.path)

@@ -59,7 +59,7 @@ class State(NamedTuple):
         return other is not None and (self.sha256, self.mode) == (other.sha256, other.mode)
 
 
-class Step(NamedTuple):
+class PlanStep(NamedTuple):
     """What is done, and, once it was simulated, from which state to which."""
 
     number: int
@@ -99,7 +99,7 @@ class StepPlan(NamedTuple):
     """Twenty hexadecimal digits, drawn at random: the first part of every name that stands for bytes on their way."""
     paths: tuple[str, ...]
     """Relative to the root."""
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     waves: tuple[tuple[int, ...], ...]
     stop_on_error: bool = True
     keep_permissions: bool = True
@@ -130,7 +130,7 @@ class Ids(NamedTuple):
     manifest_id: str
 
 
-class Progress(NamedTuple):
+class StepProgress(NamedTuple):
     """How far a run came, by its notes."""
 
     wave: int = 0
@@ -171,19 +171,19 @@ def parse_plan(raw: bytes) -> StepPlan:
     )
 
 
-def as_json(step: Step) -> list[Any]:
+def as_json(step: PlanStep) -> list[Any]:
     """As plain JSON, for a checkpoint. `step_of` is the inverse."""
     tree: list[Any] = json.loads(json.dumps(step))
     return tree
 
 
-def step_of(tree: Sequence[Any]) -> Step:
-    step = Step(*tree)
+def step_of(tree: Sequence[Any]) -> PlanStep:
+    step = PlanStep(*tree)
     before, after = (State(*state) if state else None for state in (step.before, step.after))
     return step._replace(needs=tuple(step.needs), before=before, after=after)
 
 
-def ends(step: Step) -> dict[int, State | None]:
+def ends(step: PlanStep) -> dict[int, State | None]:
     """What a step leaves, by path."""
     if step.move == "rename" and step.new_path is not None:
         return {step.path: None, step.new_path: step.after}
@@ -202,7 +202,7 @@ def final_states(
 
 
 def make_waves(
-    steps: Sequence[Step], sizes: Mapping[int, int], levels: Sequence[Sequence[int]] | None = None
+    steps: Sequence[PlanStep], sizes: Mapping[int, int], levels: Sequence[Sequence[int]] | None = None
 ) -> tuple[tuple[int, ...], ...]:
     """The steps in order, cut so that no path stands twice in a wave; where levels are given, one wave holds no two.
 
@@ -254,14 +254,14 @@ def note_undone(wave: int) -> dict[str, Any]:
     return {"undone": wave}
 
 
-def read_progress(notes: Sequence[Mapping[str, Any]]) -> Progress:
+def read_progress(notes: Sequence[Mapping[str, Any]]) -> StepProgress:
     """What the notes of a run say, the latest word of each kind."""
-    progress = Progress()
+    progress = StepProgress()
     for note in notes:
         match note:
             case {"wave": int(wave), "not_done": [*numbers]}:
                 # Whatever was noted before is over: a run that was taken back and begun again notes its waves anew.
-                progress = Progress(wave, frozenset(numbers))
+                progress = StepProgress(wave, frozenset(numbers))
             case {"undone": int(wave)}:
                 progress = progress._replace(undone=wave)
             case {"clearing": True}:

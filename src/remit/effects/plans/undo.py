@@ -36,11 +36,11 @@ X anything else, - nothing.
 from collections.abc import Callable, Collection
 from typing import Final
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.faultpoints import reach
-from remit.effects.context import Spot, Work
+from remit.effects.context import EffectContext, PathHandle
 from remit.effects.plans.files import (
-    Found,
+    FoundFile,
     beside,
     find,
     find_path,
@@ -52,14 +52,14 @@ from remit.effects.plans.files import (
     spots_of,
     sync_folders,
 )
-from remit.effects.plans.steps import Step, StepPlan, aside_name, part_name
-from remit.fs.openat import Identity, peek, rename_exchange, rename_noreplace
+from remit.effects.plans.steps import PlanStep, StepPlan, aside_name, part_name
+from remit.fs.openat import FileIdentity, peek, rename_exchange, rename_noreplace
 
 
-def undo_step(work: Work, plan: StepPlan, step: Step) -> bool:
+def undo_step(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     """Take it back. False: a file of somebody else's was left where it is, so the path is not as before.
 
-    Raises `EnvironmentFailed(DRIFTED)`, with nothing touched, where only a person can say what is right.
+    Raises `EnvironmentFailureError(DRIFTED)`, with nothing touched, where only a person can say what is right.
     """
     if not is_carried_out(step):
         return True
@@ -68,7 +68,7 @@ def undo_step(work: Work, plan: StepPlan, step: Step) -> bool:
     return _UNDO[step.move](work, plan, step)
 
 
-def clear_unswitched(work: Work, plan: StepPlan, step: Step) -> bool:
+def clear_unswitched(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     """For a step that is known not to be done: what it may have left, and no look at what only seems to be its work."""
     if not is_carried_out(step) or spot_of(work, step.path) is None:
         return True
@@ -78,14 +78,14 @@ def clear_unswitched(work: Work, plan: StepPlan, step: Step) -> bool:
     return True
 
 
-def clear_fresh(work: Work, plan: StepPlan, step: Step) -> None:
+def clear_fresh(work: EffectContext, plan: StepPlan, step: PlanStep) -> None:
     """For a step whose wave was never begun: it can only have left new bytes."""
     spot = spot_of(work, step.path)
     if spot is not None and step.move in {"create", "modify"}:
         remove_own(spot, fresh_name(plan, step))
 
 
-def is_switched(work: Work, step: Step) -> bool:
+def is_switched(work: EffectContext, step: PlanStep) -> bool:
     """Whether the path is in the state after the step, whatever is set aside."""
     if not is_carried_out(step):
         return True
@@ -97,7 +97,7 @@ def is_switched(work: Work, step: Step) -> bool:
     return here.likeness == "after"
 
 
-def is_carried_out(step: Step) -> bool:
+def is_carried_out(step: PlanStep) -> bool:
     """Whether it is one that does something, as far as the simulation could tell."""
     return not step.unchanged and step.problem is None
 
@@ -105,7 +105,7 @@ def is_carried_out(step: Step) -> bool:
 # --- waves -----------------------------------------------------------------------------------------------------------
 
 
-def is_whole(work: Work, plan: StepPlan, wave: int, not_done: Collection[int]) -> bool:
+def is_whole(work: EffectContext, plan: StepPlan, wave: int, not_done: Collection[int]) -> bool:
     """Whether the last wave was begun and all of it, and all before it, is there."""
     return (
         wave == len(plan.waves) - 1
@@ -115,12 +115,12 @@ def is_whole(work: Work, plan: StepPlan, wave: int, not_done: Collection[int]) -
     )
 
 
-def make_durable(work: Work, plan: StepPlan) -> None:
+def make_durable(work: EffectContext, plan: StepPlan) -> None:
     """Sync what is to stay."""
     sync_folders(spots_of(work, plan.steps))
 
 
-def undo_wave(work: Work, plan: StepPlan, wave: int, not_done: Collection[int]) -> list[int]:
+def undo_wave(work: EffectContext, plan: StepPlan, wave: int, not_done: Collection[int]) -> list[int]:
     """The steps of one wave, the last one first. The wave after it may have been staged, and no more.
 
     No two steps of a wave have to do with each other: one that cannot be taken back does not keep the others from it.
@@ -147,7 +147,7 @@ def undo_wave(work: Work, plan: StepPlan, wave: int, not_done: Collection[int]) 
     return sorted(left)
 
 
-def _in_wave(plan: StepPlan, wave: int) -> list[Step]:
+def _in_wave(plan: StepPlan, wave: int) -> list[PlanStep]:
     if not 0 <= wave < len(plan.waves):
         return []
     numbers = frozenset(plan.waves[wave])
@@ -157,7 +157,7 @@ def _in_wave(plan: StepPlan, wave: int) -> list[Step]:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def _undo_modify(work: Work, plan: StepPlan, step: Step) -> bool:
+def _undo_modify(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     spot, old = require_spot(work, plan, step.path), old_name(plan, step)
     remove_own(spot, fresh_name(plan, step))
     aside = find(spot, old, step.before, step.after)
@@ -178,7 +178,7 @@ def _undo_modify(work: Work, plan: StepPlan, step: Step) -> bool:
     return True
 
 
-def _undo_create(work: Work, plan: StepPlan, step: Step) -> bool:
+def _undo_create(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     spot = require_spot(work, plan, step.path)
     part, aside_as = part_name(plan.prefix, step.number), aside_name(plan.prefix, step.number)
     here = find(spot, spot.name, None, step.after)
@@ -201,7 +201,7 @@ def _undo_create(work: Work, plan: StepPlan, step: Step) -> bool:
     return here.identity is None
 
 
-def _undo_delete(work: Work, plan: StepPlan, step: Step) -> bool:
+def _undo_delete(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     spot, old = require_spot(work, plan, step.path), old_name(plan, step)
     aside = find(spot, old, step.before, None)
     if aside.identity is None:
@@ -217,11 +217,11 @@ def _undo_delete(work: Work, plan: StepPlan, step: Step) -> bool:
     return True
 
 
-def _undo_rename(work: Work, plan: StepPlan, step: Step) -> bool:
+def _undo_rename(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     spot = require_spot(work, plan, step.path)
     there = spot_of(work, step.path if step.new_path is None else step.new_path)
     here = find(spot, spot.name, step.before, None)
-    moved = Found("absent", None) if there is None else find(there, there.name, step.before, None)
+    moved = FoundFile("absent", None) if there is None else find(there, there.name, step.before, None)
     if here.likeness == "before":
         return moved.identity is None
     if there is None or moved.identity is None or moved.likeness != "before":
@@ -234,7 +234,7 @@ def _undo_rename(work: Work, plan: StepPlan, step: Step) -> bool:
     return True
 
 
-_UNDO: Final[dict[str, Callable[[Work, StepPlan, Step], bool]]] = {
+_UNDO: Final[dict[str, Callable[[EffectContext, StepPlan, PlanStep], bool]]] = {
     "modify": _undo_modify,
     "create": _undo_create,
     "delete": _undo_delete,
@@ -245,7 +245,7 @@ _UNDO: Final[dict[str, Callable[[Work, StepPlan, Step], bool]]] = {
 # --- inside ----------------------------------------------------------------------------------------------------------
 
 
-def _rename_found(old: Spot, old_as: str, new: Spot, new_as: str, expected: Identity) -> None:
+def _rename_found(old: PathHandle, old_as: str, new: PathHandle, new_as: str, expected: FileIdentity) -> None:
     """Rename the file that was looked at. If another was put in its place meanwhile, that one gets its name back."""
     where, where_new = beside(old, old_as), beside(new, new_as)
     rename_noreplace(old.folder, old_as, new.folder, new_as, where=where, where_new=where_new)
@@ -256,7 +256,7 @@ def _rename_found(old: Spot, old_as: str, new: Spot, new_as: str, expected: Iden
     raise _drifted("somebody exchanged the file while it was taken back", where, where_new)
 
 
-def _exchange_found(spot: Spot, old: str, aside: Identity, here: Found) -> None:
+def _exchange_found(spot: PathHandle, old: str, aside: FileIdentity, here: FoundFile) -> None:
     """Exchange the two files that were looked at. If either is another by now, they are exchanged again."""
     rename_exchange(spot.folder, old, spot.name, where=spot.path)
     now_here, now_aside = (peek(spot.folder, name, where=spot.path) for name in (spot.name, old))
@@ -272,13 +272,13 @@ def _exchange_found(spot: Spot, old: str, aside: Identity, here: Found) -> None:
     raise _in_doubt(spot, old)
 
 
-def _in_doubt(spot: Spot, aside: str) -> EnvironmentFailed:
+def _in_doubt(spot: PathHandle, aside: str) -> EnvironmentFailureError:
     what = "somebody changed this file while the plan was under way, so it is left as it is"
     return _drifted(what, spot.path, beside(spot, aside))
 
 
-def _drifted(what: str, where: str, other: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _drifted(what: str, where: str, other: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.DRIFTED,
         what,
         where=where,

@@ -6,8 +6,8 @@ The rules come in the plan, and so do the paths they name, in `paths`; the folde
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from remit.core.errors import Misuse, Reason, Refused
-from remit.effects.context import Work
+from remit.core.errors import Reason, RefusedError, UsageError
+from remit.effects.context import EffectContext
 from remit.effects.plans.files import read_file, read_plan, spot_of, state_of
 from remit.effects.plans.steps import StepPlan
 from remit.fs.openat import exists
@@ -21,13 +21,13 @@ Judge = Callable[[Mapping[str, Any], Content], str]
 """Rule and content in; why the rule does not hold, or an empty text."""
 
 
-class Check:
+class RuleCheck:
     """By the type of rule."""
 
     def __init__(self, judges: Mapping[str, Judge]) -> None:
         self._judges = judges
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         """Refused, naming the first rule that does not hold."""
         plan = read_plan(work)
 
@@ -37,7 +37,7 @@ class Check:
         for place, rule in enumerate(plan.rules, start=1):
             why = self._judge(rule, content) if rule.get("type") != ROWS else ""
             if why:
-                raise Refused(
+                raise RefusedError(
                     Reason.RULE_FAILED,
                     f"rule {place} of {len(plan.rules)} ({rule['type']}) does not hold: {why}",
                     where=str(rule.get("path", "")),
@@ -45,22 +45,24 @@ class Check:
                 )
         return {}
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         return None
 
     def _judge(self, rule: Mapping[str, Any], content: Content) -> str:
         kind = str(rule.get("type"))
         if kind not in self._judges:
-            raise Misuse(Reason.MISUSE, f"a rule {kind!r} was sent to a process that cannot judge it")
+            raise UsageError(Reason.MISUSE, f"a rule {kind!r} was sent to a process that cannot judge it")
         try:
             return self._judges[kind](rule, content)
-        except Refused as problem:  # it cannot even be looked at: a link, a broken document, a path with two answers
+        except (
+            RefusedError
+        ) as problem:  # it cannot even be looked at: a link, a broken document, a path with two answers
             return problem.what
 
 
-def _content(work: Work, plan: StepPlan, path: str) -> bytes | None:
+def _content(work: EffectContext, plan: StepPlan, path: str) -> bytes | None:
     if path not in plan.paths:
-        raise Misuse(Reason.MISUSE, "a rule names a path that the plan's paths do not have", where=path)
+        raise UsageError(Reason.MISUSE, "a rule names a path that the plan's paths do not have", where=path)
     spot = spot_of(work, plan.paths.index(path))
     if spot is None or not exists(spot.folder, spot.name):
         return None
@@ -77,7 +79,7 @@ def judge_exists(rule: Mapping[str, Any], content: Content) -> str:
 def judge_absent(rule: Mapping[str, Any], content: Content) -> str:
     try:
         found = content(rule["path"]) is not None
-    except Refused:  # whatever it is, it is there
+    except RefusedError:  # whatever it is, it is there
         found = True
     return "there is something of this name" if found else ""
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.json import parse_file
 from remit.effects.edits.json_path import select_one
 from remit.effects.edits.splice import read_text
@@ -63,16 +63,16 @@ RICH_JUDGES: Final[Mapping[str, Judge]] = {
 def _document(path: str, content: Content) -> Any:
     raw = content(path)
     if raw is None:
-        raise Refused(Reason.FILE_MISSING, f"{path} does not exist", where=path)
+        raise RefusedError(Reason.FILE_MISSING, f"{path} does not exist", where=path)
     try:
         return _parsed(path, raw)
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is not Reason.SYNTAX_BROKEN:
             raise
         # The parsers' own words have names and characters of the text in them.
         kind = "YAML" if path.lower().endswith(_YAML) else "JSON"
         place = f" at {problem.where}" if problem.where else ""
-        raise Refused(Reason.SYNTAX_BROKEN, f"{path} is not {kind}{place}", where=path) from None
+        raise RefusedError(Reason.SYNTAX_BROKEN, f"{path} is not {kind}{place}", where=path) from None
 
 
 def _parsed(path: str, raw: bytes) -> Any:

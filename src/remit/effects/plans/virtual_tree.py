@@ -3,23 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from remit.core.errors import Reason, Refused
-from remit.effects.plans.files import Read, require_ordinary
-from remit.effects.plans.steps import State, Step
-from remit.fs.openat import Identity
+from remit.core.errors import Reason, RefusedError
+from remit.effects.plans.files import ReadFile, require_ordinary
+from remit.effects.plans.steps import PlanStep, State
+from remit.fs.openat import FileIdentity
 
 
 class _Entry(NamedTuple):
     state: State
     content: bytes
-    original: Identity | None
+    original: FileIdentity | None
     """The file on the disk, as long as it is still that one."""
 
 
 class VirtualTree:
     """By the number of the path. Content is kept only as long as a later step needs it."""
 
-    def __init__(self, paths: Sequence[str], steps: Sequence[Step], read: Callable[[int], Read | None]) -> None:
+    def __init__(self, paths: Sequence[str], steps: Sequence[PlanStep], read: Callable[[int], ReadFile | None]) -> None:
         self._paths = paths
         self._read = read
         self._entries: dict[int, _Entry | None] = {}
@@ -56,7 +56,7 @@ class VirtualTree:
     def rename(self, path: int, new_path: int) -> None:
         self._entries[new_path], self._entries[path] = self._entry(path), None
 
-    def forget(self, step: Step) -> None:
+    def forget(self, step: PlanStep) -> None:
         """The step is over: what no later one needs is let go."""
         for path in (step.path, step.new_path):
             entry = None if path is None else self._entries.get(path)
@@ -71,7 +71,7 @@ class VirtualTree:
         name = self._paths[path]
         above = [folder for folder in _folders_of(name) if folder in self._names]
         if above or name in self._folders:
-            raise Refused(
+            raise RefusedError(
                 Reason.PATH_REFUSED,
                 f"in this plan {above[0] if above else name} is a file for one action and a folder for another",
                 where=name,
@@ -85,7 +85,7 @@ class VirtualTree:
         return self._entries[path]
 
 
-def last_uses(steps: Sequence[Step]) -> Mapping[int, int]:
+def last_uses(steps: Sequence[PlanStep]) -> Mapping[int, int]:
     """The last step that names a path, by path."""
     return {path: step.number for step in steps for path in (step.path, step.new_path) if path is not None}
 

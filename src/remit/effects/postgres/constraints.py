@@ -6,17 +6,17 @@ outlive the transaction. A function of the database can leave either of them beh
 
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.postgres.errors import THE_TEXT, step_failed
 from remit.effects.postgres.libpq import ServerError
 from remit.effects.postgres.row_counts import Counts, count
-from remit.effects.postgres.session import Session
+from remit.effects.postgres.session import PostgresSession
 
 _MOST_ROUNDS: Final = 5
 _LEFT_BEHIND: Final = "SELECT current_user = $1::name, EXISTS (SELECT FROM pg_cursors WHERE is_holdable)"
 
 
-def settle(session: Session, so_far: Counts, ours: frozenset[int], seconds: float) -> Counts:
+def settle(session: PostgresSession, so_far: Counts, ours: frozenset[int], seconds: float) -> Counts:
     """All constraints hold, and nothing is put off, when this returns. What is counted then.
 
     A trigger that runs now can put off another one, but not without changing a row: a round that changes none is the
@@ -32,7 +32,7 @@ def settle(session: Session, so_far: Counts, ours: frozenset[int], seconds: floa
         if after == so_far:
             return after
         so_far = after
-    raise Refused(
+    raise RefusedError(
         Reason.SQL_REFUSED,
         "triggers of the database put off one another again and again, so nobody knows what they will have done",
         where=THE_TEXT,
@@ -40,13 +40,13 @@ def settle(session: Session, so_far: Counts, ours: frozenset[int], seconds: floa
     )
 
 
-def is_settled(session: Session, then: Counts) -> bool:
+def is_settled(session: PostgresSession, then: Counts) -> bool:
     """Right before COMMIT: whether nothing is done by it that was not counted `then`."""
     _do_what_was_put_off(session)
     return count(session.wire) == then
 
 
-def require_nothing_left_behind(session: Session, who: str) -> None:
+def require_nothing_left_behind(session: PostgresSession, who: str) -> None:
     """After anything that runs functions of the database."""
     is_same_role, has_cursor = session.wire.one(_LEFT_BEHIND, session.identity.role)
     if has_cursor == "t":
@@ -55,7 +55,7 @@ def require_nothing_left_behind(session: Session, who: str) -> None:
         raise _refused(f"{who} changed the role of the session")
 
 
-def _do_what_was_put_off(session: Session) -> None:
+def _do_what_was_put_off(session: PostgresSession) -> None:
     """With names as the role has them: the functions of these triggers are the database's."""
     session.wire.do("CLOSE ALL")
     session.theirs()
@@ -63,8 +63,8 @@ def _do_what_was_put_off(session: Session) -> None:
     session.ours()
 
 
-def _refused(what: str) -> Refused:
-    return Refused(
+def _refused(what: str) -> RefusedError:
+    return RefusedError(
         Reason.SQL_REFUSED,
         what,
         where=THE_TEXT,

@@ -7,7 +7,7 @@ the server is that roles which may reach them are refused.
 from collections.abc import Sequence
 from typing import Final
 
-from remit.effects.postgres.lexer import Token
+from remit.effects.postgres.lexer import PostgresToken
 
 _SETS: Final = "changes how the session works"
 _RUNS: Final = "runs a text as SQL, which nobody could look at before"
@@ -51,7 +51,7 @@ INSTEAD: Final = {"setval": "Write ALTER SEQUENCE ... RESTART WITH instead, whic
 MOVES_A_SEQUENCE: Final = frozenset({"nextval"})
 
 
-def find_forbidden(tokens: Sequence[Token]) -> tuple[str, str] | None:
+def find_forbidden(tokens: Sequence[PostgresToken]) -> tuple[str, str] | None:
     """The first function that is not for a statement, by name, and why. A name counts however it is written."""
     for place, token in enumerate(tokens):
         if is_call(tokens, place) and (why := why_forbidden(token.name)):
@@ -63,10 +63,10 @@ def why_forbidden(name: str) -> str:
     return _BY_NAME.get(name) or next((why for part, why in _BY_BEGINNING if name.startswith(part)), "")
 
 
-def is_call(tokens: Sequence[Token], place: int) -> bool:
+def is_call(tokens: Sequence[PostgresToken], place: int) -> bool:
     """Whether a parenthesis follows the name. The name of a table, before its columns, is believed to be one too."""
     return bool(tokens[place].name) and place + 1 < len(tokens) and tokens[place + 1].text == "("
 
 
-def calls(tokens: Sequence[Token], names: frozenset[str]) -> bool:
+def calls(tokens: Sequence[PostgresToken], names: frozenset[str]) -> bool:
     return any(token.name in names and is_call(tokens, place) for place, token in enumerate(tokens))

@@ -11,15 +11,15 @@ out stands for all those that users made. So more is looked at, never less.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.postgres import catalog_queries as catalog
 from remit.effects.postgres.errors import THE_TEXT
-from remit.effects.postgres.function_allowlist import FIRST_OF_USERS, MAKES_JSON, Function, advice, why_refused
-from remit.effects.postgres.lexer import Token, tokens_of
-from remit.effects.postgres.libpq import ServerError, Wire
+from remit.effects.postgres.function_allowlist import FIRST_OF_USERS, MAKES_JSON, ServerFunction, advice, why_refused
+from remit.effects.postgres.lexer import PostgresToken, tokens_of
+from remit.effects.postgres.libpq import PostgresWire, ServerError
 from remit.effects.postgres.parse_tree import Tree, UnknownTreeError, parse_tree
-from remit.effects.postgres.session import Session
-from remit.effects.postgres.statements import Statement, explained
+from remit.effects.postgres.session import PostgresSession
+from remit.effects.postgres.statements import PostgresStatement, explained
 
 _LOOKING: Final = "remit_looking"
 _PROBE: Final = 'pg_temp."remit_probe"'
@@ -48,7 +48,7 @@ _LONGEST_NAME: Final = 63
 """Bytes: the server cuts a longer one."""
 
 
-class Reached(NamedTuple):
+class ReachedObjects(NamedTuple):
     """Tables and sequences, by their numbers."""
 
     writes: frozenset[int] = frozenset()
@@ -65,14 +65,14 @@ class Reached(NamedTuple):
 class Reach:
     """`allowed`: functions that a person has named for this connection. `keeps_sequences`: a preview."""
 
-    def __init__(self, session: Session, allowed: Sequence[str], *, keeps_sequences: bool) -> None:
+    def __init__(self, session: PostgresSession, allowed: Sequence[str], *, keeps_sequences: bool) -> None:
         self._session = session
         self._wire = session.wire
         self._allowed = tuple(allowed)
         self._keeps_sequences = keeps_sequences
         self._can_probe = session.wire.version >= _ATOMIC_SINCE
 
-    def look(self, one: Statement) -> Reached:
+    def look(self, one: PostgresStatement) -> ReachedObjects:
         """Refused, with the name of the function, if it reaches one that is not allowed. Nothing is left behind."""
         self._wire.do(f"SAVEPOINT {_LOOKING}")
         try:
@@ -81,7 +81,7 @@ class Reach:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}")
             self._wire.do(f"RELEASE SAVEPOINT {_LOOKING}")
 
-    def _looked(self, one: Statement) -> Reached:
+    def _looked(self, one: PostgresStatement) -> ReachedObjects:
         first = _Walk(self._session, one, self._allowed)
         first.start_from_types(list(tokens_of(one.text)))
         first.ended()
@@ -176,7 +176,7 @@ class Reach:
                 )
 
 
-def reached_by_rows(session: Session, tables: Iterable[int]) -> Reached:
+def reached_by_rows(session: PostgresSession, tables: Iterable[int]) -> ReachedObjects:
     """What is reached by changing rows of these tables: by foreign keys and partitions."""
     writes, parents, new = set(tables), set(), set(tables)
     while new:
@@ -184,13 +184,13 @@ def reached_by_rows(session: Session, tables: Iterable[int]) -> Reached:
         parents |= {int(oid or 0) for kind, oid, *_ in found if kind == "parent"}
         new = {int(oid or 0) for kind, oid, *_ in found if kind == "write"} - writes
         writes |= new
-    return Reached(writes=frozenset(writes), parents=frozenset(parents - writes))
+    return ReachedObjects(writes=frozenset(writes), parents=frozenset(parents - writes))
 
 
 class _Walk:
     """From a statement to everything that it reaches."""
 
-    def __init__(self, session: Session, one: Statement, allowed: Sequence[str]) -> None:
+    def __init__(self, session: PostgresSession, one: PostgresStatement, allowed: Sequence[str]) -> None:
         self._wire = session.wire
         self._has_more = session.wire.version >= _ATOMIC_SINCE
         self._one = one
@@ -212,9 +212,9 @@ class _Walk:
         self._places = {"function": self._functions, "type": self._types, "operator": self._unknown}
         self._tables = {"read": self._reads, "write": self._writes, "parent": self._parents}
 
-    def refused(self, what: str, next_step: str) -> Refused:
+    def refused(self, what: str, next_step: str) -> RefusedError:
         said = f"statement {self._one.number} ({self._one.called}): {what}"
-        return Refused(Reason.SQL_REFUSED, said, where=THE_TEXT, next_step=next_step)
+        return RefusedError(Reason.SQL_REFUSED, said, where=THE_TEXT, next_step=next_step)
 
     def start_from_tree(self, tree: Tree, sequences: frozenset[int]) -> None:
         if tree.nextval_of_unknown:
@@ -229,7 +229,7 @@ class _Walk:
             self._add_defaults({oid: tree.inserted.get(oid, frozenset()) for oid in tree.targets})
         self._require_no_system_table(tree.targets)
 
-    def start_from_types(self, tokens: Sequence[Token]) -> None:
+    def start_from_types(self, tokens: Sequence[PostgresToken]) -> None:
         """Types that a constant of the text could be of. The server makes a value of a constant while it reads the
         text, and for an array or a row of a domain runs the domain's checks: so this is looked at before.
         """
@@ -238,7 +238,7 @@ class _Walk:
             self._types.setdefault(int(oid or 0), "")
         self._add_functions(catalog.CLASSES_OF_BUILT_IN)
 
-    def start_from_names(self, tokens: Sequence[Token], *, is_probed: bool) -> None:
+    def start_from_names(self, tokens: Sequence[PostgresToken], *, is_probed: bool) -> None:
         """`is_probed`: the expressions that it has are known by their tree as well."""
         names = {name for token in tokens for name in _spellings(token)}
         called = {
@@ -268,7 +268,7 @@ class _Walk:
         if not self._one.is_read:
             self._write_to_names(tokens, set(words))
 
-    def _add_unspelled(self, tokens: Sequence[Token]) -> None:
+    def _add_unspelled(self, tokens: Sequence[PostgresToken]) -> None:
         """Casts, operators and operator classes of users. A text shows by words at most that there is one: BETWEEN,
         ORDER BY.
         """
@@ -286,7 +286,7 @@ class _Walk:
         for oid, via in self._wire.do(query):
             self.add_function(int(oid or 0), via or "")
 
-    def _write_to_names(self, tokens: Sequence[Token], words: set[str]) -> None:
+    def _write_to_names(self, tokens: Sequence[PostgresToken], words: set[str]) -> None:
         relations = set(self._reads)
         self._writes |= {oid for oid in relations if oid >= FIRST_OF_USERS}
         if self._one.changes_structure:
@@ -298,7 +298,7 @@ class _Walk:
     def add_function(self, oid: int, via: str) -> None:
         self._functions.setdefault(oid, via)
 
-    def ended(self) -> Reached:
+    def ended(self) -> ReachedObjects:
         for _ in range(_MOST_ROUNDS):
             if not self._step():
                 break
@@ -308,8 +308,8 @@ class _Walk:
         if self._one.changes_structure:
             emptied = self._writes if self._one.called == "TRUNCATE" else set()
             alters = self._alters | emptied
-            return Reached(reads=frozenset(self._reads - alters), alters=frozenset(alters))
-        return Reached(
+            return ReachedObjects(reads=frozenset(self._reads - alters), alters=frozenset(alters))
+        return ReachedObjects(
             frozenset(self._writes),
             frozenset(self._parents - self._writes),
             frozenset(self._reads - self._writes - self._parents),
@@ -436,7 +436,7 @@ class _Walk:
                 f"{name} belongs to the server's own catalog, and a plan changes only tables of users", "Leave it out."
             )
 
-    def _altered(self, tokens: Sequence[Token]) -> set[int]:
+    def _altered(self, tokens: Sequence[PostgresToken]) -> set[int]:
         """Tables that a statement about the structure names, or whose index it names. In any schema: at worst one more
         is locked.
         """
@@ -449,7 +449,7 @@ class _Walk:
         found = self._wire.do(catalog.ALTERED, names_array(names))
         return {int(row[0] or 0) for row in found}
 
-    def _after_a_word(self, tokens: Sequence[Token], relations: set[int]) -> set[int]:
+    def _after_a_word(self, tokens: Sequence[PostgresToken], relations: set[int]) -> set[int]:
         """Those whose name stands where a statement names what it changes."""
         names = set()
         for place, token in enumerate(tokens):
@@ -463,9 +463,9 @@ class _Walk:
         return {int(row[0] or 0) for row in found}
 
 
-def functions_of(wire: Wire, oids: Iterable[int]) -> list[Function]:
+def functions_of(wire: PostgresWire, oids: Iterable[int]) -> list[ServerFunction]:
     found = wire.do(catalog.FUNCTIONS, array(oids))
-    return [Function(int(row[0] or 0), *(cell or "" for cell in row[1:])) for row in found]
+    return [ServerFunction(int(row[0] or 0), *(cell or "" for cell in row[1:])) for row in found]
 
 
 def array(oids: Iterable[int]) -> str:
@@ -478,7 +478,7 @@ def names_array(names: Iterable[str]) -> str:
     return "{" + ",".join(f'"{name}"' for name in escaped) + "}"
 
 
-def _query_of(one: Statement) -> str:
+def _query_of(one: PostgresStatement) -> str:
     """The part of it that is a query, as the server could keep it; empty if it has none."""
     text = explained(one.text) if one.kind == "EXPLAIN" else one.text
     if one.changes_structure:
@@ -520,18 +520,18 @@ def _with_nulls(query: str, types: Sequence[str]) -> str:
     return "".join((*pieces, query[at:]))
 
 
-def _spellings(token: Token) -> set[str]:
+def _spellings(token: PostgresToken) -> set[str]:
     """As the server may look it up: it makes only plain letters small."""
     if token.kind != "word":
         return {token.name} if token.name else set()
     return {token.name, "".join(one.lower() if one.isascii() else one for one in token.text)}
 
 
-def _makes_an_index(tokens: Sequence[Token]) -> bool:
+def _makes_an_index(tokens: Sequence[PostgresToken]) -> bool:
     return tokens[0].word == "CREATE" and "INDEX" in [token.word for token in tokens[:3]]
 
 
-def _operator_runs(tokens: Sequence[Token]) -> list[str]:
+def _operator_runs(tokens: Sequence[PostgresToken]) -> list[str]:
     """Characters of operators that stand together."""
     runs: list[str] = []
     end = -1

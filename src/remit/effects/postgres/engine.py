@@ -8,21 +8,28 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.effects.context import Connecting, Work
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
+from remit.effects.context import Connecting, EffectContext
 from remit.effects.postgres.constraints import is_settled
 from remit.effects.postgres.dependencies import Reach, reached_by_rows
 from remit.effects.postgres.errors import THE_TEXT, held_too_long, lost, step_failed
-from remit.effects.postgres.libpq import ServerError, Wire
+from remit.effects.postgres.libpq import PostgresWire, ServerError
 from remit.effects.postgres.request import read_actions
-from remit.effects.postgres.row_counts import Change, count
+from remit.effects.postgres.row_counts import RowCounts, count
 from remit.effects.postgres.row_images import Images, read_header
-from remit.effects.postgres.runner import Runner
-from remit.effects.postgres.session import OUR_PATH, LockWait, Session, connect, identify, open_session
+from remit.effects.postgres.runner import StatementRunner
+from remit.effects.postgres.session import OUR_PATH, LockWait, PostgresSession, connect, identify, open_session
 from remit.effects.postgres.table_locks import plan_locks, take_locks, until_free
 from remit.effects.postgres.transaction import Followed, Follower, before_rows, changes_something, told
 from remit.effects.postgres.transaction_id import is_in_the_future, make_lasting
-from remit.effects.postgres.undo import Drift, give_back, gone_tables, look_back, require_no_drift, with_present_numbers
+from remit.effects.postgres.undo import (
+    TableDrift,
+    give_back,
+    gone_tables,
+    look_back,
+    require_no_drift,
+    with_present_numbers,
+)
 
 IMAGES: Final = "images"
 _PAUSE: Final = 0.05
@@ -36,14 +43,14 @@ WHERE pid = $1 AND backend_xid::text = ($2::numeric % 4294967296)::text AND usen
 """
 
 
-class Run:
+class PostgresRun:
     """`RUN`: `preview`, `begin`, `look_back`, `undo`, `make_lasting` or `fate`, by the input `mode`."""
 
-    def connect(self, work: Work) -> Wire:
+    def connect(self, work: EffectContext) -> PostgresWire:
         return connect(work)
 
-    def run(self, work: Work) -> dict[str, Any]:
-        wire: Wire = work.connected
+    def run(self, work: EffectContext) -> dict[str, Any]:
+        wire: PostgresWire = work.connected
         seconds = float(work.inputs["seconds"])
         try:
             match work.inputs["mode"]:
@@ -65,16 +72,16 @@ class Run:
             raise step_failed("the database server could not be asked", problem, seconds) from None
         except MemoryError:
             raise _too_large() from None
-        raise Misuse(Reason.MISUSE, "the mode is not known", where="mode")
+        raise UsageError(Reason.MISUSE, "the mode is not known", where="mode")
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         """The server has rolled back what was not committed; what was is the host's to find out, by `fate`."""
         return None
 
 
-def _too_large() -> EnvironmentFailed:
+def _too_large() -> EnvironmentFailureError:
     """Of this process: a row is read as a whole."""
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED,
         "a row has a value that is too large to be handled here",
         where=THE_TEXT,
@@ -82,7 +89,7 @@ def _too_large() -> EnvironmentFailed:
     )
 
 
-def _preview(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
+def _preview(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, Any]:
     session, follower = _opened(work, wire, seconds, is_preview=True, commits=bool(work.inputs["in_earnest"]))
     if not work.inputs["in_earnest"]:  # no person has approved it
         session.hold_seconds = float(work.inputs["preview_seconds"])
@@ -100,7 +107,7 @@ def _preview(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
     return _said(work, session, followed, xid, said if followed.written is not None else told(followed))
 
 
-def _begin(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
+def _begin(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, Any]:
     session, follower = _opened(work, wire, seconds, is_preview=False, commits=True)
     followed = follower.follow(read_actions(work), goes_on=False)
     commits = _commits(work, followed)
@@ -108,30 +115,34 @@ def _begin(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
     return _end(work, session, output, follower.clear_up, commits=commits)
 
 
-def _opened(work: Work, wire: Wire, seconds: float, *, is_preview: bool, commits: bool) -> tuple[Session, Follower]:
+def _opened(
+    work: EffectContext, wire: PostgresWire, seconds: float, *, is_preview: bool, commits: bool
+) -> tuple[PostgresSession, Follower]:
     reads_only = bool(work.inputs["reads_only"])
     session = _session(work, wire, seconds, reads_only=reads_only)
     reach = Reach(session, work.inputs["functions"], keeps_sequences=is_preview)
-    runner = Runner(session, work, reach, reads_only=reads_only, seconds=seconds)
+    runner = StatementRunner(session, work, reach, reads_only=reads_only, seconds=seconds)
     spot = work.spots[IMAGES]
     return session, Follower(session, runner, spot, reads_only=reads_only, is_preview=is_preview, commits=commits)
 
 
-def _session(work: Work, wire: Wire, seconds: float, *, reads_only: bool) -> Session:
+def _session(work: EffectContext, wire: PostgresWire, seconds: float, *, reads_only: bool) -> PostgresSession:
     inputs = work.inputs
     seconds = min(seconds, float(inputs["statement_seconds"]))
     lock_wait = LockWait(float(inputs["lock_seconds"]), float(inputs["lock_left"]))
     return open_session(wire, reads_only=reads_only, seconds=seconds, lock_wait=lock_wait)
 
 
-def _commits(work: Work, followed: Followed) -> bool:
+def _commits(work: EffectContext, followed: Followed) -> bool:
     """One that changes nothing is rolled back in any case: what a function does that nobody counts has no effect then.
     It has no number either, because nobody need ever ask what became of it.
     """
     return not work.inputs["reads_only"] and changes_something(followed)
 
 
-def _said(work: Work, session: Session, followed: Followed, xid: str, actions: list[dict[str, Any]]) -> dict[str, Any]:
+def _said(
+    work: EffectContext, session: PostgresSession, followed: Followed, xid: str, actions: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Each action in a message of its own: together they could be too long for one."""
     for action in actions:
         work.ask({"kind": "action", **action})
@@ -146,8 +157,8 @@ def _said(work: Work, session: Session, followed: Followed, xid: str, actions: l
 
 
 def _end(
-    work: Work,
-    session: Session,
+    work: EffectContext,
+    session: PostgresSession,
     output: Mapping[str, Any],
     before_commit: Callable[[], None] = lambda: None,
     *,
@@ -182,10 +193,10 @@ def _end(
 # --- the way back ----------------------------------------------------------------------------------------------------
 
 
-def _look_back(work: Work, wire: Wire, seconds: float) -> list[Drift]:
+def _look_back(work: EffectContext, wire: PostgresWire, seconds: float) -> list[TableDrift]:
     session = _session(work, wire, seconds, reads_only=False)
 
-    def attempt() -> list[Drift]:
+    def attempt() -> list[TableDrift]:
         if not wire.in_transaction:
             session.begin(reads_only=False)
         images, drifts = _loaded(work, session)
@@ -196,16 +207,16 @@ def _look_back(work: Work, wire: Wire, seconds: float) -> list[Drift]:
     return drifts
 
 
-def _undo(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
+def _undo(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, Any]:
     force = bool(work.inputs["force"])
     session = _session(work, wire, seconds, reads_only=False)
 
-    def attempt() -> tuple[Images, dict[int, Change]]:
+    def attempt() -> tuple[Images, dict[int, RowCounts]]:
         _lock_first(work, session)
         images, drifts = _loaded(work, session)
         require_no_drift(drifts, force=force)
         if images is None:
-            raise Misuse(Reason.MISUSE, "there are no images to give rows back from", where=IMAGES)
+            raise UsageError(Reason.MISUSE, "there are no images to give rows back from", where=IMAGES)
         require_no_drift(look_back(images), force=force)
         return images, give_back(images)
 
@@ -221,7 +232,7 @@ def _undo(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
     return _end(work, session, output)
 
 
-def _lock_first(work: Work, session: Session) -> None:
+def _lock_first(work: EffectContext, session: PostgresSession) -> None:
     """The tables of the images, and those that foreign keys tie to them, before a row is looked at."""
     wire = session.wire
     if not wire.in_transaction:
@@ -232,11 +243,11 @@ def _lock_first(work: Work, session: Session) -> None:
     take_locks(session, plan, reads_only=False)
 
 
-def _loaded(work: Work, session: Session) -> tuple[Images | None, list[Drift]]:
+def _loaded(work: EffectContext, session: PostgresSession) -> tuple[Images | None, list[TableDrift]]:
     descriptor = work.given[IMAGES]
     header = read_header(descriptor)
     if header.database != session.identity.database:
-        raise Refused(
+        raise RefusedError(
             Reason.DRIFTED,
             "this is another database than the one that the plan changed",
             where="the database",
@@ -252,7 +263,7 @@ def _loaded(work: Work, session: Session) -> tuple[Images | None, list[Drift]]:
 # --- after a crash ---------------------------------------------------------------------------------------------------
 
 
-def _fate(wire: Wire, inputs: Mapping[str, Any]) -> str:
+def _fate(wire: PostgresWire, inputs: Mapping[str, Any]) -> str:
     """What became of a transaction. One that is still open is ended: nobody is left who could commit it."""
     wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", OUR_PATH)
     if wire.one("SELECT pg_is_in_recovery()") != ("f",) or identify(wire).database != inputs["database"]:
@@ -273,4 +284,4 @@ def _fate(wire: Wire, inputs: Mapping[str, Any]) -> str:
         time.sleep(_PAUSE)
 
 
-RUN: Final[Connecting] = Run()
+RUN: Final[Connecting] = PostgresRun()

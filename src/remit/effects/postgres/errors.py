@@ -8,8 +8,8 @@ SQLSTATE, and for a constraint its name.
 import re
 from typing import Final
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.effects.postgres.libpq import NotConnected, ServerError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
+from remit.effects.postgres.libpq import NotConnectedError, ServerError
 
 THE_TEXT: Final = "the SQL text"
 THE_SERVER: Final = "the server"
@@ -77,11 +77,11 @@ _NOT_CONNECTED: Final = (
 )
 
 
-def not_connected(problem: NotConnected) -> RemitError:
+def not_connected(problem: NotConnectedError) -> RemitError:
     """Its words name hosts and users; only the kind is passed on."""
     said = str(problem)
     what = next((words for pattern, words in _NOT_CONNECTED if re.search(pattern, said)), "it cannot be reached")
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.SQL_FAILED,
         f"there is no connection to the database server: {what}",
         where=THE_SERVER,
@@ -104,7 +104,7 @@ def is_busy(problem: Exception) -> bool:
     """Whether another session was in the way, so that the same may succeed later."""
     if isinstance(problem, ServerError):
         return problem.state in _BUSY
-    return isinstance(problem, EnvironmentFailed) and problem.reason is Reason.DATABASE_BUSY
+    return isinstance(problem, EnvironmentFailureError) and problem.reason is Reason.DATABASE_BUSY
 
 
 def step_failed(what: str, problem: ServerError, seconds: float) -> RemitError:
@@ -115,26 +115,30 @@ def step_failed(what: str, problem: ServerError, seconds: float) -> RemitError:
 def _failed(what: str, problem: ServerError, seconds: float, next_step: str) -> RemitError:
     state = problem.state
     if state in _BUSY:
-        return EnvironmentFailed(Reason.DATABASE_BUSY, f"{what}{_BUSY[state]}", where=THE_SERVER, next_step=_WHEN_FREE)
+        return EnvironmentFailureError(
+            Reason.DATABASE_BUSY, f"{what}{_BUSY[state]}", where=THE_SERVER, next_step=_WHEN_FREE
+        )
     if state == "57014":
         return timed_out(seconds)
     if state.startswith(_LOST):
         return lost()
     if state.startswith("53"):
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.RESOURCE_EXHAUSTED,
             f"{what}the server has not enough memory, disk or connections for it",
             where=THE_TEXT,
             next_step="Do it in smaller steps, or give the server more.",
         )
     if state == "25006":
-        return Refused(Reason.SQL_REFUSED, f"{what}{_ABOUT_VALUES[state]}", where=THE_TEXT, next_step="Leave it out.")
-    return EnvironmentFailed(Reason.SQL_FAILED, f"{what}{_words(problem)}", where=THE_TEXT, next_step=next_step)
+        return RefusedError(
+            Reason.SQL_REFUSED, f"{what}{_ABOUT_VALUES[state]}", where=THE_TEXT, next_step="Leave it out."
+        )
+    return EnvironmentFailureError(Reason.SQL_FAILED, f"{what}{_words(problem)}", where=THE_TEXT, next_step=next_step)
 
 
 def held_by_another(what: str, seconds: float) -> RemitError:
     """A lock was not had in time. `what`: the table, if it is known."""
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.DATABASE_BUSY,
         f"another session holds a lock on {what}, and did not release it within {seconds:g} seconds",
         where=THE_SERVER,
@@ -144,17 +148,19 @@ def held_by_another(what: str, seconds: float) -> RemitError:
 
 def held_too_long(seconds: float) -> RemitError:
     """Of a preview: others have waited for it for as long as they are to."""
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED, f"it kept others from tables for {seconds:g} seconds", where=THE_HOLD
     )
 
 
 def timed_out(seconds: float) -> RemitError:
-    return EnvironmentFailed(Reason.RESOURCE_EXHAUSTED, f"its SQL took longer than {seconds:g} seconds", where=THE_TIME)
+    return EnvironmentFailureError(
+        Reason.RESOURCE_EXHAUSTED, f"its SQL took longer than {seconds:g} seconds", where=THE_TIME
+    )
 
 
 def lost() -> RemitError:
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.SQL_FAILED,
         "the connection to the database server was lost",
         where=THE_SERVER,
@@ -163,7 +169,7 @@ def lost() -> RemitError:
 
 
 def no_rows() -> RemitError:
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.SQL_FAILED,
         "rows were expected, and the last statement that reads gave none",
         where=THE_TEXT,

@@ -123,7 +123,7 @@ _MOST_ENTRIES: Final = 3
 """Of the config that are told."""
 
 
-class Function(NamedTuple):
+class ServerFunction(NamedTuple):
     """One, as the catalog has it."""
 
     oid: int
@@ -136,7 +136,7 @@ class Function(NamedTuple):
     """The extension that brought it, if one did."""
 
 
-def why_refused(one: Function, allowed: Sequence[str]) -> str:
+def why_refused(one: ServerFunction, allowed: Sequence[str]) -> str:
     """Why a statement may not reach it; empty if it may."""
     if one.oid < FIRST_OF_USERS:
         if one.name in NOT_ALLOWED:
@@ -149,7 +149,7 @@ def why_refused(one: Function, allowed: Sequence[str]) -> str:
     return "" if is_named(one, allowed) else _OF_USERS
 
 
-def is_named(one: Function, allowed: Sequence[str]) -> bool:
+def is_named(one: ServerFunction, allowed: Sequence[str]) -> bool:
     """Whether a person has named it: by name, by name and types, or by its extension, which is for what it labels
     IMMUTABLE or STABLE only.
     """
@@ -162,7 +162,7 @@ def is_named(one: Function, allowed: Sequence[str]) -> bool:
     return False
 
 
-def advice(one: Function, allowed: Sequence[str], known: Sequence[Function]) -> str:
+def advice(one: ServerFunction, allowed: Sequence[str], known: Sequence[ServerFunction]) -> str:
     """What to do about one that is refused. `known`: all functions of the database's users.
 
     With the entries of the config that name none of these, because one of them may have been meant for it.
@@ -172,7 +172,7 @@ def advice(one: Function, allowed: Sequence[str], known: Sequence[Function]) -> 
     return " ".join((_ALLOW.format(name=one.signature), *_useless(allowed, known)))
 
 
-def _useless(allowed: Sequence[str], known: Sequence[Function]) -> list[str]:
+def _useless(allowed: Sequence[str], known: Sequence[ServerFunction]) -> list[str]:
     said = []
     for entry in allowed:
         if any(is_named(each, [entry]) for each in known):

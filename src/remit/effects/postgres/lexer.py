@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 _SPACE: Final = re.compile(r"[ \t\n\r\f\v]+|--[^\n\r]*")
 _WORD: Final = re.compile(r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*")
@@ -26,7 +26,7 @@ _QUOTED_NAME: Final = re.compile(r'"(?:[^"]|"")+"')
 _PREFIXES: Final = frozenset({"E", "B", "X", "N"})
 
 
-class Token(NamedTuple):
+class PostgresToken(NamedTuple):
     """One, with its place in the text."""
 
     kind: str
@@ -51,9 +51,9 @@ class Token(NamedTuple):
         return self.start + len(self.text)
 
 
-def split(text: str) -> Iterator[Sequence[Token]]:
+def split(text: str) -> Iterator[Sequence[PostgresToken]]:
     """The tokens of each statement, without the semicolon. Empty statements are left out."""
-    tokens: list[Token] = []
+    tokens: list[PostgresToken] = []
     for token in tokens_of(text):
         if token.kind == "mark" and token.text == ";":
             if tokens:
@@ -65,7 +65,7 @@ def split(text: str) -> Iterator[Sequence[Token]]:
         yield tokens
 
 
-def tokens_of(text: str) -> Iterator[Token]:
+def tokens_of(text: str) -> Iterator[PostgresToken]:
     """All tokens, without white space and comments. SQL_REFUSED where something is opened and not closed."""
     at = 0
     while at < len(text):
@@ -79,7 +79,7 @@ def tokens_of(text: str) -> Iterator[Token]:
             at = token.end
 
 
-def _token(text: str, at: int) -> Token:
+def _token(text: str, at: int) -> PostgresToken:
     first = text[at]
     if first == "'":
         return _match(_PLAIN_STRING, "string", text, at)
@@ -91,40 +91,40 @@ def _token(text: str, at: int) -> Token:
         return _match(_NUMBER, "number", text, at)
     if (word := _WORD.match(text, at)) is not None:
         return _word_or_string(text, at, word)
-    return Token("mark", first, at)
+    return PostgresToken("mark", first, at)
 
 
-def _word_or_string(text: str, at: int, word: re.Match[str]) -> Token:
+def _word_or_string(text: str, at: int, word: re.Match[str]) -> PostgresToken:
     """A letter before a string says how it is to be read."""
     follows = text[word.end() : word.end() + 2]
     if follows[:1] == "'" and word[0].upper() in _PREFIXES:
         pattern = _ESCAPED_STRING if word[0].upper() == "E" else _PLAIN_STRING
         inner = _match(pattern, "string", text, word.end())
-        return Token("string", text[at : inner.end], at)
+        return PostgresToken("string", text[at : inner.end], at)
     if word[0].upper() == "U" and follows[:1] == "&" and follows[1:] in ("'", '"'):
         if follows[1:] == '"':
             raise _refused('a name is written with U&"", which is not read', "Write the name itself.")
         inner = _match(_PLAIN_STRING, "string", text, word.end() + 1)
-        return Token("string", text[at : inner.end], at)
-    return Token("word", word[0], at)
+        return PostgresToken("string", text[at : inner.end], at)
+    return PostgresToken("word", word[0], at)
 
 
-def _dollar(text: str, at: int) -> Token:
+def _dollar(text: str, at: int) -> PostgresToken:
     if (quote := _DOLLAR_QUOTE.match(text, at)) is not None:
         end = text.find(quote[0], quote.end())
         if end < 0:
             raise _not_closed()
-        return Token("string", text[at : end + len(quote[0])], at)
+        return PostgresToken("string", text[at : end + len(quote[0])], at)
     if (parameter := _PARAMETER.match(text, at)) is not None:
-        return Token("parameter", parameter[0], at)
-    return Token("mark", "$", at)
+        return PostgresToken("parameter", parameter[0], at)
+    return PostgresToken("mark", "$", at)
 
 
-def _match(pattern: re.Pattern[str], kind: str, text: str, at: int) -> Token:
+def _match(pattern: re.Pattern[str], kind: str, text: str, at: int) -> PostgresToken:
     found = pattern.match(text, at)
     if found is None:
         raise _not_closed()
-    return Token(kind, found[0], at)
+    return PostgresToken(kind, found[0], at)
 
 
 def _after_comment(text: str, at: int) -> int:
@@ -137,9 +137,9 @@ def _after_comment(text: str, at: int) -> int:
     raise _not_closed()
 
 
-def _not_closed() -> Refused:
+def _not_closed() -> RefusedError:
     return _refused("a quote or a comment in it is opened and not closed", "Close it.")
 
 
-def _refused(what: str, next_step: str) -> Refused:
-    return Refused(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
+def _refused(what: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)

@@ -44,11 +44,11 @@ class ServerError(Exception):
         return self.fields.get("state", "")
 
 
-class NotConnected(Exception):
+class NotConnectedError(Exception):
     """There is no connection. What libpq says of it, which holds no password."""
 
 
-class Column(NamedTuple):
+class ResultColumn(NamedTuple):
     """One of those that rows have."""
 
     name: str
@@ -56,16 +56,16 @@ class Column(NamedTuple):
     modifier: int
 
 
-class Ran(NamedTuple):
+class StatementResult(NamedTuple):
     """One statement, when all its rows were handed out."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ResultColumn, ...]
     rows: int
     tag: str
     """As the server names what it did: `UPDATE 3`."""
 
 
-class Wire:
+class PostgresWire:
     """Not for two threads."""
 
     until: float | None = None
@@ -77,7 +77,7 @@ class Wire:
         if self._connection.status != ConnStatus.OK:
             message = self._connection.get_error_message()
             self._connection.finish()
-            raise NotConnected(message)
+            raise NotConnectedError(message)
 
     @property
     def version(self) -> int:
@@ -118,12 +118,12 @@ class Wire:
         _require_good(result, self._connection)
         return tuple(result.param_type(place) for place in range(result.nparams))
 
-    def run_prepared(self, values: Values, take: Callable[[tuple[Column, ...], Row], None]) -> Ran:
+    def run_prepared(self, values: Values, take: Callable[[tuple[ResultColumn, ...], Row], None]) -> StatementResult:
         """The one that was prepared. Each row is handed out when it comes, so that memory does not grow with them."""
         self._require_time()
         self._connection.send_query_prepared(b"", list(values))
         self._connection.set_single_row_mode()
-        columns: tuple[Column, ...] = ()
+        columns: tuple[ResultColumn, ...] = ()
         count, tag = 0, ""
         while (result := self._connection.get_result()) is not None:
             try:
@@ -137,7 +137,7 @@ class Wire:
                 count += 1
             tag = (result.command_status or b"").decode("ascii", "replace") or tag
             result.clear()
-        return Ran(columns, count, tag)
+        return StatementResult(columns, count, tag)
 
     def stream(self, text: str, *values: str | int | None) -> Iterator[Row]:
         """Rows of a query of our own, each when it comes. To be taken to the end before anything else is asked."""
@@ -186,9 +186,9 @@ def _require_good(result: PGresult, connection: Connection, *, of_the_text: bool
     raise ServerError(fields, of_the_text=of_the_text)
 
 
-def _columns(result: PGresult) -> tuple[Column, ...]:
+def _columns(result: PGresult) -> tuple[ResultColumn, ...]:
     return tuple(
-        Column(_text(result.fname(place)) or "", result.ftype(place), result.fmod(place))
+        ResultColumn(_text(result.fname(place)) or "", result.ftype(place), result.fmod(place))
         for place in range(result.nfields)
     )
 

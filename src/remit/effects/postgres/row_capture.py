@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from remit.effects.postgres.libpq import Wire, quoted_name, quoted_text
+from remit.effects.postgres.libpq import PostgresWire, quoted_name, quoted_text
 from remit.effects.postgres.session import EXACT, OUR_PATH
 from remit.effects.postgres.tables import Table
 
@@ -23,7 +23,7 @@ _EVENTS: Final = {
 class Capture:
     """Installed when it is made. Nobody can guess its names, so no statement writes to its table by accident."""
 
-    def __init__(self, wire: Wire, tables: Sequence[Table]) -> None:
+    def __init__(self, wire: PostgresWire, tables: Sequence[Table]) -> None:
         self._wire = wire
         self.tables = tuple(tables)
         self._suffix = os.urandom(8).hex()

@@ -7,7 +7,7 @@ and foreign tables are not counted; a role sees the names of tables that it may 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from remit.effects.postgres.libpq import Wire
+from remit.effects.postgres.libpq import PostgresWire
 
 _COUNTS: Final = """
 SELECT c.oid, c.relnamespace = 'pg_catalog'::regnamespace, i, u, d
@@ -19,23 +19,23 @@ WHERE c.relkind IN ('r', 'm') AND (i <> 0 OR u <> 0 OR d <> 0)
 _IS_COUNTING: Final = "SELECT current_setting('track_counts')"
 
 
-class Change(NamedTuple):
+class RowCounts(NamedTuple):
     """Rows of one table."""
 
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
 
-    def __add__(self, other: object) -> "Change":
-        if not isinstance(other, Change):
+    def __add__(self, other: object) -> "RowCounts":
+        if not isinstance(other, RowCounts):
             return NotImplemented
-        return Change(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return RowCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class Counts(NamedTuple):
     """At one moment."""
 
-    tables: Mapping[int, Change]
+    tables: Mapping[int, RowCounts]
     catalog: int
     """Rows of the server's own tables: they change when a table is made, altered, emptied or removed."""
 
@@ -43,7 +43,7 @@ class Counts(NamedTuple):
 class Changed(NamedTuple):
     """Between two moments."""
 
-    tables: dict[int, Change]
+    tables: dict[int, RowCounts]
     structure: bool
 
     @property
@@ -51,12 +51,12 @@ class Changed(NamedTuple):
         return any(change.deleted for change in self.tables.values())
 
 
-def count(wire: Wire, without: frozenset[int] = frozenset()) -> Counts:
+def count(wire: PostgresWire, without: frozenset[int] = frozenset()) -> Counts:
     """With the catalog's names in force (`Session.ours`). `without`: tables of our own."""
-    tables: dict[int, Change] = {}
+    tables: dict[int, RowCounts] = {}
     catalog = 0
     for oid, is_catalog, *numbers in wire.do(_COUNTS):
-        change = Change(*(int(number or 0) for number in numbers))
+        change = RowCounts(*(int(number or 0) for number in numbers))
         if is_catalog == "t":
             catalog += sum(change)
         elif int(oid or 0) not in without:
@@ -64,7 +64,7 @@ def count(wire: Wire, without: frozenset[int] = frozenset()) -> Counts:
     return Counts(tables, catalog)
 
 
-def is_counting(wire: Wire) -> bool:
+def is_counting(wire: PostgresWire) -> bool:
     return wire.one(_IS_COUNTING) == ("on",)
 
 
@@ -72,7 +72,7 @@ def between(before: Counts, after: Counts) -> Changed:
     """A table that was removed meanwhile is a change of the structure, not of its rows."""
     tables = {}
     for oid, now in after.tables.items():
-        then = before.tables.get(oid, Change())
+        then = before.tables.get(oid, RowCounts())
         if now != then:
-            tables[oid] = Change(*(new - old for new, old in zip(now, then, strict=True)))
+            tables[oid] = RowCounts(*(new - old for new, old in zip(now, then, strict=True)))
     return Changed(tables, before.catalog != after.catalog)

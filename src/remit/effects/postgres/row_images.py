@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.effects.postgres.libpq import Wire, quoted_name
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.effects.postgres.libpq import PostgresWire, quoted_name
 from remit.effects.postgres.row_capture import Capture, cells_of, text_of
-from remit.effects.postgres.session import Identity
+from remit.effects.postgres.session import SessionIdentity
 from remit.effects.postgres.tables import Column, Table, parse_table
 
 FORMAT: Final = "remit-row-images/2"
@@ -23,7 +23,7 @@ _MODULUS: Final = 1 << 256
 _LONGEST_LINE: Final = 1 << 30
 
 
-class Written(NamedTuple):
+class WrittenImages(NamedTuple):
     """What was written."""
 
     rows: int
@@ -39,7 +39,7 @@ class Header(NamedTuple):
 class Images:
     """A temporary table with the net effect on each row: `old` and `new`, one of which may be null."""
 
-    def __init__(self, wire: Wire, tables: Sequence[Table]) -> None:
+    def __init__(self, wire: PostgresWire, tables: Sequence[Table]) -> None:
         self.wire = wire
         self.tables = tuple(tables)
         suffix = os.urandom(8).hex()
@@ -93,7 +93,7 @@ class Images:
             )
         return place + len(batch)
 
-    def write(self, descriptor: int, identity: Identity) -> Written:
+    def write(self, descriptor: int, identity: SessionIdentity) -> WrittenImages:
         """To a new file."""
         sums, count = [0] * len(self.tables), 0
         header = {
@@ -113,7 +113,7 @@ class Images:
                 if old is not None:
                     digest = hashlib.sha256(bytes(old)).digest()
                     sums[number] = (sums[number] + int.from_bytes(digest, "big")) % _MODULUS
-        return Written(count, tuple(f"{total:064x}" for total in sums))
+        return WrittenImages(count, tuple(f"{total:064x}" for total in sums))
 
     # --- compared with what is there ----------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ def read_header(descriptor: int) -> Header:
         _require_ours(fields["format"])
         return Header(str(fields["database"]), tuple(parse_table(table) for table in fields["tables"]))
     except (StopIteration, ValueError, KeyError, TypeError):
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             "the file of row images cannot be read",
             next_step="It was kept by another version of Remit, or is damaged.",

@@ -5,8 +5,8 @@ import os
 import re
 from typing import IO, Any, Final, NamedTuple
 
-from remit.effects.context import Spot
-from remit.effects.postgres.libpq import Column, Row
+from remit.effects.context import PathHandle
+from remit.effects.postgres.libpq import ResultColumn, Row
 
 FORMATS: Final = ("csv", "json")
 MAX_CELL: Final = 256
@@ -20,26 +20,26 @@ _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _NEEDS_QUOTES: Final = re.compile(r'[",\r\n]|^$')
 
 
-class Shown(NamedTuple):
+class ShownRows(NamedTuple):
     """What a SELECT gave."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ResultColumn, ...]
     total: int
     preview: list[list[str | None]]
 
 
-class Rows:
+class RowWriter:
     """Takes rows one by one. With a spot, all are saved to a new file there, and one that was there is replaced."""
 
-    def __init__(self, most: int, spot: Spot | None = None, form: str | None = None) -> None:
+    def __init__(self, most: int, spot: PathHandle | None = None, form: str | None = None) -> None:
         self._most = most
         self._room = MAX_PREVIEW
         self._preview: list[list[str | None]] = []
-        self._columns: tuple[Column, ...] = ()
+        self._columns: tuple[ResultColumn, ...] = ()
         self._total = 0
         self._writer = None if spot is None else _Writer(_open(spot), form or "")
 
-    def take(self, columns: tuple[Column, ...], row: Row) -> None:
+    def take(self, columns: tuple[ResultColumn, ...], row: Row) -> None:
         cells = [None if cell is None else bytes(cell).decode() for cell in row]
         self._columns = columns
         self._total += 1
@@ -51,10 +51,10 @@ class Rows:
         if self._writer is not None:
             self._writer.write(columns, cells)
 
-    def end(self, columns: tuple[Column, ...]) -> Shown:
+    def end(self, columns: tuple[ResultColumn, ...]) -> ShownRows:
         if self._writer is not None:
             self._writer.end(columns)
-        return Shown(columns[:MAX_COLUMNS], self._total, self._preview)
+        return ShownRows(columns[:MAX_COLUMNS], self._total, self._preview)
 
 
 class _Writer:
@@ -63,7 +63,7 @@ class _Writer:
         self._is_json = form == "json"
         self._count = 0
 
-    def write(self, columns: tuple[Column, ...], cells: list[str | None]) -> None:
+    def write(self, columns: tuple[ResultColumn, ...], cells: list[str | None]) -> None:
         self._begin(columns)
         if self._is_json:
             members = (
@@ -74,20 +74,20 @@ class _Writer:
             self._file.write(",".join(map(_as_csv, cells)) + "\n")
         self._count += 1
 
-    def end(self, columns: tuple[Column, ...]) -> None:
+    def end(self, columns: tuple[ResultColumn, ...]) -> None:
         if not self._count:
             self._begin(columns)
         self._file.write("\n]\n" if self._is_json else "")
         self._file.close()
 
-    def _begin(self, columns: tuple[Column, ...]) -> None:
+    def _begin(self, columns: tuple[ResultColumn, ...]) -> None:
         if self._is_json:
             self._file.write(",\n\t" if self._count else "[\n\t")
         elif not self._count:
             self._file.write(",".join(_as_csv(column.name) for column in columns) + "\n")
 
 
-def _open(spot: Spot) -> IO[str]:
+def _open(spot: PathHandle) -> IO[str]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(spot.name, flags, 0o600, dir_fd=spot.folder), "w", encoding="utf-8", newline="")
 
@@ -103,7 +103,7 @@ def _as_csv(cell: str | None) -> str:
     return '"' + cell.replace('"', '""') + '"' if _NEEDS_QUOTES.search(cell) else cell
 
 
-def _as_json(column: Column, cell: str | None) -> str:
+def _as_json(column: ResultColumn, cell: str | None) -> str:
     if cell is None:
         return "null"
     if column.type_oid == _BOOL:
@@ -117,5 +117,5 @@ def _json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def described(columns: tuple[Column, ...], types: dict[int, str]) -> list[dict[str, Any]]:
+def described(columns: tuple[ResultColumn, ...], types: dict[int, str]) -> list[dict[str, Any]]:
     return [{"name": column.name, "type": types.get(column.type_oid, "unknown")} for column in columns]

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import Reason, Refused, RemitError
-from remit.effects.context import Spot, Work
+from remit.core.errors import Reason, RefusedError, RemitError
+from remit.effects.context import EffectContext, PathHandle
 from remit.effects.postgres.constraints import require_nothing_left_behind, settle
-from remit.effects.postgres.dependencies import Reach, Reached
+from remit.effects.postgres.dependencies import Reach, ReachedObjects
 from remit.effects.postgres.errors import THE_TEXT, held_by_another, is_busy, no_rows, statement_failed
 from remit.effects.postgres.lexer import tokens_of
-from remit.effects.postgres.libpq import Ran, ServerError, quoted_name
-from remit.effects.postgres.request import Action, Text
-from remit.effects.postgres.row_counts import Change, Changed, Counts, between, count
-from remit.effects.postgres.rows import Rows, Shown, described
-from remit.effects.postgres.session import Session
-from remit.effects.postgres.statements import CHANGES_ROWS, Statement, analyse, bind, require_reading, values_of
+from remit.effects.postgres.libpq import ServerError, StatementResult, quoted_name
+from remit.effects.postgres.request import RequestedAction, RequestedText
+from remit.effects.postgres.row_counts import Changed, Counts, RowCounts, between, count
+from remit.effects.postgres.rows import RowWriter, ShownRows, described
+from remit.effects.postgres.session import PostgresSession
+from remit.effects.postgres.statements import CHANGES_ROWS, PostgresStatement, analyse, bind, require_reading, values_of
 from remit.effects.postgres.table_locks import copies, held_table, reached_by_structure
 
 PREVIEW_ROWS: Final = 20
@@ -42,9 +42,9 @@ class Did(NamedTuple):
 
     number: int
     statements: tuple[dict[str, Any], ...]
-    shown: Shown | None
+    shown: ShownRows | None
     types: Mapping[int, str]
-    tables: Mapping[int, Change]
+    tables: Mapping[int, RowCounts]
     structure: tuple[str, ...]
     """The statements that changed the structure of the database, in words."""
     unseen: tuple[str, ...]
@@ -54,15 +54,17 @@ class Did(NamedTuple):
     problem: Mapping[str, str] | None = None
 
 
-class Runner:
+class StatementRunner:
     """Remembers, from one pass to the next, what a statement reaches and which tables it reads."""
 
-    def __init__(self, session: Session, work: Work, reach: Reach, *, reads_only: bool, seconds: float) -> None:
+    def __init__(
+        self, session: PostgresSession, work: EffectContext, reach: Reach, *, reads_only: bool, seconds: float
+    ) -> None:
         self._session = session
         self._wire = session.wire
         self._work = work
         self._reach = reach
-        self._reached: dict[tuple[int, int], Reached | Refused] = {}
+        self._reached: dict[tuple[int, int], ReachedObjects | RefusedError] = {}
         self._copied: frozenset[int] | None = None
         self._reads_only = reads_only
         self._seconds = seconds
@@ -70,7 +72,7 @@ class Runner:
         self._ours: frozenset[int] = frozenset()
         self._counts = Counts({}, 0)
         self.may_write = False
-        self.blocked: list[Reached] = []
+        self.blocked: list[ReachedObjects] = []
         """What statements reach that could not have a lock at once."""
         self.in_the_way = ""
         """The table that another session kept the last of them from, if it is known."""
@@ -82,7 +84,7 @@ class Runner:
         self._copied = None
         self.in_the_way = ""
 
-    def learn(self, actions: Sequence[Action]) -> list[Reached]:
+    def learn(self, actions: Sequence[RequestedAction]) -> list[ReachedObjects]:
         """What the statements reach, as far as that can be known before the first one runs. Nothing is remembered but
         for a text that is to read only: it makes no table that another statement could be about.
         """
@@ -92,16 +94,16 @@ class Runner:
             for text in action.texts:
                 try:
                     statements = self._understood(text)
-                except Refused:
+                except RefusedError:
                     continue  # it is told when it is its turn
                 for one in statements:
                     self.may_write |= not (one.is_read or one.kind == "EXPLAIN")
                     try:
                         reached = self._reach.look(one)
-                    except (ServerError, Refused) as problem:
+                    except (ServerError, RefusedError) as problem:
                         if is_busy(problem):
                             raise self._held(one) from None
-                        if self._reads_only and isinstance(problem, Refused):
+                        if self._reads_only and isinstance(problem, RefusedError):
                             self._reached[id(text), one.number] = problem
                         continue
                     found.append(reached)
@@ -113,7 +115,9 @@ class Runner:
         """In a preview: numbers are taken from copies. `copied`: sequences of which there is one already."""
         self._copied = copied
 
-    def run(self, actions: Sequence[Action], *, goes_on: bool, ours: frozenset[int] = frozenset()) -> list[Did]:
+    def run(
+        self, actions: Sequence[RequestedAction], *, goes_on: bool, ours: frozenset[int] = frozenset()
+    ) -> list[Did]:
         """All of them. With `goes_on`, also after one that failed. `ours` are tables that are not the plan's."""
         self._ours = ours
         self._counts = count(self._wire, ours)
@@ -147,7 +151,7 @@ class Runner:
         if last < 0 or not (changed.tables or changed.structure):
             return list(did)
         one = did[last]
-        tables = {oid: one.tables.get(oid, Change()) + change for oid, change in changed.tables.items()}
+        tables = {oid: one.tables.get(oid, RowCounts()) + change for oid, change in changed.tables.items()}
         told = dict(one.statements[-1])
         told["writes"] = list(dict.fromkeys((*told["writes"], *map(self._name, changed.tables))))
         told["destroys"] = told["destroys"] or changed.deletes
@@ -160,23 +164,23 @@ class Runner:
         )
         return [*did[:last], late, *did[last + 1 :]]
 
-    def _run_action(self, action: Action) -> Did:
+    def _run_action(self, action: RequestedAction) -> Did:
         said: list[dict[str, Any]] = []
-        tables: dict[int, Change] = {}
+        tables: dict[int, RowCounts] = {}
         structure: dict[str, None] = {}
         unseen: dict[str, None] = {}
         texts: list[str] = []
-        shown: Shown | None = None
+        shown: ShownRows | None = None
         for text in action.texts:
             with _named(text):
                 statements = self._understood(text)
-                last: Shown | None = None
+                last: ShownRows | None = None
                 for one in statements:
                     told, rows, changed = self._run_one(text, one, (id(text), one.number), len(said) + 1)
                     said.append(told)
                     last = rows if one.is_read and rows is not None else last
                     for oid, change in changed.tables.items():
-                        tables[oid] = tables.get(oid, Change()) + change
+                        tables[oid] = tables.get(oid, RowCounts()) + change
                     texts += [one.written[:MAX_TEXT]] if len(texts) < MAX_TEXTS else []
                     if one.changes_structure or changed.structure:
                         structure[_structure(one)] = None
@@ -188,13 +192,13 @@ class Runner:
         types = self._type_names(shown)
         return Did(action.number, tuple(said), shown, types, tables, tuple(structure), tuple(unseen), tuple(texts))
 
-    def _understood(self, text: Text) -> tuple[Statement, ...]:
+    def _understood(self, text: RequestedText) -> tuple[PostgresStatement, ...]:
         statements = analyse(text.text)
         bind(statements, text.parameters)
         if self._reads_only:
             require_reading(statements)
         if text.results is not None and not any(one.is_read and one.kind == "SELECT" for one in statements):
-            raise Refused(
+            raise RefusedError(
                 Reason.SQL_REFUSED,
                 "its rows are to be saved, and no SELECT gives any",
                 where=THE_TEXT,
@@ -203,11 +207,11 @@ class Runner:
         return statements
 
     def _run_one(
-        self, text: Text, one: Statement, key: tuple[int, int], number: int
-    ) -> tuple[dict[str, Any], Shown | None, Changed]:
+        self, text: RequestedText, one: PostgresStatement, key: tuple[int, int], number: int
+    ) -> tuple[dict[str, Any], ShownRows | None, Changed]:
         values = values_of(one, text.parameters)
         saves = text.results is not None and one.is_read and one.kind == "SELECT"
-        rows = Rows(PREVIEW_ROWS, self._spot(text) if saves else None, text.form)
+        rows = RowWriter(PREVIEW_ROWS, self._spot(text) if saves else None, text.form)
         try:
             self._require_allowed(one, key)
             self._session.theirs()
@@ -232,7 +236,7 @@ class Runner:
         gives_rows = bool(ran.columns)
         return self._told(one, key, number, ran, changed, lost), shown if gives_rows else None, changed
 
-    def _held(self, one: Statement, reached: Reached | Refused | None = None) -> RemitError:
+    def _held(self, one: PostgresStatement, reached: ReachedObjects | RefusedError | None = None) -> RemitError:
         """Another session has a lock that it needs. What it needs is remembered, so that it can be had first."""
         self._session.ours()
         names = {token.name for token in tokens_of(one.text) if token.name}
@@ -240,19 +244,19 @@ class Runner:
         self.in_the_way = table
         if one.changes_structure:
             self.blocked.append(reached_by_structure(self._wire, one.text))
-        elif isinstance(reached, Reached):
+        elif isinstance(reached, ReachedObjects):
             self.blocked.append(reached)
         return held_by_another(
             table or f"what statement {one.number} ({one.called}) needs", self._session.lock_wait.seconds
         )
 
-    def _require_allowed(self, one: Statement, key: tuple[int, int]) -> None:
+    def _require_allowed(self, one: PostgresStatement, key: tuple[int, int]) -> None:
         """Refused if it reaches what it may not. Before anything of it is planned: planning runs functions too."""
         is_new = key not in self._reached
         if is_new:
             self._reached[key] = self._reach.look(one)
         reached = self._reached[key]
-        if isinstance(reached, Refused):
+        if isinstance(reached, RefusedError):
             raise reached
         missing = frozenset() if self._copied is None else reached.sequences - self._copied
         for step in copies(self._wire, missing) if missing else ():
@@ -280,19 +284,21 @@ class Runner:
             self._wire.do(f"RELEASE SAVEPOINT {_COUNTING}")
         return total if total <= _MOST_COUNTED else None
 
-    def _require_same_transaction(self, one: Statement) -> None:
+    def _require_same_transaction(self, one: PostgresStatement) -> None:
         if not self._wire.in_transaction:
-            raise Refused(
+            raise RefusedError(
                 Reason.SQL_REFUSED,
                 f"statement {one.number} ({one.kind}): it ended the transaction of the plan",
                 where=THE_TEXT,
                 next_step="Leave it out: all statements of a plan on one connection are one transaction.",
             )
 
-    def _spot(self, text: Text) -> Spot:
+    def _spot(self, text: RequestedText) -> PathHandle:
         return self._work.spots[text.results or ""]
 
-    def _planned(self, one: Statement, values: Sequence[bytes | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _planned(
+        self, one: PostgresStatement, values: Sequence[bytes | None]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Tables that the server's own plan reads, also behind a view, and those that it writes to."""
         if one.kind not in _SCANNED or one.changes_structure:
             return (), ()
@@ -306,7 +312,13 @@ class Runner:
         return tuple(name for name in reads if name not in writes), tuple(writes)
 
     def _told(
-        self, one: Statement, key: tuple[int, int], number: int, ran: Ran, changed: Changed, lost: int | None
+        self,
+        one: PostgresStatement,
+        key: tuple[int, int],
+        number: int,
+        ran: StatementResult,
+        changed: Changed,
+        lost: int | None,
     ) -> dict[str, Any]:
         reads, planned = self._reads[key]
         counted = [self._name(oid) for oid in changed.tables]
@@ -337,7 +349,7 @@ class Runner:
         )
         return ".".join(part or "" for part in found[0]) if found else f"table {oid}"
 
-    def _type_names(self, shown: Shown | None) -> dict[int, str]:
+    def _type_names(self, shown: ShownRows | None) -> dict[int, str]:
         if shown is None:
             return {}
         oids = "{" + ",".join({str(column.type_oid) for column in shown.columns}) + "}"
@@ -359,7 +371,7 @@ _VERBS: Final = {
 }
 
 
-def describe(one: Statement, reads: Sequence[str], writes: Sequence[str]) -> str:
+def describe(one: PostgresStatement, reads: Sequence[str], writes: Sequence[str]) -> str:
     if one.kind == "EXPLAIN":
         return "explains a statement"
     parts = []
@@ -402,14 +414,14 @@ def in_few(reasons: Sequence[str]) -> str:
     return ", ".join(reasons[:_MOST_REASONS]) + more
 
 
-def _unseen(one: Statement, told: Mapping[str, Any], changed: Changed) -> str:
+def _unseen(one: PostgresStatement, told: Mapping[str, Any], changed: Changed) -> str:
     counted = sum(sum(change) for change in changed.tables.values())
     if (told.get("rows_changed") or 0) > counted and not one.changes_structure:
         return f"{one.kind} changed rows that the server does not count, such as those of a foreign table"
     return ""
 
 
-def _structure(one: Statement) -> str:
+def _structure(one: PostgresStatement) -> str:
     """What it did, as `TRUNCATE of orders`."""
     if not one.changes_structure:
         return f"what {one.kind} did to the structure of the database"
@@ -433,7 +445,7 @@ def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
 
 
 @contextmanager
-def _named(text: Text) -> Iterator[None]:
+def _named(text: RequestedText) -> Iterator[None]:
     """A problem of the text is told with the name of its file."""
     try:
         yield

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
-from remit.effects.context import Work, read_given
+from remit.core.errors import Reason, RefusedError
+from remit.effects.context import EffectContext, read_given
 from remit.effects.postgres.errors import not_connected
-from remit.effects.postgres.libpq import NotConnected, Wire, quoted_text
+from remit.effects.postgres.libpq import NotConnectedError, PostgresWire, quoted_text
 
 SERVER: Final = "server"
 MAX_CONNINFO: Final = 64 << 10
@@ -59,7 +59,7 @@ _SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
 _MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
 
 
-class Identity(NamedTuple):
+class SessionIdentity(NamedTuple):
     """Which database it is, and whose session."""
 
     database: str
@@ -99,13 +99,13 @@ def lock_timeout(seconds: float) -> str:
     return f"{max(int(seconds * 1_000), 1)}ms"
 
 
-class Session:
+class PostgresSession:
     """One connection and its one transaction."""
 
     def __init__(
         self,
-        wire: Wire,
-        identity: Identity,
+        wire: PostgresWire,
+        identity: SessionIdentity,
         path: str,
         settings: Mapping[str, str],
         lock_wait: LockWait,
@@ -162,16 +162,18 @@ class Session:
         return self.wire.one("SELECT pg_current_xact_id()")[0] or ""
 
 
-def connect(work: Work) -> Wire:
+def connect(work: EffectContext) -> PostgresWire:
     """Before the walls close. The conninfo is the host's, and comes in a descriptor that nobody else has."""
     options: dict[str, Any] = json.loads(read_given(work, SERVER, MAX_CONNINFO))
     try:
-        return Wire({name: str(value) for name, value in options.items()})
-    except NotConnected as problem:
+        return PostgresWire({name: str(value) for name, value in options.items()})
+    except NotConnectedError as problem:
         raise not_connected(problem) from None
 
 
-def open_session(wire: Wire, *, reads_only: bool, seconds: float, lock_wait: LockWait | None = None) -> Session:
+def open_session(
+    wire: PostgresWire, *, reads_only: bool, seconds: float, lock_wait: LockWait | None = None
+) -> PostgresSession:
     """Settings, and BEGIN. All statements see one state of the database, so that they can be run twice and compared."""
     lock_wait = lock_wait or LockWait(LOCK_SECONDS, LOCK_SECONDS)
     (path,) = wire.one("SELECT pg_catalog.current_setting('search_path')")
@@ -185,21 +187,21 @@ def open_session(wire: Wire, *, reads_only: bool, seconds: float, lock_wait: Loc
         wire.do("SELECT set_config($1, $2, false)", name, value)
     _require_harmless_role(wire)
     _require_text(wire)
-    session = Session(wire, identify(wire), path or "", settings, lock_wait, seconds)
+    session = PostgresSession(wire, identify(wire), path or "", settings, lock_wait, seconds)
     session.begin(reads_only=reads_only)
     return session
 
 
-def identify(wire: Wire) -> Identity:
+def identify(wire: PostgresWire) -> SessionIdentity:
     oid, backend, role = wire.one(_IDENTITY)
     system = wire.one(_SYSTEM)[0] if wire.one(_MAY_ASK) == ("t",) else ""
-    return Identity(f"{system or 0}/{oid}", int(backend or 0), role or "")
+    return SessionIdentity(f"{system or 0}/{oid}", int(backend or 0), role or "")
 
 
-def _require_text(wire: Wire) -> None:
+def _require_text(wire: PostgresWire) -> None:
     """Without an encoding, what is in the tables is bytes that only their owner can read."""
     if wire.one("SELECT current_setting('server_encoding')") == ("SQL_ASCII",):
-        raise Refused(
+        raise RefusedError(
             Reason.CAPABILITY_UNSUPPORTED,
             "this database has no encoding (SQL_ASCII), so its text cannot be read for certain",
             where="the server",
@@ -207,12 +209,12 @@ def _require_text(wire: Wire) -> None:
         )
 
 
-def _require_harmless_role(wire: Wire) -> None:
+def _require_harmless_role(wire: PostgresWire) -> None:
     """A statement of such a role could reach files and programs of the server, past every wall that is here."""
     role, is_super, others = wire.one(_ROLE)
     if is_super == "t" or others:
         what = "is a superuser" if is_super == "t" else f"is a member of {others}"
-        raise Refused(
+        raise RefusedError(
             Reason.SQL_REFUSED,
             f"the role {role} {what}, and could reach files and programs of the server",
             where="the server",

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.postgres.denylist import INSTEAD, MOVES_A_SEQUENCE, calls, find_forbidden
-from remit.effects.postgres.lexer import Token, split, tokens_of
+from remit.effects.postgres.lexer import PostgresToken, split, tokens_of
 
 MAX_STATEMENTS: Final = 500
 MAX_TEXT: Final = 1 << 20
@@ -53,7 +53,7 @@ _KNOWN: Final = (
 )
 
 
-class Statement(NamedTuple):
+class PostgresStatement(NamedTuple):
     """One statement of a text."""
 
     number: int
@@ -84,7 +84,7 @@ class Statement(NamedTuple):
         return "TRUNCATE" if self.text[:8].upper() == "TRUNCATE" else self.kind
 
 
-def analyse(text: str) -> tuple[Statement, ...]:
+def analyse(text: str) -> tuple[PostgresStatement, ...]:
     """All statements, or Refused with the number and the kind of the first that is not for a text."""
     _require_readable(text)
     found = list(split(text))
@@ -97,7 +97,7 @@ def analyse(text: str) -> tuple[Statement, ...]:
     return tuple(_analyse_one(number, text, tokens) for number, tokens in enumerate(found, start=1))
 
 
-def bind(statements: Sequence[Statement], given: Mapping[str, Any]) -> None:
+def bind(statements: Sequence[PostgresStatement], given: Mapping[str, Any]) -> None:
     """Every parameter that is used must be given, every one that is given must be used, each a plain value."""
     used = {name for one in statements for name in one.parameters}
     for name in sorted(used - given.keys()):
@@ -111,12 +111,12 @@ def bind(statements: Sequence[Statement], given: Mapping[str, Any]) -> None:
             raise _refused(f"the value of the parameter {name!r} has a NUL character", "The server keeps none.")
 
 
-def values_of(one: Statement, given: Mapping[str, Any]) -> list[bytes | None]:
+def values_of(one: PostgresStatement, given: Mapping[str, Any]) -> list[bytes | None]:
     """As the server is sent them, beside the text: it finds out of which type each is to be."""
     return [_as_text(given[name]) for name in one.parameters]
 
 
-def require_reading(statements: Sequence[Statement]) -> None:
+def require_reading(statements: Sequence[PostgresStatement]) -> None:
     for one in statements:
         if not one.is_read:
             raise _refused_statement(
@@ -143,7 +143,7 @@ def _require_readable(text: str) -> None:
         raise _refused("it has half a character, which is not text", "Save it as UTF-8.") from None
 
 
-def _analyse_one(number: int, text: str, tokens: Sequence[Token]) -> Statement:
+def _analyse_one(number: int, text: str, tokens: Sequence[PostgresToken]) -> PostgresStatement:
     kind = _kind_of(number, tokens)
     if (forbidden := find_forbidden(tokens)) is not None:
         name, why = forbidden
@@ -151,7 +151,7 @@ def _analyse_one(number: int, text: str, tokens: Sequence[Token]) -> Statement:
     sent, parameters = _numbered(number, kind, text, tokens)
     empties = tokens[0].word == "TRUNCATE"
     is_read = kind in ("SELECT", "EXPLAIN") and not _writes_within(tokens) and not calls(tokens, MOVES_A_SEQUENCE)
-    return Statement(
+    return PostgresStatement(
         number=number,
         kind=kind,
         text=sent,
@@ -169,7 +169,7 @@ def _analyse_one(number: int, text: str, tokens: Sequence[Token]) -> Statement:
 # --- which kind it is of ---------------------------------------------------------------------------------------------
 
 
-def _kind_of(number: int, tokens: Sequence[Token]) -> str:
+def _kind_of(number: int, tokens: Sequence[PostgresToken]) -> str:
     """SELECT, INSERT, UPDATE, DELETE, MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN; else it is refused."""
     first = next((token for token in tokens if token.text != "("), tokens[0])
     match first.word:
@@ -195,17 +195,17 @@ def _kind_of(number: int, tokens: Sequence[Token]) -> str:
     raise _not_run(number, _printable_kind(first))
 
 
-def _not_run(number: int, kind: str) -> Refused:
+def _not_run(number: int, kind: str) -> RefusedError:
     if kind not in _ADVICE and kind not in _NOT_FOR_PLANS:
         return _refused_statement(number, kind, "this is no statement that is known here", _KNOWN)
     return _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, _PLAIN_ADVICE))
 
 
-def _printable_kind(token: Token) -> str:
+def _printable_kind(token: PostgresToken) -> str:
     return token.word[:20] if token.word.isalpha() and token.word.isascii() else "UNKNOWN"
 
 
-def _kind_after_with(number: int, tokens: Sequence[Token]) -> str:
+def _kind_after_with(number: int, tokens: Sequence[PostgresToken]) -> str:
     depth = 0
     for place, token in enumerate(tokens):
         depth += (token.text == "(") - (token.text == ")")
@@ -218,7 +218,7 @@ def _kind_after_with(number: int, tokens: Sequence[Token]) -> str:
     raise _refused_statement(number, "WITH", "it has no statement at its end", "Write one.")
 
 
-def _kind_of_structure(number: int, kind: str, tokens: Sequence[Token]) -> str:
+def _kind_of_structure(number: int, kind: str, tokens: Sequence[PostgresToken]) -> str:
     _require_object(number, kind, tokens, _OBJECTS)
     words = [token.word for token in tokens]
     if "CONCURRENTLY" in words[:6]:
@@ -230,7 +230,7 @@ def _kind_of_structure(number: int, kind: str, tokens: Sequence[Token]) -> str:
     return kind
 
 
-def _require_object(number: int, kind: str, tokens: Sequence[Token], known: frozenset[str]) -> None:
+def _require_object(number: int, kind: str, tokens: Sequence[PostgresToken], known: frozenset[str]) -> None:
     """CREATE OR REPLACE VIEW: of what it is."""
     for token in tokens[1:]:
         if token.word in known:
@@ -252,7 +252,7 @@ def explained(text: str) -> str:
     return text[tokens[_explained_from(tokens)].start :]
 
 
-def _explained_from(tokens: Sequence[Token]) -> int:
+def _explained_from(tokens: Sequence[PostgresToken]) -> int:
     start = 1
     if len(tokens) > 2 and tokens[1].text == "(" and tokens[2].text != "(" and tokens[2].word not in (*_READS, "WITH"):
         return 1 + next((at for at, token in enumerate(tokens) if token.text == ")"), len(tokens))
@@ -261,7 +261,7 @@ def _explained_from(tokens: Sequence[Token]) -> int:
     return start
 
 
-def _explain(number: int, tokens: Sequence[Token]) -> str:
+def _explain(number: int, tokens: Sequence[PostgresToken]) -> str:
     """The statement that it is about is held to the same rules, and is not run."""
     start = _explained_from(tokens)
     if any(token.name.upper() in _RUNS_IT for token in tokens[1:start]):
@@ -274,7 +274,7 @@ def _explain(number: int, tokens: Sequence[Token]) -> str:
     return "EXPLAIN"
 
 
-def _makes_a_table(tokens: Sequence[Token]) -> bool:
+def _makes_a_table(tokens: Sequence[PostgresToken]) -> bool:
     """SELECT ... INTO new_table."""
     depth = 0
     for token in tokens:
@@ -284,14 +284,14 @@ def _makes_a_table(tokens: Sequence[Token]) -> bool:
     return False
 
 
-def _writes_within(tokens: Sequence[Token]) -> bool:
+def _writes_within(tokens: Sequence[PostgresToken]) -> bool:
     """WITH x AS (DELETE ...). FOR UPDATE is none."""
     return any(
         token.word in _WRITES and place > 1 and tokens[place - 1].text == "(" for place, token in enumerate(tokens)
     )
 
 
-def _destroys(tokens: Sequence[Token]) -> bool:
+def _destroys(tokens: Sequence[PostgresToken]) -> bool:
     """Of a column that is named like one of the words it is believed too: better once too often."""
     return any(token.word in _DESTROYING for token in tokens)
 
@@ -299,7 +299,7 @@ def _destroys(tokens: Sequence[Token]) -> bool:
 # --- names and parameters --------------------------------------------------------------------------------------------
 
 
-def _named(kind: str, tokens: Sequence[Token]) -> tuple[str, ...]:
+def _named(kind: str, tokens: Sequence[PostgresToken]) -> tuple[str, ...]:
     if kind in ("SELECT", "EXPLAIN") or tokens[0].word == "WITH":
         return ()
     if tokens[0].word == "SELECT":
@@ -315,13 +315,13 @@ def _named(kind: str, tokens: Sequence[Token]) -> tuple[str, ...]:
     return tuple(_plain_name(parts) for parts in _names_from(tokens, start)[0][:1])
 
 
-def _names_from(tokens: Sequence[Token], start: int) -> tuple[list[list[Token]], int]:
+def _names_from(tokens: Sequence[PostgresToken], start: int) -> tuple[list[list[PostgresToken]], int]:
     """The names that begin there, with commas between them, each with its schema if it has one; and where they end."""
-    names: list[list[Token]] = []
+    names: list[list[PostgresToken]] = []
     while True:
         while start < len(tokens) and tokens[start].word in _BEFORE_A_NAME:
             start += 1
-        parts: list[Token] = []
+        parts: list[PostgresToken] = []
         while start < len(tokens):
             token = tokens[start]
             if token.text != "." and not (token.name and (not parts or parts[-1].text == ".")):
@@ -335,11 +335,11 @@ def _names_from(tokens: Sequence[Token], start: int) -> tuple[list[list[Token]],
         start += 1
 
 
-def _plain_name(parts: Sequence[Token]) -> str:
+def _plain_name(parts: Sequence[PostgresToken]) -> str:
     return "".join(part.name or part.text for part in parts)
 
 
-def _emptied(tokens: Sequence[Token]) -> tuple[tuple[str, ...], ...]:
+def _emptied(tokens: Sequence[PostgresToken]) -> tuple[tuple[str, ...], ...]:
     """Nothing if it may be about more tables than it names, by CASCADE."""
     names, end = _names_from(tokens, 1)
     if any(token.word not in _BESIDE_THE_EMPTIED for token in tokens[end:]):
@@ -347,17 +347,17 @@ def _emptied(tokens: Sequence[Token]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(part.name for part in parts if part.name) for parts in names)
 
 
-def _is_nameless_index(tokens: Sequence[Token]) -> bool:
+def _is_nameless_index(tokens: Sequence[PostgresToken]) -> bool:
     """CREATE INDEX ON orders (id): the server makes up a name."""
     words = [token.word for token in tokens[:4]]
     return tokens[0].word == "CREATE" and ("INDEX", "ON") in pairwise(words)
 
 
-def _about(kind: str, tokens: Sequence[Token]) -> str:
+def _about(kind: str, tokens: Sequence[PostgresToken]) -> str:
     return f"an index on {', '.join(_named(kind, tokens))}" if _is_nameless_index(tokens) else ""
 
 
-def _numbered(number: int, kind: str, text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...]]:
+def _numbered(number: int, kind: str, text: str, tokens: Sequence[PostgresToken]) -> tuple[str, tuple[str, ...]]:
     """The text with $1, $2 ... in place of $names."""
     names: dict[str, int] = {}
     pieces: list[str] = []
@@ -376,11 +376,11 @@ def _numbered(number: int, kind: str, text: str, tokens: Sequence[Token]) -> tup
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _refused(what: str, next_step: str) -> Refused:
-    return Refused(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
+def _refused(what: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
 
 
-def _refused_statement(number: int, kind: str, what: str, next_step: str) -> Refused:
-    return Refused(
+def _refused_statement(number: int, kind: str, what: str, next_step: str) -> RefusedError:
+    return RefusedError(
         Reason.SQL_REFUSED, f"statement {number} ({kind}): {what}", where="the SQL text", next_step=next_step
     )

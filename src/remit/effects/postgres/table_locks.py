@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from remit.core.errors import EnvironmentFailed
-from remit.effects.postgres.dependencies import Reached, array, names_array
+from remit.core.errors import EnvironmentFailureError
+from remit.effects.postgres.dependencies import ReachedObjects, array, names_array
 from remit.effects.postgres.errors import held_by_another, is_busy
 from remit.effects.postgres.lexer import tokens_of
-from remit.effects.postgres.libpq import ServerError, Wire
-from remit.effects.postgres.session import AT_ONCE, Session, lock_timeout
+from remit.effects.postgres.libpq import PostgresWire, ServerError
+from remit.effects.postgres.session import AT_ONCE, PostgresSession, lock_timeout
 from remit.effects.postgres.tables import look_up
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ UNION SELECT c.confrelid FROM found f JOIN pg_constraint c ON c.oid = f.object W
 """
 
 
-class Step(NamedTuple):
+class LockStep(NamedTuple):
     """One lock, and how it is taken."""
 
     oid: int
@@ -88,15 +88,15 @@ class Step(NamedTuple):
     is_sequence: bool = False
 
 
-class Plan(NamedTuple):
+class LockPlan(NamedTuple):
     """What is to be locked, in its order."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[LockStep, ...]
     writes: frozenset[int]
     """Tables that no other session can write to then."""
 
 
-def plan_locks(wire: Wire, reached: Iterable[Reached], *, for_good: bool) -> Plan:
+def plan_locks(wire: PostgresWire, reached: Iterable[ReachedObjects], *, for_good: bool) -> LockPlan:
     """`for_good`: it will be committed. Then the triggers that keep rows have to be removed again, which needs the
     strongest lock: to ask for that later, while others wait for us, would be a deadlock.
 
@@ -121,10 +121,10 @@ def plan_locks(wire: Wire, reached: Iterable[Reached], *, for_good: bool) -> Pla
     sequences = frozenset(oid for one in all_of_them for oid in one.sequences)
     if sequences:
         steps += copies(wire, sequences)
-    return Plan(tuple(steps), writes)
+    return LockPlan(tuple(steps), writes)
 
 
-def take_locks(session: Session, plan: Plan, *, reads_only: bool, before_copies: str = "") -> None:
+def take_locks(session: PostgresSession, plan: LockPlan, *, reads_only: bool, before_copies: str = "") -> None:
     """A new transaction, with all of them. DATABASE_BUSY if they are not had in the time that is left to wait for
     locks; then there is no transaction.
 
@@ -136,7 +136,7 @@ def take_locks(session: Session, plan: Plan, *, reads_only: bool, before_copies:
     session.wire.do(f"SET LOCAL lock_timeout = '{AT_ONCE}'")
 
 
-def until_free(session: Session, attempt: Callable[[], T]) -> T:
+def until_free(session: PostgresSession, attempt: Callable[[], T]) -> T:
     """What `attempt` gives. While another session is in its way, all is rolled back, so that this session can go on,
     and it is tried again from the start, until no time is left to wait for locks.
     """
@@ -146,7 +146,7 @@ def until_free(session: Session, attempt: Callable[[], T]) -> T:
         began, before = time.monotonic(), wait.waited
         try:
             return attempt()
-        except (ServerError, EnvironmentFailed) as problem:
+        except (ServerError, EnvironmentFailureError) as problem:
             if not is_busy(problem):
                 raise
             session.wire.do("ROLLBACK")
@@ -159,18 +159,20 @@ def until_free(session: Session, attempt: Callable[[], T]) -> T:
         longest = min(longest * _LONGER, _LONGEST_OF_ALL)
 
 
-def wait_for(session: Session, table: str) -> None:
+def wait_for(session: PostgresSession, table: str) -> None:
     """Until another session lets it be read; nothing is held meanwhile. DATABASE_BUSY if no time is left."""
     wait = session.lock_wait
     session.begin(reads_only=True)
     with wait.counted():
-        is_had = _take_one(session.wire, Step(0, table, f"LOCK TABLE ONLY {table} IN {ACCESS_SHARE} MODE"), wait.left)
+        is_had = _take_one(
+            session.wire, LockStep(0, table, f"LOCK TABLE ONLY {table} IN {ACCESS_SHARE} MODE"), wait.left
+        )
     session.wire.do("ROLLBACK")
     if not is_had:
         raise held_by_another(table, wait.seconds)
 
 
-def reached_by_structure(wire: Wire, text: str) -> Reached:
+def reached_by_structure(wire: PostgresWire, text: str) -> ReachedObjects:
     """Tables that a statement about the structure names, and those that inherit from them; with CASCADE also those that
     depend on anything that it names. In any schema: at worst one more is locked.
     """
@@ -182,17 +184,17 @@ def reached_by_structure(wire: Wire, text: str) -> Reached:
     }
     cascades = str(any(token.word == "CASCADE" for token in tokens)).lower()
     found = wire.do(_CASCADE, names_array(names), cascades)
-    return Reached(alters=frozenset(int(row[0] or 0) for row in found))
+    return ReachedObjects(alters=frozenset(int(row[0] or 0) for row in found))
 
 
-def held_table(wire: Wire, names: Iterable[str]) -> str:
+def held_table(wire: PostgresWire, names: Iterable[str]) -> str:
     """A table of one of these names that another session keeps others from; empty if there is none now."""
     found = wire.do(_HELD, names_array(names))
     return (found[0][0] or "") if found else ""
 
 
-def _take(session: Session, plan: Plan, until: float, *, reads_only: bool, savepoint: str) -> None:
-    missing: Step | None = None
+def _take(session: PostgresSession, plan: LockPlan, until: float, *, reads_only: bool, savepoint: str) -> None:
+    missing: LockStep | None = None
     while True:
         if missing is not None and missing.is_sequence:
             session.begin(reads_only=reads_only)
@@ -208,17 +210,17 @@ def _take(session: Session, plan: Plan, until: float, *, reads_only: bool, savep
         time.sleep(_LONGEST_PAUSE * os.urandom(1)[0] / 255)
 
 
-def copies(wire: Wire, sequences: Iterable[int]) -> list[Step]:
+def copies(wire: PostgresWire, sequences: Iterable[int]) -> list[LockStep]:
     """ALTER SEQUENCE makes a copy that belongs to the transaction, with the same numbers, and locks the sequence. What
     is taken from the copy is gone with the transaction.
     """
     return [
-        Step(int(oid or 0), name or "", f"ALTER SEQUENCE {name} INCREMENT BY {increment}", is_sequence=True)
+        LockStep(int(oid or 0), name or "", f"ALTER SEQUENCE {name} INCREMENT BY {increment}", is_sequence=True)
         for oid, name, increment in wire.do(_SEQUENCES, array(sequences))
     ]
 
 
-def _tables(wire: Wire, modes: Mapping[int, str]) -> Iterable[Step]:
+def _tables(wire: PostgresWire, modes: Mapping[int, str]) -> Iterable[LockStep]:
     found = {int(row[0] or 0): row[1:] for row in wire.do(_TABLES, array(modes))} if modes else {}
     for oid in sorted(found):
         name, _, may_read, may_change, may_insert = found[oid]
@@ -226,10 +228,12 @@ def _tables(wire: Wire, modes: Mapping[int, str]) -> Iterable[Step]:
         if mode != ACCESS_SHARE and may_change != "t":
             mode = ROW_EXCLUSIVE if may_insert == "t" else ACCESS_SHARE
         if mode != ACCESS_SHARE or may_read == "t":
-            yield Step(oid, name or "", f"LOCK TABLE ONLY {name} IN {mode} MODE")
+            yield LockStep(oid, name or "", f"LOCK TABLE ONLY {name} IN {mode} MODE")
 
 
-def _take_all(wire: Wire, plan: Plan, first: Step | None, until: float, savepoint: str) -> Step | None:
+def _take_all(
+    wire: PostgresWire, plan: LockPlan, first: LockStep | None, until: float, savepoint: str
+) -> LockStep | None:
     """The one that was not had; None if all were."""
     steps = list(plan.steps)
     if first is not None and not first.is_sequence:
@@ -243,7 +247,7 @@ def _take_all(wire: Wire, plan: Plan, first: Step | None, until: float, savepoin
     return None
 
 
-def _take_one(wire: Wire, step: Step, seconds: float) -> bool:
+def _take_one(wire: PostgresWire, step: LockStep, seconds: float) -> bool:
     """Whether it was had in that time; without any waiting if that is none, but for a sequence."""
     wire.do(f"SET LOCAL lock_timeout = '{lock_timeout(seconds)}'")
     wire.do("SAVEPOINT remit_lock")

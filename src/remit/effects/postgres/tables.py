@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.effects.postgres.libpq import Wire, quoted_name
+from remit.effects.postgres.libpq import PostgresWire, quoted_name
 
 _FACTS: Final = """
 SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, pg_has_role(c.relowner, 'USAGE'),
@@ -84,7 +84,7 @@ class Table(NamedTuple):
         )
 
 
-class Facts(NamedTuple):
+class TableFacts(NamedTuple):
     table: Table
     not_captured: str
     """Why no images of its rows can be taken; empty if they can."""
@@ -101,17 +101,17 @@ def parse_table(fields: Mapping[str, Any]) -> Table:
     )
 
 
-def look_up(wire: Wire, oids: Iterable[int]) -> dict[int, Facts]:
+def look_up(wire: PostgresWire, oids: Iterable[int]) -> dict[int, TableFacts]:
     found = wire.do(_FACTS, _array(oids))
     return {int(row[0] or 0): _facts(row) for row in found}
 
 
-def find(wire: Wire, schema: str, name: str) -> Facts | None:
+def find(wire: PostgresWire, schema: str, name: str) -> TableFacts | None:
     found = wire.do(_BY_NAME, schema, name)
     return look_up(wire, [int(found[0][0] or 0)]).get(int(found[0][0] or 0)) if found else None
 
 
-def why_nothing_can_be_captured(wire: Wire) -> str:
+def why_nothing_can_be_captured(wire: PostgresWire) -> str:
     may_have_temp, has_language, is_watched = wire.one(_CAN_CAPTURE)
     if is_watched == "t":
         return "the database has event triggers, which would see what Remit does to keep rows"
@@ -120,7 +120,7 @@ def why_nothing_can_be_captured(wire: Wire) -> str:
     return "" if has_language == "t" else "the role may not use PL/pgSQL, which the rows would be kept with"
 
 
-def parents_first(wire: Wire, tables: Sequence[Table]) -> list[int]:
+def parents_first(wire: PostgresWire, tables: Sequence[Table]) -> list[int]:
     """Places in `tables`, those that others refer to first. In a circle, as they come."""
     place = {table.oid: number for number, table in enumerate(tables)}
     parents: dict[int, set[int]] = {number: set() for number in place.values()}
@@ -134,7 +134,7 @@ def parents_first(wire: Wire, tables: Sequence[Table]) -> list[int]:
     return ordered
 
 
-def _facts(row: Sequence[str | None]) -> Facts:
+def _facts(row: Sequence[str | None]) -> TableFacts:
     oid, schema, name, kind, persistence, owns, security, triggers, rules, inherits, key, columns, cast = row
     table = Table(
         int(oid or 0),
@@ -155,7 +155,7 @@ def _facts(row: Sequence[str | None]) -> Facts:
         (cast is not None, f"has a column of type {cast}, which a function of the database makes of a text"),
     )
     why = next((words for holds, words in reasons if holds), "")
-    return Facts(table, f"{table.shown} {why}" if why else "")
+    return TableFacts(table, f"{table.shown} {why}" if why else "")
 
 
 def _array(oids: Iterable[int]) -> str:

@@ -11,18 +11,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import EnvironmentFailed
-from remit.effects.context import Spot
-from remit.effects.postgres.dependencies import Reached
+from remit.core.errors import EnvironmentFailureError
+from remit.effects.context import PathHandle
+from remit.effects.postgres.dependencies import ReachedObjects
 from remit.effects.postgres.libpq import ServerError
-from remit.effects.postgres.request import Action
+from remit.effects.postgres.request import RequestedAction
 from remit.effects.postgres.row_capture import Capture
-from remit.effects.postgres.row_counts import Change, is_counting
-from remit.effects.postgres.row_images import Images, Written
-from remit.effects.postgres.runner import Did, Runner, answer_of, in_few
-from remit.effects.postgres.session import Session
+from remit.effects.postgres.row_counts import RowCounts, is_counting
+from remit.effects.postgres.row_images import Images, WrittenImages
+from remit.effects.postgres.runner import Did, StatementRunner, answer_of, in_few
+from remit.effects.postgres.session import PostgresSession
 from remit.effects.postgres.table_locks import plan_locks, take_locks, until_free, wait_for
-from remit.effects.postgres.tables import Facts, Table, look_up, why_nothing_can_be_captured
+from remit.effects.postgres.tables import Table, TableFacts, look_up, why_nothing_can_be_captured
 from remit.effects.postgres.undo import give_back
 
 _FIRST: Final = "remit_first"
@@ -39,11 +39,11 @@ class Followed(NamedTuple):
     """What was done, and what is kept of it."""
 
     did: tuple[Did, ...]
-    facts: Mapping[int, Facts]
+    facts: Mapping[int, TableFacts]
     captured: tuple[Table, ...]
     why_not: str
     """Why nothing that it did can be taken back, whatever it is; empty if there is no such reason."""
-    written: Written | None
+    written: WrittenImages | None
     """Of the file of images; None if there is none."""
 
 
@@ -53,7 +53,14 @@ class Follower:
     """
 
     def __init__(
-        self, session: Session, runner: Runner, images: Spot, *, reads_only: bool, is_preview: bool, commits: bool
+        self,
+        session: PostgresSession,
+        runner: StatementRunner,
+        images: PathHandle,
+        *,
+        reads_only: bool,
+        is_preview: bool,
+        commits: bool,
     ) -> None:
         self._session = session
         self._wire = session.wire
@@ -66,11 +73,11 @@ class Follower:
         self._has_copies = False
         """An apply has taken numbers from copies of sequences, so its statements must run again."""
 
-    def follow(self, actions: Sequence[Action], *, goes_on: bool) -> Followed:
+    def follow(self, actions: Sequence[RequestedAction], *, goes_on: bool) -> Followed:
         """DATABASE_BUSY if other sessions are in the way for longer than they are waited for."""
         return until_free(self._session, lambda: self._attempt(actions, goes_on=goes_on))
 
-    def _attempt(self, actions: Sequence[Action], *, goes_on: bool) -> Followed:
+    def _attempt(self, actions: Sequence[RequestedAction], *, goes_on: bool) -> Followed:
         did, locked = self._run_locked(actions, goes_on=goes_on)
         facts = self._facts(did)
         why_not = self._why_not(did)
@@ -104,7 +111,7 @@ class Follower:
         written = images.write(_new_file(self._spot), self._session.identity)
         return Followed(tuple(did), facts, tuple(tables), "", written)
 
-    def _run_locked(self, actions: Sequence[Action], *, goes_on: bool) -> tuple[list[Did], frozenset[int]]:
+    def _run_locked(self, actions: Sequence[RequestedAction], *, goes_on: bool) -> tuple[list[Did], frozenset[int]]:
         """All statements once, with the locks; and the tables that no other session can write to."""
         table = self._runner.in_the_way
         self._runner.forget()
@@ -139,7 +146,7 @@ class Follower:
                 return did, plan.writes
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
             self._session.ours()
-            reached.append(Reached(writes=more))
+            reached.append(ReachedObjects(writes=more))
 
     def _begin_to_look(self) -> None:
         """A transaction that may make a function, which is never called: only so can a statement be looked at."""
@@ -170,7 +177,7 @@ class Follower:
         self._wire.do(f"SAVEPOINT {_THIRD}")
         try:
             give_back(images, frozenset({capture.oid}))
-        except EnvironmentFailed:
+        except EnvironmentFailureError:
             return False
         finally:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_THIRD}")
@@ -182,7 +189,7 @@ class Follower:
         if self._capture is not None:
             self._capture.remove()
 
-    def _facts(self, did: Sequence[Did]) -> dict[int, Facts]:
+    def _facts(self, did: Sequence[Did]) -> dict[int, TableFacts]:
         oids = {oid for one in did for oid in one.tables}
         return look_up(self._wire, sorted(oids)) if oids else {}
 
@@ -200,7 +207,7 @@ class Follower:
         capture = self._capture
         if capture is None or not capture.is_untouched():
             return False
-        total = Change()
+        total = RowCounts()
         for one in did:
             for oid, change in one.tables.items():
                 if oid in {table.oid for table in capture.tables}:
@@ -262,6 +269,6 @@ def _name(followed: Followed, oid: int) -> str:
     return followed.facts[oid].table.shown if oid in followed.facts else f"table {oid}"
 
 
-def _new_file(spot: Spot) -> int:
+def _new_file(spot: PathHandle) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(spot.name, flags, 0o600, dir_fd=spot.folder)

@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
-from remit.effects.postgres.libpq import ServerError, Wire, quoted_name
-from remit.effects.postgres.row_counts import Change, between, count
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
+from remit.effects.postgres.libpq import PostgresWire, ServerError, quoted_name
+from remit.effects.postgres.row_counts import RowCounts, between, count
 from remit.effects.postgres.row_images import Images, cell, now_of, same_key
 from remit.effects.postgres.tables import Table, find, parents_first
 
@@ -30,7 +30,7 @@ _ORDERS: Final = (
 """One of them suits: which one depends on what is unique, and on what a foreign key does."""
 
 
-class Drift(NamedTuple):
+class TableDrift(NamedTuple):
     """Rows of a table that are not as the plan left them."""
 
     table: str
@@ -39,25 +39,25 @@ class Drift(NamedTuple):
     can_be_forced: bool = True
 
 
-def gone_tables(wire: Wire, tables: Sequence[Table]) -> list[Drift]:
+def gone_tables(wire: PostgresWire, tables: Sequence[Table]) -> list[TableDrift]:
     """Tables that are not there any more, or are other ones: rows cannot even be compared."""
     drifts = []
     for table in tables:
         facts = find(wire, table.schema, table.name)
         if facts is None:
-            drifts.append(Drift(table.shown, 0, "the table is not there any more", can_be_forced=False))
+            drifts.append(TableDrift(table.shown, 0, "the table is not there any more", can_be_forced=False))
         elif not facts.table.is_like(table):
-            drifts.append(Drift(table.shown, 0, "its columns or its key are other ones", can_be_forced=False))
+            drifts.append(TableDrift(table.shown, 0, "its columns or its key are other ones", can_be_forced=False))
     return drifts
 
 
-def with_present_numbers(wire: Wire, tables: Sequence[Table]) -> tuple[Table, ...]:
+def with_present_numbers(wire: PostgresWire, tables: Sequence[Table]) -> tuple[Table, ...]:
     """The same tables by the numbers that they have now. They were looked at by `gone_tables`."""
     found = [find(wire, table.schema, table.name) for table in tables]
     return tuple(facts.table for facts in found if facts is not None)
 
 
-def look_back(images: Images) -> list[Drift]:
+def look_back(images: Images) -> list[TableDrift]:
     """What others have done since, by table."""
     drifts = []
     for number, table in enumerate(images.tables):
@@ -70,18 +70,18 @@ def look_back(images: Images) -> list[Drift]:
         words = ("were changed since", "were deleted since", "were inserted again since")
         for found, what in zip(row, words, strict=True):
             if int(found or 0):
-                drifts.append(Drift(table.shown, int(found or 0), what))
+                drifts.append(TableDrift(table.shown, int(found or 0), what))
     return drifts
 
 
-def require_no_drift(drifts: Sequence[Drift], *, force: bool) -> None:
+def require_no_drift(drifts: Sequence[TableDrift], *, force: bool) -> None:
     left = [drift for drift in drifts if not (force and drift.can_be_forced)]
     if left:
         said = "; ".join(
             f"{drift.table}: {drift.rows:,} rows {drift.what}" if drift.rows else f"{drift.table}: {drift.what}"
             for drift in left[:5]
         )
-        raise Refused(
+        raise RefusedError(
             Reason.DRIFTED,
             f"the database is not as the plan left it: {said}",
             where="the database",
@@ -91,7 +91,7 @@ def require_no_drift(drifts: Sequence[Drift], *, force: bool) -> None:
         )
 
 
-def give_back(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, Change]:
+def give_back(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, RowCounts]:
     """All rows, exactly, or EnvironmentFailed with nothing changed. What was done, by the number of the table.
 
     `ours` are tables that nobody counts.
@@ -114,7 +114,7 @@ def give_back(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, C
             return expected
         wire.do(f"ROLLBACK TO SAVEPOINT {_TRIAL}")
         wire.do(f"RELEASE SAVEPOINT {_TRIAL}")
-    raise EnvironmentFailed(
+    raise EnvironmentFailureError(
         Reason.SQL_FAILED,
         f"the rows cannot be given back: {said}",
         where="the database",
@@ -122,7 +122,7 @@ def give_back(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, C
     )
 
 
-def _expected(images: Images, number: int) -> Change:
+def _expected(images: Images, number: int) -> RowCounts:
     table = images.tables[number]
     row = images.wire.one(
         "SELECT count(*) FILTER (WHERE i.old IS NOT NULL AND t.ctid IS NULL), "
@@ -130,14 +130,14 @@ def _expected(images: Images, number: int) -> Change:
         "count(*) FILTER (WHERE i.old IS NULL) "
         f"FROM {images.joined(table)} WHERE i.tab = {number} AND {now_of(table)} IS DISTINCT FROM i.old"
     )
-    return Change(*(int(found or 0) for found in row))
+    return RowCounts(*(int(found or 0) for found in row))
 
 
 def _try(
     images: Images,
     ordered: Sequence[int],
     steps: Sequence[str],
-    expected: dict[int, Change],
+    expected: dict[int, RowCounts],
     renamed: Mapping[int, "_Renamed"],
     ours: frozenset[int],
 ) -> str:
@@ -157,7 +157,7 @@ def _try(
     numbers = {table.oid: number for number, table in enumerate(images.tables)}
     for oid, change in changed.tables.items():
         number = numbers.get(oid, -1)
-        if not _is_as_expected(change, expected.get(number, Change()), renamed.get(number)):
+        if not _is_as_expected(change, expected.get(number, RowCounts()), renamed.get(number)):
             return "other rows would be changed with them, which refer to them"
     for number, table in enumerate(images.tables):
         if left := images.differing(number, "old"):
@@ -165,7 +165,7 @@ def _try(
     return ""
 
 
-def _is_as_expected(change: Change, expected: Change, renamed: "_Renamed | None") -> bool:
+def _is_as_expected(change: RowCounts, expected: RowCounts, renamed: "_Renamed | None") -> bool:
     """A row whose key was changed is neither made nor removed, but changed: once for its key, once for the rest."""
     if renamed is None:
         return change == expected

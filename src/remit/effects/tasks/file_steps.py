@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
-from remit.effects.context import Spot, Work
+from remit.effects.context import EffectContext, PathHandle
 from remit.effects.file_copy import (
     changed,
     copy_content,
@@ -26,7 +26,7 @@ from remit.effects.file_copy import (
     sync,
 )
 from remit.effects.tasks.notes import digest_made, note_aside, note_back, note_made
-from remit.fs.openat import Identity, already_there, exists, failure, identify, look, open_file, peek
+from remit.fs.openat import FileIdentity, already_there, exists, failure, identify, look, open_file, peek
 
 SOURCE: Final = "source_path"
 DESTINATION: Final = "destination_path"
@@ -94,11 +94,11 @@ def opened(descriptor: int) -> Iterator[int]:
 # --- doing ----------------------------------------------------------------------------------------------------------
 
 
-def identity_before(work: Work, use: str = SOURCE) -> Identity:
-    return Identity.from_json(work.before[use]).seen_from(work.spots[use].folder)
+def identity_before(work: EffectContext, use: str = SOURCE) -> FileIdentity:
+    return FileIdentity.from_json(work.before[use]).seen_from(work.spots[use].folder)
 
 
-def require_ready(work: Work) -> Identity:
+def require_ready(work: EffectContext) -> FileIdentity:
     """The source is the file that was looked at before, untouched, and nothing is at the destination."""
     source = work.spots[SOURCE]
     before = identity_before(work)
@@ -109,12 +109,12 @@ def require_ready(work: Work) -> Identity:
     return before
 
 
-def require_free(spot: Spot) -> None:
+def require_free(spot: PathHandle) -> None:
     if exists(spot.folder, spot.name):
         raise already_there(spot.path)
 
 
-def open_source(work: Work, before: Identity) -> int:
+def open_source(work: EffectContext, before: FileIdentity) -> int:
     source = work.spots[SOURCE]
     descriptor = open_file(source.folder, source.name, where=source.path)
     if identify(descriptor) != before:
@@ -123,7 +123,9 @@ def open_source(work: Work, before: Identity) -> int:
     return descriptor
 
 
-def duplicate(work: Work, source: int, before: Identity, undo: Undoing, *, keep: bool) -> tuple[Identity, str]:
+def duplicate(
+    work: EffectContext, source: int, before: FileIdentity, undo: Undoing, *, keep: bool
+) -> tuple[FileIdentity, str]:
     """The source's bytes under the part name in the destination's folder, verified and on the disk; with its digest.
 
     With `keep` it has the source's owner, mode and times, or is refused.
@@ -146,7 +148,7 @@ def duplicate(work: Work, source: int, before: Identity, undo: Undoing, *, keep:
         return identify(part), digest
 
 
-def publish(work: Work, made: Identity, digest: str, undo: Undoing) -> None:
+def publish(work: EffectContext, made: FileIdentity, digest: str, undo: Undoing) -> None:
     """The finished part gets its real name, for good. Somebody else's file of that name stays."""
     spot = work.spots[DESTINATION]
     part, new = (spot.folder, work.part_name), (spot.folder, spot.name)
@@ -158,7 +160,7 @@ def publish(work: Work, made: Identity, digest: str, undo: Undoing) -> None:
     reach("effect.folder_synced")
 
 
-def take_away(work: Work, kept: Identity, undo: Undoing) -> None:
+def take_away(work: EffectContext, kept: FileIdentity, undo: Undoing) -> None:
     """Remove the source, which is set aside first and looked at: what replaced it at the last moment is given back.
 
     Forgets all of `undo` once the file is gone: from then on there is no way back, only forward.
@@ -181,7 +183,7 @@ def take_away(work: Work, kept: Identity, undo: Undoing) -> None:
     reach("effect.removal_synced")
 
 
-def sync_both(source: Spot, destination: Spot) -> None:
+def sync_both(source: PathHandle, destination: PathHandle) -> None:
     # The destination first: a filesystem without a journal must not forget the file at both ends.
     sync(destination.folder, where=destination.path)
     here, there = os.fstat(source.folder), os.fstat(destination.folder)
@@ -189,13 +191,13 @@ def sync_both(source: Spot, destination: Spot) -> None:
         sync(source.folder, where=source.path)
 
 
-def require_portable(work: Work, source: int, before: Identity) -> None:
+def require_portable(work: EffectContext, source: int, before: FileIdentity) -> None:
     """Refuses what a move to another filesystem would lose, since no effect may change owner, mode or attributes."""
     special = stat.S_IMODE(before.mode) & ~0o777
     attributes = [name for name in _attributes(source) if name not in _LABELS]
     if special or attributes:
         named = ", ".join(attributes) if attributes else f"mode {stat.S_IMODE(before.mode):04o}"
-        raise Refused(
+        raise RefusedError(
             Reason.EFFECT_FAILED,
             f"this file cannot be moved to another filesystem without losing what belongs to it: {named}",
             where=work.spots[SOURCE].path,
@@ -203,14 +205,14 @@ def require_portable(work: Work, source: int, before: Identity) -> None:
         )
 
 
-def part_path(work: Work, spot: Spot) -> str:
+def part_path(work: EffectContext, spot: PathHandle) -> str:
     return f"{spot.path.rpartition('/')[0]}/{work.part_name}"
 
 
 # --- telling what was done ------------------------------------------------------------------------------------------
 
 
-def clear_part(work: Work, before: Identity | None = None) -> None:
+def clear_part(work: EffectContext, before: FileIdentity | None = None) -> None:
     """Remove unfinished bytes at the destination. Nobody else can know the name, so the file is the task's own."""
     spot = work.spots[DESTINATION]
     found = peek(spot.folder, work.part_name, where=spot.path)
@@ -218,7 +220,7 @@ def clear_part(work: Work, before: Identity | None = None) -> None:
         remove_if_same(spot.folder, work.part_name, found, where=part_path(work, spot))
 
 
-def find_made(work: Work) -> tuple[Identity, str] | None:
+def find_made(work: EffectContext) -> tuple[FileIdentity, str] | None:
     """What is at the destination, if the task had made it, and the digest that it was made with."""
     spot = work.spots[DESTINATION]
     arrived = peek(spot.folder, spot.name, where=spot.path)
@@ -226,7 +228,7 @@ def find_made(work: Work) -> tuple[Identity, str] | None:
     return (arrived, digest) if arrived is not None and digest is not None else None
 
 
-def settle_made(work: Work, *, finish: bool) -> str | None:
+def settle_made(work: EffectContext, *, finish: bool) -> str | None:
     """For a task that only makes a file: the digest it was made with, if it was and is to stay; else None."""
     spot = work.spots[DESTINATION]
     clear_part(work)
@@ -240,19 +242,19 @@ def settle_made(work: Work, *, finish: bool) -> str | None:
     return None
 
 
-def remove_untouched(spot: Spot, made: Identity, digest: str) -> None:
+def remove_untouched(spot: PathHandle, made: FileIdentity, digest: str) -> None:
     """Remove the file if it has the bytes that it was made with; what somebody made of it since is his."""
     try:
         with opened(open_file(spot.folder, spot.name, where=spot.path)) as descriptor:
             same = sha256_of(descriptor) == digest
-    except Refused:  # whatever cannot be opened by the rules is not as it was made by them
+    except RefusedError:  # whatever cannot be opened by the rules is not as it was made by them
         same = False
     if not same:
         raise edited_since(spot.path)
     _unpublish(spot, made)
 
 
-def find_source(work: Work, before: Identity) -> tuple[str, Identity] | None:
+def find_source(work: EffectContext, before: FileIdentity) -> tuple[str, FileIdentity] | None:
     """The name under which the source still is in its folder: its own, or the part name if it was set aside."""
     source = work.spots[SOURCE]
     for name in (source.name, work.part_name):
@@ -262,7 +264,7 @@ def find_source(work: Work, before: Identity) -> tuple[str, Identity] | None:
     return None
 
 
-def put_back(work: Work, before: Identity) -> None:
+def put_back(work: EffectContext, before: FileIdentity) -> None:
     """Give what was set aside its name again: the source, or what somebody had put in its place at that moment."""
     source = work.spots[SOURCE]
     aside = peek(source.folder, work.part_name, where=source.path)
@@ -270,8 +272,8 @@ def put_back(work: Work, before: Identity) -> None:
         _give_name_back(work, aside)
 
 
-def edited_since(where: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def edited_since(where: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the task was stopped half-way, and the file it had made was changed since, so it is left as it is",
         where=where,
@@ -282,7 +284,7 @@ def edited_since(where: str) -> EnvironmentFailed:
 # --- inside ---------------------------------------------------------------------------------------------------------
 
 
-def _unpublish(spot: Spot, made: Identity) -> None:
+def _unpublish(spot: PathHandle, made: FileIdentity) -> None:
     found = peek(spot.folder, spot.name, where=spot.path)
     if found is None or not found.is_file(made):
         return
@@ -291,7 +293,7 @@ def _unpublish(spot: Spot, made: Identity) -> None:
     remove_if_same(spot.folder, spot.name, made, where=spot.path)
 
 
-def _give_name_back(work: Work, aside: Identity) -> None:
+def _give_name_back(work: EffectContext, aside: FileIdentity) -> None:
     source = work.spots[SOURCE]
     old, new = (source.folder, work.part_name), (source.folder, source.name)
     try:
@@ -301,15 +303,15 @@ def _give_name_back(work: Work, aside: Identity) -> None:
     sync(source.folder, where=source.path)
 
 
-def _is_one_folder(work: Work) -> bool:
+def _is_one_folder(work: EffectContext) -> bool:
     """Whether the part name means the same file at both ends, as it does where one folder is mounted twice."""
     spots = [os.fstat(spot.folder) for spot in work.spots.values()]
     return len(spots) > 1 and len({(found.st_dev, found.st_ino) for found in spots}) == 1
 
 
-def _require_kept(work: Work, made: Identity, before: Identity) -> None:
+def _require_kept(work: EffectContext, made: FileIdentity, before: FileIdentity) -> None:
     if (made.uid, made.gid, made.mode) != (before.uid, before.gid, before.mode):
-        raise Refused(
+        raise RefusedError(
             Reason.EFFECT_FAILED,
             "this file cannot be moved to another filesystem without changing its owner, group or mode",
             where=work.spots[SOURCE].path,
@@ -324,7 +326,7 @@ def _attributes(descriptor: int) -> list[str]:
         return []
 
 
-def _sync_removal(source: Spot) -> None:
+def _sync_removal(source: PathHandle) -> None:
     """Twice if need be: the file is gone, and what a second attempt can still save is the certainty of it."""
     with suppress(OSError):
         os.fsync(source.folder)
@@ -340,9 +342,9 @@ def _as_error(problem: Exception, where: str) -> Exception:
     return failure(problem, where, "could not be done") if isinstance(problem, OSError) else problem
 
 
-def _not_undone(first: Exception, left: Exception) -> EnvironmentFailed:
+def _not_undone(first: Exception, left: Exception) -> EnvironmentFailureError:
     advice = [problem.next_step for problem in (first, left) if isinstance(problem, RemitError)]
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         f"{_what(first)}; and what was done before that could not be taken back: {_what(left)}",
         where=left.where if isinstance(left, RemitError) else "",

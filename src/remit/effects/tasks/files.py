@@ -7,9 +7,9 @@ Limit: from the instant its last name is removed, a delete or a move between fil
 
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
-from remit.effects.context import Effect, Work
+from remit.effects.context import Effect, EffectContext
 from remit.effects.file_copy import give_back, rename_checked, sync
 from remit.effects.tasks.file_steps import (
     DESTINATION,
@@ -32,20 +32,20 @@ from remit.effects.tasks.file_steps import (
     take_away,
 )
 from remit.effects.tasks.notes import meant_to_remove
-from remit.fs.openat import Identity, OtherFilesystem, peek
+from remit.fs.openat import FileIdentity, OtherFilesystemError, peek
 
 
 class Move:
     """One rename where it can be; else copy, sync, verify, rename, and only then remove the source."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         source, destination = work.spots[SOURCE], work.spots[DESTINATION]
         before = require_ready(work)
         old, new = (source.folder, source.name), (destination.folder, destination.name)
         with Undoing(source.path) as undo:
             try:
                 rename_checked(old, new, before, where=source.path, where_new=destination.path)
-            except OtherFilesystem:
+            except OtherFilesystemError:
                 _move_across(work, before, undo)
                 return move_output(work)
             undo.callback(sync_both, source, destination)
@@ -55,7 +55,7 @@ class Move:
             reach("effect.move_synced")
         return move_output(work)
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         source, destination = work.spots[SOURCE], work.spots[DESTINATION]
         before = identity_before(work)
         arrived = peek(destination.folder, destination.name, where=destination.path)
@@ -84,14 +84,14 @@ class Move:
 class Copy:
     """Byte for byte, holes kept, verified. The copy belongs to whoever runs Remit; its permissions are the source's."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         before = require_ready(work)
         with opened(open_source(work, before)) as source, Undoing(work.spots[DESTINATION].path) as undo:
             made, digest = duplicate(work, source, before, undo, keep=False)
             publish(work, made, digest, undo)
         return copy_output(work, digest)
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         digest = settle_made(work, finish=finish)
         return copy_output(work, digest) if digest is not None else None
 
@@ -99,14 +99,14 @@ class Copy:
 class Delete:
     """Removes a file of which the host holds a snapshot, if the file is still the one in the snapshot."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         output = delete_output(work)
         before = require_ready(work)
         with Undoing(work.spots[SOURCE].path) as undo:
             take_away(work, before, undo)
         return output
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         source, before = work.spots[SOURCE], identity_before(work)
         if find_source(work, before) is None and meant_to_remove(work):
             if not finish:
@@ -121,7 +121,7 @@ class Delete:
         return None
 
 
-def _move_across(work: Work, before: Identity, undo: Undoing) -> None:
+def _move_across(work: EffectContext, before: FileIdentity, undo: Undoing) -> None:
     with opened(open_source(work, before)) as source:
         require_portable(work, source, before)
         made, digest = duplicate(work, source, before, undo, keep=True)
@@ -129,7 +129,7 @@ def _move_across(work: Work, before: Identity, undo: Undoing) -> None:
     take_away(work, before, undo)
 
 
-def _is_moved_across(work: Work, before: Identity) -> bool:
+def _is_moved_across(work: EffectContext, before: FileIdentity) -> bool:
     """Whether the source is gone for good: by the task, or by somebody else while the file is at its destination."""
     if find_source(work, before) is not None:
         return False
@@ -139,7 +139,7 @@ def _is_moved_across(work: Work, before: Identity) -> bool:
     return meant_to_remove(work) or (nothing and find_made(work) is not None)
 
 
-def _remove_source(work: Work, before: Identity) -> bool:
+def _remove_source(work: EffectContext, before: FileIdentity) -> bool:
     """Finish the removal, under whichever name the source has now; False if somebody has written to it since."""
     still = find_source(work, before)
     if still is None or not still[1].has_content_of(before):
@@ -149,13 +149,13 @@ def _remove_source(work: Work, before: Identity) -> bool:
     try:
         with Undoing(work.spots[SOURCE].path) as undo:
             take_away(work, still[1], undo)
-    except Refused:  # at this very moment; it has its name again
+    except RefusedError:  # at this very moment; it has its name again
         return False
     return True
 
 
-def _lost(where: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _lost(where: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the file is neither at its source nor at its destination: somebody else took it after the task stopped",
         where=where,
@@ -163,8 +163,8 @@ def _lost(where: str) -> EnvironmentFailed:
     )
 
 
-def _cannot_move_back(where: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _cannot_move_back(where: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the file had been moved already when the task was stopped, and cannot be moved back from here",
         where=where,
@@ -172,8 +172,8 @@ def _cannot_move_back(where: str) -> EnvironmentFailed:
     )
 
 
-def _cannot_bring_back(where: str, snapshot: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _cannot_bring_back(where: str, snapshot: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the file had been removed already when the task was stopped",
         where=where,
@@ -184,7 +184,7 @@ def _cannot_bring_back(where: str, snapshot: str) -> EnvironmentFailed:
 # --- what the host is told ------------------------------------------------------------------------------------------
 
 
-def move_output(work: Work) -> dict[str, Any]:
+def move_output(work: EffectContext) -> dict[str, Any]:
     source, destination = work.spots[SOURCE].path, work.spots[DESTINATION].path
     return {
         "result_summary": {"source": source, "destination": destination},
@@ -192,17 +192,17 @@ def move_output(work: Work) -> dict[str, Any]:
     }
 
 
-def copy_output(work: Work, digest: str) -> dict[str, Any]:
+def copy_output(work: EffectContext, digest: str) -> dict[str, Any]:
     source, destination = work.spots[SOURCE].path, work.spots[DESTINATION].path
     undo = {"created_path": destination, "sha256": digest} if work.reversible else {}
     return {"result_summary": {"source": source, "destination": destination}, "undo_metadata": undo}
 
 
-def delete_output(work: Work) -> dict[str, Any]:
+def delete_output(work: EffectContext) -> dict[str, Any]:
     """Refuses where there is no snapshot: without one there is no delete, whatever came before."""
     recovery = work.checkpoint.get("snapshot")
     if not work.reversible or not isinstance(recovery, str) or not recovery:
-        raise Refused(
+        raise RefusedError(
             Reason.EFFECT_FAILED,
             "a file is deleted only where the task is reversible and a snapshot of it is kept",
             where=work.spots[SOURCE].path,

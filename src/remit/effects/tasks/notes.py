@@ -8,8 +8,8 @@ when a file was made, one that got its inode number afterwards in the same folde
 import os
 from typing import Final
 
-from remit.effects.context import Work
-from remit.fs.openat import Identity
+from remit.effects.context import EffectContext
+from remit.fs.openat import FileIdentity
 
 MADE: Final = "made"
 DIGEST: Final = "sha256"
@@ -21,28 +21,28 @@ _HOME: Final = "home"
 _UNKNOWN: Final = "a"
 
 
-def mark_of(seen: Identity, folder: int) -> str:
+def mark_of(seen: FileIdentity, folder: int) -> str:
     """Device, inode and birth. A device is that of the folder, whose number may be another after a reboot."""
     device = _HOME if seen.dev == os.fstat(folder).st_dev else _in_letters(seen.dev)
     return "-".join((device, _in_letters(seen.ino), _in_letters(seen.birth_ns)))
 
 
-def note_made(work: Work, made: Identity, folder: int, digest: str) -> None:
+def note_made(work: EffectContext, made: FileIdentity, folder: int, digest: str) -> None:
     """To be said right before the file gets the name under which others can see it."""
     work.note({MADE: mark_of(made, folder), DIGEST: digest})
 
 
-def note_aside(work: Work, source: Identity, folder: int) -> None:
+def note_aside(work: EffectContext, source: FileIdentity, folder: int) -> None:
     """To be said right before a source that was set aside is removed."""
     work.note({ASIDE: mark_of(source, folder)})
 
 
-def note_back(work: Work, source: Identity, folder: int) -> None:
+def note_back(work: EffectContext, source: FileIdentity, folder: int) -> None:
     """To be said right before a source that was set aside gets its name again: it was not removed after all."""
     work.note({BACK: mark_of(source, folder)})
 
 
-def digest_made(work: Work, found: Identity, folder: int) -> str | None:
+def digest_made(work: EffectContext, found: FileIdentity, folder: int) -> str | None:
     """The digest that this file was made with; None if it was not this task that made it."""
     mark = mark_of(found, folder)
     for note in reversed(work.notes):
@@ -51,7 +51,7 @@ def digest_made(work: Work, found: Identity, folder: int) -> str | None:
     return None
 
 
-def meant_to_remove(work: Work) -> bool:
+def meant_to_remove(work: EffectContext) -> bool:
     """Whether a source that is nowhere now was removed by the task."""
     said = [ASIDE in note for note in work.notes if ASIDE in note or BACK in note]
     return bool(said) and said[-1]

@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason
+from remit.core.errors import EnvironmentFailureError, Reason, UsageError
 from remit.core.faultpoints import reach
-from remit.effects.context import Effect, Work
+from remit.effects.context import Effect, EffectContext
 from remit.effects.file_copy import copy_content, create_part, remove_if_same, sha256_of
 from remit.effects.tasks.file_steps import DESTINATION, Undoing, opened, publish, require_free, settle_made
 from remit.fs.openat import identify
@@ -27,7 +27,7 @@ _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 class Restore:
     """Makes a file where there is none. The snapshot stays."""
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, work: EffectContext) -> dict[str, Any]:
         spot, meta = work.spots[DESTINATION], _meta(work)
         require_free(spot)
         with Undoing(spot.path) as undo:
@@ -39,7 +39,7 @@ class Restore:
                 copy_content(work.given[SNAPSHOT], part, meta["size"], work.progress)
                 reach("effect.part_filled")
                 if sha256_of(part) != meta["sha256"]:
-                    raise EnvironmentFailed(
+                    raise EnvironmentFailureError(
                         Reason.EFFECT_FAILED,
                         "what was read from the snapshot is not what was kept",
                         where=spot.path,
@@ -53,21 +53,21 @@ class Restore:
             publish(work, made, meta["sha256"], undo)
         return restore_output(work)
 
-    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+    def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         return restore_output(work) if settle_made(work, finish=finish) is not None else None
 
 
-def restore_output(work: Work) -> dict[str, Any]:
+def restore_output(work: EffectContext) -> dict[str, Any]:
     return {
         "result_summary": {"source": work.inputs[RECOVERY], "destination": work.spots[DESTINATION].path},
         "undo_metadata": {},
     }
 
 
-def _meta(work: Work) -> Mapping[str, Any]:
+def _meta(work: EffectContext) -> Mapping[str, Any]:
     meta = work.checkpoint.get("meta")
     if not isinstance(meta, Mapping) or SNAPSHOT not in work.given:
-        raise Misuse(
+        raise UsageError(
             Reason.MISUSE,
             'a restore needs the snapshot\'s descriptor as given["snapshot"] and its meta as checkpoint["meta"]',
             next_step="Pass on both that `open_snapshot` returns.",

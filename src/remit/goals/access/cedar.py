@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from remit.contracts.goals.access import AccessSnapshot
-from remit.core.errors import EnvironmentFailed, Reason, Refused, render_line
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, render_line
 from remit.goals.access.cedar_schema import CedarQuestion, schema_tree, user_name
-from remit.goals.access.policy_text import Statement, split_policies
+from remit.goals.access.policy_text import PolicyText, split_policies
 from remit.parsing import Bounds, parse_json
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Compiled:
     """By id, in the order of the policies."""
 
 
-class UnknownAction(Refused):
+class UnknownActionError(RefusedError):
     """A policy names an action that the catalogue does not have, or has no more."""
 
 
@@ -74,7 +74,7 @@ def compile_policies(snapshot: AccessSnapshot) -> Compiled:
     cedar = _cedar()
     statements = [found for file in sorted(snapshot.files) for found in split_policies(file, snapshot.files[file])]
     if len(statements) > MAX_POLICIES:
-        raise Refused(
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"there are {len(statements)} policies, and at most {MAX_POLICIES} are read",
             where=statements[MAX_POLICIES].where,
@@ -92,25 +92,25 @@ def compile_policies(snapshot: AccessSnapshot) -> Compiled:
     return Compiled(policies, schema, verdicts)
 
 
-def find_problems(snapshot: AccessSnapshot) -> tuple[Refused, ...]:
+def find_problems(snapshot: AccessSnapshot) -> tuple[RefusedError, ...]:
     """What `compile_policies` would refuse, of every policy: one mistake does not hide the next."""
-    problems: list[Refused] = []
+    problems: list[RefusedError] = []
     schema, verdicts = _schema(snapshot), dict[str, Verdict]()
     for file in sorted(snapshot.files):
         try:
             statements = split_policies(file, snapshot.files[file])
-        except Refused as problem:
+        except RefusedError as problem:
             problems.append(problem)
             continue
         for statement in statements[:MAX_POLICIES]:
             try:
                 _take(statement, schema, snapshot, verdicts)
-            except Refused as problem:
+            except RefusedError as problem:
                 problems.append(problem)
     try:
         if not problems:
             compile_policies(snapshot)
-    except Refused as problem:  # of all of them together
+    except RefusedError as problem:  # of all of them together
         problems.append(problem)
     return tuple(problems)
 
@@ -122,7 +122,7 @@ def _schema(snapshot: AccessSnapshot) -> "Schema":
         return made
 
 
-def _take(statement: Statement, schema: "Schema", snapshot: AccessSnapshot, verdicts: dict[str, Verdict]) -> None:
+def _take(statement: PolicyText, schema: "Schema", snapshot: AccessSnapshot, verdicts: dict[str, Verdict]) -> None:
     """One policy, to those that were taken before."""
     name, verdict = _read(statement, snapshot)
     if name in verdicts:
@@ -152,7 +152,7 @@ def _who_failed(error: str, names: list[str]) -> str:
     return names[int(found[1])] if found and int(found[1]) < len(names) else "the question does not fit the schema"
 
 
-def _read(statement: Statement, snapshot: AccessSnapshot) -> tuple[str, Verdict]:
+def _read(statement: PolicyText, snapshot: AccessSnapshot) -> tuple[str, Verdict]:
     """The id of a policy, and what it says when it applies."""
     tree = policy_tree(statement)
     annotations = tree.get("annotations", {})
@@ -183,7 +183,7 @@ def _read(statement: Statement, snapshot: AccessSnapshot) -> tuple[str, Verdict]
     return name, APPROVAL
 
 
-def policy_tree(statement: Statement) -> dict[str, Any]:
+def policy_tree(statement: PolicyText) -> dict[str, Any]:
     """A policy as JSON."""
     cedar = _cedar()
     with _engine():
@@ -195,7 +195,7 @@ def policy_tree(statement: Statement) -> dict[str, Any]:
             ) from None
     try:
         found = parse_json(text.encode(), _TREE, source=statement.where)
-    except Refused as problem:
+    except RefusedError as problem:
         raise _refused(
             "the policy has too many operators in a row", statement, "Split it into several policies."
         ) from problem
@@ -224,7 +224,7 @@ def _named(tree: Any) -> Iterator[tuple[str, str]]:
             pending.extend(node)
 
 
-def _require_listed(kind: str, identifier: str, name: str, statement: Statement, snapshot: AccessSnapshot) -> None:
+def _require_listed(kind: str, identifier: str, name: str, statement: PolicyText, snapshot: AccessSnapshot) -> None:
     """A `forbid` for a misspelt user would forbid nobody."""
     if kind == "Tenant" and identifier not in snapshot.tenants:
         raise _refused(
@@ -241,7 +241,7 @@ def _require_listed(kind: str, identifier: str, name: str, statement: Statement,
             "a user who is gone must go here too.",
         )
     if kind == "Action" and identifier not in snapshot.actions:
-        raise UnknownAction(
+        raise UnknownActionError(
             Reason.MALFORMED,
             f"the policy {name} names the action {identifier!r}, which no simulation has as its access_action; until "
             "that is mended, everybody is denied everything",
@@ -251,7 +251,7 @@ def _require_listed(kind: str, identifier: str, name: str, statement: Statement,
         )
 
 
-def _validate(statement: Statement, name: str, schema: "Schema", snapshot: AccessSnapshot) -> None:
+def _validate(statement: PolicyText, name: str, schema: "Schema", snapshot: AccessSnapshot) -> None:
     cedar = _cedar()
     with _engine():
         found = cedar.validate_policies(statement.text, schema)
@@ -282,18 +282,18 @@ def _engine() -> Iterator[None]:
     try:
         yield
     except BaseException as problem:
-        if isinstance(problem, Refused) or not is_failure(problem):
+        if isinstance(problem, RefusedError) or not is_failure(problem):
             raise
         what = f"the policy engine failed: {type(problem).__name__}"
     else:
         return
-    raise EnvironmentFailed(
+    raise EnvironmentFailureError(
         Reason.INTERNAL, what, next_step="Install Remit's requirements again; if that does not help, report it."
     )
 
 
-def _refused(what: str, statement: Statement, next_step: str) -> Refused:
-    return Refused(Reason.MALFORMED, what, where=statement.where, next_step=next_step)
+def _refused(what: str, statement: PolicyText, next_step: str) -> RefusedError:
+    return RefusedError(Reason.MALFORMED, what, where=statement.where, next_step=next_step)
 
 
 def policy_reasons(snapshot: AccessSnapshot, policies: Collection[str]) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from remit.contracts.goals.access import AccessSnapshot
 from remit.core.canonical import digest
-from remit.core.errors import Refused, render_line
+from remit.core.errors import RefusedError, render_line
 from remit.goals.access.cedar import (
     APPROVAL,
     Compiled,
@@ -27,7 +27,7 @@ from remit.goals.access.cedar import (
     find_problems,
     is_failure,
 )
-from remit.goals.access.cedar_schema import SCHEMA_VERSION, Unseen, cedar_question
+from remit.goals.access.cedar_schema import SCHEMA_VERSION, UnseenError, cedar_question
 
 AccessVerdict = Literal["ALLOWED", "DENIED", "APPROVAL_REQUIRED"]
 AccessCode = Literal["ACCESS_ALLOWED", "ACCESS_SCOPE_VIOLATION", "ACCESS_AP_REQUIRED"]
@@ -99,7 +99,7 @@ class AccessPolicy:
         """Never raises: what goes wrong is DENIED, and `why` says what."""
         try:
             return self._answer(question)
-        except Unseen as problem:
+        except UnseenError as problem:
             return _denied(f"{problem}, so no policy can judge it")
         except BaseException as problem:
             if not is_failure(problem):
@@ -162,11 +162,11 @@ def build_access_policy(
 
 def find_policy_problems(
     files: Mapping[str, str], tenants: Mapping[str, Collection[str]], actions: Collection[str]
-) -> tuple[Refused, ...]:
+) -> tuple[RefusedError, ...]:
     """All that `build_access_policy` would refuse, of which it tells the first."""
     try:
         return find_problems(_snapshot(files, tenants, actions)) if files else ()
-    except Refused as problem:
+    except RefusedError as problem:
         return (problem,)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from remit.contracts.goals.access import MAX_FILE_BYTES, MAX_FILES
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.fs.paths import plain_spelling
 from remit.plans.engines.input_files import read_below
 
@@ -14,7 +14,7 @@ def read_policy_files(
 ) -> dict[str, str]:
     """Text by file, below the root, never through a link. All of them or a refusal: one that lacks might forbid."""
     if len(names) > MAX_FILES:
-        raise Refused(
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"there are more than {MAX_FILES} policy files",
             where="policies.cedar_files",
@@ -26,7 +26,7 @@ def read_policy_files(
         try:
             texts[plain_spelling(name)] = content.decode("utf-8")
         except UnicodeDecodeError:
-            raise Refused(
+            raise RefusedError(
                 Reason.NOT_TEXT, "a policy file is UTF-8 text", where=name, next_step="Save the file as UTF-8."
             ) from None
     return texts

@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from remit.contracts.goals.access import MAX_FILE_BYTES
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MAX_NESTING: Final = 32
 MAX_POLICY_BYTES: Final = 16 << 10
@@ -24,7 +24,7 @@ _CLOSES: Final = {"(": ")", "[": "]", "{": "}"}
 _LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")
 
 
-class Statement(NamedTuple):
+class PolicyText(NamedTuple):
     """One policy, as it is written, and where it begins."""
 
     file: str
@@ -36,7 +36,7 @@ class Statement(NamedTuple):
         return f"{self.file}, line {self.line}"
 
 
-def split_policies(file: str, text: str) -> tuple[Statement, ...]:
+def split_policies(file: str, text: str) -> tuple[PolicyText, ...]:
     """The policies of a file in their order, each with its annotations and its semicolon. Refuses what is not bounded.
 
     Whether a policy means anything is for the engine to say.
@@ -45,7 +45,7 @@ def split_policies(file: str, text: str) -> tuple[Statement, ...]:
         what = f"a policy file may have at most {MAX_FILE_BYTES >> 10} KiB"
         raise _refused(what, file, "Split it into several files.", Reason.TOO_LARGE)
     _require_visible(file, text)
-    found: list[Statement] = []
+    found: list[PolicyText] = []
     opened: list[str] = []
     before: tuple[str, str] = ("", "")  # the last two that say something
     begin, begin_line, at, line = -1, 1, 0, 1
@@ -96,8 +96,8 @@ def _follow(bracket: str, opened: list[str], where: str) -> None:
         raise _refused(f"`{bracket}` closes a bracket that is not open", where)
 
 
-def _statement(file: str, line: int, text: str) -> Statement:
-    statement = Statement(file, line, text)
+def _statement(file: str, line: int, text: str) -> PolicyText:
+    statement = PolicyText(file, line, text)
     if len(text.encode("utf-8")) > MAX_POLICY_BYTES:
         what = f"a policy may have at most {MAX_POLICY_BYTES >> 10} KiB"
         raise _refused(what, statement.where, "Split it into several policies.", Reason.TOO_LARGE)
@@ -115,5 +115,7 @@ def _require_visible(file: str, text: str) -> None:
             )
 
 
-def _refused(what: str, where: str, next_step: str = "Mend it there.", reason: Reason = Reason.MALFORMED) -> Refused:
-    return Refused(reason, what, where=where, next_step=next_step)
+def _refused(
+    what: str, where: str, next_step: str = "Mend it there.", reason: Reason = Reason.MALFORMED
+) -> RefusedError:
+    return RefusedError(reason, what, where=where, next_step=next_step)

@@ -11,20 +11,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.browser.policy import CAPABILITY_OF
 from remit.browser.service import Browsing
 from remit.contracts.browser.browser import Action, ActionResult, TokenConstraints
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.ids import DEFAULT_TENANT, Clock, uuid7
-from remit.execution.journal import Journal, Trace
+from remit.execution.journal import Journal, RequestIds
 from remit.goals.binding.binding import BrowserAction
-from remit.goals.ports import Ended
+from remit.goals.ports import BoundActionResult
 from remit.identity.tokens import Tokens
 from remit.ledger.writer import Ledger
-from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 
 TOKEN_LIFE: Final = timedelta(minutes=15)
 """Long enough for a person to answer."""
@@ -55,7 +55,7 @@ class BrowserHand:
     def has_begun(self, prepared: Mapping[str, Any]) -> bool:
         return claim_of(self._ledger(), "browser", str(prepared["action"]["action_id"])) is not None
 
-    def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+    def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         action = Action.from_tree(prepared["action"], source="the simulation's action")
         found = claim_of(self._ledger(), "browser", action.action_id)
         is_late = False
@@ -65,7 +65,7 @@ class BrowserHand:
             result = self._outcome(action, found)
         payload: dict[str, Any] = {"type": "browser", "result": result.tree()}
         timed_out = is_late and not result.success
-        return Ended(result.success, payload, (f"browser/{action.action_id}",), timed_out)
+        return BoundActionResult(result.success, payload, (f"browser/{action.action_id}",), timed_out)
 
     def _done(self, action: Action, prepared: Mapping[str, Any], seconds: float) -> tuple[ActionResult, bool]:
         """In a session of its own: what is not a navigation finds the page that it names open, or fails with that.
@@ -73,7 +73,7 @@ class BrowserHand:
         Also, whether its time was over before it had come to its end.
         """
         kinds = dict.fromkeys(("navigate", action.type))
-        wish = Wish(
+        wish = TokenRequest(
             agent_id=str(prepared["agent"]),
             caps=tuple(CAPABILITY_OF[kind] for kind in kinds),
             constraints=TokenConstraints.from_tree(prepared["constraints"], source="the simulation's domains"),
@@ -95,13 +95,13 @@ class BrowserHand:
     def _revoke(self, jti: str) -> None:
         self._tokens().revoke(jti, actor="remit", reason="the step's time is over")
 
-    def _outcome(self, action: Action, found: Done | Running) -> ActionResult:
+    def _outcome(self, action: Action, found: ClaimCompleted | ClaimHeld) -> ActionResult:
         """Of an action that was begun before: as its own door recorded it, or settles it now."""
-        if isinstance(found, Running):
+        if isinstance(found, ClaimHeld):
             self._browsing().recover()
             settled = claim_of(self._ledger(), "browser", action.action_id)
-            if not isinstance(settled, Done):
-                raise EnvironmentFailed(
+            if not isinstance(settled, ClaimCompleted):
+                raise EnvironmentFailureError(
                     Reason.IN_PROGRESS,
                     "the browser is still at work on it",
                     where=f"browser {action.action_id}",
@@ -111,23 +111,23 @@ class BrowserHand:
         return ActionResult.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored result")
 
 
-def claim_of(ledger: Ledger, scope: str, key: str) -> Done | Running | None:
+def claim_of(ledger: Ledger, scope: str, key: str) -> ClaimCompleted | ClaimHeld | None:
     """What the door of this name has recorded under a key."""
     with ledger.store.glancing() as connection:
         return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
 
 
-def recorded_outcome(ledger: Ledger, hosts: Path, done: Done) -> str:
+def recorded_outcome(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
     """What a door recorded under a key, held against the ledger. No authority is asked for: it may be over by now."""
     return _journal_of(ledger, hosts, done).checked(done).text
 
 
-def recorded_checkpoint(ledger: Ledger, hosts: Path, done: Done) -> str:
+def recorded_checkpoint(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
     """What a door had made ready under a key, held against its intent: a claim alone is anybody's word."""
     _journal_of(ledger, hosts, done).require_intended(done)
     return done.checkpoint
 
 
-def _journal_of(ledger: Ledger, hosts: Path, done: Done) -> Journal:
-    trace = Trace(done.key.tenant_id, done.correlation_id, done.key.scope, done.key.key, done.request_digest)
+def _journal_of(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> Journal:
+    trace = RequestIds(done.key.tenant_id, done.correlation_id, done.key.scope, done.key.key, done.request_digest)
     return Journal(ledger, trace, hosts, 0)

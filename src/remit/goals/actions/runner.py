@@ -20,15 +20,15 @@ from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import TaskManifest
 from remit.core.canonical import canonical_bytes, digest
 from remit.core.concurrency import away
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.goals.actions.browser import BrowserHand, claim_of, recorded_checkpoint, recorded_outcome
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction
-from remit.goals.ports import Ended
+from remit.goals.ports import BoundActionResult
 from remit.ledger.goal_queries import step_events
 from remit.ledger.writer import Ledger
 from remit.plans.model.callbacks import PlanHooks
 from remit.plans.service import Plans
-from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.tasks.service import Tasks
 
 LEASE_LIFE: Final = timedelta(minutes=5)
@@ -37,7 +37,7 @@ SECONDS_LEFT: Final = "seconds_left"
 """A plan runs on copies to be made ready, and then in earnest: what the first took, the second has not."""
 
 
-class GoalHands:
+class GoalActionRunner:
     """`Hands` for tasks, plans, browser actions and the ways back."""
 
     def __init__(
@@ -81,7 +81,7 @@ class GoalHands:
             case _:
                 return True  # taking back goes on by itself, as often as it is asked for
 
-    def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+    def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         if prepared["type"] == "task":
             return self._run_task(prepared, seconds)
         with away():  # databases, browsers and people are waited for at many places
@@ -93,15 +93,17 @@ class GoalHands:
                 case _:
                     return self._take_back(prepared["of"])
 
-    def _run_task(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+    def _run_task(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         manifest, whole = canonical_bytes(prepared["manifest"]), str(prepared["correlation_id"])
         began = time.monotonic()
         result = self._tasks().lease_and_execute(manifest, LEASE_LIFE, correlation_id=whole, seconds=seconds)
         failed = result.status != "SUCCESS"
         late = failed and time.monotonic() - began >= seconds
-        return Ended(not failed, {"type": "task", "result": result.tree()}, (f"task/{result.task_id}",), late)
+        return BoundActionResult(
+            not failed, {"type": "task", "result": result.tree()}, (f"task/{result.task_id}",), late
+        )
 
-    def _run_plan(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+    def _run_plan(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         envelope = canonical_bytes(prepared["envelope"])
         ends = time.monotonic() + seconds
         hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
@@ -113,7 +115,7 @@ class GoalHands:
                 "status": outcome.status,
                 "errors": [one.tree() for one in outcome.errors],
             }
-            return Ended(False, payload, refs, time.monotonic() > ends)
+            return BoundActionResult(False, payload, refs, time.monotonic() > ends)
         done = outcome.status.status == "SUCCESS"
         payload = {
             "type": "plan",
@@ -122,7 +124,7 @@ class GoalHands:
             "errors": [one.tree() for one in outcome.errors],
             **(self._answer(prepared) if done and prepared["reads"] else {}),
         }
-        return Ended(done, payload, refs, not done and time.monotonic() > ends)
+        return BoundActionResult(done, payload, refs, not done and time.monotonic() > ends)
 
     def _answer(self, prepared: Mapping[str, Any]) -> dict[str, Any]:
         """The first rows that a query gives, masked, for whoever asked. They are in no report and not in the ledger."""
@@ -139,22 +141,22 @@ class GoalHands:
         """Of a plan that came to its end: its approval may be over by now, and what it did stands all the same."""
         key = str(prepared["envelope"]["envelope_id"])
         found = claim_of(self._ledger(), "plan", key)
-        if isinstance(found, Running):
+        if isinstance(found, ClaimHeld):
             self._plans().recover()
             found = claim_of(self._ledger(), "plan", key)
-        if not isinstance(found, Done):
+        if not isinstance(found, ClaimCompleted):
             return None
         return PlanOutcome.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored outcome")
 
-    def _take_back(self, original: Mapping[str, Any]) -> Ended:
+    def _take_back(self, original: Mapping[str, Any]) -> BoundActionResult:
         if original["type"] == "task":
             task_id = str(original["manifest"]["task_id"])
             done = claim_of(self._ledger(), "task", task_id)
-            if not isinstance(done, Done):
-                raise Refused(Reason.STATE_MISSING, "the task that is to be taken back has no outcome")
+            if not isinstance(done, ClaimCompleted):
+                raise RefusedError(Reason.STATE_MISSING, "the task that is to be taken back has no outcome")
             result = self._tasks().restore(done.result.encode(), LEASE_LIFE)
             payload = {"type": "undo", "result": result.tree()}
-            return Ended(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
+            return BoundActionResult(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
         outcome = self._plans().rollback(str(original["envelope"]["envelope_id"]))
         told: dict[str, Any] = {
             "type": "undo",
@@ -162,7 +164,7 @@ class GoalHands:
             "order_id": outcome.order_id,
             "errors": [one.tree() for one in outcome.errors],
         }
-        return Ended(outcome.status == "EXECUTED", told, (f"rollback/{outcome.order_id}",))
+        return BoundActionResult(outcome.status == "EXECUTED", told, (f"rollback/{outcome.order_id}",))
 
     def _approved(self, simulation: Simulation, bound: PlanAction, name: str, ends: float) -> dict[str, Any]:
         """The person's yes, or the policy's, is to this very plan: so the protocol layer signs for it."""
@@ -178,7 +180,7 @@ class GoalHands:
                 return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
         except RemitError as problem:
             if time.monotonic() > ends:  # it runs on copies first, and was stopped there
-                raise Refused(
+                raise RefusedError(
                     Reason.TIMED_OUT,
                     "making it ready took longer than it may",
                     where=who,
@@ -193,8 +195,8 @@ class GoalHands:
             events = step_events(connection, envelope.tenant_id, original)
             key = next((one.row.idempotency_key for one in events if one.row.event == "DISPATCHED"), "")
             found = read_claim(connection, ClaimKey(envelope.tenant_id, "simulation", key))
-        if not isinstance(found, Done):
-            raise Refused(
+        if not isinstance(found, ClaimCompleted):
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "the goal that is to be taken back was never carried out",
                 where=f"correlation {original}",
@@ -202,7 +204,7 @@ class GoalHands:
             )
         begun = json.loads(recorded_checkpoint(self._ledger(), self._hosts, found))
         if (begun["envelope"]["tenant_id"], begun["envelope"]["correlation_id"]) != (envelope.tenant_id, original):
-            raise Refused(
+            raise RefusedError(
                 Reason.EVIDENCE_INVALID,
                 "what is recorded under this goal's key is another goal",
                 where=f"correlation {original}",
@@ -210,7 +212,7 @@ class GoalHands:
             )
         prepared: dict[str, Any] = begun["prepared"]
         if prepared["type"] not in {"task", "plan"}:
-            raise Refused(
+            raise RefusedError(
                 Reason.GOAL_CONFLICT,
                 f"what was done by a binding of type {prepared['type']} cannot be put back by an undo",
                 where=f"correlation {original}",
@@ -221,8 +223,8 @@ class GoalHands:
             if prepared["type"] == "task"
             else None
         )
-        if isinstance(task, Done) and ExecutionResult.parse(task.result.encode()).status != "SUCCESS":
-            raise Refused(
+        if isinstance(task, ClaimCompleted) and ExecutionResult.parse(task.result.encode()).status != "SUCCESS":
+            raise RefusedError(
                 Reason.GOAL_CONFLICT,
                 "there is nothing to take back: the task did not succeed, and left nothing",
                 where=f"correlation {original}",

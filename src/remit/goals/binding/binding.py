@@ -21,9 +21,9 @@ from remit.contracts.goals.simulation import (
     TaskBinding,
     UndoBinding,
 )
-from remit.core.errors import Misuse, Reason
+from remit.core.errors import Reason, UsageError
 from remit.goals.binding.fields import render_value, require_fields
-from remit.goals.binding.slots import Place, Slot, Where, pieces_of, place_of
+from remit.goals.binding.slots import Slot, SlotPlace, Where, pieces_of, place_of
 
 SQL_ACTION_ID: Final = "query"
 
@@ -117,19 +117,19 @@ def walk(tree: Any, visit: Callable[[Where, str], Any], where: Where = ()) -> An
 def _filled(simulation: Simulation, tree: dict[str, Any], fields: Mapping[str, JsonValue]) -> dict[str, Any]:
     def visit(where: Where, text: str) -> Any:
         place = place_of(simulation, where, tree)
-        return text if place is Place.LITERAL else _filled_text(place, text, fields)
+        return text if place is SlotPlace.LITERAL else _filled_text(place, text, fields)
 
     filled: dict[str, Any] = walk(tree, visit)
     return filled
 
 
-def _filled_text(place: Place, text: str, fields: Mapping[str, JsonValue]) -> Any:
+def _filled_text(place: SlotPlace, text: str, fields: Mapping[str, JsonValue]) -> Any:
     pieces = pieces_of(text)
     if len(pieces) == 1 and isinstance(pieces[0], Slot):
         value = _value(pieces[0], fields)
-        if place is Place.AMOUNT and isinstance(value, dict):
+        if place is SlotPlace.AMOUNT and isinstance(value, dict):
             return {"value": float(str(value["value"])), "currency": value["currency"]}  # as the browser's door has it
-        if place in {Place.DATA, Place.AMOUNT} or value is None:
+        if place in {SlotPlace.DATA, SlotPlace.AMOUNT} or value is None:
             return value
     return "".join(piece if isinstance(piece, str) else _text(place, _value(piece, fields)) for piece in pieces)
 
@@ -139,9 +139,9 @@ def _value(slot: Slot, fields: Mapping[str, JsonValue]) -> JsonValue:
     return value[slot.part] if slot.part and isinstance(value, dict) else value
 
 
-def _text(place: Place, value: JsonValue) -> str:
+def _text(place: SlotPlace, value: JsonValue) -> str:
     shown = "" if value is None else render_value(value)
-    return quote(shown, safe="") if place is Place.URL else shown
+    return quote(shown, safe="") if place is SlotPlace.URL else shown
 
 
 def _sql_plan(simulation: Simulation, binding: SqlBinding, fields: Mapping[str, JsonValue]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _sql_plan(simulation: Simulation, binding: SqlBinding, fields: Mapping[str, 
 
 def _template(binding: PlanBinding) -> dict[str, Any]:
     if binding.template is None:
-        raise Misuse(
+        raise UsageError(
             Reason.MISUSE,
             "the plan of this simulation stands in a file that was not read in",
             where=str(binding.template_file),

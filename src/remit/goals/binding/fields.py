@@ -25,7 +25,7 @@ from remit.contracts.goals.simulation import (
     TextField,
 )
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.goals.binding.tokenizer import is_readable, read
 
 _MAX_PATH: Final = 500
@@ -256,5 +256,5 @@ _READERS: Final[dict[type, Callable[[Any, str], JsonValue]]] = {
 }
 
 
-def _refused(simulation: Simulation, name: str, what: str, next_step: str) -> Refused:
-    return Refused(Reason.MALFORMED, what, where=f"simulation {simulation.id}, field {name}", next_step=next_step)
+def _refused(simulation: Simulation, name: str, what: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.MALFORMED, what, where=f"simulation {simulation.id}, field {name}", next_step=next_step)

@@ -31,7 +31,7 @@ _IN_PATHS: Final = (IdentifierField, IntegerField, DateField, ChoiceField, PathF
 _IN_URLS: Final = (IdentifierField, IntegerField, DateField)
 
 
-class Place(Enum):
+class SlotPlace(Enum):
     LITERAL = "literal"
     DATA = "data"
     PATH = "path"
@@ -69,23 +69,23 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def place_of(simulation: Simulation, where: Where, tree: Any) -> Place:
+def place_of(simulation: Simulation, where: Where, tree: Any) -> SlotPlace:
     """What may stand at `where` in the binding's own tree (inputs, template, parameters, action)."""
     kind = simulation.binding.type
     if kind == "plan":
         return _place_in_plan(where, tree)
     if kind == "sql":
-        return Place.PATH if where == ("save_results_to",) else Place.DATA
+        return SlotPlace.PATH if where == ("save_results_to",) else SlotPlace.DATA
     if kind == "browser":
-        return _PLACES_IN_BROWSER.get(where[0], Place.LITERAL) if where else Place.LITERAL
+        return _PLACES_IN_BROWSER.get(where[0], SlotPlace.LITERAL) if where else SlotPlace.LITERAL
     if kind == "task":
         return _place_in_task(simulation, where)
-    return Place.LITERAL
+    return SlotPlace.LITERAL
 
 
-def problem_at(simulation: Simulation, place: Place, text: str) -> str:
+def problem_at(simulation: Simulation, place: SlotPlace, text: str) -> str:
     """Why the open places of this text cannot be filled there; empty if they can."""
-    if place is Place.LITERAL:
+    if place is SlotPlace.LITERAL:
         named = mentioned(simulation, text)
         return f"a field's value cannot stand here: {named}" if named else ""
     try:
@@ -105,7 +105,7 @@ def mentioned(simulation: Simulation, text: str) -> str:
     return next((name for name in simulation.field_order if re.search(rf"\{{\s*{name}\s*(\.|\}})", text)), "")
 
 
-def _problem_with_slot(simulation: Simulation, place: Place, slot: Slot, *, is_whole: bool) -> str:
+def _problem_with_slot(simulation: Simulation, place: SlotPlace, slot: Slot, *, is_whole: bool) -> str:
     spec = simulation.fields.get(slot.name)
     if spec is None:
         return "there is no such field"
@@ -116,23 +116,23 @@ def _problem_with_slot(simulation: Simulation, place: Place, slot: Slot, *, is_w
     return _problem_with_type(place, slot, spec)
 
 
-def _problem_with_type(place: Place, slot: Slot, spec: FieldSpec) -> str:
-    if place in {Place.PATH, Place.ABSOLUTE} and not isinstance(spec, _IN_PATHS):
+def _problem_with_type(place: SlotPlace, slot: Slot, spec: FieldSpec) -> str:
+    if place in {SlotPlace.PATH, SlotPlace.ABSOLUTE} and not isinstance(spec, _IN_PATHS):
         return "in a path only an identifier, an integer, a date, a choice or a path can stand"
-    if place is Place.SELECTOR and not isinstance(spec, IntegerField):
+    if place is SlotPlace.SELECTOR and not isinstance(spec, IntegerField):
         return "in a selector only an integer can stand"
-    if place is Place.AMOUNT and (not isinstance(spec, AmountField) or slot.part):
+    if place is SlotPlace.AMOUNT and (not isinstance(spec, AmountField) or slot.part):
         return "only a whole amount can stand here"
     return ""
 
 
-def _problem_with_text(simulation: Simulation, place: Place, pieces: tuple[Piece, ...]) -> str:
+def _problem_with_text(simulation: Simulation, place: SlotPlace, pieces: tuple[Piece, ...]) -> str:
     first = pieces[0]
-    if place is Place.ABSOLUTE and not (isinstance(first, str) and first.startswith("/") and len(first) > 1):
+    if place is SlotPlace.ABSOLUTE and not (isinstance(first, str) and first.startswith("/") and len(first) > 1):
         return "the path must begin with a folder of its own, such as /srv/data/{name}"
-    if place is Place.AMOUNT and len(pieces) > 1:
+    if place is SlotPlace.AMOUNT and len(pieces) > 1:
         return "only a whole amount can stand here"
-    if place is not Place.URL:
+    if place is not SlotPlace.URL:
         return ""
     if not (isinstance(first, str) and _URL_START.fullmatch(first)):
         return "the address must begin with its host, such as https://shop.example/orders/{order_id}"
@@ -145,41 +145,41 @@ def _problem_with_text(simulation: Simulation, place: Place, pieces: tuple[Piece
     return ""
 
 
-_PLACES_IN_BROWSER: Final[dict[str | int, Place]] = {
-    "target": Place.URL,
-    "value": Place.DATA,
-    "amount": Place.AMOUNT,
-    "selector": Place.SELECTOR,
+_PLACES_IN_BROWSER: Final[dict[str | int, SlotPlace]] = {
+    "target": SlotPlace.URL,
+    "value": SlotPlace.DATA,
+    "amount": SlotPlace.AMOUNT,
+    "selector": SlotPlace.SELECTOR,
 }
 
 
-def _place_in_task(simulation: Simulation, where: Where) -> Place:
+def _place_in_task(simulation: Simulation, where: Where) -> SlotPlace:
     if where in {("source_path",), ("destination_path",)}:
-        return Place.ABSOLUTE
+        return SlotPlace.ABSOLUTE
     is_ours = getattr(simulation.binding, "capability_id", "") in INPUTS_BY_CAPABILITY
-    return Place.LITERAL if is_ours else Place.DATA
+    return SlotPlace.LITERAL if is_ours else SlotPlace.DATA
 
 
-def _place_in_plan(where: Where, tree: Any) -> Place:
+def _place_in_plan(where: Where, tree: Any) -> SlotPlace:
     match where:
         case ("action_plan", int(), "target") | ("validation_rules", int(), "path"):
-            return Place.PATH
+            return SlotPlace.PATH
         case ("validation_rules", int(), "expected" | "parameters", *_):
-            return Place.DATA
+            return SlotPlace.DATA
         case ("action_plan", int(number), "operation", "details", *inside):
             return _place_in_operation(tuple(inside), tree["action_plan"][number]["operation"]["details"])
         case ("action_plan", int(number), "operation", *inside):
             return _place_in_operation(tuple(inside), tree["action_plan"][number]["operation"])
-    return Place.LITERAL
+    return SlotPlace.LITERAL
 
 
-def _place_in_operation(inside: Where, operation: dict[str, Any]) -> Place:
+def _place_in_operation(inside: Where, operation: dict[str, Any]) -> SlotPlace:
     match inside:
         case ("new_path" | "save_results_to",):
-            return Place.PATH
+            return SlotPlace.PATH
         case ("content",) | ("value" | "parameters", *_):
-            return Place.DATA
+            return SlotPlace.DATA
         case ("pattern" | "replacement",):
             # In a pattern, and in what replaces one, a backslash has a meaning.
-            return Place.DATA if operation.get("regex", False) is False else Place.LITERAL
-    return Place.LITERAL
+            return SlotPlace.DATA if operation.get("regex", False) is False else SlotPlace.LITERAL
+    return SlotPlace.LITERAL

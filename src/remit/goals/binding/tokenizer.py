@@ -54,7 +54,7 @@ class Reading(NamedTuple):
     origin: tuple[int, ...]
 
 
-class Token(NamedTuple):
+class TextToken(NamedTuple):
     """A piece of a reading's text with its place: what stands between blanks, or a word."""
 
     start: int
@@ -90,10 +90,10 @@ def words(folded: str) -> tuple[str, ...]:
     return tuple(word for _, run in _runs(folded) for _, word in _cut(run))
 
 
-def placed_words(reading: Reading) -> tuple[Token, ...]:
+def placed_words(reading: Reading) -> tuple[TextToken, ...]:
     """The words of a reading with their places in its text."""
     return tuple(
-        Token(reading.origin[start + at], reading.origin[start + at + len(word) - 1] + 1, word)
+        TextToken(reading.origin[start + at], reading.origin[start + at + len(word) - 1] + 1, word)
         for start, run in _runs(reading.folded)
         for at, word in _cut(run)
     )
@@ -104,9 +104,9 @@ def is_without_spaces(char: str) -> bool:
     return any(low <= number <= high for low, high in _WITHOUT_SPACES)
 
 
-def tokens(reading: Reading) -> tuple[Token, ...]:
+def tokens(reading: Reading) -> tuple[TextToken, ...]:
     """The values that a text may hold stand here; scripts without spaces end one, or `退款A-17` would be a single."""
-    found: list[Token] = []
+    found: list[TextToken] = []
     start = 0
     text = reading.text
     for place in range(len(text) + 1):
@@ -118,12 +118,12 @@ def tokens(reading: Reading) -> tuple[Token, ...]:
     return tuple(found)
 
 
-def _bare(text: str, start: int, end: int) -> Token | None:
+def _bare(text: str, start: int, end: int) -> TextToken | None:
     while start < end and text[start] in PUNCTUATION:
         start += 1
     while end > start and text[end - 1] in PUNCTUATION:
         end -= 1
-    return Token(start, end, text[start:end]) if start < end else None
+    return TextToken(start, end, text[start:end]) if start < end else None
 
 
 def _is_unseen(char: str) -> bool:

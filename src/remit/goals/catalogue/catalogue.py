@@ -13,15 +13,15 @@ from typing import Any, Final, Self
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.goals.simulation import CatalogueSnapshot, Simulation, SqlBinding, State
 from remit.core.canonical import canonical_bytes, digest
-from remit.core.errors import Reason, Refused
-from remit.core.ttl_cache import Kept
+from remit.core.errors import Reason, RefusedError
+from remit.core.ttl_cache import TTLCache
 from remit.goals.catalogue.check import check_definitions
-from remit.goals.catalogue.files import Definition, Finding, read_files
+from remit.goals.catalogue.files import CatalogueFinding, Definition, read_files
 from remit.ledger.goal_queries import PromotedState
 
 MAX_DOCUMENT: Final = 3 << 20
-_DEFINITIONS: Final[Kept[tuple[Any, ...], tuple[Simulation, ...]]] = Kept(16, 600)
-_CATALOGUES: Final[Kept[tuple[str, tuple[tuple[str, State], ...]], "Catalogue"]] = Kept(64, 600)
+_DEFINITIONS: Final[TTLCache[tuple[Any, ...], tuple[Simulation, ...]]] = TTLCache(16, 600)
+_CATALOGUES: Final[TTLCache[tuple[str, tuple[tuple[str, State], ...]], "Catalogue"]] = TTLCache(64, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Catalogue:
     def __post_init__(self) -> None:
         ids = [entry.simulation.id for entry in self.entries]
         if ids != sorted(set(ids)) or any(entry.digest != entry.simulation.own_digest for entry in self.entries):
-            raise Refused(
+            raise RefusedError(
                 Reason.EVIDENCE_INVALID,
                 "this catalogue is not in order, or a digest in it does not fit its simulation",
                 where=f"catalogue of tenant {self.tenant_id}",
@@ -87,11 +87,11 @@ def load_definitions(root: Path, config: SystemConfig) -> tuple[Simulation, ...]
     return found
 
 
-def unknown_connections(definitions: Sequence[Simulation], config: SystemConfig) -> list[Finding]:
+def unknown_connections(definitions: Sequence[Simulation], config: SystemConfig) -> list[CatalogueFinding]:
     """Queries for a database that remit.yaml does not name: they could be asked for, confirmed, and never run."""
     named = ", ".join(sorted(config.connections)) or "none"
     return [
-        Finding(
+        CatalogueFinding(
             "goals.catalogue",
             each.id,
             "binding.connection",
@@ -122,7 +122,7 @@ def read_definitions(
     return _DEFINITIONS.get(key, lambda: _checked(read.definitions, read_only_connections))
 
 
-def check_catalogue(root: Path, config: SystemConfig) -> tuple[tuple[Definition, ...], tuple[Finding, ...]]:
+def check_catalogue(root: Path, config: SystemConfig) -> tuple[tuple[Definition, ...], tuple[CatalogueFinding, ...]]:
     """The same as `check_files`, for the files that a workspace's remit.yaml names, and its connections."""
     files, read_only = config.goals.catalogue, read_only_connections(config)
     definitions, findings = check_files(root, files, read_only_connections=read_only)
@@ -131,7 +131,7 @@ def check_catalogue(root: Path, config: SystemConfig) -> tuple[tuple[Definition,
 
 def check_files(
     root: Path, files: Sequence[str], *, read_only_connections: Collection[str] = ()
-) -> tuple[tuple[Definition, ...], tuple[Finding, ...]]:
+) -> tuple[tuple[Definition, ...], tuple[CatalogueFinding, ...]]:
     """What could be read of these files, and everything that is wrong with it. Raises nothing about their content."""
     read = read_files(root.resolve(), files)
     return read.definitions, (*read.findings, *check_definitions(read.definitions, read_only_connections))
@@ -151,10 +151,10 @@ def build_catalogue(
     return _CATALOGUES.get((tenant_id, key), lambda: Catalogue(tenant_id, entries))
 
 
-def refusal(findings: Sequence[Finding]) -> Refused:
+def refusal(findings: Sequence[CatalogueFinding]) -> RefusedError:
     first, more = findings[0], len(findings) - 1
     others = f"; and {more} more, which `remit catalogue check` lists" if more else ""
-    return Refused(Reason.MALFORMED, f"{first.what}{others}", where=first.where, next_step=first.next_step)
+    return RefusedError(Reason.MALFORMED, f"{first.what}{others}", where=first.where, next_step=first.next_step)
 
 
 def _state_of(simulation: Simulation, promoted: PromotedState | None) -> State:
@@ -169,7 +169,7 @@ def _checked(definitions: Sequence[Definition], read_only: Collection[str]) -> t
     simulations = tuple(sorted((each.simulation for each in definitions), key=lambda simulation: simulation.id))
     size = sum(len(canonical_bytes(simulation.tree())) for simulation in simulations)
     if size > MAX_DOCUMENT:
-        raise Refused(
+        raise RefusedError(
             Reason.TOO_LARGE,
             f"the simulations together are larger than {MAX_DOCUMENT:,} bytes",
             where="goals.catalogue",

@@ -28,7 +28,7 @@ from remit.core.errors import RemitError
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction, open_tree, walk
 from remit.goals.binding.fields import compile_pattern
 from remit.goals.binding.slots import Where, mentioned, place_of, problem_at
-from remit.goals.catalogue.files import Definition, Finding
+from remit.goals.catalogue.files import CatalogueFinding, Definition
 from remit.goals.catalogue.phrases import phrase_problem, shape_of
 from remit.goals.catalogue.samples import sample_actions
 from remit.goals.confirmation.parser import load_lexicon
@@ -39,17 +39,17 @@ Problem = tuple[str, str, str]
 """The field or place, what is wrong, and what to do."""
 
 
-def check_definitions(definitions: Sequence[Definition], read_only: Collection[str]) -> tuple[Finding, ...]:
+def check_definitions(definitions: Sequence[Definition], read_only: Collection[str]) -> tuple[CatalogueFinding, ...]:
     """Everything that is wrong, in the order of the files."""
     counts = Counter(each.simulation.id for each in definitions)
     known = {each.simulation.id: each.simulation for each in definitions}
     phrases = _phrases(definitions)
-    findings: list[Finding] = []
+    findings: list[CatalogueFinding] = []
     for each in definitions:
         problems = _problems(each.simulation, known, phrases, read_only)
         if counts[each.simulation.id] > 1:
             problems.insert(0, ("id", "another simulation has the same id", "Give one of them another id."))
-        findings += [Finding(each.file, each.simulation.id, *problem) for problem in problems]
+        findings += [CatalogueFinding(each.file, each.simulation.id, *problem) for problem in problems]
     return tuple(findings)
 
 

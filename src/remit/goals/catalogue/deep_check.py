@@ -15,13 +15,13 @@ from remit.contracts.config.config import PostgresqlConnection, SystemConfig
 from remit.contracts.goals.simulation import Simulation, SqlBinding
 from remit.contracts.plans.plan import Plan, SqlAction
 from remit.contracts.plans.validation_rules import SqlExpect
-from remit.core.errors import Refused, RemitError
-from remit.goals.access.cedar import UnknownAction
+from remit.core.errors import RefusedError, RemitError
+from remit.goals.access.cedar import UnknownActionError
 from remit.goals.access.policy import find_policy_problems
 from remit.goals.access.policy_files import read_policy_files
 from remit.goals.binding.binding import PlanAction
 from remit.goals.catalogue.catalogue import check_catalogue
-from remit.goals.catalogue.files import Definition, Finding, read_files
+from remit.goals.catalogue.files import CatalogueFinding, Definition, read_files
 from remit.goals.catalogue.samples import sample_actions
 from remit.plans.engines.sql_lint import TextProblem, WrittenText, check_duckdb_texts, check_postgres_texts
 from remit.plans.policy.sql import sql_files
@@ -39,7 +39,7 @@ class _Query(NamedTuple):
 
 def check_with_queries(
     root: Path, config: SystemConfig, fleet: Callable[[], Fleet]
-) -> tuple[tuple[Definition, ...], tuple[Finding, ...]]:
+) -> tuple[tuple[Definition, ...], tuple[CatalogueFinding, ...]]:
     """What `check_catalogue` gives, and this. That there can be no sandbox is a finding, too, if one is needed."""
     definitions, findings = check_catalogue(root, config)
     try:
@@ -47,12 +47,12 @@ def check_with_queries(
     except RemitError as problem:
         what = f"its queries could not be looked at: {problem.what}"
         advice = problem.next_step or "See: remit doctor"
-        return definitions, (*findings, Finding("goals.catalogue", "", "", what, advice))
+        return definitions, (*findings, CatalogueFinding("goals.catalogue", "", "", what, advice))
 
 
 def check_queries(
     definitions: Sequence[Definition], config: SystemConfig, fleet: Callable[[], Fleet]
-) -> tuple[Finding, ...]:
+) -> tuple[CatalogueFinding, ...]:
     """What their door would refuse. Starts a sandbox if there is a query for DuckDB; raises if there can be none."""
     queries = [query for each in definitions for query in _queries(each, config)]
     servers = {name for name, each in config.connections.items() if isinstance(each, PostgresqlConnection)}
@@ -61,12 +61,14 @@ def check_queries(
     found = _told(elsewhere, check_postgres_texts([query.text for query in elsewhere]))
     try:
         found += _told(here, check_duckdb_texts([query.text for query in here], fleet))
-    except Refused as problem:  # there is no DuckDB
+    except RefusedError as problem:  # there is no DuckDB
         found += [_finding(query, problem.what, problem.next_step) for query in here]
     return tuple(found)
 
 
-def check_queries_of(simulation: Simulation, config: SystemConfig, fleet: Callable[[], Fleet]) -> tuple[Finding, ...]:
+def check_queries_of(
+    simulation: Simulation, config: SystemConfig, fleet: Callable[[], Fleet]
+) -> tuple[CatalogueFinding, ...]:
     """The same for one simulation, whichever file it stands in."""
     return check_queries([Definition("", simulation)], config, fleet)
 
@@ -95,19 +97,21 @@ def _queries(definition: Definition, config: SystemConfig) -> Iterator[_Query]:
             yield _Query(definition, f"binding.validation_rules[{number}].query", rule.connection, text)
 
 
-def _told(queries: Sequence[_Query], problems: Sequence[TextProblem]) -> list[Finding]:
+def _told(queries: Sequence[_Query], problems: Sequence[TextProblem]) -> list[CatalogueFinding]:
     return [_finding(queries[problem.number], problem.what, problem.next_step) for problem in problems]
 
 
-def _finding(query: _Query, what: str, next_step: str) -> Finding:
+def _finding(query: _Query, what: str, next_step: str) -> CatalogueFinding:
     definition = query.definition
-    return Finding(definition.file, definition.simulation.id, query.field, what, next_step or "Mend the query.")
+    return CatalogueFinding(
+        definition.file, definition.simulation.id, query.field, what, next_step or "Mend the query."
+    )
 
 
 # --- the access policies ---------------------------------------------------------------------------------------------
 
 
-def check_policies(root: Path, config: SystemConfig) -> tuple[Finding, ...]:
+def check_policies(root: Path, config: SystemConfig) -> tuple[CatalogueFinding, ...]:
     """What is wrong with the policies of a workspace, all of it.
 
     Nothing is said of them while a file of the catalogue cannot be read: its actions are not known then.
@@ -127,9 +131,11 @@ def check_policies(root: Path, config: SystemConfig) -> tuple[Finding, ...]:
     return tuple(_of_policies(problem, definitions) for problem in problems)
 
 
-def _of_policies(problem: RemitError, definitions: Sequence[Definition]) -> Finding:
-    there = f" {_simulations(definitions)}" if isinstance(problem, UnknownAction) else ""
-    return Finding(problem.where or "policies.cedar_files", "", "", problem.what, f"{problem.next_step}{there}")
+def _of_policies(problem: RemitError, definitions: Sequence[Definition]) -> CatalogueFinding:
+    there = f" {_simulations(definitions)}" if isinstance(problem, UnknownActionError) else ""
+    return CatalogueFinding(
+        problem.where or "policies.cedar_files", "", "", problem.what, f"{problem.next_step}{there}"
+    )
 
 
 def _simulations(definitions: Sequence[Definition]) -> str:

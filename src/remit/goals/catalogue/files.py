@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from remit.contracts.goals.simulation import CatalogueFile, PlanBinding, Simulation
 from remit.core.errors import RemitError
-from remit.core.ttl_cache import Kept
+from remit.core.ttl_cache import TTLCache
 from remit.goals.binding.file_cache import MOST_FILES, SeenFiles
 from remit.parsing import parse_json
 from remit.parsing.limits import Bounds
@@ -15,12 +15,12 @@ from remit.parsing.yaml import YAML_BOUNDS, parse_yaml
 
 MAX_FILE: Final = CatalogueFile.bounds.max_bytes
 MAX_SIMULATIONS: Final = 1_000
-_PARSED: Final[Kept[tuple[str, ...], Any]] = Kept(2 * MOST_FILES, 600)
+_PARSED: Final[TTLCache[tuple[str, ...], Any]] = TTLCache(2 * MOST_FILES, 600)
 _FILES: Final = SeenFiles()
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CatalogueFinding:
     """What is wrong with a catalogue, in which file, simulation and field, and what to do about it."""
 
     file: str
@@ -48,7 +48,7 @@ class ReadFiles:
     """`key` names every file that was read, and the digest of its bytes."""
 
     definitions: tuple[Definition, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CatalogueFinding, ...]
     key: tuple[tuple[str, str], ...]
 
 
@@ -57,7 +57,7 @@ def read_files(root: Path, files: Sequence[str]) -> ReadFiles:
     it really is: without links.
     """
     definitions: list[Definition] = []
-    findings: list[Finding] = []
+    findings: list[CatalogueFinding] = []
     seen: list[tuple[str, str]] = []
     base = str(root)
     for file in files:
@@ -74,7 +74,7 @@ def read_files(root: Path, files: Sequence[str]) -> ReadFiles:
                 findings.append(_told(file, simulation.id, problem))
     if len(definitions) > MAX_SIMULATIONS:
         more = f"there are more than {MAX_SIMULATIONS:,} simulations"
-        findings.append(Finding(files[-1], "", "", more, "Name fewer files in goals.catalogue."))
+        findings.append(CatalogueFinding(files[-1], "", "", more, "Name fewer files in goals.catalogue."))
     return ReadFiles(tuple(definitions), tuple(findings), tuple(seen))
 
 
@@ -110,6 +110,6 @@ def _filled_in(simulation: Simulation, template: Any, file: str) -> Simulation:
     return Simulation.from_tree(tree, source=file)
 
 
-def _told(file: str, simulation: str, problem: RemitError) -> Finding:
+def _told(file: str, simulation: str, problem: RemitError) -> CatalogueFinding:
     where = problem.where.removeprefix(file).lstrip(", ")
-    return Finding(file, simulation, where, problem.what, problem.next_step or "Mend the file.")
+    return CatalogueFinding(file, simulation, where, problem.what, problem.next_step or "Mend the file.")

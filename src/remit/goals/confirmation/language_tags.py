@@ -24,7 +24,7 @@ _TAG: Final = re.compile(
 _OF_ANOTHER_LANGUAGE: Final = frozenset({"zh-hakka", "zh-xiang"})
 
 
-class Spoken(NamedTuple):
+class LanguageTag(NamedTuple):
     """A tag's parts, in the case that they are usually written in; empty if the tag does not say."""
 
     language: str
@@ -32,10 +32,10 @@ class Spoken(NamedTuple):
     region: str
 
 
-def read_tag(tag: str) -> Spoken | None:
+def read_tag(tag: str) -> LanguageTag | None:
     lower = tag.lower() if tag.isascii() and len(tag) <= MAX_TAG else ""
     found = _TAG.fullmatch(lower)
     if found is None or lower in _OF_ANOTHER_LANGUAGE:
         return None
     language, script, region = found["extended"] or found["language"], found["script"] or "", found["region"] or ""
-    return Spoken(language, script.capitalize(), region.upper())
+    return LanguageTag(language, script.capitalize(), region.upper())

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, Self
 
 from remit.contracts.goals.lexicon import ConfirmLexicon, LanguageEntry
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.goals.confirmation.language_tags import read_tag
 from remit.goals.confirmation.normalise import RULES, UnreadableError, compared_form, is_well_spelled
 
@@ -182,7 +182,7 @@ def _unknown_language(document: ConfirmLexicon) -> str:
 
 
 def _refuse(key: str, what: str) -> NoReturn:
-    raise Refused(
+    raise RefusedError(
         Reason.MALFORMED,
         f"the confirmation lexicon contradicts itself: {what}",
         where=f"language {key}",

@@ -21,19 +21,19 @@ from pydantic import JsonValue
 from remit.contracts.goals.localised_text import kinds_of
 from remit.contracts.goals.simulation import Simulation
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused
-from remit.core.ttl_cache import Kept
+from remit.core.errors import Reason, RefusedError
+from remit.core.ttl_cache import TTLCache
 from remit.goals.binding.fields import problem_with, read_text
 from remit.goals.binding.tokenizer import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_letter, is_readable, read
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
 from remit.goals.catalogue.phrases import ReadyCatalogue, ReadyPhrase, ReadySimulation, prepare
 from remit.goals.finder.negation import negates, turns_round
-from remit.goals.finder.packets import Asked, Draft, Packet, ThreadState, after_clarify, sealed
+from remit.goals.finder.packets import Packet, PacketDraft, ThreadState, Utterance, after_clarify, sealed
 from remit.goals.finder.scoring import EXACT, NEARLY, THRESHOLD, best_possible, score_of
 from remit.goals.finder.suggestions import Near, nearest
 from remit.goals.finder.values import (
     Gathered,
-    Heard,
+    ParsedUtterance,
     only_value,
     pairs_in,
     take_pairs,
@@ -43,7 +43,7 @@ from remit.goals.finder.values import (
 )
 from remit.masking import mask_text
 
-__all__ = ["Asked", "EmbeddedFinder", "Finder", "FinderCache", "ThreadState", "after_clarify"]
+__all__ = ["EmbeddedFinder", "Finder", "FinderCache", "ThreadState", "Utterance", "after_clarify"]
 
 VERSION: Final = "embedded-1"
 MAX_ATTEMPTS: Final = 5
@@ -58,10 +58,10 @@ class Finder(Protocol):
     @property
     def version(self) -> str: ...
 
-    def find(self, asked: Asked, catalogue: Catalogue) -> Packet: ...
+    def find(self, asked: Utterance, catalogue: Catalogue) -> Packet: ...
 
 
-class FinderCache(Kept[str, ReadyCatalogue]):
+class FinderCache(TTLCache[str, ReadyCatalogue]):
     """Phrases made ready, by the ref of their catalogue: no state, no policy, nothing that a gate looks at."""
 
     def __init__(self, most: int = 32, seconds: float = 300, **given: Any) -> None:
@@ -88,13 +88,13 @@ class EmbeddedFinder:
         learned = {name: _bounded(points) for name, points in self.bonus.items() if _bounded(points)}
         return f"{VERSION}+{digest(learned)}" if learned else VERSION
 
-    def find(self, asked: Asked, catalogue: Catalogue) -> Packet:
+    def find(self, asked: Utterance, catalogue: Catalogue) -> Packet:
         return self.find_with_proof(asked, catalogue)[0]
 
-    def find_with_proof(self, asked: Asked, catalogue: Catalogue) -> tuple[Packet, dict[str, Any]]:
+    def find_with_proof(self, asked: Utterance, catalogue: Catalogue) -> tuple[Packet, dict[str, Any]]:
         """The packet, and the document that its `proof_ref` is the digest of."""
         if asked.tenant_id != catalogue.tenant_id:
-            raise Refused(
+            raise RefusedError(
                 Reason.BINDING_MISMATCH,
                 "the catalogue is another tenant's",
                 where=f"correlation {asked.correlation_id}",
@@ -102,14 +102,14 @@ class EmbeddedFinder:
             )
         return sealed(asked, catalogue.ref, self.version, self._decide(asked, catalogue))
 
-    def _decide(self, asked: Asked, catalogue: Catalogue) -> Draft:
+    def _decide(self, asked: Utterance, catalogue: Catalogue) -> PacketDraft:
         if len(asked.utterance) > MAX_UTTERANCE or not is_readable(asked.utterance):
-            return Draft("refuse", reason_code="UTTERANCE_UNREADABLE")
+            return PacketDraft("refuse", reason_code="UTTERANCE_UNREADABLE")
         reading = read(asked.utterance)
         if not reading.text:
-            return Draft("refuse", reason_code="UTTERANCE_EMPTY")
+            return PacketDraft("refuse", reason_code="UTTERANCE_EMPTY")
         if len(reading.text) > MAX_UTTERANCE or not any(is_letter(c) or c in "0123456789" for c in reading.folded):
-            return Draft("refuse", reason_code="UTTERANCE_UNREADABLE")
+            return PacketDraft("refuse", reason_code="UTTERANCE_UNREADABLE")
         if asked.thread is not None:
             return _answered(asked.thread, asked.language_tag, reading, catalogue)
         return self._searched(asked.language_tag, reading, catalogue)
@@ -121,23 +121,23 @@ class EmbeddedFinder:
     def _ready(self, catalogue: Catalogue) -> ReadyCatalogue:
         return self.cache.get(catalogue.ref, lambda: prepare(catalogue.ref, (each.simulation for each in catalogue)))
 
-    def _searched(self, language_tag: str, reading: Reading, catalogue: Catalogue) -> Draft:
+    def _searched(self, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
         fits = self._ranked(language_tag, reading, catalogue, self._ready(catalogue))
         if not fits:
-            return Draft("missing", intent=intent_of(reading))
+            return PacketDraft("missing", intent=intent_of(reading))
         top = fits[0]
         considered = tuple((fit.entry.simulation.id, fit.score, fit.words) for fit in fits)
         open_field = _first_open(top.entry.simulation, top.gathered)
         if not open_field:
-            return Draft("match", considered=considered, fields=top.gathered.values)
+            return PacketDraft("match", considered=considered, fields=top.gathered.values)
         if len(fits) > 1 and fits[1].score == top.score:
-            return Draft("refuse", reason_code="CANDIDATES_UNRESOLVED", considered=considered)
+            return PacketDraft("refuse", reason_code="CANDIDATES_UNRESOLVED", considered=considered)
         asking = (top.entry.simulation, open_field, language_tag)
         return _question(*asking, 1, top.gathered.values, considered)
 
     def _ranked(self, language_tag: str, reading: Reading, catalogue: Catalogue, ready: ReadyCatalogue) -> list[_Fit]:
         best: dict[str, _Fit] = {}
-        heard = Heard(reading)
+        heard = ParsedUtterance(reading)
         for tag in kinds_of(language_tag):
             for each in ready.simulations.get(tag, ()):
                 entry = catalogue.find(each.simulation_id)
@@ -167,7 +167,7 @@ def _order(fit: _Fit) -> tuple[int, bool, str]:
     return -fit.score, fit.entry.state != "ACTIVE", fit.entry.simulation.id
 
 
-def _best_fit(entry: CatalogueEntry, ready: ReadySimulation, heard: Heard, language: str) -> _Fit | None:
+def _best_fit(entry: CatalogueEntry, ready: ReadySimulation, heard: ParsedUtterance, language: str) -> _Fit | None:
     """The phrase of the simulation that the text fits best, if it fits one at all."""
     simulation = entry.simulation
     likely = [
@@ -221,11 +221,11 @@ def _first_open(simulation: Simulation, gathered: Gathered) -> str:
     )
 
 
-def _answered(thread: ThreadState, language_tag: str, reading: Reading, catalogue: Catalogue) -> Draft:
+def _answered(thread: ThreadState, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
     """The answer to a question. The values before it are looked at again: the catalogue may have changed since."""
     entry = catalogue.find(thread.simulation_id)
     if entry is None or thread.awaiting not in entry.simulation.fields:
-        return Draft("refuse", reason_code="CLARIFY_STALE")
+        return PacketDraft("refuse", reason_code="CLARIFY_STALE")
     simulation = entry.simulation
     gathered = take_pairs(simulation, pairs_in(reading))
     rest = without(reading, gathered.spans)
@@ -240,9 +240,9 @@ def _answered(thread: ThreadState, language_tag: str, reading: Reading, catalogu
     open_field = _first_open(simulation, gathered)
     considered = ((simulation.id, EXACT, ()),)
     if not open_field:
-        return Draft("match", considered=considered, fields=gathered.values)
+        return PacketDraft("match", considered=considered, fields=gathered.values)
     if thread.attempt >= MAX_ATTEMPTS:
-        return Draft("refuse", reason_code="CLARIFY_LIMIT", considered=considered)
+        return PacketDraft("refuse", reason_code="CLARIFY_LIMIT", considered=considered)
     asking = (simulation, open_field, language_tag)
     return _question(*asking, thread.attempt + 1, gathered.values, considered)
 
@@ -260,8 +260,8 @@ def _question(
     attempt: int,
     values: Mapping[str, JsonValue],
     considered: tuple[tuple[str, int, tuple[str, ...]], ...],
-) -> Draft:
-    return Draft(
+) -> PacketDraft:
+    return PacketDraft(
         "clarify",
         considered=considered,
         simulation_id=simulation.id,

@@ -15,7 +15,7 @@ from remit.contracts.goals.packets import (
     SimulationMatchPacket,
 )
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 Packet = SimulationMatchPacket | ClarifyPacket | RefusePacket | MissingSimulationPacket
 
@@ -31,7 +31,7 @@ class ThreadState:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Utterance:
     """What a user said, in which language, and the question that it answers, if it answers one."""
 
     correlation_id: str
@@ -44,7 +44,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PacketDraft:
     """A decision of the Finder, before it is given its ids."""
 
     outcome: Literal["match", "clarify", "refuse", "missing"]
@@ -58,7 +58,7 @@ class Draft:
     attempt: int = 0
 
 
-def sealed(asked: Asked, catalogue_ref: str, version: str, draft: Draft) -> tuple[Packet, dict[str, Any]]:
+def sealed(asked: Utterance, catalogue_ref: str, version: str, draft: PacketDraft) -> tuple[Packet, dict[str, Any]]:
     """The packet and its proof. The utterance is in neither, but for the masked intent of a gap."""
     proof = _proof(asked, catalogue_ref, version, draft)
     request = {name: proof[name] for name in _REQUEST}
@@ -98,7 +98,7 @@ _REQUEST = (
 )
 
 
-def _said(draft: Draft) -> dict[str, Any]:
+def _said(draft: PacketDraft) -> dict[str, Any]:
     if draft.outcome == "match":
         candidates = [{"simulation_id": name, "score": score / 10_000} for name, score, _ in draft.considered]
         return {"candidates": candidates, "fields": dict(draft.fields)}
@@ -107,7 +107,7 @@ def _said(draft: Draft) -> dict[str, Any]:
     return {"reason_code": draft.reason_code} if draft.outcome == "refuse" else {"intent": draft.intent}
 
 
-def _proof(asked: Asked, catalogue_ref: str, version: str, draft: Draft) -> dict[str, Any]:
+def _proof(asked: Utterance, catalogue_ref: str, version: str, draft: PacketDraft) -> dict[str, Any]:
     tree = {
         "version": 1,
         "finder_version": version,
@@ -150,8 +150,8 @@ def _thread_digest(thread: ThreadState | None) -> str | None:
     )
 
 
-def _not_its_proof(packet: ClarifyPacket) -> Refused:
-    return Refused(
+def _not_its_proof(packet: ClarifyPacket) -> RefusedError:
+    return RefusedError(
         Reason.EVIDENCE_INVALID,
         "this is not the proof of the question that was asked",
         where=f"packet {packet.packet_id}",

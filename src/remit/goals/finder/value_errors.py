@@ -16,7 +16,7 @@ from remit.goals.binding.fields import why_unfit
 from remit.goals.binding.tokenizer import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_readable, read, tokens
 from remit.goals.catalogue.phrases import ReadyPhrase, ready
 from remit.goals.finder.negation import negates
-from remit.goals.finder.values import Heard, pairs_in, take_pairs, without, word_before
+from remit.goals.finder.values import ParsedUtterance, pairs_in, take_pairs, without, word_before
 from remit.masking import mask_json, mask_text
 
 MAX_QUOTED: Final = 60
@@ -58,7 +58,7 @@ def unfit(
 
 
 def _different(spec: FieldSpec, reading: Reading) -> set[str]:
-    return {digest(value) for _, _, value in Heard(reading).values(spec)}
+    return {digest(value) for _, _, value in ParsedUtterance(reading).values(spec)}
 
 
 def _answer(simulation: Simulation, reading: Reading) -> Iterator[str]:

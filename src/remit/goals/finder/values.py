@@ -14,7 +14,16 @@ from pydantic import JsonValue
 from remit.contracts.goals.simulation import ChoiceField, FieldSpec, Simulation
 from remit.core.canonical import digest
 from remit.goals.binding.fields import read_text
-from remit.goals.binding.tokenizer import Reading, Token, fold, is_letter, is_without_spaces, placed_words, read, tokens
+from remit.goals.binding.tokenizer import (
+    Reading,
+    TextToken,
+    fold,
+    is_letter,
+    is_without_spaces,
+    placed_words,
+    read,
+    tokens,
+)
 from remit.goals.catalogue.phrases import ReadyPhrase
 
 _PAIR: Final = re.compile(
@@ -57,14 +66,14 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class FieldCandidate:
     name: str
     text: str
     start: int
     end: int
 
 
-class Heard:
+class ParsedUtterance:
     """A text taken apart, once for all simulations: its words, its pairs, and the values of each type in it."""
 
     def __init__(self, reading: Reading) -> None:
@@ -86,15 +95,15 @@ class Heard:
         return tuple(word.text for word in self.words if not gathered.covers(word.start, word.end))
 
 
-def pairs_in(reading: Reading) -> tuple[Pair, ...]:
+def pairs_in(reading: Reading) -> tuple[FieldCandidate, ...]:
     found = []
     for match in _PAIR.finditer(reading.text):
         text = match["quoted"] if match["quoted"] is not None else match["bare"].rstrip(",;.")
-        found.append(Pair(match["name"], text, match.start(), match.end()))
+        found.append(FieldCandidate(match["name"], text, match.start(), match.end()))
     return tuple(found)
 
 
-def take_pairs(simulation: Simulation, pairs: Iterable[Pair]) -> Gathered:
+def take_pairs(simulation: Simulation, pairs: Iterable[FieldCandidate]) -> Gathered:
     """Those whose name is a field of the simulation."""
     gathered = Gathered()
     for pair in pairs:
@@ -119,7 +128,7 @@ def take_places(simulation: Simulation, phrase: ReadyPhrase, reading: Reading, g
 
 
 def take_plain(
-    simulation: Simulation, before: Mapping[str, frozenset[str]], heard: Heard, gathered: Gathered
+    simulation: Simulation, before: Mapping[str, frozenset[str]], heard: ParsedUtterance, gathered: Gathered
 ) -> Gathered:
     """Also what is plain to see: a value right after the word before its place, or the only one of its kind."""
     more = gathered.copy()
@@ -132,7 +141,7 @@ def take_plain(
 
 def only_value(spec: FieldSpec, text: str) -> JsonValue:
     """The one value of this type in an answer; None if there is none, or more."""
-    values = [value for _, _, value in Heard(read(text)).values(spec)]
+    values = [value for _, _, value in ParsedUtterance(read(text)).values(spec)]
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
@@ -147,7 +156,9 @@ def _is_open(name: str, gathered: Gathered) -> bool:
     return name not in gathered.values and name not in gathered.unclear
 
 
-def _take(simulation: Simulation, name: str, words_before: frozenset[str], heard: Heard, gathered: Gathered) -> None:
+def _take(
+    simulation: Simulation, name: str, words_before: frozenset[str], heard: ParsedUtterance, gathered: Gathered
+) -> None:
     found = [each for each in heard.values(simulation.fields[name]) if not gathered.covers(each[0], each[1])]
     after = [each for each in found if word_before(heard.reading, each[0]) in words_before]
     chosen = after if len(after) == 1 else found
@@ -188,13 +199,13 @@ def word_before(reading: Reading, place: int) -> str:
     return fold(ahead[start:]) if start < len(ahead) else ""
 
 
-def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[Token, ...]) -> list[Found]:
+def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[TextToken, ...]) -> list[Found]:
     if spec.type == "text":
         return _values(spec, ((match.start(), match.end(), _inside(match)) for match in _QUOTED.finditer(reading.text)))
     if isinstance(spec, ChoiceField):
         return _choices(spec, reading)
     if spec.type == "amount":
-        both = [Token(one.start, two.end, f"{one.text} {two.text}") for one, two in pairwise(listed)]
+        both = [TextToken(one.start, two.end, f"{one.text} {two.text}") for one, two in pairwise(listed)]
         found = _values(spec, ((token.start, token.end, token.text) for token in (*listed, *both)))
         return _apart(found)
     fitting = (token for token in listed if _looks_like(spec, token.text))

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from remit.crypto.signing import Keyring
-from remit.goals.history_nodes import Node, as_tree, entry_node
+from remit.goals.history_nodes import HistoryNode, as_tree, entry_node
 from remit.ledger.entry import Entry
 from remit.ledger.goal_queries import entries_of
-from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.store.connection import Connection
 
 _BEGUN: Final = {
@@ -21,11 +21,11 @@ _BEGUN: Final = {
 
 def read_actions(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, key: str, doors_tenant: str
-) -> Iterator[Node]:
+) -> Iterator[HistoryNode]:
     """One node for each bound action. The doors below have a chain of their own, that of `doors_tenant`."""
     found = read_claim(connection, ClaimKey(tenant_id, "simulation", key))
     if found is None:
-        yield Node("action", {}, problem="there is no record of what was dispatched")
+        yield HistoryNode("action", {}, problem="there is no record of what was dispatched")
         return
     for ref in _refs(found):
         scope, _, name = ref.partition("/")
@@ -35,21 +35,27 @@ def read_actions(
             entries = _entries(connection, doors_tenant, scope, name, (name, found.correlation_id))
         else:
             entries = _entries(connection, doors_tenant, scope, name, (claim.correlation_id,))
-        state = "ended" if isinstance(claim, Done) else "begun" if claim is not None else "not begun"
+        state = "ended" if isinstance(claim, ClaimCompleted) else "begun" if claim is not None else "not begun"
         children = tuple(entry_node(connection, keyring, entry) for entry in entries)
         lost = _lost(claim, children)
-        yield Node("action", {"action": ref, "state": state}, tenant_id=doors_tenant, problem=lost, children=children)
+        yield HistoryNode(
+            "action", {"action": ref, "state": state}, tenant_id=doors_tenant, problem=lost, children=children
+        )
 
 
-def _lost(claim: Done | Running | None, children: tuple[Node, ...]) -> str:
+def _lost(claim: ClaimCompleted | ClaimHeld | None, children: tuple[HistoryNode, ...]) -> str:
     """What the store says was done, the door's own chain must say too."""
-    if claim is None or any(isinstance(claim, Running) or child.seq == claim.outcome_seq for child in children):
+    if claim is None or any(isinstance(claim, ClaimHeld) or child.seq == claim.outcome_seq for child in children):
         return ""
-    return "its outcome is gone from the ledger" if isinstance(claim, Done) else "its entries are gone from the ledger"
+    return (
+        "its outcome is gone from the ledger"
+        if isinstance(claim, ClaimCompleted)
+        else "its entries are gone from the ledger"
+    )
 
 
-def _refs(found: Done | Running) -> list[str]:
-    if isinstance(found, Done):
+def _refs(found: ClaimCompleted | ClaimHeld) -> list[str]:
+    if isinstance(found, ClaimCompleted):
         told = _tree(found.result).get("audit_refs")
         if isinstance(told, list) and told:
             return [str(ref) for ref in told]

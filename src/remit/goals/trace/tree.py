@@ -14,7 +14,7 @@ from remit.core.errors import RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring
 from remit.goals.history import load_decision
-from remit.goals.history_nodes import Node, as_tree, covered_problem, entry_node
+from remit.goals.history_nodes import HistoryNode, as_tree, covered_problem, entry_node
 from remit.goals.trace.actions import read_actions
 from remit.ledger.documents import load_document
 from remit.ledger.entry import Entry
@@ -47,7 +47,7 @@ _DOCUMENT_REFS: Final = (
 
 def trace_goal(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
-) -> Node | None:
+) -> HistoryNode | None:
     """The tree; of a correlation that is no goal's, such as a task's, its entries. None if the ledger has nothing."""
     entries, more = entries_of(connection, tenant_id, correlation_id)
     steps = step_events(connection, tenant_id, correlation_id)
@@ -57,7 +57,7 @@ def trace_goal(
     tracer = _Tracer(connection, keyring, tenant_id, correlation_id, {step.seq: step for step in steps}, answers)
     children = tuple(tracer.nodes(entries))
     if more:
-        children += (Node("more", {"entries": more}),)
+        children += (HistoryNode("more", {"entries": more}),)
     return replace(tracer.root(steps), children=(*tracer.packet(steps), *children))
 
 
@@ -72,9 +72,9 @@ class _Tracer:
     told: set[str] = field(default_factory=set)
     """The documents whose loss was told already: every later row names them too."""
 
-    def root(self, steps: list[Recorded]) -> Node:
+    def root(self, steps: list[Recorded]) -> HistoryNode:
         if not steps:
-            return Node("correlation", {"correlation_id": self.correlation_id}, tenant_id=self.tenant_id)
+            return HistoryNode("correlation", {"correlation_id": self.correlation_id}, tenant_id=self.tenant_id)
         last = steps[-1]
         facts: dict[str, Any] = {"correlation_id": self.correlation_id, "stands": last.row.event}
         facts |= {"step_id": last.row.step_id, "plan_id": last.row.plan_id}
@@ -86,9 +86,9 @@ class _Tracer:
             problem = lost.what
         names = ("user_id", "language_tag", "thread_id", "utterance", "normalized_intent")
         facts |= {name: goal.get(name) for name in names}
-        return Node("goal", facts, tenant_id=self.tenant_id, at=steps[0].created_at, ref=ref, problem=problem)
+        return HistoryNode("goal", facts, tenant_id=self.tenant_id, at=steps[0].created_at, ref=ref, problem=problem)
 
-    def packet(self, steps: list[Recorded]) -> Iterator[Node]:
+    def packet(self, steps: list[Recorded]) -> Iterator[HistoryNode]:
         ref = steps[0].row.finder_packet_ref if steps else None
         if ref is None:
             return
@@ -98,9 +98,9 @@ class _Tracer:
         masked: Any = mask_json(found)
         if isinstance(found.get("fields"), dict) and UNDOES in found["fields"]:
             masked["takes_back"] = found["fields"][UNDOES]
-        yield Node("packet", masked, ref=ref, problem=problem)
+        yield HistoryNode("packet", masked, ref=ref, problem=problem)
 
-    def nodes(self, entries: list[Entry]) -> Iterator[Node]:
+    def nodes(self, entries: list[Entry]) -> Iterator[HistoryNode]:
         """In the order of the chain. What the dispatch's own door recorded stands below the dispatch."""
         below = [entry for entry in entries if entry.kind.startswith("simulation.")]
         has_dispatch = any(as_tree(e).get("event") == "DISPATCHED" for e in entries if e.kind == "agent.step")
@@ -112,26 +112,28 @@ class _Tracer:
             elif entry.kind == "agent.approval":
                 told = as_tree(entry)
                 facts = {"approved": told.get("approved"), "by": entry.actor, "reason": told.get("reason")}
-                yield self._placed(Node("approval", facts, ref=told.get("decision")), entry)
+                yield self._placed(HistoryNode("approval", facts, ref=told.get("decision")), entry)
             elif entry not in below or not has_dispatch:
                 yield entry_node(self.connection, self.keyring, entry)
         yield from self._left()
 
-    def _left(self) -> Iterator[Node]:
+    def _left(self) -> Iterator[HistoryNode]:
         """Rows that no entry spoke for."""
         left = [(each.seq, each.created_at, "agent.step", each.row.event) for each in self.rows.values()]
         left += [(seq, row.created_at, kind, row.verdict) for (kind, seq), row in self.answers.items()]
         for seq, at, kind, said in sorted(left):
             lost = "this row stands in no entry of the ledger"
-            yield Node("row", {"kind": kind, "event": said}, tenant_id=self.tenant_id, seq=seq, at=at, problem=lost)
+            yield HistoryNode(
+                "row", {"kind": kind, "event": said}, tenant_id=self.tenant_id, seq=seq, at=at, problem=lost
+            )
 
-    def _step(self, entry: Entry, below: list[Entry]) -> Node:
+    def _step(self, entry: Entry, below: list[Entry]) -> HistoryNode:
         said = as_tree(entry)
         event = str(said.get("event"))
         kind = STEP_KINDS.get(event, "outcome")
         facts = {name: value for name, value in said.items() if value is not None and name != "correlation_id"}
         problems = [self._row_problem(entry.seq, said), *self._lost(said)]
-        children: tuple[Node, ...] = ()
+        children: tuple[HistoryNode, ...] = ()
         ref = said.get("dispatch_decision_hash")
         if ref and (why := self._document(str(ref))[0].get("why")):
             facts["why"] = why
@@ -143,15 +145,15 @@ class _Tracer:
             children = tuple(self._dispatched(str(said.get("idempotency_key")), below))
         elif kind == "rollback":
             facts["by"] = self._goal_of(str(said.get("simulation_entry_ref")))
-        node = Node(kind, facts, ref=ref, problem="; ".join(filter(None, problems)), children=children)
+        node = HistoryNode(kind, facts, ref=ref, problem="; ".join(filter(None, problems)), children=children)
         return self._placed(node, entry)
 
-    def _dispatched(self, key: str, below: list[Entry]) -> Iterator[Node]:
+    def _dispatched(self, key: str, below: list[Entry]) -> Iterator[HistoryNode]:
         for entry in below:
             yield entry_node(self.connection, self.keyring, entry)
         yield from read_actions(self.connection, self.keyring, self.tenant_id, key, DEFAULT_TENANT)
 
-    def _answered(self, entry: Entry) -> Node:
+    def _answered(self, entry: Entry) -> HistoryNode:
         """A person's answer, or the policy's."""
         said = as_tree(entry)
         name = _ID_OF[entry.kind]
@@ -162,13 +164,13 @@ class _Tracer:
         row = self.answers.pop((entry.kind, entry.seq), None)
         if row is None or (row.id, row.verdict) != (said.get(name), said.get("verdict")):
             problem = "; ".join(filter(None, (problem, "its row is gone, or says something else")))
-        return self._placed(Node(entry.kind.removeprefix("agent."), facts, ref=ref, problem=problem), entry)
+        return self._placed(HistoryNode(entry.kind.removeprefix("agent."), facts, ref=ref, problem=problem), entry)
 
     @property
     def _key(self) -> tuple[str, str]:
         return self.tenant_id, self.correlation_id
 
-    def _placed(self, node: Node, entry: Entry) -> Node:
+    def _placed(self, node: HistoryNode, entry: Entry) -> HistoryNode:
         problem = "; ".join(filter(None, (covered_problem(self.connection, self.keyring, entry), node.problem)))
         return replace(node, tenant_id=entry.tenant_id, seq=entry.seq, at=entry.created_at, problem=problem)
 

@@ -7,9 +7,9 @@ import json
 from collections import Counter
 from typing import Any, Final
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.ledger.entry import Entry
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import RecordFault, VerificationReport
 from remit.store.approvals import KIND_OF, ApprovalRow
 from remit.store.connection import Connection, Row
 
@@ -32,7 +32,7 @@ _APPROVALS: Final = f"""SELECT {", ".join(f"a.{name}" for name in ApprovalRow._f
 class BrowserRowsCheck:
     """Counts the entries as the chain passes by, then compares with the tables."""
 
-    def __init__(self, connection: Connection, tenant_id: str, verdict: Verdict) -> None:
+    def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._verdict = verdict
@@ -47,18 +47,24 @@ class BrowserRowsCheck:
             row = self._connection.one(f"SELECT count(*) FROM {table} WHERE tenant_id = ?", (self._tenant_id,))
             if row is not None and row[0] != self._seen[kind]:
                 what = f"{self._seen[kind]} {kind} entries are recorded and {row[0]} rows are in {table}"
-                self._report(Fault.ROW_MISSING if row[0] < self._seen[kind] else Fault.ROW_WITHOUT_EVIDENCE, None, what)
+                self._report(
+                    RecordFault.ROW_MISSING if row[0] < self._seen[kind] else RecordFault.ROW_WITHOUT_EVIDENCE,
+                    None,
+                    what,
+                )
         for jti, found, seq, kind, payload in self._connection.stream(_TOKENS, (self._tenant_id,)):
             if kind != "token.issued" or read_payload(payload).get("token_digest") != found:
-                self._report(Fault.ROW_EDITED, seq, f"token {jti!r} is not the one that was recorded")
+                self._report(RecordFault.ROW_EDITED, seq, f"token {jti!r} is not the one that was recorded")
         for jti, seq, kind, correlation in self._connection.stream(_REVOCATIONS, (self._tenant_id,)):
             if (kind, correlation) != ("token.revoked", jti):
-                self._report(Fault.ROW_EDITED, seq, f"the revocation of token {jti!r} is not the one that was recorded")
+                self._report(
+                    RecordFault.ROW_EDITED, seq, f"the revocation of token {jti!r} is not the one that was recorded"
+                )
         for row in self._connection.stream(_APPROVALS, (self._tenant_id,)):
             if not _is_recorded(row):
-                self._report(Fault.ROW_EDITED, row[-6], f"question {row[1]!r} is not as it was recorded")
+                self._report(RecordFault.ROW_EDITED, row[-6], f"question {row[1]!r} is not as it was recorded")
 
-    def _report(self, fault: Fault, seq: int | None, what: str) -> None:
+    def _report(self, fault: RecordFault, seq: int | None, what: str) -> None:
         self._verdict.report(fault, self._tenant_id, seq, what)
 
 
@@ -68,7 +74,7 @@ def _is_recorded(row: Row) -> bool:
     asked_kind, asked, last_kind, last, actor = row[len(ApprovalRow._fields) :]
     try:
         bound = approval.bound_digest
-    except (Refused, TypeError, ValueError):  # the columns' types can be altered
+    except (RefusedError, TypeError, ValueError):  # the columns' types can be altered
         return False
     if asked_kind != KIND_OF["PENDING"] or last_kind != KIND_OF.get(approval.state):
         return False

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from remit.core.canonical import digest_bytes
 from remit.ledger.entry import Entry
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import RecordFault, VerificationReport
 from remit.store.claims import NO_CHECKPOINT
 from remit.store.connection import Connection
 
@@ -27,7 +27,7 @@ _COUNT: Final = "SELECT count(*), count(result) FROM claims WHERE tenant_id = ?"
 class ClaimsCheck:
     """Counts intents and outcomes as the chain passes by, then compares with the table."""
 
-    def __init__(self, connection: Connection, tenant_id: str, verdict: Verdict) -> None:
+    def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._verdict = verdict
@@ -58,7 +58,7 @@ class ClaimsCheck:
                 self._report(None, f"the checkpoint of {scope} {key!r} is not the one that was recorded")
 
     def _report(self, seq: int | None, what: str) -> None:
-        self._verdict.report(Fault.CLAIM_FORGED, self._tenant_id, seq, what)
+        self._verdict.report(RecordFault.CLAIM_FORGED, self._tenant_id, seq, what)
 
 
 def _is_recorded(result: str, payload: str) -> bool:

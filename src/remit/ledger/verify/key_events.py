@@ -6,7 +6,7 @@ from pathlib import Path
 from remit.core.ids import DEFAULT_TENANT, parse_time
 from remit.crypto.keyring import revoke_key, rotate_key
 from remit.crypto.signing import PublicKey, Role
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.verify.verifier import chain_owners
 from remit.ledger.writer import Batch, Ledger
 
@@ -16,7 +16,7 @@ def rotate_and_record(ledger: Ledger, keys: Path, role: Role, *, revoke: bool) -
 
     The intention is recorded first: if a crash strikes between the new keyring and its entry, the ledger shows why.
     """
-    ledger.append(Event(DEFAULT_TENANT, "key.rotation_intended", role, {"role": role, "revoke": revoke}))
+    ledger.append(NewEntry(DEFAULT_TENANT, "key.rotation_intended", role, {"role": role, "revoke": revoke}))
 
     def work(batch: Batch) -> tuple[PublicKey, PublicKey]:
         now = _not_before_the_heads(batch) if role == "audit" else batch.clock()
@@ -25,7 +25,7 @@ def rotate_and_record(ledger: Ledger, keys: Path, role: Role, *, revoke: bool) -
         # A new audit key signs a head for every chain, so that none is left to a key that nobody believes.
         tenants = list(chain_owners(batch.store)) if role == "audit" else []
         for tenant_id in {DEFAULT_TENANT, *tenants}:
-            batch.append(Event(tenant_id, "key.revoked" if revoke else "key.rotated", new.key_id, known))
+            batch.append(NewEntry(tenant_id, "key.revoked" if revoke else "key.rotated", new.key_id, known))
         return old, new
 
     return ledger.transact(work)
@@ -35,7 +35,7 @@ def revoke_and_record(ledger: Ledger, keys: Path, key_id: str) -> PublicKey:
     def work(batch: Batch) -> PublicKey:
         revoked = revoke_key(keys, key_id, batch.clock)
         known = {"role": revoked.role, "old_key_id": key_id}
-        batch.append(Event(DEFAULT_TENANT, "key.revoked", key_id, known))
+        batch.append(NewEntry(DEFAULT_TENANT, "key.revoked", key_id, known))
         return revoked
 
     return ledger.transact(work)

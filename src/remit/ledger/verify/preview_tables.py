@@ -7,7 +7,7 @@ from typing import Final
 
 from remit.core.canonical import digest_bytes
 from remit.ledger.entry import Entry
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.verify.browser_tables import read_payload
 from remit.store.connection import Connection, Row
 from remit.store.proposal_previews import COMPUTED_AGAIN, RECORDED_BY, PreviewRow
@@ -31,7 +31,7 @@ _COUNT: Final = "SELECT count(*) FROM proposal_previews WHERE tenant_id = ?"
 class PreviewRowsCheck:
     """Counts the entries as the chain passes by, then compares with the table."""
 
-    def __init__(self, connection: Connection, tenant_id: str, verdict: Verdict) -> None:
+    def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._verdict = verdict
@@ -50,13 +50,13 @@ class PreviewRowsCheck:
         row = self._connection.one(_COUNT, (self._tenant_id,))
         if row is not None and row[0] != recorded:
             what = f"previews of {recorded} proposals are recorded and {row[0]} rows are in proposal_previews"
-            fault = Fault.ROW_MISSING if row[0] < recorded else Fault.ROW_WITHOUT_EVIDENCE
+            fault = RecordFault.ROW_MISSING if row[0] < recorded else RecordFault.ROW_WITHOUT_EVIDENCE
             self._verdict.report(fault, self._tenant_id, None, what)
         for found in self._connection.stream(_PREVIEWS, (self._tenant_id,)):
             preview = PreviewRow(*found[:_COLUMNS])
             if not _is_recorded(preview, found[_COLUMNS:]):
                 what = f"the stored preview of proposal {preview.proposal_id!r} is not as it was recorded"
-                self._verdict.report(Fault.ROW_EDITED, self._tenant_id, preview.entry_seq, what)
+                self._verdict.report(RecordFault.ROW_EDITED, self._tenant_id, preview.entry_seq, what)
 
     def _was_made_with_one(self, proposal_id: str) -> bool:
         made = self._connection.one(_MADE, (self._tenant_id, proposal_id))

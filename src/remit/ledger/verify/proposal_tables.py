@@ -6,9 +6,9 @@ Nobody who acts believes such a row without its entry. This finds what was done 
 from typing import Final
 
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.ledger.entry import Entry
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.verify.browser_tables import read_payload
 from remit.store.connection import Connection, Row
 from remit.store.proposals import KIND_OF, PLAN_GOES, ProposalRow
@@ -30,7 +30,7 @@ _COUNT: Final = "SELECT count(*) FROM plan_proposals WHERE tenant_id = ?"
 class ProposalRowsCheck:
     """Counts the entries as the chain passes by, then compares with the table."""
 
-    def __init__(self, connection: Connection, tenant_id: str, verdict: Verdict) -> None:
+    def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._verdict = verdict
@@ -44,13 +44,13 @@ class ProposalRowsCheck:
         row = self._connection.one(_COUNT, (self._tenant_id,))
         if row is not None and row[0] != self._made:
             what = f"{self._made} {KIND_OF['PENDING']} entries are recorded and {row[0]} rows are in plan_proposals"
-            fault = Fault.ROW_MISSING if row[0] < self._made else Fault.ROW_WITHOUT_EVIDENCE
+            fault = RecordFault.ROW_MISSING if row[0] < self._made else RecordFault.ROW_WITHOUT_EVIDENCE
             self._verdict.report(fault, self._tenant_id, None, what)
         for found in self._connection.stream(_PROPOSALS, (self._tenant_id,)):
             proposal = ProposalRow(*found[:_COLUMNS])
             if not _is_recorded(proposal, found[_COLUMNS:]):
                 what = f"proposal {proposal.proposal_id!r} is not as it was recorded"
-                self._verdict.report(Fault.ROW_EDITED, self._tenant_id, proposal.entry_seq, what)
+                self._verdict.report(RecordFault.ROW_EDITED, self._tenant_id, proposal.entry_seq, what)
 
 
 def _is_recorded(proposal: ProposalRow, evidence: Row) -> bool:
@@ -62,7 +62,7 @@ def _is_recorded(proposal: ProposalRow, evidence: Row) -> bool:
         bound = proposal.bound_digest
         signed = digest_bytes(proposal.envelope.encode()) if proposal.envelope is not None else None
         is_plan = plan is not None and digest_bytes(plan.encode()) == proposal.plan_digest
-    except (Refused, TypeError, ValueError, AttributeError):  # the columns' types can be altered
+    except (RefusedError, TypeError, ValueError, AttributeError):  # the columns' types can be altered
         return False
     approved = read_payload(yes)
     return (

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from remit.contracts.ledger import LedgerHead
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.crypto.signing import Keyring
 from remit.ledger.chain import ChainWalk, Suspects, link_of
 from remit.ledger.documents import changed_documents
 from remit.ledger.entry import COLUMNS, Entry
-from remit.ledger.findings import Fault, Progress, Verdict
+from remit.ledger.findings import Progress, RecordFault, VerificationReport
 from remit.ledger.goal_tables import KIND_OF, AgentRowsCheck
 from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck, Witnesses, collect_witnesses
@@ -21,7 +21,7 @@ from remit.ledger.verify.claims import ClaimsCheck
 from remit.ledger.verify.preview_tables import PreviewRowsCheck
 from remit.ledger.verify.proposal_tables import ProposalRowsCheck
 from remit.ledger.verify.triggers import foreign_triggers, missing_guards
-from remit.store.connection import Connection, Row, Store, UnreadableText
+from remit.store.connection import Connection, Row, Store, UnreadableTextError
 from remit.store.migrations_runner import require_current
 from remit.store.schema_check import schema_changes
 
@@ -40,7 +40,7 @@ def verify_store(
     tenant_id: str | None = None,
     known_heads: tuple[LedgerHead, ...] = (),
     progress: Progress | None = None,
-) -> Verdict:
+) -> VerificationReport:
     """Every chain, every signed head, the agent tables and the projection; and that none of it was cut short.
 
     `known_heads` are heads that somebody kept elsewhere: the stronger anchor, since it lies out of reach of whoever
@@ -48,9 +48,11 @@ def verify_store(
     """
     show = progress or (lambda _: None)
     try:
-        return _verify(store, keyring, anchors, tenant_id, known_heads, Verdict(progress=show))
-    except UnreadableText:  # once more, the slow way, so that the rows can be named
-        return _verify(store, keyring, anchors, tenant_id, known_heads, Verdict(progress=show), any_text=True)
+        return _verify(store, keyring, anchors, tenant_id, known_heads, VerificationReport(progress=show))
+    except UnreadableTextError:  # once more, the slow way, so that the rows can be named
+        return _verify(
+            store, keyring, anchors, tenant_id, known_heads, VerificationReport(progress=show), any_text=True
+        )
 
 
 def _verify(
@@ -59,10 +61,10 @@ def _verify(
     anchors: Anchors,
     tenant_id: str | None,
     known_heads: tuple[LedgerHead, ...],
-    verdict: Verdict,
+    verdict: VerificationReport,
     *,
     any_text: bool = False,
-) -> Verdict:
+) -> VerificationReport:
     # Before the view of the store is taken: an anchor written meanwhile would speak of entries the view cannot hold.
     witnesses = collect_witnesses(anchors, known_heads, keyring, verdict)
     try:
@@ -75,31 +77,33 @@ def _verify(
             _verify_tenants(connection, keyring, witnesses, verdict, tenant_id)
             with _other_kinds(verdict, tenant_id or ""):
                 for drift_tenant, seq, what in projection_drift(connection, tenant_id):
-                    verdict.report(Fault.PROJECTION_DRIFT, drift_tenant, seq, what)
-    except UnreadableText:
+                    verdict.report(RecordFault.PROJECTION_DRIFT, drift_tenant, seq, what)
+    except UnreadableTextError:
         raise
-    except EnvironmentFailed as problem:
+    except EnvironmentFailureError as problem:
         # With other tables than ours a query may fail in any way; that they are others is the finding.
-        changed = any(finding.fault is Fault.SCHEMA_CHANGED for finding in verdict.findings)
+        changed = any(finding.fault is RecordFault.SCHEMA_CHANGED for finding in verdict.findings)
         if problem.reason is not Reason.EVIDENCE_INVALID and not changed:
             raise
-        verdict.report(Fault.STORE_DAMAGED, "", None, str(problem))
+        verdict.report(RecordFault.STORE_DAMAGED, "", None, str(problem))
     return verdict
 
 
-def _verify_tables(connection: Connection, verdict: Verdict) -> None:
+def _verify_tables(connection: Connection, verdict: VerificationReport) -> None:
     for change in schema_changes(connection):
-        verdict.report(Fault.SCHEMA_CHANGED, "", None, change)
+        verdict.report(RecordFault.SCHEMA_CHANGED, "", None, change)
     for table, guard in missing_guards(connection):
-        verdict.report(Fault.GUARD_MISSING, "", None, f"table {table} lost its guard {guard}")
+        verdict.report(RecordFault.GUARD_MISSING, "", None, f"table {table} lost its guard {guard}")
     for table, trigger in foreign_triggers(connection):
-        verdict.report(Fault.GUARD_FOREIGN, "", None, f"Remit did not make the trigger {trigger!r} on table {table}")
+        verdict.report(
+            RecordFault.GUARD_FOREIGN, "", None, f"Remit did not make the trigger {trigger!r} on table {table}"
+        )
     for line in connection.damage():
-        verdict.report(Fault.STORE_DAMAGED, "", None, f"the database's own check says: {line}")
+        verdict.report(RecordFault.STORE_DAMAGED, "", None, f"the database's own check says: {line}")
 
 
 def _verify_tenants(
-    connection: Connection, keyring: Keyring, witnesses: Witnesses, verdict: Verdict, wanted: str | None
+    connection: Connection, keyring: Keyring, witnesses: Witnesses, verdict: VerificationReport, wanted: str | None
 ) -> None:
     everyone = [wanted] if wanted is not None else sorted({*_owners(connection, verdict), *witnesses})
     suspects = Suspects(verdict)
@@ -108,14 +112,14 @@ def _verify_tenants(
             heads = HeadsCheck(keyring, tenant, _heads(connection, tenant), witnesses.get(tenant, []), verdict)
             _verify_chain(connection, tenant, heads, verdict, suspects)
         if not _is_text(tenant):
-            verdict.report(Fault.STORE_DAMAGED, tenant, None, "rows belong to a tenant whose name is no text")
+            verdict.report(RecordFault.STORE_DAMAGED, tenant, None, "rows belong to a tenant whose name is no text")
         verdict.tenants += 1
         verdict.anchored += tenant in witnesses
     suspects.report()
 
 
 def _verify_chain(
-    connection: Connection, tenant_id: str, heads: HeadsCheck, verdict: Verdict, suspects: Suspects
+    connection: Connection, tenant_id: str, heads: HeadsCheck, verdict: VerificationReport, suspects: Suspects
 ) -> None:
     walk = ChainWalk(verdict, tenant_id)
     rows = AgentRowsCheck(connection, tenant_id, verdict)
@@ -137,7 +141,7 @@ def _verify_chain(
         previews.pass_entry(entry)
     heads.finish(walk.length)
     for ref in changed_documents(connection, tenant_id):
-        verdict.report(Fault.ROW_EDITED, tenant_id, None, f"agent_documents holds another text under {ref}")
+        verdict.report(RecordFault.ROW_EDITED, tenant_id, None, f"agent_documents holds another text under {ref}")
     rows.finish()
     claims.finish()
     browser.finish()
@@ -168,13 +172,13 @@ class _OtherKindError(TypeError):
 
 
 @contextmanager
-def _other_kinds(verdict: Verdict, tenant_id: str) -> Iterator[None]:
+def _other_kinds(verdict: VerificationReport, tenant_id: str) -> Iterator[None]:
     """Rows that nothing can be done with are a finding about their tenant, not the end of the whole check."""
     try:
         yield
     except (TypeError, ValueError, AttributeError) as problem:
         what = "rows hold values of another kind than Remit writes; they could not be checked to the end"
-        verdict.report(Fault.STORE_DAMAGED, tenant_id, None, f"{what} ({type(problem).__name__})")
+        verdict.report(RecordFault.STORE_DAMAGED, tenant_id, None, f"{what} ({type(problem).__name__})")
 
 
 def _is_text(tenant_id: str) -> bool:
@@ -182,12 +186,14 @@ def _is_text(tenant_id: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in tenant_id)
 
 
-def _owners(connection: Connection, verdict: Verdict) -> Iterator[str]:
+def _owners(connection: Connection, verdict: VerificationReport) -> Iterator[str]:
     for owner in chain_owners(connection):
         if type(owner) is str:
             yield owner
         else:
-            verdict.report(Fault.STORE_DAMAGED, "", None, f"rows belong to a tenant that is no text: {owner!r:.80}")
+            verdict.report(
+                RecordFault.STORE_DAMAGED, "", None, f"rows belong to a tenant that is no text: {owner!r:.80}"
+            )
 
 
 def chain_owners(connection: Connection) -> Iterator[str]:

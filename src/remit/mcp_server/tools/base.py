@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 from remit.contracts.base import Contract
 from remit.contracts.services.common import ErrorTold, told_error
 from remit.core.errors import Reason, RemitError
-from remit.mcp_server.context import Call, House
+from remit.mcp_server.context import ServerContext, ToolCall
 from remit.mcp_server.schemas import input_schema, output_schema
 from remit.observability.request_context import belonging_to
 
@@ -35,7 +35,7 @@ def acts(*, destructive: bool, idempotent: bool, open_world: bool = False) -> To
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToolAnswer:
     """What a tool answers: the contract, and a few words for whoever reads no more than that.
 
     `refused`: what was asked for was not done. A client that looks at nothing else must not take it for done.
@@ -54,9 +54,9 @@ class ToolSpec:
     arguments: type[Contract]
     answers: type[Contract]
     hints: ToolAnnotations
-    work: Callable[[Call[Any]], Awaitable[Answer | InputRequiredResult]]
+    work: Callable[[ToolCall[Any]], Awaitable[ToolAnswer | InputRequiredResult]]
 
-    def built(self, house: House) -> "ClosedTool":
+    def built(self, house: ServerContext) -> "ClosedTool":
         tool = ClosedTool(
             fn=self.work,
             name=self.name,
@@ -73,10 +73,10 @@ class ToolSpec:
 class ClosedTool(Tool):
     """Parses its arguments by a contract: a field too many, or of another type, is refused before anything else."""
 
-    _house: House = PrivateAttr()
+    _house: ServerContext = PrivateAttr()
     _spec: ToolSpec = PrivateAttr()
 
-    def put_into(self, house: House, spec: ToolSpec) -> Self:
+    def put_into(self, house: ServerContext, spec: ToolSpec) -> Self:
         self._house = house
         self._spec = spec
         return self
@@ -91,7 +91,7 @@ class ClosedTool(Tool):
             parsed = self._spec.arguments.from_tree(arguments, source=f"arguments of {self.name}")
             # The task is the session's, which began with another request.
             with belonging_to(getattr(context.request_context.request, "state", None)):
-                answer = await self._spec.work(Call(self._house, parsed, context))
+                answer = await self._spec.work(ToolCall(self._house, parsed, context))
         except RemitError as problem:
             return refusal(told_error(problem))
         except MCPError:

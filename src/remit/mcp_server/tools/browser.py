@@ -6,10 +6,10 @@ from pydantic import Field
 
 from remit.contracts.base import Contract, Identifier
 from remit.contracts.services.common import BrowseAnswer
-from remit.mcp_server.context import FIRST_LOOK, Call, WaitSeconds, document_bytes
+from remit.mcp_server.context import FIRST_LOOK, ToolCall, WaitSeconds, document_bytes
 from remit.mcp_server.schemas import Document, shipped
 from remit.mcp_server.summaries import of_browse
-from remit.mcp_server.tools.base import READS, Answer, ToolSpec, acts
+from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, acts
 
 
 class Browse(Contract):
@@ -22,24 +22,24 @@ class FollowBrowse(Contract):
     wait_seconds: WaitSeconds = 0
 
 
-async def _browse(call: Call[Browse]) -> Answer:
+async def _browse(call: ToolCall[Browse]) -> ToolAnswer:
     given = call.arguments
     action = document_bytes(given.action, "action")
     first = min(FIRST_LOOK, given.wait_seconds)
     answer = await call.ask(lambda caller: call.desk.browser.act(caller, action, first))
     # Who asks hears at once that a person has to answer: the link is for showing to somebody.
     answer = await _followed(call, answer, given.wait_seconds, goes_on={"running"})
-    return Answer(answer, of_browse(answer), refused=answer.refused)
+    return ToolAnswer(answer, of_browse(answer), refused=answer.refused)
 
 
-async def _status(call: Call[FollowBrowse]) -> Answer:
+async def _status(call: ToolCall[FollowBrowse]) -> ToolAnswer:
     answer = await call.ask(lambda caller: call.desk.browser.get(caller, call.arguments.action_id))
     answer = await _followed(call, answer, call.arguments.wait_seconds, goes_on={"running", "waiting"})
-    return Answer(answer, of_browse(answer))
+    return ToolAnswer(answer, of_browse(answer))
 
 
 async def _followed(
-    call: Call[Browse] | Call[FollowBrowse], answer: BrowseAnswer, seconds: int, goes_on: set[str]
+    call: ToolCall[Browse] | ToolCall[FollowBrowse], answer: BrowseAnswer, seconds: int, goes_on: set[str]
 ) -> BrowseAnswer:
     def told(now: BrowseAnswer) -> str | None:
         return of_browse(now) if now.state in goes_on else None

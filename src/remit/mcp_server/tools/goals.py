@@ -8,12 +8,12 @@ from pydantic import Field
 from remit.contracts.base import Contract, Identifier, Text
 from remit.contracts.services.common import GoalAnswer
 from remit.identity.callers import Caller
-from remit.mcp_server.context import FIRST_LOOK, Call, WaitSeconds
+from remit.mcp_server.context import FIRST_LOOK, ToolCall, WaitSeconds
 from remit.mcp_server.elicitation import answered_question, ask_client
 from remit.mcp_server.summaries import of_goal
-from remit.mcp_server.tools.base import READS, Answer, ToolSpec, acts
+from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, acts
 from remit.services.goals.answers import speaker
-from remit.services.services import Desk
+from remit.services.services import Services
 
 MOST_QUESTIONS: Final = 5
 """That one call asks a client, whatever the goal still lacks."""
@@ -37,7 +37,7 @@ class FollowGoal(Contract):
     wait_seconds: WaitSeconds = 0
 
 
-async def _ask(call: Call[Ask]) -> Answer | InputRequiredResult:
+async def _ask(call: ToolCall[Ask]) -> ToolAnswer | InputRequiredResult:
     given = call.arguments
     earlier = answered_question(call)
     if earlier is None:
@@ -55,10 +55,10 @@ async def _ask(call: Call[Ask]) -> Answer | InputRequiredResult:
         if asked is None:
             break
         answer = await _put(call, asked, None, answer.correlation_id)
-    return Answer(answer, of_goal(answer), refused=answer.state == "refused")
+    return ToolAnswer(answer, of_goal(answer), refused=answer.state == "refused")
 
 
-async def _put(call: Call[Ask], words: str, correlation_id: str | None, reply_to: str | None) -> GoalAnswer:
+async def _put(call: ToolCall[Ask], words: str, correlation_id: str | None, reply_to: str | None) -> GoalAnswer:
     given = call.arguments
     first = min(FIRST_LOOK, given.wait_seconds)
     answer = await call.ask(
@@ -70,23 +70,23 @@ async def _put(call: Call[Ask], words: str, correlation_id: str | None, reply_to
     return await _followed(call, answer, given.wait_seconds, goes_on={"running"})
 
 
-async def _continue(call: Call[FollowGoal]) -> Answer:
+async def _continue(call: ToolCall[FollowGoal]) -> ToolAnswer:
     given = call.arguments
     first = min(FIRST_LOOK, given.wait_seconds)
     answer = await call.ask(lambda caller: call.desk.goals.go_on(caller, given.correlation_id, first))
     answer = await _followed(call, answer, given.wait_seconds, goes_on={"running"})
-    return Answer(answer, of_goal(answer), refused=answer.state == "refused")
+    return ToolAnswer(answer, of_goal(answer), refused=answer.state == "refused")
 
 
-async def _status(call: Call[FollowGoal]) -> Answer:
+async def _status(call: ToolCall[FollowGoal]) -> ToolAnswer:
     given = call.arguments
     answer = await call.ask(lambda caller: look_at_goal(call.desk, caller, given.correlation_id))
     answer = await _followed(call, answer, given.wait_seconds, goes_on={"running", "waiting"})
-    return Answer(answer, of_goal(answer))
+    return ToolAnswer(answer, of_goal(answer))
 
 
 async def _followed(
-    call: Call[Ask] | Call[FollowGoal], answer: GoalAnswer, seconds: int, goes_on: set[str]
+    call: ToolCall[Ask] | ToolCall[FollowGoal], answer: GoalAnswer, seconds: int, goes_on: set[str]
 ) -> GoalAnswer:
     def told(now: GoalAnswer) -> str | None:
         return of_goal(now) if now.state in goes_on and now.waiting_for != "clarification" else None
@@ -96,7 +96,7 @@ async def _followed(
     )
 
 
-def look_at_goal(desk: Desk, caller: Caller, correlation_id: str) -> GoalAnswer:
+def look_at_goal(desk: Services, caller: Caller, correlation_id: str) -> GoalAnswer:
     """In the tenant of the user that the token names: an agent has no goals elsewhere."""
     return desk.goals.get(caller, speaker(caller).tenant, correlation_id)
 

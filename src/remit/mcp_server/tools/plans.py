@@ -7,10 +7,10 @@ from pydantic import Field
 from remit.contracts.base import Contract, Uuid
 from remit.contracts.plans.agent_views import AgentPlanPreview, AgentUndoAnswer
 from remit.contracts.services.plans import IdempotencyKey, Note, ProposalView
-from remit.mcp_server.context import FIRST_LOOK, Call, WaitSeconds, document_bytes
+from remit.mcp_server.context import FIRST_LOOK, ToolCall, WaitSeconds, document_bytes
 from remit.mcp_server.schemas import Document, shipped
 from remit.mcp_server.summaries import ENDED_STATES, of_proposal, of_undo
-from remit.mcp_server.tools.base import READS, Answer, ToolSpec, acts
+from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, acts
 
 ProposalId = Annotated[Uuid, Field(description="As propose_plan gave it.")]
 
@@ -42,31 +42,33 @@ class NamePlan(Contract):
     proposal_id: ProposalId
 
 
-async def _preview(call: Call[PreviewPlan]) -> Answer:
+async def _preview(call: ToolCall[PreviewPlan]) -> ToolAnswer:
     plan = document_bytes(call.arguments.plan, "plan")
     document = await call.ask(lambda caller: call.desk.plans.preview(caller, plan))
-    return Answer(document, "Nothing was changed. This is what you sent; what it would do to the files, a person sees.")
+    return ToolAnswer(
+        document, "Nothing was changed. This is what you sent; what it would do to the files, a person sees."
+    )
 
 
-async def _propose(call: Call[ProposePlan]) -> Answer:
+async def _propose(call: ToolCall[ProposePlan]) -> ToolAnswer:
     given = call.arguments
     plan = document_bytes(given.plan, "plan")
     view = await call.ask(lambda caller: call.desk.plans.propose(caller, plan, note=given.note, key=given.key))
     return await _followed(call, view, given.wait_seconds, waits_for={"PENDING"})
 
 
-async def _status(call: Call[FollowPlan]) -> Answer:
+async def _status(call: ToolCall[FollowPlan]) -> ToolAnswer:
     given = call.arguments
     view = await call.ask(lambda caller: call.desk.plans.get(caller, given.proposal_id))
     return await _followed(call, view, given.wait_seconds, waits_for={"PENDING", "RUNNING"})
 
 
-async def _apply(call: Call[ApplyPlan]) -> Answer:
+async def _apply(call: ToolCall[ApplyPlan]) -> ToolAnswer:
     given = call.arguments
     first = min(FIRST_LOOK, given.wait_seconds)
     view = await call.ask(lambda caller: call.desk.plans.apply(caller, given.proposal_id, first))
     answer = await _followed(call, view, given.wait_seconds, waits_for={"RUNNING"})
-    return Answer(answer.document, answer.words, refused=_was_refused(answer.document))
+    return ToolAnswer(answer.document, answer.words, refused=_was_refused(answer.document))
 
 
 def _was_refused(view: Contract) -> bool:
@@ -74,24 +76,27 @@ def _was_refused(view: Contract) -> bool:
     return isinstance(view, ProposalView) and view.state == "APPROVED" and view.refused is not None
 
 
-async def _undo(call: Call[NamePlan]) -> Answer:
+async def _undo(call: ToolCall[NamePlan]) -> ToolAnswer:
     taken = await call.ask(lambda caller: call.desk.plans.undo(caller, call.arguments.proposal_id))
-    return Answer(taken, of_undo(taken), refused=taken.status == "REFUSED")
+    return ToolAnswer(taken, of_undo(taken), refused=taken.status == "REFUSED")
 
 
-async def _cancel(call: Call[NamePlan]) -> Answer:
+async def _cancel(call: ToolCall[NamePlan]) -> ToolAnswer:
     view = await call.ask(lambda caller: call.desk.plans.cancel(caller, call.arguments.proposal_id))
-    return Answer(view, of_proposal(view))
+    return ToolAnswer(view, of_proposal(view))
 
 
 async def _followed(
-    call: Call[ProposePlan] | Call[FollowPlan] | Call[ApplyPlan], view: ProposalView, seconds: int, waits_for: set[str]
-) -> Answer:
+    call: ToolCall[ProposePlan] | ToolCall[FollowPlan] | ToolCall[ApplyPlan],
+    view: ProposalView,
+    seconds: int,
+    waits_for: set[str],
+) -> ToolAnswer:
     def told(now: ProposalView) -> str | None:
         return of_proposal(now) if now.state in waits_for and now.state not in ENDED_STATES else None
 
     view = await call.follow(view, lambda caller: call.desk.plans.get(caller, view.proposal_id), seconds, told)
-    return Answer(view, of_proposal(view))
+    return ToolAnswer(view, of_proposal(view))
 
 
 TOOLS: Final = (

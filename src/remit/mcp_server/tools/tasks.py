@@ -6,10 +6,10 @@ from pydantic import Field
 
 from remit.contracts.base import Contract, Identifier
 from remit.contracts.services.common import TaskAnswer
-from remit.mcp_server.context import FIRST_LOOK, Call, WaitSeconds, document_bytes
+from remit.mcp_server.context import FIRST_LOOK, ToolCall, WaitSeconds, document_bytes
 from remit.mcp_server.schemas import Document, shipped
 from remit.mcp_server.summaries import of_task
-from remit.mcp_server.tools.base import READS, Answer, ToolSpec, acts
+from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, acts
 
 
 class RunTask(Contract):
@@ -23,23 +23,23 @@ class FollowTask(Contract):
     wait_seconds: WaitSeconds = 0
 
 
-async def _run(call: Call[RunTask]) -> Answer:
+async def _run(call: ToolCall[RunTask]) -> ToolAnswer:
     given = call.arguments
     manifest = document_bytes(given.manifest, "manifest")
     lease = document_bytes(given.lease, "lease")
     first = min(FIRST_LOOK, given.wait_seconds)
     answer = await call.ask(lambda caller: call.desk.tasks.run(caller, manifest, lease, first))
     answer = await _followed(call, answer, given.wait_seconds)
-    return Answer(answer, of_task(answer), refused=answer.state == "refused")
+    return ToolAnswer(answer, of_task(answer), refused=answer.state == "refused")
 
 
-async def _status(call: Call[FollowTask]) -> Answer:
+async def _status(call: ToolCall[FollowTask]) -> ToolAnswer:
     answer = await call.ask(lambda caller: call.desk.tasks.get(caller, call.arguments.task_id))
     answer = await _followed(call, answer, call.arguments.wait_seconds)
-    return Answer(answer, of_task(answer))
+    return ToolAnswer(answer, of_task(answer))
 
 
-async def _followed(call: Call[RunTask] | Call[FollowTask], answer: TaskAnswer, seconds: int) -> TaskAnswer:
+async def _followed(call: ToolCall[RunTask] | ToolCall[FollowTask], answer: TaskAnswer, seconds: int) -> TaskAnswer:
     def told(now: TaskAnswer) -> str | None:
         return of_task(now) if now.state == "running" else None
 

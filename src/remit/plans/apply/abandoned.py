@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from remit.contracts.plans.report import ExecutionReport
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
-from remit.effects.plans.steps import Step, aside_name, part_name
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
+from remit.effects.plans.steps import PlanStep, aside_name, part_name
 from remit.fs.paths import Located
-from remit.plans.apply.checkpoint import BegunPlan
+from remit.plans.apply.checkpoint import PlanCheckpoint
 from remit.plans.apply.verify_and_undo import FileLook, look_at_files
 from remit.plans.storage.run_folder import MANIFEST, REPORTS, SCRIPT
 
@@ -16,10 +16,10 @@ UNKNOWN_EFFECT: Final = "Unknown effect"
 MANY: Final = 50
 
 
-def left_to_a_person(problem: RemitError, begun: BegunPlan) -> RemitError:
+def left_to_a_person(problem: RemitError, begun: PlanCheckpoint) -> RemitError:
     """Why it was closed, and what a person has to go by."""
     folder = "/".join((*REPORTS, begun.folder))
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.ROLLBACK_FAILED,
         problem.what,
         where=problem.where,
@@ -28,7 +28,7 @@ def left_to_a_person(problem: RemitError, begun: BegunPlan) -> RemitError:
     )
 
 
-def tell_what_is_left(begun: BegunPlan) -> tuple[str, ...]:
+def tell_what_is_left(begun: PlanCheckpoint) -> tuple[str, ...]:
     """For the report. Nothing is touched; what cannot be looked at is not named."""
     folder = "/".join((*REPORTS, begun.folder))
     first = (
@@ -45,7 +45,7 @@ def is_of_unknown_effect(report: ExecutionReport) -> bool:
     return any(warning.startswith(UNKNOWN_EFFECT) for warning in report.warnings)
 
 
-def _parts(begun: BegunPlan) -> Iterator[str]:
+def _parts(begun: PlanCheckpoint) -> Iterator[str]:
     """Files under names of ours, which the run would have removed at its end."""
     candidates = list(_candidates(begun))
     try:
@@ -58,14 +58,14 @@ def _parts(begun: BegunPlan) -> Iterator[str]:
             yield f"Left over: {place.below}, {_described(step, look)} {begun.steps.paths[step.path]}"
 
 
-def _candidates(begun: BegunPlan) -> Iterator[tuple[Step, Located]]:
+def _candidates(begun: PlanCheckpoint) -> Iterator[tuple[PlanStep, Located]]:
     places = begun.places()
     for step in begun.steps.steps:
         for name in (part_name, aside_name):
             yield step, places[step.path]._replace(name=name(begun.steps.prefix, step.number))
 
 
-def _described(step: Step, look: FileLook) -> str:
+def _described(step: PlanStep, look: FileLook) -> str:
     if look.state is not None and step.before is not None and look.state.sha256 == step.before.sha256:
         return "the old content of"
     if look.state is not None and step.after is not None and look.state.sha256 == step.after.sha256:

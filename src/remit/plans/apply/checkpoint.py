@@ -14,7 +14,7 @@ from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.plan import ExecutionInstructions, Plan
 from remit.contracts.plans.sql_report import SqlPreviewed, SqlTold
 from remit.effects.plans.database_files import MARK, is_marked
-from remit.effects.plans.steps import Ids, Result, State, Step, StepPlan, as_json, step_of
+from remit.effects.plans.steps import Ids, PlanStep, Result, State, StepPlan, as_json, step_of
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.fs.paths import Located, locate_below
 from remit.plans.model.remote_part import Elsewhere, parse_elsewhere, render_elsewhere, without_shown_rows
@@ -26,7 +26,7 @@ _SHORT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class BegunPlan:
+class PlanCheckpoint:
     """A run as its checkpoint knows it. No authority is in it: that ended with the process that had the envelope."""
 
     request_digest: str
@@ -88,7 +88,7 @@ class BegunPlan:
         return tuple(folder for folder in self.folders if folder in needed)
 
 
-def render_begun(begun: BegunPlan) -> str:
+def render_begun(begun: PlanCheckpoint) -> str:
     steps = begun.steps
     tree: dict[str, Any] = {
         "version": _VERSION,
@@ -125,17 +125,17 @@ def without_rows(told: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
     return {number: without_shown_rows(one) for number, one in told.items()}
 
 
-def _kept_operation(step: Step) -> dict[str, Any]:
+def _kept_operation(step: PlanStep) -> dict[str, Any]:
     """No content, but that it is a database: whoever verifies the run must know."""
     return dict(MARK) if is_marked(step) else {}
 
 
-def parse_begun(text: str) -> BegunPlan:
+def parse_begun(text: str) -> PlanCheckpoint:
     """The inverse of `render_begun`."""
     return read_checkpoint(text, _parse, "plan")
 
 
-def _parse(tree: Any) -> BegunPlan:
+def _parse(tree: Any) -> PlanCheckpoint:
     if tree["version"] != _VERSION:
         raise ValueError("another version")
     instructions = ExecutionInstructions.from_tree(tree["instructions"])
@@ -149,7 +149,7 @@ def _parse(tree: Any) -> BegunPlan:
         max_file_bytes=tree["max_file_bytes"],
         rules=tuple(tree["rules"]),
     )
-    return BegunPlan(
+    return PlanCheckpoint(
         request_digest=tree["request_digest"],
         plan_id=tree["plan_id"],
         ids=Ids(*tree["ids"]),
@@ -171,7 +171,7 @@ def _parse(tree: Any) -> BegunPlan:
     )
 
 
-def dressed(begun: BegunPlan, originals: Mapping[int, Original]) -> BegunPlan:
+def dressed(begun: PlanCheckpoint, originals: Mapping[int, Original]) -> PlanCheckpoint:
     """With what is kept of each file; and where a file has an owner or attributes that a new one would not get, its
     modification is told to give them to the new one.
     """
@@ -188,7 +188,7 @@ def dressed(begun: BegunPlan, originals: Mapping[int, Original]) -> BegunPlan:
     return replace(begun, originals=originals, steps=begun.steps._replace(steps=tuple(steps)))
 
 
-def _dress(step: Step, original: Original | None) -> dict[str, Any] | None:
+def _dress(step: PlanStep, original: Original | None) -> dict[str, Any] | None:
     if original is None or step.after is None or step.move != "modify":
         return None
     if original.owner == (os.geteuid(), os.getegid()) and not original.attributes:

@@ -8,18 +8,18 @@ from typing import Final, Literal
 
 from remit.contracts.config.config import PostgresqlConnection, SystemConfig
 from remit.contracts.plans.status import StatusUpdate
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import Clock, render_time
 from remit.effects.plans.steps import StepPlan
 from remit.plans.engines import pipeline as pipeline_engine
 from remit.plans.engines import postgres as postgres_engine
 from remit.plans.engines.duckdb import BUILD, EFFECT, Engine
 from remit.plans.engines.postgres import PostgresEngine
-from remit.plans.engines.postgres_servers import LockBudget, Server, find_server
+from remit.plans.engines.postgres_servers import LockBudget, PostgresServer, find_server
 from remit.plans.model.callbacks import NO_HOOKS, PlanHooks
-from remit.plans.preparation.prepared import Workshop
+from remit.plans.preparation.prepared import Engines
 from remit.plans.preparation.remote_sql import Servers
-from remit.plans.runtime.runner import PLAIN, RICH, Runner
+from remit.plans.runtime.runner import PLAIN, RICH, PlanRunner
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.manager import Fleet
 from remit.sandbox.orders import Build, Quotas
@@ -86,7 +86,7 @@ class PlanSetting:
         """By the caller, or by anybody who had it recorded. Quick to ask."""
         return self.hooks.is_cancelled() or self.cancellations.is_known(envelope_id)
 
-    def runner(self, envelope_id: str, *, rich: bool, plan_id: str = "", steps: StepPlan | None = None) -> Runner:
+    def runner(self, envelope_id: str, *, rich: bool, plan_id: str = "", steps: StepPlan | None = None) -> PlanRunner:
         """One with the parsers is needed where files are edited by their structure.
 
         With `steps`, it may go through their files as often as it must, whatever their sizes and the limits are.
@@ -100,7 +100,7 @@ class PlanSetting:
             if plan_id:
                 self.tell(envelope_id, plan_id, "RUNNING", done, total)
 
-        return Runner(
+        return PlanRunner(
             self.fleet.host_for(effects, build, quotas),
             effects,
             envelope_id,
@@ -109,7 +109,7 @@ class PlanSetting:
             on_progress=on_progress,
         )
 
-    def workshop(self, envelope_id: str, plan_id: str) -> Workshop:
+    def workshop(self, envelope_id: str, plan_id: str) -> Engines:
         """For SQL and pipelines. Costs nothing unless one is run."""
         quotas = self._quotas()
 
@@ -128,7 +128,7 @@ class PlanSetting:
         memory = quotas.memory_bytes * _ENGINES_SHARE // 100
         engine = Engine(host, envelope_id, memory, is_cancelled)
         programs = pipeline_engine.PipelineEngine(host_of_programs, envelope_id, is_cancelled)
-        return Workshop(engine, programs, self.work, self.servers(envelope_id, plan_id), tell)
+        return Engines(engine, programs, self.work, self.servers(envelope_id, plan_id), tell)
 
     def servers(self, envelope_id: str, plan_id: str = "") -> Servers:
         """For databases on servers. Costs nothing unless one is asked."""
@@ -138,10 +138,10 @@ class PlanSetting:
         def host() -> SandboxHost:
             return self.fleet.host_for((postgres_engine.EFFECT,), postgres_engine.BUILD, quotas)
 
-        def find(name: str) -> Server:
+        def find(name: str) -> PostgresServer:
             connection = self.rules.config().connections.get(name)
             if not isinstance(connection, PostgresqlConnection):
-                raise Refused(
+                raise RefusedError(
                     Reason.CAPABILITY_UNSUPPORTED,
                     "remit.yaml has no PostgreSQL connection of this name any more",
                     where=f"connection {name}",

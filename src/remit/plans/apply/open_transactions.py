@@ -10,14 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from remit.contracts.plans.sql_report import MAX_TABLES_TOLD
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.faultpoints import reach
-from remit.execution.engine import Contradicted, Note, Unsettled
+from remit.execution.engine import IncompleteError, Note, VerificationFailedError
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.engines.postgres import CommitFailed, CommitUnknown, Drift, Ran, Session, Transaction
-from remit.plans.engines.postgres_servers import Server
+from remit.plans.engines.postgres import (
+    CommitFailedError,
+    CommitUnknownError,
+    DriftedRows,
+    OpenTransaction,
+    PostgresResult,
+    Transaction,
+)
+from remit.plans.engines.postgres_servers import PostgresServer
 from remit.plans.model.remote_part import Commit, Elsewhere, KeptRows, note_commit
-from remit.plans.preparation.remote_sql import Servers, Wanted
+from remit.plans.preparation.remote_sql import PreparedStatements, Servers
 from remit.plans.storage.row_images import keep_rows
 from remit.plans.storage.run_folder import ReportFolder
 
@@ -31,8 +38,8 @@ _USED: Final = (
 
 
 class _Held(NamedTuple):
-    server: Server
-    session: Session
+    server: PostgresServer
+    session: OpenTransaction
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class HeldTransactions:
     _held: dict[str, _Held] = field(default_factory=dict, init=False, repr=False)
     _committed: set[str] = field(default_factory=set, init=False, repr=False)
 
-    def begin(self, key: str, wanted: Wanted, part: Elsewhere, folder: ReportFolder) -> KeptRows:
+    def begin(self, key: str, wanted: PreparedStatements, part: Elsewhere, folder: ReportFolder) -> KeptRows:
         """Run it in earnest. Raises if the server is not as it was when it was tried out; whoever calls closes it.
 
         What leads back is in the folder, durably, when this returns; the transaction is open.
@@ -61,7 +68,7 @@ class HeldTransactions:
             if ran.images is not None:
                 os.close(ran.images.descriptor)
 
-    def look_back(self, key: str, connection: str, images: int, seconds: float) -> tuple[Drift, ...]:
+    def look_back(self, key: str, connection: str, images: int, seconds: float) -> tuple[DriftedRows, ...]:
         """Rows that are not as the run left them."""
         servers = self.servers(key)
         return servers.engine.look_back(servers.find(connection), images, seconds=seconds)
@@ -75,7 +82,7 @@ class HeldTransactions:
         reach("elsewhere.begun")
 
     def commit(self, key: str, connection: str, rows: KeptRows | None, note: Note) -> None:
-        """`Contradicted` if it was surely not committed; `Unsettled` if nobody can tell."""
+        """`VerificationFailedError` if it was surely not committed; `IncompleteError` if nobody can tell."""
         held = self._held[key]
         transaction = held.session.ran.transaction
         try:
@@ -86,15 +93,15 @@ class HeldTransactions:
         reach("elsewhere.noted")
         try:
             held.session.commit()
-        except CommitFailed as problem:
+        except CommitFailedError as problem:
             raise not_committed(problem.what, held.server.where, problem.next_step) from problem
-        except CommitUnknown as problem:  # it was asked for some seconds what became of it
+        except CommitUnknownError as problem:  # it was asked for some seconds what became of it
             raise _unknown(held.server.where) from problem
         self._committed.add(key)
         reach("elsewhere.committed")
 
     def fate(self, key: str, commit: Commit) -> Fate:
-        """Of a transaction that another process was about to commit. `Unsettled` if nobody can tell now."""
+        """Of a transaction that another process was about to commit. `IncompleteError` if nobody can tell now."""
         servers = self.servers(key)
         try:
             server = servers.find(commit.connection)
@@ -116,8 +123,8 @@ class HeldTransactions:
             held.session.close()
 
 
-def not_committed(what: str, where: str, next_step: str = "") -> Contradicted:
-    return Contradicted(
+def not_committed(what: str, where: str, next_step: str = "") -> VerificationFailedError:
+    return VerificationFailedError(
         Reason.EFFECT_FAILED,
         f"the plan was carried out, and then the database did not commit its part: {what}",
         where=where,
@@ -125,12 +132,12 @@ def not_committed(what: str, where: str, next_step: str = "") -> Contradicted:
     )
 
 
-def _begun(servers: Servers, wanted: Wanted) -> Session:
+def _begun(servers: Servers, wanted: PreparedStatements) -> OpenTransaction:
     """Twice if another session was in the way, and time is left to wait for it: of two that wait for each other's
     locks, the server stops one. Nothing of it has taken effect yet. The approval is used by then.
     """
 
-    def begin() -> Session:
+    def begin() -> OpenTransaction:
         with WorkFolder.make(servers.work) as work:
             return servers.engine.begin(
                 wanted.server,
@@ -143,7 +150,7 @@ def _begun(servers: Servers, wanted: Wanted) -> Session:
     for is_last in (False, True):
         try:
             return begin()
-        except EnvironmentFailed as problem:
+        except EnvironmentFailureError as problem:
             if problem.reason is not Reason.DATABASE_BUSY:
                 raise
             if is_last or not wanted.server.lock_seconds_left:
@@ -151,15 +158,15 @@ def _begun(servers: Servers, wanted: Wanted) -> Session:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _require_as_seen(ran: Ran, part: Elsewhere) -> None:
+def _require_as_seen(ran: PostgresResult, part: Elsewhere) -> None:
     failed = next((one.problem for one in ran.actions if one.problem is not None), None)
     if failed is not None:
         words = {name: failed.get(name, "") for name in ("where", "next_step")}
-        raise EnvironmentFailed(Reason(failed["reason"]), failed.get("what", ""), **words)
+        raise EnvironmentFailureError(Reason(failed["reason"]), failed.get("what", ""), **words)
     allowed = {one.number for one in part.actions if one.irreversible}
     sudden = [one.irreversible for one in ran.actions if one.irreversible and one.number not in allowed]
     if ran.bound != part.bound or sudden:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.HASH_MISMATCH,
             sudden[0] if sudden else "somebody changed rows that this plan is about, right after it was looked at",
             where=part.server,
@@ -167,14 +174,14 @@ def _require_as_seen(ran: Ran, part: Elsewhere) -> None:
         )
 
 
-def _kept(ran: Ran, part: Elsewhere, folder: ReportFolder) -> KeptRows:
+def _kept(ran: PostgresResult, part: Elsewhere, folder: ReportFolder) -> KeptRows:
     tables = tuple((one.table, one.inserted, one.updated, one.deleted) for one in ran.tables[:MAX_TABLES_TOLD])
     if why := part.why_irreversible:
         return KeptRows(tables, irreversible=why)
     if not tables:
         return KeptRows(())
     if ran.images is None:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the rows that lead back were not handed over",
             where=part.server,
@@ -188,13 +195,13 @@ def _transaction(tree: Mapping[str, Any]) -> Transaction:
     try:
         return Transaction(**tree)
     except TypeError:
-        raise EnvironmentFailed(Reason.STORE_OUTDATED, "a note of this run cannot be read") from None
+        raise EnvironmentFailureError(Reason.STORE_OUTDATED, "a note of this run cannot be read") from None
 
 
-def _unknown(where: str, problem: RemitError | None = None) -> Unsettled:
+def _unknown(where: str, problem: RemitError | None = None) -> IncompleteError:
     why = f": {problem.what}" if problem is not None else ""
     first = problem.next_step if problem is not None and problem.next_step else "See that the server can be reached."
-    return Unsettled(
+    return IncompleteError(
         Reason.EFFECT_FAILED,
         f"whether the database committed its part of the plan could not be asked{why}",
         where=where,

@@ -10,17 +10,17 @@ from remit.contracts.plans.change_log import Change
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.status import PlanStatus
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import Clock, parse_time, render_time
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.plans.steps import Result
-from remit.plans.apply.checkpoint import BegunPlan
-from remit.plans.apply.verify_and_undo import FileLook, Ran, look_at_files
+from remit.plans.apply.checkpoint import PlanCheckpoint
+from remit.plans.apply.verify_and_undo import FileLook, RunResult, look_at_files
 from remit.plans.model.remote_part import KeptRows, rows_checkpoint
 from remit.plans.reports.change_log import build_change_log
 from remit.plans.reports.execution_report import Acted, build_errors, build_report
 from remit.plans.reports.publish import digest_papers
-from remit.plans.reports.run_data import Run, time_of
+from remit.plans.reports.run_data import FinishedRun, time_of
 from remit.plans.runtime.runner import paths_of
 from remit.plans.storage.manifest import build_manifest, mark_executed, net_changes
 from remit.plans.storage.run_folder import REPORTS
@@ -35,8 +35,8 @@ _UNCONFINED_WARNING: Final = "The effects of this run were not confined by the k
 
 
 def build_outcome(
-    begun: BegunPlan,
-    ran: Ran,
+    begun: PlanCheckpoint,
+    ran: RunResult,
     signer: Signer,
     clock: Clock,
     *,
@@ -46,7 +46,7 @@ def build_outcome(
     """All papers of the run, and the status that is signed over them. `looks` are the files as they were verified."""
     now = max(render_time(clock()), begun.started_at)
     status = ran.status
-    run = Run(
+    run = FinishedRun(
         plan_id=begun.plan_id,
         ids=begun.ids,
         folder="/".join((*REPORTS, begun.folder)),
@@ -86,7 +86,7 @@ def build_outcome(
     return PlanOutcome(status=signed, report=report, change_log=change_log, manifest=manifest, errors=errors)
 
 
-def _modified(begun: BegunPlan, ran: Ran, looks: dict[int, FileLook] | None) -> dict[int, str]:
+def _modified(begun: PlanCheckpoint, ran: RunResult, looks: dict[int, FileLook] | None) -> dict[int, str]:
     """When each file that stands was last modified."""
     if ran.status not in STANDS:
         return {}
@@ -97,7 +97,7 @@ def _modified(begun: BegunPlan, ran: Ran, looks: dict[int, FileLook] | None) -> 
     return {path: time_of(look.mtime_ns) for path, look in looks.items() if look.state is not None}
 
 
-def preflight_results(begun: BegunPlan, now: str) -> tuple[Result, ...]:
+def preflight_results(begun: PlanCheckpoint, now: str) -> tuple[Result, ...]:
     """Of a plan that was doomed: the first action that cannot be done failed, and nothing was begun."""
     failing = next(one for one in _all_acted(begun) if one.problem is not None)
     why = f"Stopped after {failing.action_id} failed"
@@ -109,23 +109,25 @@ def preflight_results(begun: BegunPlan, now: str) -> tuple[Result, ...]:
     )
 
 
-def not_begun_results(begun: BegunPlan, why: str = _INTERRUPTED) -> tuple[Result, ...]:
+def not_begun_results(begun: PlanCheckpoint, why: str = _INTERRUPTED) -> tuple[Result, ...]:
     """Of a plan that could not be taken up again: its changes were, if there were any, taken back before."""
     now = begun.started_at
     return tuple(Result(one.number, "skipped", now, now, None, why) for one in _all_acted(begun))
 
 
-def unknown_results(begun: BegunPlan, *, went_back: bool) -> tuple[Result, ...]:
+def unknown_results(begun: PlanCheckpoint, *, went_back: bool) -> tuple[Result, ...]:
     return not_begun_results(begun, _INTERRUPTED if went_back else "Interrupted; whether it was done is not known")
 
 
-def _all_acted(begun: BegunPlan) -> list[Acted]:
+def _all_acted(begun: PlanCheckpoint) -> list[Acted]:
     """Every step, and what has none."""
     steps: list[Acted] = [*begun.steps.steps]
     return steps if begun.elsewhere is None else [*begun.elsewhere.actions, *steps]
 
 
-def manifest_of(begun: BegunPlan, done: Collection[int], at: str, rows: KeptRows | None = None) -> RollbackManifest:
+def manifest_of(
+    begun: PlanCheckpoint, done: Collection[int], at: str, rows: KeptRows | None = None
+) -> RollbackManifest:
     days = begun.rollback_days
     expires_at = None if days is None else render_time(parse_time(at) + timedelta(days=days))
     changes = net_changes(begun.steps, begun.first_states(), done)
@@ -137,7 +139,7 @@ def manifest_of(begun: BegunPlan, done: Collection[int], at: str, rows: KeptRows
     )
 
 
-def _manifest_after(begun: BegunPlan, ran: Ran, status: PlanStatus, at: str) -> RollbackManifest:
+def _manifest_after(begun: PlanCheckpoint, ran: RunResult, status: PlanStatus, at: str) -> RollbackManifest:
     """Of what stands; or, where all was taken back, of what had been done, all of it restored."""
     if status in STANDS:
         return manifest_of(begun, ran.done, at, ran.rows)
@@ -184,7 +186,7 @@ def load_plan_outcome(stored: str, keyring: Keyring) -> PlanOutcome:
     try:
         outcome = PlanOutcome.parse(stored.encode(), source="stored outcome")
         verify_status(outcome.status, keyring)
-    except Refused as problem:
+    except RefusedError as problem:
         raise _not_vouched_for(problem.what, problem.where) from None
     status = outcome.status
     said = (status.report_digest, status.change_log_digest, status.manifest_digest)
@@ -193,8 +195,8 @@ def load_plan_outcome(stored: str, keyring: Keyring) -> PlanOutcome:
     return outcome
 
 
-def _not_vouched_for(what: str, where: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _not_vouched_for(what: str, where: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
         f"the stored outcome cannot be vouched for: {what}",
         where=where,

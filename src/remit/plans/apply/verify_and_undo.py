@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from remit.contracts.plans.status import PlanStatus
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
 from remit.effects.file_copy import sha256_of
 from remit.effects.plans.database_files import is_marked
-from remit.effects.plans.steps import Progress, Result, State, Step, StepPlan, ends, final_states, note_undone
-from remit.execution.engine import Contradicted, Note, Unsettled
+from remit.effects.plans.steps import PlanStep, Result, State, StepPlan, StepProgress, ends, final_states, note_undone
+from remit.execution.engine import IncompleteError, Note, VerificationFailedError
 from remit.fs import openat as beneath
 from remit.fs.paths import Located, locate_below
 from remit.plans.engines.database_files import require_idle
 from remit.plans.model.folders import Parents, look_at_folders, opened, remove_folders, set_aside_name
 from remit.plans.model.remote_part import KeptRows
-from remit.plans.runtime.runner import Runner, paths_of
+from remit.plans.runtime.runner import PlanRunner, paths_of
 from remit.plans.storage.backups import Original
 from remit.sandbox.orders import Usage
 
@@ -28,7 +28,7 @@ _PERMISSIONS: Final = 0o777
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunResult:
     """What came of the steps."""
 
     status: PlanStatus
@@ -48,7 +48,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RunPlan:
     """The steps of one run, and the files as they were before it."""
 
     root: str
@@ -86,7 +86,7 @@ def look_at_files(places: Mapping[int, Located], *, hashed: bool = True) -> dict
         try:
             with opened(first.base, parents, where=first.path) as folder:
                 looks.update((path, _look(folder, places[path], hashed=hashed)) for path in paths)
-        except Refused as problem:
+        except RefusedError as problem:
             missing = problem.reason is Reason.FILE_MISSING
             looks.update((path, FileLook(None, other="" if missing else problem.what)) for path in paths)
     return looks
@@ -98,7 +98,7 @@ def _look(folder: int, place: Located, *, hashed: bool) -> FileLook:
             seen = beneath.look(folder, place.name, where=place.path)
             return FileLook(State("", seen.size, seen.mode & _PERMISSIONS), seen.mtime_ns)
         descriptor = beneath.open_file(folder, place.name, where=place.path)
-    except Refused as problem:
+    except RefusedError as problem:
         return FileLook(None, other="" if problem.reason is Reason.FILE_MISSING else problem.what)
     try:
         found = os.fstat(descriptor)
@@ -111,7 +111,7 @@ def _look(folder: int, place: Located, *, hashed: bool) -> FileLook:
 
 
 def require_as_planned(
-    course: Course, done: Collection[int], originals: Mapping[int, Original], *, hashed: bool
+    course: RunPlan, done: Collection[int], originals: Mapping[int, Original], *, hashed: bool
 ) -> dict[int, FileLook]:
     """Every file that was to change is as the simulation said; and nobody wrote to an old file that was set aside."""
     steps = [step for step in course.plan.steps if step.number in done]
@@ -131,7 +131,7 @@ def _fits(found: State | None, wanted: State | None, *, hashed: bool) -> bool:
     return found.is_alike(wanted) if hashed else (found.size, found.mode) == (wanted.size, wanted.mode)
 
 
-def require_untouched_aside(course: Course, done: Collection[int], originals: Mapping[int, Original]) -> None:
+def require_untouched_aside(course: RunPlan, done: Collection[int], originals: Mapping[int, Original]) -> None:
     """Whoever had an original open may have written to it since: his bytes would go with it. Going back keeps them.
 
     Told by size and time where they are known, else by what is in it.
@@ -151,8 +151,8 @@ def require_untouched_aside(course: Course, done: Collection[int], originals: Ma
             raise _contradicted("somebody wrote to the old file while it was being replaced", places[path].path)
 
 
-def require_idle_databases(course: Course, done: Collection[int]) -> None:
-    """`Contradicted` if somebody has a database open by now, the new file or the old one: what he writes to the one
+def require_idle_databases(course: RunPlan, done: Collection[int]) -> None:
+    """`VerificationFailedError` if somebody has a database open by now, the new file or the old one: what he writes to the one
     would be lost, or mixed with the other.
     """
     places = course.places()
@@ -168,7 +168,7 @@ def require_idle_databases(course: Course, done: Collection[int]) -> None:
                 raise as_contradiction(problem) from problem
 
 
-def _require_nobody_at_work(course: Course) -> None:
+def _require_nobody_at_work(course: RunPlan) -> None:
     """Refuses to go back while another program writes to a database as it is left by a step: with the old file in its
     place again, the log of that program would be taken for that of the old one.
 
@@ -180,7 +180,7 @@ def _require_nobody_at_work(course: Course) -> None:
             continue
         try:
             require_idle(places[step.path], writes=False)
-        except EnvironmentFailed:
+        except EnvironmentFailureError:
             is_old = look_at_files({0: places[step.path]})[0].state == course.first.get(step.path)
             if not is_old and not _is_held(places[step.path]._replace(name=set_aside_name(course.plan, step))):
                 raise
@@ -194,7 +194,7 @@ def _is_held(place: Located) -> bool:
     return False
 
 
-def _first_asides(course: Course, done: Collection[int]) -> dict[int, Located]:
+def _first_asides(course: RunPlan, done: Collection[int]) -> dict[int, Located]:
     """The files that were there before the first step on them, where they are now."""
     places = course.places()
     touched: set[int] = set()
@@ -208,10 +208,10 @@ def _first_asides(course: Course, done: Collection[int]) -> dict[int, Located]:
     return aside
 
 
-def take_back(course: Course, runner: Runner, progress: Progress, note: Note) -> tuple[str, ...]:
+def take_back(course: RunPlan, runner: PlanRunner, progress: StepProgress, note: Note) -> tuple[str, ...]:
     """Everything as it was before. What is not, because somebody else's file is there by now, is said.
 
-    Raises `Unsettled` if it cannot be done now: nothing is lost, and it can be tried again.
+    Raises `IncompleteError` if it cannot be done now: nothing is lost, and it can be tried again.
     """
     try:
         left: list[int] = []
@@ -228,7 +228,7 @@ def take_back(course: Course, runner: Runner, progress: Progress, note: Note) ->
         raise stuck(course, problem) from problem
 
 
-def _require_as_before(course: Course, left: Collection[int], not_done: Collection[int]) -> tuple[str, ...]:
+def _require_as_before(course: RunPlan, left: Collection[int], not_done: Collection[int]) -> tuple[str, ...]:
     steps = [step for step in course.plan.steps if step.problem is None and not step.unchanged]
     places = course.places()
     others: list[str] = []
@@ -240,7 +240,7 @@ def _require_as_before(course: Course, left: Collection[int], not_done: Collecti
         ours = [step for step in steps if step.number not in not_done]
         is_of_plan = not look.other and before is not None and _is_of_plan(look.state, path, ours)
         if is_of_plan and not _is_left(path, steps, left):
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.ROLLBACK_FAILED,
                 "this file is still as the plan made it, and its old content is no longer beside it",
                 where=places[path].path,
@@ -250,22 +250,22 @@ def _require_as_before(course: Course, left: Collection[int], not_done: Collecti
     return tuple(others)
 
 
-def _is_of_plan(state: State | None, path: int, steps: Sequence[Step]) -> bool:
+def _is_of_plan(state: State | None, path: int, steps: Sequence[PlanStep]) -> bool:
     made = [ends(step)[path] for step in steps if path in ends(step)]
     return any(_fits(state, one, hashed=True) for one in made)
 
 
-def _is_left(path: int, steps: Sequence[Step], left: Collection[int]) -> bool:
+def _is_left(path: int, steps: Sequence[PlanStep], left: Collection[int]) -> bool:
     return any(step.number in left and path in paths_of([step]) for step in steps)
 
 
-def as_contradiction(problem: RemitError) -> Contradicted:
+def as_contradiction(problem: RemitError) -> VerificationFailedError:
     """The same words, for the road: then what was done is undone."""
-    return Contradicted(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+    return VerificationFailedError(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
 
 
-def _contradicted(what: str, where: str) -> Contradicted:
-    return Contradicted(
+def _contradicted(what: str, where: str) -> VerificationFailedError:
+    return VerificationFailedError(
         Reason.HASH_MISMATCH,
         f"the plan was carried out, and then {what}",
         where=where,
@@ -273,13 +273,13 @@ def _contradicted(what: str, where: str) -> Contradicted:
     )
 
 
-def stuck(course: Course, problem: BaseException) -> Unsettled:
+def stuck(course: RunPlan, problem: BaseException) -> IncompleteError:
     """It is neither whole nor undone. What was noted says how to go on."""
-    if isinstance(problem, Unsettled):
+    if isinstance(problem, IncompleteError):
         return problem
-    interrupted = EnvironmentFailed(Reason.EFFECT_FAILED, "it was interrupted")
+    interrupted = EnvironmentFailureError(Reason.EFFECT_FAILED, "it was interrupted")
     told = as_remit_error(problem) if isinstance(problem, Exception) else interrupted
-    return Unsettled(
+    return IncompleteError(
         Reason.ROLLBACK_FAILED,
         f"what had been done could not be taken back yet: {told.what}",
         where=told.where or course.root,

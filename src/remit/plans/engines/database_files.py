@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.effects.file_copy import copy_content, sha256_of
 from remit.effects.plans.database_files import busy, require_no_log
@@ -37,7 +37,7 @@ Look = Callable[[], None]
 """Called now and then while something takes its time. Raises if it is not to go on."""
 
 
-class Kept(NamedTuple):
+class OpenCopy(NamedTuple):
     """A file that was made of another, open, and what it is."""
 
     descriptor: int
@@ -55,7 +55,7 @@ def require_idle(place: Located, *, writes: bool) -> None:
     try:
         with opened(place.base, place.parents, where=place.path) as folder:
             require_idle_in(folder, place, writes=writes)
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is not Reason.FILE_MISSING:
             raise
 
@@ -87,7 +87,7 @@ def require_none_busy(problems: Iterable[Mapping[str, str]]) -> None:
     """Of an approved plan: an approval is not used up because somebody had a database open."""
     for problem in problems:
         if problem["reason"] == Reason.DATABASE_BUSY:
-            raise Refused(
+            raise RefusedError(
                 Reason.DATABASE_BUSY,
                 problem["what"],
                 where=problem["where"],
@@ -128,13 +128,13 @@ def clone(source: int, target: Path, look: Look) -> None:
         _copy(source, copy, os.fstat(source).st_size, target, look)
 
 
-def keep(path: Path, mode: int, most: int, *, where: str, too_large: Callable[[int, int, str], RemitError]) -> Kept:
+def keep(path: Path, mode: int, most: int, *, where: str, too_large: Callable[[int, int, str], RemitError]) -> OpenCopy:
     """Take a file that the engine has left out of the world: open, hashed by us, and without a name."""
     try:
         with closing(os.open(path.parent, _FOLDER)) as folder:
             descriptor = beneath.open_file(folder, path.name, where=where)
     except (OSError, RemitError) as problem:  # a process that does as it should leaves a plain file there
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the process that ran the SQL did not leave the file that it spoke of",
             where=where,
@@ -152,11 +152,11 @@ def keep(path: Path, mode: int, most: int, *, where: str, too_large: Callable[[i
             raise disk_failure(problem, path) from problem
         undo.pop_all()
     reach("sql.prepared")
-    return Kept(descriptor, state)
+    return OpenCopy(descriptor, state)
 
 
-def too_large_to_keep(size: int, most: int, where: str) -> Refused:
-    return Refused(
+def too_large_to_keep(size: int, most: int, where: str) -> RefusedError:
+    return RefusedError(
         Reason.LIMIT_EXCEEDED,
         f"the database has {size:,} bytes, and a plan keeps at most {most:,} for the way back",
         where=where,
@@ -215,7 +215,7 @@ class WorkFolder:
             if _locked(lock) and path.exists():
                 return cls(path, lock)
             os.close(lock)
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE, "no folder to work in could be made", where=str(work), next_step="Try again."
         )
 

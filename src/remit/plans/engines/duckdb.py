@@ -21,16 +21,16 @@ from remit.contracts.plans.sql_report import (
     ToldColumn,
     ToldStatement,
 )
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError, show_line
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, show_line
 from remit.core.text import printable
 from remit.effects.plans.handlers import NEW_FILE
 from remit.effects.registry import PathUse
 from remit.fs.paths import Located
 from remit.masking import mask_field
 from remit.plans.model.simulation_result import FoundIn, not_as_agreed, read_findings, read_remarks, show_sql
-from remit.sandbox.host import Cancelled, CutShort, SandboxHost
+from remit.sandbox.host import CancelledError, InterruptedTaskError, SandboxHost
 from remit.sandbox.memfd import sealed
-from remit.sandbox.orders import Build, Order, Place
+from remit.sandbox.orders import Build, FolderGrant, Order
 
 EFFECT: Final = "remit.effects.duckdb.engine:RUN"
 BUILD: Final = Build(engine=True, open_files=512, packages=("duckdb",))
@@ -50,7 +50,7 @@ _ENGINES_WORDS: Final = re.compile(r"\b[A-Z][A-Za-z ]{1,40} Error: .*", re.DOTAL
 _QUOTED: Final = re.compile(r"'[^']*'?|\"(?![A-Za-z_]\w{0,62}\")[^\"]*\"|\$(\w*)\$.*?(\$\1\$|$)|\d{5,}", re.DOTALL)
 
 
-class Question(NamedTuple):
+class ContentQuestion(NamedTuple):
     """What is to be run, on what."""
 
     text: bytes
@@ -72,7 +72,7 @@ class Question(NamedTuple):
     """They are for several texts, and this one need not use all of them."""
 
 
-class Answer(NamedTuple):
+class DuckdbAnswer(NamedTuple):
     """What came of it."""
 
     changed: bool
@@ -101,7 +101,7 @@ class Engine:
         self._memory_bytes = memory_bytes
         self._is_cancelled = is_cancelled
 
-    def run(self, question: Question, meanwhile: Callable[[], None] = lambda: None) -> Answer:
+    def run(self, question: ContentQuestion, meanwhile: Callable[[], None] = lambda: None) -> DuckdbAnswer:
         """Raises what the process says went wrong, or how it ended; `where` is of its own words then.
 
         `meanwhile` is called now and then, for people who wait.
@@ -119,9 +119,9 @@ class Engine:
                 given["expected"] = stack.enter_context(sealed("expected", question.expected))
             try:
                 finished = self._host().run(self._order(question), given=given, is_cancelled=is_cancelled)
-            except Cancelled:
+            except CancelledError:
                 raise
-            except CutShort as cut:
+            except InterruptedTaskError as cut:
                 raise _cut_short(cut, question.seconds) from None
             except RemitError as problem:
                 told = without_text(problem.what, has_values=bool(question.parameters))
@@ -131,9 +131,9 @@ class Engine:
     def require_wanted(self) -> None:
         """CANCELLED if somebody does not want it any more."""
         if self._is_cancelled():
-            raise EnvironmentFailed(Reason.CANCELLED, "it was cancelled before anything was changed")
+            raise EnvironmentFailureError(Reason.CANCELLED, "it was cancelled before anything was changed")
 
-    def _order(self, question: Question) -> Order:
+    def _order(self, question: ContentQuestion) -> Order:
         places = {"database": _place(question.database, PathUse.READ if question.reads_only else PathUse.MAKE)}
         if question.results is not None:
             places["results"] = _place(question.results, PathUse.MAKE)
@@ -175,7 +175,7 @@ class _Now:
 def require_duckdb() -> None:
     """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
     if importlib.util.find_spec("duckdb") is None:
-        raise Refused(
+        raise RefusedError(
             Reason.CAPABILITY_UNSUPPORTED,
             "a plan that runs SQL needs DuckDB, and that is not installed",
             next_step="Install it with: pip install 'remit[sql]'",
@@ -198,15 +198,15 @@ def is_of_the_text(where: str) -> bool:
     return where in {"", _OF_THE_TEXT}
 
 
-def _place(path: Path | Located, use: PathUse) -> Place:
+def _place(path: Path | Located, use: PathUse) -> FolderGrant:
     if isinstance(path, Located):
-        return Place(*path, use=use)
-    return Place(str(path.parents[1]), (path.parent.name,), path.name, use)
+        return FolderGrant(*path, use=use)
+    return FolderGrant(str(path.parents[1]), (path.parent.name,), path.name, use)
 
 
-def _cut_short(cut: CutShort, seconds: float) -> RemitError:
+def _cut_short(cut: InterruptedTaskError, seconds: float) -> RemitError:
     if cut.reason is Reason.TIMED_OUT:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.TIMED_OUT,
             f"its SQL took longer than {seconds:g} seconds",
             next_step="Give it less to do, or more time: `timeout_seconds` of the action, or timeouts.sql.",
@@ -217,16 +217,16 @@ def _cut_short(cut: CutShort, seconds: float) -> RemitError:
 # --- reading the answer ----------------------------------------------------------------------------------------------
 
 
-def read_answer(output: Mapping[str, Any] | None) -> Answer:
+def read_answer(output: Mapping[str, Any] | None) -> DuckdbAnswer:
     try:
         return _read(output or {})
     except (KeyError, TypeError, ValueError, AttributeError):
         raise not_as_agreed("what it says of the SQL cannot be read") from None
-    except Refused:  # by a contract
+    except RefusedError:  # by a contract
         raise not_as_agreed("what it says of the SQL breaks its contract") from None
 
 
-def _read(output: Mapping[str, Any]) -> Answer:
+def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
     statements = [_statement(one) for one in _list(output["statements"])]
     told = within_list(statements)
     columns = [(str(column["name"]), str(column["type"])) for column in _list(output["schema"])[:MAX_COLUMNS_TOLD]]
@@ -234,7 +234,7 @@ def _read(output: Mapping[str, Any]) -> Answer:
     if not isinstance(changed, bool) or not isinstance(anonymous, bool):
         raise TypeError("no flag")
     texts, unseen = _shown_texts(_list(output.get("texts", []))[:MAX_STATEMENTS_TOLD])
-    return Answer(
+    return DuckdbAnswer(
         changed=changed,
         statements=told,
         left_out=len(statements) - len(told),
@@ -260,7 +260,7 @@ def within_list(statements: Sequence[ToldStatement]) -> tuple[ToldStatement, ...
     reading = [one.number for one in statements if one.rows_read is not None]
     most_reading = MAX_STATEMENTS_TOLD - (len(statements) - len(reading))
     if most_reading < 0:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.SQL_REFUSED,
             f"more than {MAX_STATEMENTS_TOLD} statements of it change something, and so many cannot be shown",
             where=_OF_THE_TEXT,
@@ -338,7 +338,7 @@ _MOST_PARTS: Final = 6
 _MOST_NAMES: Final = 3
 
 
-def sentence(answer: Answer, saved_to: str | None) -> str:
+def sentence(answer: DuckdbAnswer, saved_to: str | None) -> str:
     """Counts and names of tables: `2 statements: 3 rows updated in orders; 1 row deleted from drafts`."""
     total = len(answer.statements) + answer.left_out
     parts = [words for one in answer.statements if (words := _part(one))]

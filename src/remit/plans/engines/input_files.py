@@ -3,7 +3,7 @@
 import os
 
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.file_copy import sha256_of
 from remit.effects.plans.files import mismatch, require_ordinary, too_large
 from remit.effects.plans.steps import State
@@ -17,7 +17,7 @@ def folder_is_missing(place: Located) -> bool:
     try:
         with opened(place.base, place.parents, where=place.path):
             return False
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is not Reason.FILE_MISSING:
             raise
         return True

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError, render_line
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, render_line
 from remit.effects.registry import PathUse
 from remit.fs.atomic_write import disk_failure
 from remit.plans.engines.pipeline_log import new_log, read_log, without_parameters, without_values
 from remit.plans.model.folders_cleanup import remove_all
-from remit.sandbox.host import Cancelled, SandboxHost
-from remit.sandbox.orders import Build, Order, Place
+from remit.sandbox.host import CancelledError, SandboxHost
+from remit.sandbox.orders import Build, FolderGrant, Order
 
 EFFECT: Final = "remit.effects.pipelines.engine:RUN"
 BUILD: Final = Build(program=True, open_files=512)
@@ -37,7 +37,7 @@ State = Literal["done", "failed", "skipped"]
 OnStep = Callable[[int, int, str], None]
 
 
-class Told(NamedTuple):
+class StepReport(NamedTuple):
     """One step, masked and printable."""
 
     name: str
@@ -50,7 +50,7 @@ class Told(NamedTuple):
 class PipelineRan(NamedTuple):
     """What came of it: the steps in their order, the end of the log, and why it failed if it did."""
 
-    steps: tuple[Told, ...]
+    steps: tuple[StepReport, ...]
     log: tuple[str, ...]
     problem: RemitError | None
 
@@ -86,7 +86,7 @@ class PipelineEngine:
     def run(self, program: Program, scratch: Path, *, on_step: OnStep) -> PipelineRan:
         """In this folder, of which everything may be read, changed and removed. The process is dead when it returns.
 
-        A failure of the program's is in what is returned. Raises `Cancelled`, and what there is to say where there can
+        A failure of the program's is in what is returned. Raises `CancelledError`, and what there is to say where there can
         be no sandbox. `on_step` hears the number of a step, how many there are (0: nobody knows), and words.
         """
         if program.kind == "dbt":
@@ -102,7 +102,7 @@ class PipelineEngine:
                         on_step=heard.step,
                         is_cancelled=lambda: files.are_too_many() or self._is_cancelled(),
                     )
-                except Cancelled:
+                except CancelledError:
                     if not files.are_too_many():
                         raise
                     problem = heard.failure(too_many_files())
@@ -130,7 +130,7 @@ class PipelineEngine:
             },
             reversible=True,
             part_name="",
-            places={"scratch": Place(str(scratch), (), "", PathUse.WORK)},
+            places={"scratch": FolderGrant(str(scratch), (), "", PathUse.WORK)},
             seconds=program.seconds,
             paces=(2 * program.seconds + 1,) * count,
         )
@@ -156,7 +156,7 @@ class _Files:
 
 
 def too_many_files() -> RemitError:
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED,
         f"more than {MAX_FILES:,} files were made on its disk while it ran",
         next_step="Let it make fewer. If it does not, something else did: try again.",
@@ -167,7 +167,7 @@ def require_dbt() -> None:
     """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
     for package in ("dbt.cli", "dbt.adapters.duckdb"):
         if not _is_installed(package):
-            raise Refused(
+            raise RefusedError(
                 Reason.CAPABILITY_UNSUPPORTED,
                 "a plan that runs dbt needs dbt with its adapter for DuckDB, and that is not installed",
                 next_step="Install it with: pip install 'remit[dbt]'",
@@ -203,7 +203,7 @@ class _Heard:
         self._names = {number: name(step) for number, step in enumerate(program.steps)}
         self._total = len(program.steps)
         self._since: dict[int, float] = {}
-        self._told: dict[int, Told] = {}
+        self._told: dict[int, StepReport] = {}
         self._at_work: int | None = None
         self._why: Mapping[str, str] | None = None
 
@@ -234,31 +234,31 @@ class _Heard:
         spent = time.monotonic() - self._since.get(number, time.monotonic())
         if self._program.kind == "dbt":
             spent = _seconds(said.get("seconds"), spent)
-        self._told[number] = Told(self._names[number], state, _rows(said.get("rows")), spent, self._words(words))
+        self._told[number] = StepReport(self._names[number], state, _rows(said.get("rows")), spent, self._words(words))
         if self._at_work == number:
             self._at_work = None
 
-    def told(self) -> tuple[Told, ...]:
+    def told(self) -> tuple[StepReport, ...]:
         """All of them: one that was at work failed, and what was not begun was left out."""
         for number, known in self._names.items():
             if number not in self._told:
                 began = self._since.get(number)
                 spent = time.monotonic() - began if began is not None else 0.0
-                self._told[number] = Told(known, "failed" if began is not None else "skipped", None, spent, "")
+                self._told[number] = StepReport(known, "failed" if began is not None else "skipped", None, spent, "")
         return tuple(self._told[number] for number in sorted(self._told))
 
     def failure(self, ended: RemitError) -> RemitError:
         """Why it did not come to its end: what it said of itself, or how its process ended."""
         step = self._names.get(self._at_work) if self._at_work is not None else None
         if ended.reason is Reason.TIMED_OUT:
-            return EnvironmentFailed(
+            return EnvironmentFailureError(
                 Reason.TIMED_OUT,
                 f"its pipeline took longer than {self._program.seconds:g} seconds",
                 where=f"step {step}" if step else "",
                 next_step="Give it less to do, or more time: `timeout_seconds` of the action, or of the pipeline.",
             )
         if self._why is None and ended.reason is Reason.RESOURCE_EXHAUSTED:
-            return EnvironmentFailed(
+            return EnvironmentFailureError(
                 ended.reason,
                 self._words(ended.what),
                 where=f"step {step}" if step else "",
@@ -266,7 +266,7 @@ class _Heard:
             )
         why = self._why or {**ended.as_json(), "what": ended.what.replace(_ITS, "its process"), "step": step or ""}
         about = f"step {why['step']} failed" if why["step"] else "the pipeline failed"
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.PIPELINE_FAILED,
             f"{about}: {self._words(why['what'])}",
             where=self._words(why["where"]),
@@ -278,7 +278,7 @@ class _Heard:
         ends = {one.state for one in self._told.values()}
         missing = self._names.keys() - self._told.keys()
         if missing or "failed" in ends or (self._program.kind == "python" and ends - {"done"}):
-            return EnvironmentFailed(
+            return EnvironmentFailureError(
                 Reason.PIPELINE_FAILED,
                 "the pipeline says that it is done, and not all of its steps are",
                 next_step="A step must not end or answer for the process that it runs in.",

@@ -12,15 +12,15 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
 
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.plans.engines.database_files import Kept, WorkFolder, keep
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
+from remit.plans.engines.database_files import OpenCopy, WorkFolder, keep
 from remit.plans.engines.postgres_messages import (
     EFFECT,
     ActionRan,
-    Call,
-    Drift,
+    DriftedRows,
+    PostgresRequest,
+    SqlText,
     TableChange,
-    Text,
     Transaction,
     bound_of,
     read_action,
@@ -30,9 +30,9 @@ from remit.plans.engines.postgres_messages import (
     read_waited,
     texts_call,
 )
-from remit.plans.engines.postgres_servers import Server, with_addresses
+from remit.plans.engines.postgres_servers import PostgresServer, with_addresses
 from remit.plans.model.simulation_result import not_as_agreed
-from remit.sandbox.host import Cancelled, CutShort, Finished, SandboxHost
+from remit.sandbox.host import CancelledError, EffectResult, InterruptedTaskError, SandboxHost
 from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import Build
 
@@ -40,14 +40,14 @@ __all__ = [
     "BUILD",
     "EFFECT",
     "ActionRan",
-    "CommitFailed",
-    "CommitUnknown",
-    "Drift",
+    "CommitFailedError",
+    "CommitUnknownError",
+    "DriftedRows",
+    "OpenTransaction",
     "PostgresEngine",
-    "Ran",
-    "Session",
+    "PostgresResult",
+    "SqlText",
     "TableChange",
-    "Text",
     "Transaction",
 ]
 
@@ -66,21 +66,21 @@ _THE_HOLD: Final = "the time of a preview"
 _OF_OUR_OWN: Final = frozenset({"make_lasting", "fate"})
 
 
-class CommitFailed(EnvironmentFailed):
+class CommitFailedError(EnvironmentFailureError):
     """The transaction is surely not committed, and never will be."""
 
 
-class CommitUnknown(EnvironmentFailed):
+class CommitUnknownError(EnvironmentFailureError):
     """Nobody could be asked whether it is. `PostgresEngine.fate` tells, when the server can be asked again."""
 
 
-class Ran(NamedTuple):
+class PostgresResult(NamedTuple):
     """What was done, in a transaction that was rolled back or is open."""
 
     actions: tuple[ActionRan, ...]
     bound: str
     """What an approval can be bound to: database, role, counts of rows by action, and rows that were there before."""
-    images: Kept | None
+    images: OpenCopy | None
     """The file of row images; the caller closes its descriptor. None: nothing of it can be taken back, or need be."""
     tables: tuple[TableChange, ...]
     transaction: Transaction
@@ -96,22 +96,22 @@ class PostgresEngine:
 
     def preview(
         self,
-        server: Server,
-        texts: Sequence[Text],
+        server: PostgresServer,
+        texts: Sequence[SqlText],
         *,
         reads_only: bool,
         seconds: float,
         stop_on_error: bool,
         folder: WorkFolder,
         in_earnest: bool = False,
-    ) -> Ran:
+    ) -> PostgresResult:
         """All texts, and all rolled back. Without `stop_on_error`, what comes after a failure is seen as well.
 
         `in_earnest`: it is about to be done. So DATABASE_BUSY too if somebody reads what will have to be locked.
         """
         call = texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
         call.inputs.update(stop_on_error=stop_on_error, in_earnest=in_earnest)
-        heard = _Heard()
+        heard = _ReportedActions()
         finished = self.run(server, call, heard.on_ask, self._is_cancelled)
         output = finished.output or {}
         if server.locks is not None:
@@ -119,43 +119,43 @@ class PostgresEngine:
         return heard.ran(output, call)
 
     def begin(
-        self, server: Server, texts: Sequence[Text], *, reads_only: bool, seconds: float, folder: WorkFolder
-    ) -> "Session":
+        self, server: PostgresServer, texts: Sequence[SqlText], *, reads_only: bool, seconds: float, folder: WorkFolder
+    ) -> "OpenTransaction":
         """All texts; the transaction is open until the session is committed or closed."""
         call = texts_call("begin", texts, reads_only=reads_only, seconds=seconds, folder=folder)
-        return Session(self, server, call, self._is_cancelled)
+        return OpenTransaction(self, server, call, self._is_cancelled)
 
-    def look_back(self, server: Server, images: int, *, seconds: float) -> tuple[Drift, ...]:
+    def look_back(self, server: PostgresServer, images: int, *, seconds: float) -> tuple[DriftedRows, ...]:
         """What others have done, since, to the rows that a file of images is about. None: nothing."""
-        call = Call("look_back", {}, seconds, given={"images": images})
+        call = PostgresRequest("look_back", {}, seconds, given={"images": images})
         return read_drifts(self.run(server, call, _no_questions, self._is_cancelled).output)
 
-    def begin_undo(self, server: Server, images: int, *, force: bool, seconds: float) -> "Session":
+    def begin_undo(self, server: PostgresServer, images: int, *, force: bool, seconds: float) -> "OpenTransaction":
         """The rows as they were before; the transaction is open until the session is committed or closed.
 
         Refused with DRIFTED if others have changed these rows since, unless `force`.
         """
-        call = Call("undo", {"force": force}, seconds, given={"images": images})
-        return Session(self, server, call, self._is_cancelled)
+        call = PostgresRequest("undo", {"force": force}, seconds, given={"images": images})
+        return OpenTransaction(self, server, call, self._is_cancelled)
 
     def make_lasting(
-        self, server: Server, transaction: Transaction | None = None, *, seconds: float = _FATE_SECONDS
+        self, server: PostgresServer, transaction: Transaction | None = None, *, seconds: float = _FATE_SECONDS
     ) -> None:
         """So that the number of a transaction that is open now will not be another's, even if the server dies. To be
         called before it is noted for `fate`. Fails if the transaction is not open any more: then the server may have
         given its number to another one already.
         """
         inputs = {"xid": "", "backend": 0} if transaction is None else transaction._asdict()
-        self.run(server, Call("make_lasting", inputs, seconds), _no_questions, lambda: False)
+        self.run(server, PostgresRequest("make_lasting", inputs, seconds), _no_questions, lambda: False)
 
-    def fate(self, server: Server, transaction: Transaction, *, patience: float = 10.0) -> Fate:
+    def fate(self, server: PostgresServer, transaction: Transaction, *, patience: float = 10.0) -> Fate:
         """What became of a transaction. One that is open is ended first, so that the answer is the last one."""
         if not transaction.xid:
             return "aborted"  # it had changed nothing
         until = time.monotonic() + patience
         while True:
             inputs = {**transaction._asdict(), "patience": max(until - time.monotonic(), 0.1)}
-            call = Call("fate", inputs, patience + _FATE_SECONDS)
+            call = PostgresRequest("fate", inputs, patience + _FATE_SECONDS)
             with suppress(RemitError):
                 output = self.run(server, call, _no_questions, lambda: False).output or {}
                 return _FATES.get(str(output.get("fate")), "unknown")
@@ -165,11 +165,11 @@ class PostgresEngine:
 
     def run(
         self,
-        server: Server,
-        call: "Call",
+        server: PostgresServer,
+        call: "PostgresRequest",
         on_ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
         is_cancelled: Callable[[], bool],
-    ) -> Finished:
+    ) -> EffectResult:
         """One process, from its connection to its end."""
         require_psycopg()
         with ExitStack() as stack:
@@ -181,9 +181,9 @@ class PostgresEngine:
                 return self._host().run(
                     _limited(call, server).order(self._task_id), given=given, on_ask=on_ask, is_cancelled=is_cancelled
                 )
-            except Cancelled:
+            except CancelledError:
                 raise
-            except CutShort as cut:
+            except InterruptedTaskError as cut:
                 raise _timed_out(server, call) if cut.reason is Reason.TIMED_OUT else cut from None
             except RemitError as problem:
                 if server.locks is not None and problem.reason is Reason.DATABASE_BUSY:
@@ -191,7 +191,7 @@ class PostgresEngine:
                 raise _told(problem, server, call) from None
 
 
-class _Heard:
+class _ReportedActions:
     """What a process has said of its actions so far."""
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class _Heard:
         self._actions.append(read_action(question))
         return {}
 
-    def ran(self, output: Mapping[str, Any], call: Call) -> Ran:
+    def ran(self, output: Mapping[str, Any], call: PostgresRequest) -> PostgresResult:
         """At the end, or when the transaction is open. The file of images is taken out of the world."""
         transaction = read_transaction(output)
         bound = bound_of(output, transaction, self._actions)
@@ -211,26 +211,28 @@ class _Heard:
         images = None
         if call.images is not None and output.get("images") is True:
             images = keep(call.images, 0o600, _MOST_IMAGES, where="the row images", too_large=_too_large)
-        return Ran(tuple(self._actions), bound, images, tables, transaction)
+        return PostgresResult(tuple(self._actions), bound, images, tables, transaction)
 
 
-class Session:
+class OpenTransaction:
     """One open transaction. A thread of its own sits with the process, which waits for the verdict."""
 
-    ran: Ran
+    ran: PostgresResult
 
-    def __init__(self, engine: PostgresEngine, server: Server, call: Call, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(
+        self, engine: PostgresEngine, server: PostgresServer, call: PostgresRequest, is_cancelled: Callable[[], bool]
+    ) -> None:
         self._engine = engine
         self._server = server
         self._call = call
         self._is_cancelled = is_cancelled
-        self._heard = _Heard()
+        self._heard = _ReportedActions()
         self._opened: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         self._verdict: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._given_up = False
         self._is_open = False
         self._judged = ""
-        self._end: Finished | BaseException | None = None
+        self._end: EffectResult | BaseException | None = None
         self._thread = threading.Thread(target=self._sit, name="remit-postgres", daemon=True)
         self._thread.start()
         try:
@@ -242,10 +244,10 @@ class Session:
     def commit(self) -> None:
         """Returns when it is committed for sure. Raises CommitFailed if it surely is not, else CommitUnknown."""
         if self._judged:
-            raise Misuse(Reason.MISUSE, "a session is committed or closed once")
+            raise UsageError(Reason.MISUSE, "a session is committed or closed once")
         self._judge("commit")
         self._thread.join()
-        output = self._end.output or {} if isinstance(self._end, Finished) else {}
+        output = self._end.output or {} if isinstance(self._end, EffectResult) else {}
         if output.get("committed") is True:
             return
         if output.get("committed") is False:
@@ -256,7 +258,7 @@ class Session:
             case "aborted":
                 raise _not_committed("the connection was lost before the server had committed", self._server)
             case _:
-                raise CommitUnknown(
+                raise CommitUnknownError(
                     Reason.SQL_FAILED,
                     "the connection was lost while the transaction was being committed",
                     where=self._server.where,
@@ -313,7 +315,7 @@ class Session:
 def require_psycopg() -> None:
     """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
     if importlib.util.find_spec("psycopg") is None or importlib.util.find_spec("psycopg_binary") is None:
-        raise Refused(
+        raise RefusedError(
             Reason.CAPABILITY_UNSUPPORTED,
             "a plan on a PostgreSQL database needs psycopg, and that is not installed",
             next_step="Install it with: pip install 'remit[postgres]'",
@@ -334,7 +336,7 @@ def _together(actions: Sequence[ActionRan]) -> tuple[TableChange, ...]:
     return tuple(tables.values())
 
 
-def _limited(call: Call, server: Server) -> Call:
+def _limited(call: PostgresRequest, server: PostgresServer) -> PostgresRequest:
     """With what the configuration says of the connection, which no plan can change."""
     inputs = {
         **call.inputs,
@@ -347,11 +349,11 @@ def _limited(call: Call, server: Server) -> Call:
     return call._replace(inputs=inputs)
 
 
-def _statement_seconds(server: Server, call: Call) -> float:
+def _statement_seconds(server: PostgresServer, call: PostgresRequest) -> float:
     return call.seconds if server.statement_seconds is None else min(call.seconds, server.statement_seconds)
 
 
-def _told(problem: RemitError, server: Server, call: Call) -> RemitError:
+def _told(problem: RemitError, server: PostgresServer, call: PostgresRequest) -> RemitError:
     """With the server by the name that people know it by. That time is over is for us to say."""
     if problem.where == _THE_TIME:
         return _timed_out(server, call)
@@ -361,15 +363,15 @@ def _told(problem: RemitError, server: Server, call: Call) -> RemitError:
     return problem.retold(where=where)
 
 
-def _timed_out(server: Server, call: Call) -> EnvironmentFailed:
+def _timed_out(server: PostgresServer, call: PostgresRequest) -> EnvironmentFailureError:
     if call.mode in _OF_OUR_OWN:  # nobody gave it anything to do, nor a time
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.TIMED_OUT,
             f"the server did not answer within {call.seconds:g} seconds",
             where=server.where,
             next_step="See what the server waits for: its disk, or its log.",
         )
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.TIMED_OUT,
         f"its SQL took longer than {_statement_seconds(server, call):g} seconds",
         next_step="Give it less to do, or more time: `timeout_seconds` of the action, timeouts.sql, or "
@@ -377,8 +379,8 @@ def _timed_out(server: Server, call: Call) -> EnvironmentFailed:
     )
 
 
-def _held_too_long(server: Server) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _held_too_long(server: PostgresServer) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.TIMED_OUT,
         f"the preview kept other sessions from its tables for {server.preview_seconds:g} seconds, and was ended",
         where=server.where,
@@ -387,8 +389,8 @@ def _held_too_long(server: Server) -> EnvironmentFailed:
     )
 
 
-def _not_committed(said: str, server: Server) -> CommitFailed:
-    return CommitFailed(
+def _not_committed(said: str, server: PostgresServer) -> CommitFailedError:
+    return CommitFailedError(
         Reason.SQL_FAILED,
         "the transaction was not committed" + (f": {said}" if said else ""),
         where=server.where,
@@ -397,6 +399,6 @@ def _not_committed(said: str, server: Server) -> CommitFailed:
 
 
 def _too_large(size: int, most: int, where: str) -> RemitError:
-    return Refused(
+    return RefusedError(
         Reason.LIMIT_EXCEEDED, f"the row images have {size:,} bytes, and at most {most:,} are kept", where=where
     )

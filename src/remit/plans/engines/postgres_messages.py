@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused, render_line
+from remit.core.errors import Reason, RefusedError, render_line
 from remit.effects.registry import PathUse
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.engines.duckdb import Answer, read_answer
+from remit.plans.engines.duckdb import DuckdbAnswer, read_answer
 from remit.plans.model.simulation_result import error_of, not_as_agreed
-from remit.sandbox.orders import Order, Place
+from remit.sandbox.orders import FolderGrant, Order
 from remit.sandbox.results import reason_of
 
 _MOST_TABLES: Final = 10_000
@@ -39,7 +39,7 @@ class ActionRan(NamedTuple):
     """What came of one action."""
 
     number: int
-    answer: Answer | None
+    answer: DuckdbAnswer | None
     """None if it failed."""
     tables: tuple[TableChange, ...]
     irreversible: str
@@ -57,7 +57,7 @@ class Transaction(NamedTuple):
     """The identifier of the server's files, and the number of the database in them."""
 
 
-class Drift(NamedTuple):
+class DriftedRows(NamedTuple):
     """Rows that are not as the plan left them."""
 
     table: str
@@ -105,10 +105,10 @@ def read_waited(output: Mapping[str, Any]) -> float:
         raise not_as_agreed("what it says of locks cannot be read") from None
 
 
-def read_drifts(output: Mapping[str, Any] | None) -> tuple[Drift, ...]:
+def read_drifts(output: Mapping[str, Any] | None) -> tuple[DriftedRows, ...]:
     try:
         return tuple(
-            Drift(_name(one["table"]), _count(one["rows"]), render_line(_text(one["what"])[:_LONGEST]))
+            DriftedRows(_name(one["table"]), _count(one["rows"]), render_line(_text(one["what"])[:_LONGEST]))
             for one in (output or {})["drifts"][:_MOST_TABLES]
         )
     except (KeyError, TypeError, ValueError):
@@ -136,7 +136,7 @@ def _problem(problem: Mapping[str, Any]) -> dict[str, str]:
     words = {name: _text(problem.get(name, ""))[:_LONGEST] for name in ("what", "where", "next_step")}
     try:
         return error_of({**words, "reason": reason_of(problem.get("reason")).value})
-    except Refused:
+    except RefusedError:
         raise not_as_agreed("what it says of a failure cannot be read") from None
 
 
@@ -167,7 +167,7 @@ _GRACE_SECONDS: Final = 2.0
 """The server stops a statement first, and says so; this process only kills."""
 
 
-class Text(NamedTuple):
+class SqlText(NamedTuple):
     """One text of SQL. Several may have the same number: an action with several files."""
 
     number: int
@@ -181,7 +181,7 @@ class Text(NamedTuple):
     form: str | None
 
 
-class Call(NamedTuple):
+class PostgresRequest(NamedTuple):
     """One of the things that the effect can be asked for."""
 
     mode: str
@@ -189,7 +189,7 @@ class Call(NamedTuple):
     seconds: float
     given: Mapping[str, int] = {}
     texts: bytes | None = None
-    places: Mapping[str, Place] = {}
+    places: Mapping[str, FolderGrant] = {}
     images: Path | None = None
 
     def order(self, task_id: str) -> Order:
@@ -207,7 +207,9 @@ class Call(NamedTuple):
         )
 
 
-def texts_call(mode: str, texts: Sequence[Text], *, reads_only: bool, seconds: float, folder: WorkFolder) -> Call:
+def texts_call(
+    mode: str, texts: Sequence[SqlText], *, reads_only: bool, seconds: float, folder: WorkFolder
+) -> PostgresRequest:
     images = folder.folder("images") / secrets.token_hex(8)
     places = {"images": _place(images)}
     said = []
@@ -216,17 +218,17 @@ def texts_call(mode: str, texts: Sequence[Text], *, reads_only: bool, seconds: f
         if text.results is not None and spot is not None:
             places[spot] = _place(text.results)
         said.append({**text._asdict(), "text": _decoded(text), "results": spot, "parameters": dict(text.parameters)})
-    return Call(mode, {"reads_only": reads_only}, seconds, {}, json.dumps(said).encode(), places, images)
+    return PostgresRequest(mode, {"reads_only": reads_only}, seconds, {}, json.dumps(said).encode(), places, images)
 
 
-def _place(path: Path) -> Place:
-    return Place(str(path.parents[1]), (path.parent.name,), path.name, PathUse.MAKE)
+def _place(path: Path) -> FolderGrant:
+    return FolderGrant(str(path.parents[1]), (path.parent.name,), path.name, PathUse.MAKE)
 
 
-def _decoded(text: Text) -> str:
+def _decoded(text: SqlText) -> str:
     try:
         return text.text.decode()
     except UnicodeDecodeError:
-        raise Refused(
+        raise RefusedError(
             Reason.SQL_REFUSED, "it is not UTF-8 text", where=text.name, next_step="Save it as UTF-8."
         ) from None

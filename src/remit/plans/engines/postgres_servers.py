@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from remit.contracts.config.config import PostgresqlConnection
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 
 MAX_URL: Final = 16 << 10
 _SCHEMES: Final = frozenset({"postgresql", "postgres"})
@@ -39,7 +39,7 @@ class LockBudget:
         self._waited += max(seconds, 0.0)
 
 
-class Server(NamedTuple):
+class PostgresServer(NamedTuple):
     """One server, as it is named to people, and what it takes to connect."""
 
     name: str
@@ -63,14 +63,14 @@ class Server(NamedTuple):
         return f"Server({self.where})"
 
 
-def find_server(name: str, connection: PostgresqlConnection, environ: Mapping[str, str]) -> Server:
+def find_server(name: str, connection: PostgresqlConnection, environ: Mapping[str, str]) -> PostgresServer:
     """Refused if there is no URL, or none that can be used. No message holds a part of it but host, port and names."""
     source, url = _url(connection, environ)
     options = _parse(url.strip(), source)
     host = options["host"]
     place = host if host.startswith("/") else f"{host}:{options['port']}"
     where = f"{name} at {place}/{options['dbname']} as {options['user']}"
-    return Server(
+    return PostgresServer(
         name,
         where,
         json.dumps({**options, **_FIXED}).encode(),
@@ -81,7 +81,7 @@ def find_server(name: str, connection: PostgresqlConnection, environ: Mapping[st
     )
 
 
-def with_addresses(server: Server) -> bytes:
+def with_addresses(server: PostgresServer) -> bytes:
     """The conninfo with the numbers of the host: the sandboxed process asks nobody for names."""
     options: dict[str, Any] = json.loads(server.conninfo)
     host = str(options["host"])
@@ -90,7 +90,7 @@ def with_addresses(server: Server) -> bytes:
     try:
         found = socket.getaddrinfo(host, int(options["port"]), type=socket.SOCK_STREAM)
     except OSError as problem:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.SQL_FAILED,
             "there is no connection to the database server: the name of its host is not known",
             where=server.where,
@@ -105,7 +105,7 @@ def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[
     if connection.url_variable is not None:
         source = f"the environment variable {connection.url_variable}"
         if not (url := environ.get(connection.url_variable)):
-            raise Refused(
+            raise RefusedError(
                 Reason.SQL_FAILED,
                 f"{source} is not set, and it is to hold the connection's URL",
                 where=source,
@@ -116,7 +116,7 @@ def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[
     try:
         return path, _read_private(path)
     except (OSError, UnicodeDecodeError) as problem:
-        raise Refused(
+        raise RefusedError(
             Reason.SQL_FAILED,
             "the file that is to hold the connection's URL cannot be read",
             where=path,
@@ -129,7 +129,7 @@ def _read_private(path: str) -> str:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o077:
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_UNSAFE,
                 "the file that holds the connection's URL may be read or changed by others",
                 where=path,
@@ -193,7 +193,7 @@ def _secured(more: dict[str, str], source: str) -> dict[str, str]:
 
 
 def _garbled(source: str, what: str) -> RemitError:
-    return Refused(
+    return RefusedError(
         Reason.MALFORMED,
         f"the connection's URL cannot be used: {what}",
         where=source,

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from remit.contracts.config.config import SystemConfig
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.effects.plans.files import mismatch, require_ordinary
 from remit.effects.plans.steps import StepPlan
 from remit.effects.plans.validate import ROWS
 from remit.fs import openat as beneath
 from remit.fs.paths import Located
 from remit.plans.engines.database_files import closing, require_idle_in
-from remit.plans.engines.duckdb import Engine, Question
+from remit.plans.engines.duckdb import ContentQuestion, Engine
 from remit.plans.model.folders import opened
 
 _MEND: Final = "Mend the plan or the rule, and have it approved anew."
@@ -79,7 +79,7 @@ def check_rows(
 def require_time(deadline: float) -> float:
     """Seconds that are left."""
     if (left := deadline - time.monotonic()) <= 0:
-        raise EnvironmentFailed(Reason.TIMED_OUT, "the rules before it took all the time")
+        raise EnvironmentFailureError(Reason.TIMED_OUT, "the rules before it took all the time")
     return left
 
 
@@ -101,7 +101,7 @@ def ask(
 ) -> None:
     """Raises what the rule says if it does not hold, or cannot be checked."""
     engine.run(
-        Question(
+        ContentQuestion(
             text=rule["query"].encode("utf-8", "surrogatepass"),
             parameters=rule["parameters"],
             database=database,
@@ -135,7 +135,7 @@ def _at_rest(place: Located | None, path: str) -> Iterator[Located]:
 
 
 def no_database(path: str) -> RemitError:
-    return Refused(Reason.RULE_FAILED, "there is no such database", where=path)
+    return RefusedError(Reason.RULE_FAILED, "there is no such database", where=path)
 
 
 def of_rule(problem: RemitError, number: int, total: int, rule: Mapping[str, Any]) -> RemitError:
@@ -144,4 +144,4 @@ def of_rule(problem: RemitError, number: int, total: int, rule: Mapping[str, Any
     what = "its parameters are too large to be handed over" if problem.reason is Reason.TOO_LARGE else problem.what
     next_step = _NEXT_STEPS.get(problem.reason, problem.next_step)
     which = f"rule {number} of {total} ({ROWS})"
-    return EnvironmentFailed(problem.reason, f"{which} {how}: {what}", where=rule["path"], next_step=next_step)
+    return EnvironmentFailureError(problem.reason, f"{which} {how}: {what}", where=rule["path"], next_step=next_step)

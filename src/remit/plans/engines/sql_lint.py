@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.core.errors import Refused, render_line
+from remit.core.errors import RefusedError, render_line
 from remit.effects.postgres import statements as postgres
 from remit.masking import mask_text
 from remit.plans.engines.duckdb import BUILD, require_duckdb, without_text
@@ -58,7 +58,7 @@ def check_postgres_texts(texts: Sequence[WrittenText]) -> tuple[TextProblem, ...
             postgres.bind(statements, text.parameters)
             if text.reads_only:
                 postgres.require_reading(statements)
-        except Refused as problem:
+        except RefusedError as problem:
             found.append(TextProblem(number, problem.what, problem.next_step))
     return tuple(found)
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.effects.plans.files import other_rights
-from remit.effects.plans.steps import Step, StepPlan, aside_name, part_name
+from remit.effects.plans.steps import PlanStep, StepPlan, aside_name, part_name
 from remit.fs import openat as beneath
 from remit.fs.paths import Located
 
@@ -67,7 +67,7 @@ def _look(place: Located) -> FolderLook:
                     tuple(reversed(missing)),
                     beneath.gives_rights_of_its_own(folder),
                 )
-        except Refused as problem:
+        except RefusedError as problem:
             if problem.reason is not Reason.FILE_MISSING or not parents:
                 raise
             missing.append(parents)
@@ -96,7 +96,7 @@ def remove_folders(root: str, folders: Sequence[str]) -> None:
                 for name in grouped[parents]:
                     beneath.remove_folder(folder, name, where="/".join((*parents, name)))
                 sync_folder(folder, "/".join(parents) or ".")
-        except Refused as problem:
+        except RefusedError as problem:
             if problem.reason is not Reason.FILE_MISSING:
                 raise
     if folders:
@@ -114,7 +114,7 @@ def clear_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -> Non
                 for name in names:
                     _unlink(folder, name)
                 sync_folder(folder, "/".join(parents) or ".")
-        except Refused as problem:
+        except RefusedError as problem:
             if problem.reason is not Reason.FILE_MISSING:
                 raise
     reach("plan.cleared")
@@ -127,7 +127,7 @@ def sync_folders(root: str, places: Iterable[Located]) -> None:
             sync_folder(folder, "/".join(parents) or ".")
 
 
-def set_aside_name(plan: StepPlan, step: Step) -> str:
+def set_aside_name(plan: StepPlan, step: PlanStep) -> str:
     """Where the old file of a modification or a deletion is."""
     return (part_name if step.move == "modify" else aside_name)(plan.prefix, step.number)
 
@@ -172,7 +172,7 @@ def needed_folders(looks: Mapping[Parents, FolderLook], places: Iterable[Located
 
 
 def closed_folder(place: Located) -> RemitError:
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.PERMISSION_DENIED,
         "names can be neither made nor removed in this folder",
         where=place.path,
@@ -180,7 +180,9 @@ def closed_folder(place: Located) -> RemitError:
     )
 
 
-def given_rights(step: Step, looks: Mapping[Parents, FolderLook], places: Mapping[int, Located]) -> RemitError | None:
+def given_rights(
+    step: PlanStep, looks: Mapping[Parents, FolderLook], places: Mapping[int, Located]
+) -> RemitError | None:
     """Why the step would leave a file, or a folder, with access rights that nobody asked for; or None."""
     place = places[step.path if step.new_path is None else step.new_path]
     look = looks[place.parents]

@@ -16,13 +16,13 @@ _LONGEST_VALUE: Final = 8_000
 _LONGEST_NAME: Final = 200
 
 
-class Shown(NamedTuple):
+class ShownParameters(NamedTuple):
     parameters: tuple[ShownParameter, ...]
     unseen: tuple[UnseenSql, ...]
     """What is too long, or too much, to be shown whole."""
 
 
-def show_parameters(parameters: Mapping[str, Any]) -> Shown:
+def show_parameters(parameters: Mapping[str, Any]) -> ShownParameters:
     """As JSON: `"5"` is no number. Each is masked by its own name and looks, and before it is cut: half a secret no
     longer looks like one.
     """
@@ -42,7 +42,7 @@ def show_parameters(parameters: Mapping[str, Any]) -> Shown:
     if more := len(parameters) - len(shown):
         many = "1 more parameter is" if more == 1 else f"{more:,} more parameters are"
         unseen.insert(0, UnseenSql(where="parameters", what=f"{many} not shown here"))
-    return Shown(tuple(shown), tuple(unseen))
+    return ShownParameters(tuple(shown), tuple(unseen))
 
 
 def previewed_pipelines(plan: Plan, told: Iterable[PipelineTold]) -> Iterator[dict[str, Any]]:

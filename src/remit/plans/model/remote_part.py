@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from remit.contracts.plans.rollback import RowsCheckpoint
 from remit.contracts.plans.sql_report import MAX_TABLES_TOLD, ChangedTable, SqlTold
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.effects.plans.steps import Result
 from remit.plans.reports.run_data import ActedElsewhere
 from remit.plans.storage.manifest import rows_id
@@ -154,7 +154,7 @@ def _plain(pieces: Sequence[Any]) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(bytes.fromhex("".join(map(str, pieces))))
     except ValueError:
-        raise EnvironmentFailed(Reason.STORE_OUTDATED, "a note of this run cannot be read") from None
+        raise EnvironmentFailureError(Reason.STORE_OUTDATED, "a note of this run cannot be read") from None
     return plain
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from remit.contracts.plans.change_log import DiffSummary
-from remit.core.errors import EnvironmentFailed, Reason, show_line
+from remit.core.errors import EnvironmentFailureError, Reason, show_line
 from remit.core.text import printable
 from remit.effects.plans.steps import State
 from remit.masking import is_hidden, mask_diff, mask_shown, mask_sql
@@ -48,7 +48,7 @@ class ShownSql(NamedTuple):
     is_cut: bool
 
 
-class Seen(NamedTuple):
+class SimulatedStep(NamedTuple):
     """What one step would do."""
 
     number: int
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     problem: Mapping[str, str] | None
 
 
-def read_seen(frame: Mapping[str, Any], text: str) -> Seen:
+def read_seen(frame: Mapping[str, Any], text: str) -> SimulatedStep:
     """A `seen` frame; its number and its problem were checked when it came in."""
     try:
         return _read(frame, text)
@@ -74,14 +74,14 @@ def read_seen(frame: Mapping[str, Any], text: str) -> Seen:
         raise not_as_agreed("what it saw of a step cannot be read") from None
 
 
-def _read(frame: Mapping[str, Any], text: str) -> Seen:
+def _read(frame: Mapping[str, Any], text: str) -> SimulatedStep:
     diff = frame["diff"] or {}
     added, removed = (_count(diff.get(name, 0)) for name in ("added", "removed"))
     preview = _whole_lines(show_text(_text(diff.get("preview", ""))))
     problem = frame.get("problem")
     shown = show_diff(text[: 2 * MAX_DIFF])
     found = read_findings(frame.get("findings") or [])
-    return Seen(
+    return SimulatedStep(
         number=frame["number"],
         before=_state(frame["before"]),
         after=_state(frame["after"]),
@@ -114,7 +114,7 @@ def read_remarks(remarks: Sequence[Any]) -> tuple[str, ...]:
 def error_of(error: Mapping[str, str]) -> dict[str, str]:
     """What a process says of a failure, masked and printable. Its reason was checked when it came in."""
     words = {name: error.get(name, "") for name in ("what", "where", "next_step")}
-    return EnvironmentFailed(Reason(error["reason"]), **words).as_json()
+    return EnvironmentFailureError(Reason(error["reason"]), **words).as_json()
 
 
 def show_text(text: str) -> str:
@@ -211,8 +211,8 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def not_as_agreed(what: str, where: Sequence[str] = ()) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def not_as_agreed(what: str, where: Sequence[str] = ()) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         f"the plan's process did not answer as agreed: {what}",
         where=", ".join(where),

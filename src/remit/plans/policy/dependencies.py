@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from remit.contracts.plans.plan import Action, FileRename
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.fs.paths import plain_spelling
 
 
@@ -60,7 +60,7 @@ def _explicit_needs(actions: Sequence[Action]) -> dict[int, set[int]]:
     for index, action in enumerate(actions):
         for needed in action.depends_on:
             if needed not in index_of:
-                raise Refused(
+                raise RefusedError(
                     Reason.DEPENDENCY_INVALID,
                     f"the action {action.action_id!r} depends on {needed!r}, which the plan does not have",
                     where=f"action {action.action_id}, depends_on",
@@ -121,7 +121,7 @@ def _spread(before: dict[int, int], index: int, gained: int) -> None:
             before[other] = known | gained
 
 
-def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Sequence[int]) -> Refused:
+def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Sequence[int]) -> RefusedError:
     """Names the shortest cycle through its first action, `a -> b -> a`: each depends on the next."""
     remaining = set(left)
     walked: dict[int, None] = {}
@@ -132,7 +132,7 @@ def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Seque
     steps = list(walked)
     first = min(steps[steps.index(here) :])
     names = " -> ".join(actions[index].action_id for index in _way_back(first, needs, remaining))
-    return Refused(
+    return RefusedError(
         Reason.DEPENDENCY_INVALID,
         f"the actions depend on each other in a circle: {names}",
         where=f"action {actions[first].action_id}, depends_on",

@@ -21,7 +21,7 @@ class StepFate(Enum):
     """Nobody: the plan stops and is taken back."""
 
 
-class Judged(NamedTuple):
+class JudgedStep(NamedTuple):
     """How a step ended."""
 
     number: int
@@ -42,7 +42,7 @@ def fate_of(reason: Reason) -> StepFate:
     return StepFate.FLAGS_DECIDE if reason in ABOUT_ONE_ACTION else StepFate.ALWAYS_BACK
 
 
-def decide_fate(results: Sequence[Judged], instructions: ExecutionInstructions) -> PlanFate:
+def decide_fate(results: Sequence[JudgedStep], instructions: ExecutionInstructions) -> PlanFate:
     """From how every step ended. A plan of which nothing was done has failed, and nothing is to be taken back."""
     if results and all(result.state == "done" for result in results):
         return PlanFate("GOOD", "SUCCESS")
@@ -55,13 +55,13 @@ def decide_fate(results: Sequence[Judged], instructions: ExecutionInstructions) 
     return PlanFate("KEEP", "PARTIAL")
 
 
-def _is_any_in_half(results: Sequence[Judged]) -> bool:
+def _is_any_in_half(results: Sequence[JudgedStep]) -> bool:
     """Whether an action changed some of its files and not others: of what belongs together, no part stays."""
     done = {result.action_id for result in results if result.state == "done"}
     return any(result.action_id in done for result in results if result.action_id and result.state != "done")
 
 
-def _is_grave(result: Judged) -> bool:
+def _is_grave(result: JudgedStep) -> bool:
     """A failure without a reason is one that nobody knows, and so as grave as any."""
     if result.state != "failed":
         return False

@@ -9,8 +9,8 @@ from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.operations import ReplaceContent
 from remit.contracts.plans.plan import Action, FileRename, PipelineAction, Plan, SqlAction
 from remit.contracts.plans.validation_rules import MatchesJsonSchema, SqlExpect
-from remit.core.errors import Reason, Refused
-from remit.execution.decision import Decision, Denial
+from remit.core.errors import Reason, RefusedError
+from remit.execution.decision import Denial, PolicyDecision
 from remit.execution.protected_paths import is_forbidden, protecting_group
 from remit.fs.paths import Located, locate_below, plain_spelling
 from remit.plans.policy.dependencies import order_actions
@@ -34,10 +34,10 @@ MAX_PROTECTED: Final = 1_000
 """As many as an approval can name."""
 
 
-def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approvals | None) -> Decision:
+def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approvals | None) -> PolicyDecision:
     """Every rule, so that a refusal names all that is wrong. Without approvals, protected files are not denied yet."""
     if too_much := tuple(_too_much(plan, config)):
-        return Decision(denials=too_much)  # and no more work for one who asks for too much
+        return PolicyDecision(denials=too_much)  # and no more work for one who asks for too much
     denials = [*_unclear(plan), *wrong_sql(plan, config), *wrong_pipelines(plan, config), *wrong_rules(plan, config)]
     denials += [*_wrong_paths(plan, config, root), *_wrong_order(plan, config), *wrong_timeouts(plan, config)]
     needed = needed_approvals(plan, config)
@@ -53,8 +53,10 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
     elif approvals is not None:
         denials += uncovered((), needed, approvals)
     if denials:
-        return Decision(denials=tuple(denials))
-    return Decision((f"each of {len(plan.action_plan)} actions is known here, and every path lies below the root",))
+        return PolicyDecision(denials=tuple(denials))
+    return PolicyDecision(
+        (f"each of {len(plan.action_plan)} actions is known here, and every path lies below the root",)
+    )
 
 
 def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
@@ -97,7 +99,7 @@ def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial
         for path in _written_paths(action, config):
             try:
                 place = locate_below(root, path)
-            except Refused as problem:
+            except RefusedError as problem:
                 yield _denial_of(problem, action)
                 continue
             places.append(place)
@@ -122,7 +124,7 @@ def _wrong_read_paths(action: SqlAction | PipelineAction, config: SystemConfig, 
     for path in read_paths(action, config):
         try:
             place = locate_below(root, path)
-        except Refused as problem:
+        except RefusedError as problem:
             yield _denial_of(problem, action)
             continue
         if why := is_forbidden(place.below, config):
@@ -134,7 +136,7 @@ def _wrong_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[D
     for number, path in _rule_paths(plan, config):
         try:
             place = locate_below(root, path)
-        except Refused as problem:
+        except RefusedError as problem:
             where = f"validation_rules, {number}: {problem.where}"
             yield Denial(problem.reason, problem.what, where, problem.next_step)
             continue
@@ -193,7 +195,7 @@ def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
 def _wrong_order(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     try:
         order_actions(plan.action_plan, touched_by(config))
-    except Refused as problem:
+    except RefusedError as problem:
         yield Denial(problem.reason, problem.what, problem.where, problem.next_step)
 
 
@@ -212,7 +214,7 @@ def _written_paths(action: Action, config: SystemConfig) -> Sequence[str]:
     return named
 
 
-def _denial_of(problem: Refused, action: Action) -> Denial:
+def _denial_of(problem: RefusedError, action: Action) -> Denial:
     return Denial(problem.reason, problem.what, f"action {action.action_id}, {problem.where!r}", problem.next_step)
 
 

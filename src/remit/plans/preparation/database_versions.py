@@ -13,16 +13,16 @@ from typing import Final, NamedTuple
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.envelope import ApprovedInput
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.plans.database_files import LOG
 from remit.effects.plans.files import mismatch
 from remit.effects.plans.handlers import HANDLERS
-from remit.effects.plans.steps import State, Step, StepPlan
+from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.fs.paths import Located, locate_below
-from remit.plans.engines.database_files import Kept, WorkFolder, clone, copy_database, keep, too_large_to_keep
+from remit.plans.engines.database_files import OpenCopy, WorkFolder, clone, copy_database, keep, too_large_to_keep
 from remit.plans.engines.input_files import folder_is_missing
-from remit.plans.preparation.prepared import PreparedAll, Workshop
-from remit.plans.runtime.runner import Times
+from remit.plans.preparation.prepared import Engines, PreparedAll
+from remit.plans.runtime.runner import StepTimes
 
 NOT_THE_ACTIONS: Final = frozenset(
     {
@@ -48,7 +48,7 @@ class Ground(NamedTuple):
     plan: Plan
 
 
-class Lineage:
+class WorkingCopy:
     """One database on its way through the plan: the file that the next action works on, and what it is."""
 
     def __init__(self, place: Located, path: Path, most: int) -> None:
@@ -85,21 +85,21 @@ class Lineage:
             path.unlink(missing_ok=True)
 
 
-class Bench:
+class PreparationContext:
     """What all actions of one plan that are tried out have in common."""
 
     def __init__(
-        self, ground: Ground, workshop: Workshop, times: Times, folder: WorkFolder, prepared: PreparedAll
+        self, ground: Ground, workshop: Engines, times: StepTimes, folder: WorkFolder, prepared: PreparedAll
     ) -> None:
         self.ground, self.workshop, self.folder, self.prepared = ground, workshop, folder, prepared
         self.config, self.root, self.engine = ground.config, ground.root, workshop.engine
         self.inputs: dict[str, ApprovedInput] = {}
         """What the approval binds of what is only read, by path."""
-        self.left: dict[str, Kept] = {}
+        self.left: dict[str, OpenCopy] = {}
         """Other files than databases that an action has left, by path."""
         self.done = self.total = 0
         self._times, self._deadline = times, time.monotonic() + (times.seconds or float(self.config.timeouts.task))
-        self._lineages: dict[str, Lineage] = {}
+        self._lineages: dict[str, WorkingCopy] = {}
         self._numbers = itertools.count()
         self._problems: dict[int, str] = {}
         """Steps that cannot be done, with the ids of their actions."""
@@ -107,39 +107,41 @@ class Bench:
     def say_how_far(self, what: str = "") -> None:
         self.workshop.tell(self.done, self.total, what)
 
-    def seconds_for(self, step: Step) -> float:
+    def seconds_for(self, step: PlanStep) -> float:
         """What is left for an action. TIMED_OUT if that is nothing."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.TIMED_OUT,
                 "the actions before it took all the time of the plan",
                 next_step="Give it less to do, or more time: `timeout_seconds` of the plan, or timeouts.task.",
             )
         return min(self._times.paces[step.number], left)
 
-    def require_needed(self, step: Step) -> None:
+    def require_needed(self, step: PlanStep) -> None:
         """DEPENDENCY_FAILED if an action that this one needs cannot be done."""
         for number in step.needs:
             if number in self._problems:
                 action_id = self._problems[number]
-                raise Refused(
+                raise RefusedError(
                     Reason.DEPENDENCY_FAILED,
                     f"this action needs {action_id}, which cannot be done",
                     where=self.ground.drafted.paths[step.path],
                     next_step=f"Mend {action_id} first.",
                 )
 
-    def remember_problem(self, step: Step) -> None:
+    def remember_problem(self, step: PlanStep) -> None:
         self._problems[step.number] = step.action_id
 
     # --- databases
 
-    def lineage(self, name: str) -> Lineage:
+    def lineage(self, name: str) -> WorkingCopy:
         """Of the database of this path; copied when it is asked for first."""
         if name not in self._lineages:
             folder = self.folder.folder(f"database-{next(self._numbers)}")
-            lineage = Lineage(locate_below(self.root, name), folder / "database", self.config.limits.max_backup_bytes)
+            lineage = WorkingCopy(
+                locate_below(self.root, name), folder / "database", self.config.limits.max_backup_bytes
+            )
             lineage.begin(self.engine.require_wanted)
             self._lineages[name] = lineage
             if lineage.state is not None:
@@ -147,7 +149,7 @@ class Bench:
                 self.bind(name, lineage.state.sha256)
         return self._lineages[name]
 
-    def known(self, name: str) -> Lineage | None:
+    def known(self, name: str) -> WorkingCopy | None:
         """The database of this path, if it was asked for."""
         return self._lineages.get(name)
 
@@ -155,9 +157,9 @@ class Bench:
         """Of a database, as far as it was looked at."""
         return self._lineages[name].state if name in self._lineages else None
 
-    def keep_database(self, step: Step, lineage: Lineage) -> Kept:
+    def keep_database(self, step: PlanStep, lineage: WorkingCopy) -> OpenCopy:
         if lineage.path.with_name(lineage.path.name + LOG).exists():
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 "the engine did not write all changes to the database",
                 where=lineage.place.path,
@@ -173,17 +175,17 @@ class Bench:
     def bind(self, path: str, digest: str) -> None:
         self.inputs[path] = ApprovedInput.from_tree({"path": path, "digest": digest})
 
-    def mode(self, step: Step, before: State | None) -> int:
+    def mode(self, step: PlanStep, before: State | None) -> int:
         """Of the file that the step leaves."""
         old = before.mode if before is not None else None
         return HANDLERS[step.action_type].mode(old, {}, keep=self.ground.drafted.keep_permissions)
 
 
-def source_of(step: Step) -> str:
+def source_of(step: PlanStep) -> str:
     return f"prepared-{step.number}"
 
 
-def changed_step(step: Step, before: State | None, after: State) -> Step:
+def changed_step(step: PlanStep, before: State | None, after: State) -> PlanStep:
     """With its states; and with a source for its bytes, if they are others."""
     step = step._replace(move="create" if before is None else "modify", before=before, after=after)
     if after.is_alike(before):

@@ -7,27 +7,27 @@ from remit.contracts.config.config import SqlPipeline
 from remit.contracts.plans.pipeline_report import ToldStep
 from remit.contracts.plans.plan import PipelineAction
 from remit.contracts.plans.sql_report import MAX_STATEMENTS_TOLD, ToldStatement
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.effects.plans.files import missing, require_hash
-from remit.effects.plans.steps import Step
+from remit.effects.plans.steps import PlanStep
 from remit.fs.paths import plain_spelling
 from remit.plans.engines.database_files import require_idle
-from remit.plans.engines.duckdb import Answer, Question, is_of_the_text, sentence, within_list
+from remit.plans.engines.duckdb import ContentQuestion, DuckdbAnswer, is_of_the_text, sentence, within_list
 from remit.plans.policy.sql import SqlFiles
-from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, Bench, Lineage, changed_step
+from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, PreparationContext, WorkingCopy, changed_step
 from remit.plans.preparation.sql import Bound, read_query, tell_sql
 
 
 class QueryFiles:
     """Of one action. `told` grows with what was run."""
 
-    def __init__(self, bench: Bench, pipeline: SqlPipeline, action: PipelineAction) -> None:
+    def __init__(self, bench: PreparationContext, pipeline: SqlPipeline, action: PipelineAction) -> None:
         self._bench, self._engine = bench, bench.engine
         self._pipeline, self._action = pipeline, action
         self._names = tuple(plain_spelling(path) for path in pipeline.steps)
         self.told: list[ToldStep] = []
 
-    def run(self, step: Step) -> Step:
+    def run(self, step: PlanStep) -> PlanStep:
         """All of them, or nothing is left of it: the next action on the database finds what was there before."""
         path = self._bench.ground.drafted.paths[step.path]
         lineage = self._bench.lineage(path)
@@ -37,7 +37,7 @@ class QueryFiles:
         seconds = self._bench.seconds_for(step)
         until = time.monotonic() + seconds
         lineage.ensure_file(self._engine.require_wanted)
-        answers: list[Answer] = []
+        answers: list[DuckdbAnswer] = []
         try:
             for number, text in enumerate(texts):
                 answers.append(self._one(number, text, lineage, until, seconds))
@@ -52,7 +52,7 @@ class QueryFiles:
         tell_sql(self._bench, done, files, by, answer, changes_database=not done.unchanged)
         return done
 
-    def _one(self, number: int, text: bytes, lineage: Lineage, until: float, seconds: float) -> Answer:
+    def _one(self, number: int, text: bytes, lineage: WorkingCopy, until: float, seconds: float) -> DuckdbAnswer:
         name, began = self._names[number], time.monotonic()
 
         def say() -> None:
@@ -62,9 +62,9 @@ class QueryFiles:
         say()
         try:
             if until <= began:
-                raise EnvironmentFailed(Reason.TIMED_OUT, "its time was over")
+                raise EnvironmentFailureError(Reason.TIMED_OUT, "its time was over")
             answer = self._engine.run(
-                Question(
+                ContentQuestion(
                     text=text,
                     parameters=self._action.operation.parameters,
                     database=lineage.path,
@@ -95,21 +95,21 @@ class QueryFiles:
         )
         return answer
 
-    def _kept(self, step: Step, lineage: Lineage) -> Step:
+    def _kept(self, step: PlanStep, lineage: WorkingCopy) -> PlanStep:
         require_idle(lineage.place, writes=True)
         before, kept = lineage.state, self._bench.keep_database(step, lineage)
         require_hash(step.expected_after, kept.state, lineage.place.path)
         lineage.left, lineage.state = kept
         return changed_step(step, before, kept.state)
 
-    def _unchanged(self, step: Step, lineage: Lineage) -> Step:
+    def _unchanged(self, step: PlanStep, lineage: WorkingCopy) -> PlanStep:
         if lineage.state is None:
             raise missing(lineage.place.path, "there is no such database, and none of the statements makes one")
         require_hash(step.expected_after, lineage.state, lineage.place.path)
         return changed_step(step, lineage.state, lineage.state)
 
 
-def merged(answers: Sequence[Answer]) -> Answer:
+def merged(answers: Sequence[DuckdbAnswer]) -> DuckdbAnswer:
     """Of several texts as if they were one: the statements are numbered through, and the last rows are shown."""
     statements: list[ToldStatement] = []
     texts: list[str] = []
@@ -138,24 +138,24 @@ def _of_file(problem: RemitError, name: str, seconds: float) -> RemitError:
     """In the words of a pipeline, with the file that it is about."""
     where = f"step {name}" if is_of_the_text(problem.where) else problem.where
     if problem.reason is Reason.TIMED_OUT:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.TIMED_OUT,
             f"its pipeline took longer than {seconds:g} seconds",
             where=where,
             next_step="Give it less to do, or more time: `timeout_seconds` of the action, or of the pipeline.",
         )
     if problem.reason is Reason.SQL_FAILED:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.PIPELINE_FAILED, f"step {name} failed: {problem.what}", where=where, next_step=problem.next_step
         )
     if problem.reason is Reason.TOO_LARGE:
-        return EnvironmentFailed(
+        return EnvironmentFailureError(
             Reason.LIMIT_EXCEEDED,
             "the parameters of the pipeline are too large to be handed over",
             where=where,
             next_step="Put large values into a table first.",
         )
-    return EnvironmentFailed(problem.reason, problem.what, where=where, next_step=problem.next_step)
+    return EnvironmentFailureError(problem.reason, problem.what, where=where, next_step=problem.next_step)
 
 
 def _rows(statements: Sequence[ToldStatement]) -> int | None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.preview import PreviewedRemark
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.effects.file_copy import copy_content, sha256_of
 from remit.effects.plans.database_files import looks_like_one, require_no_log
 from remit.effects.plans.files import mismatch, missing, require_ordinary, too_large
@@ -25,7 +25,7 @@ from remit.fs import openat as beneath
 from remit.fs.atomic_write import disk_failure
 from remit.fs.paths import Located, locate_below, plain_spelling
 from remit.plans.engines.database_files import (
-    Kept,
+    OpenCopy,
     clone,
     closing,
     new_file,
@@ -37,7 +37,7 @@ from remit.plans.engines.input_files import folder_is_missing
 from remit.plans.engines.pipeline import clear_scratch
 from remit.plans.model.folders import opened
 from remit.plans.policy.pipelines import database_files
-from remit.plans.preparation.database_versions import Bench
+from remit.plans.preparation.database_versions import PreparationContext
 
 MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
@@ -98,17 +98,17 @@ def _why_left_out(path: str, config: SystemConfig) -> str:
     return "it is protected, and only its folder is named" if protecting_group(path, config) else ""
 
 
-class Left(NamedTuple):
+class PipelineOutput(NamedTuple):
     """What a pipeline left in the place of a file, open."""
 
-    kept: Kept
+    kept: OpenCopy
     is_database: bool
 
 
-class Scratch:
+class PipelineScratch:
     """One such folder. Files are named by their paths below the root, in their one spelling."""
 
-    def __init__(self, bench: Bench, path: Path) -> None:
+    def __init__(self, bench: PreparationContext, path: Path) -> None:
         self.path = path
         self._bench, self._config, self._root = bench, bench.config, bench.root
         self._databases = database_files(bench.config)
@@ -248,7 +248,7 @@ class Scratch:
         self._bytes += size
         most = self._config.limits.max_backup_bytes
         if len(self._there) >= MAX_FILES or self._bytes > most:
-            raise Refused(
+            raise RefusedError(
                 Reason.LIMIT_EXCEEDED,
                 f"a pipeline is given at most {MAX_FILES:,} files, of {most:,} bytes together",
                 where=where,
@@ -260,7 +260,7 @@ class Scratch:
 
     # --- taking from it
 
-    def take(self, path: str, mode: int) -> Left:
+    def take(self, path: str, mode: int) -> PipelineOutput:
         """What the pipeline left under this name: a plain file, open, hashed by us. PIPELINE_FAILED for all else."""
         place = Located(str(self.path), *_split(path))
         try:
@@ -272,7 +272,7 @@ class Scratch:
                     require_no_log(folder, place.name, where=path)
                 size = os.fstat(descriptor).st_size
                 self._require_room(size, path, is_database=is_database)
-                left = Left(Kept(descriptor, State(sha256_of(descriptor), size, mode)), is_database)
+                left = PipelineOutput(OpenCopy(descriptor, State(sha256_of(descriptor), size, mode)), is_database)
                 undo.pop_all()
                 return left
         except RemitError as problem:
@@ -290,8 +290,8 @@ def _split(path: str) -> tuple[tuple[str, ...], str]:
     return tuple(parents), name
 
 
-def _refused(what: str, where: str) -> Refused:
-    return Refused(Reason.PATH_REFUSED, what, where=where, next_step="Move it elsewhere, or name other `reads`.")
+def _refused(what: str, where: str) -> RefusedError:
+    return RefusedError(Reason.PATH_REFUSED, what, where=where, next_step="Move it elsewhere, or name other `reads`.")
 
 
 def _not_left(problem: RemitError, path: str) -> RemitError:
@@ -304,7 +304,7 @@ def _not_left(problem: RemitError, path: str) -> RemitError:
         what = "the pipeline did not close this database: some of its changes are still in a log beside it"
     else:
         what = f"what the pipeline left under this name cannot be taken: {problem.what}"
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.PIPELINE_FAILED,
         what,
         where=path,

@@ -11,18 +11,18 @@ from typing import Final
 from remit.contracts.config.config import DbtPipeline, Pipeline, PythonPipeline, SqlPipeline
 from remit.contracts.plans.pipeline_report import MAX_LOG_LINES, MAX_STEPS_TOLD, PipelineTold, ToldStep
 from remit.contracts.plans.plan import PipelineAction
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError
 from remit.core.faultpoints import reach
 from remit.effects.plans.database_files import MARK
 from remit.effects.plans.files import require_hash
-from remit.effects.plans.steps import State, Step
+from remit.effects.plans.steps import PlanStep, State
 from remit.fs.paths import locate_below, plain_spelling
 from remit.plans.engines.database_files import require_idle
-from remit.plans.engines.pipeline import DbtCall, PipelineRan, Program, Told
+from remit.plans.engines.pipeline import DbtCall, PipelineRan, Program, StepReport
 from remit.plans.policy.pipelines import is_reversible, packages_of, pipeline_files, pipeline_of
-from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, Bench, changed_step, source_of
+from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, PreparationContext, changed_step, source_of
 from remit.plans.preparation.pipeline_queries import QueryFiles
-from remit.plans.preparation.pipeline_scratch import Left, Scratch
+from remit.plans.preparation.pipeline_scratch import PipelineOutput, PipelineScratch
 
 NOT_DBTS: Final = frozenset({"target", "logs", "profiles.yml"})
 """In the folder of a dbt project: what dbt itself wrote, and credentials. Its profile is made anew."""
@@ -32,10 +32,10 @@ _MOST_PARTS: Final = 6
 class PipelinesOnCopies:
     """The actions of one plan that run a pipeline."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: PreparationContext) -> None:
         self._bench, self._config = bench, bench.config
 
-    def prepare(self, steps: tuple[Step, ...], action: PipelineAction) -> tuple[Step, ...]:
+    def prepare(self, steps: tuple[PlanStep, ...], action: PipelineAction) -> tuple[PlanStep, ...]:
         """Its steps, one for each file. Raises why it cannot be done; how far it came is told all the same."""
         pipeline = pipeline_of(action, self._config)
         try:
@@ -48,11 +48,11 @@ class PipelinesOnCopies:
             if problem.reason in NOT_THE_ACTIONS:
                 raise
             raise _placed(problem, action) from problem
-        raise Misuse(Reason.MISUSE, "a pipeline that is not known was not refused")
+        raise UsageError(Reason.MISUSE, "a pipeline that is not known was not refused")
 
     # --- query files
 
-    def _sql(self, step: Step, action: PipelineAction, pipeline: SqlPipeline) -> tuple[Step, ...]:
+    def _sql(self, step: PlanStep, action: PipelineAction, pipeline: SqlPipeline) -> tuple[PlanStep, ...]:
         files = QueryFiles(self._bench, pipeline, action)
         try:
             done = files.run(step)
@@ -64,9 +64,9 @@ class PipelinesOnCopies:
     # --- programs
 
     def _program(
-        self, steps: tuple[Step, ...], action: PipelineAction, pipeline: PythonPipeline | DbtPipeline
-    ) -> tuple[Step, ...]:
-        scratch = Scratch(self._bench, self._bench.folder.folder(f"pipeline-{steps[0].number}"))
+        self, steps: tuple[PlanStep, ...], action: PipelineAction, pipeline: PythonPipeline | DbtPipeline
+    ) -> tuple[PlanStep, ...]:
+        scratch = PipelineScratch(self._bench, self._bench.folder.folder(f"pipeline-{steps[0].number}"))
         try:
             before = self._fill(scratch, steps, action, pipeline)
             reach("pipeline.filled")
@@ -88,7 +88,11 @@ class PipelinesOnCopies:
         return done
 
     def _fill(
-        self, scratch: Scratch, steps: Sequence[Step], action: PipelineAction, pipeline: PythonPipeline | DbtPipeline
+        self,
+        scratch: PipelineScratch,
+        steps: Sequence[PlanStep],
+        action: PipelineAction,
+        pipeline: PythonPipeline | DbtPipeline,
     ) -> list[State | None]:
         """What was there of each file that it may change."""
         if isinstance(pipeline, DbtPipeline):
@@ -107,7 +111,7 @@ class PipelinesOnCopies:
             states.append(state)
         return states
 
-    def _program_of(self, action: PipelineAction, pipeline: PythonPipeline | DbtPipeline, step: Step) -> Program:
+    def _program_of(self, action: PipelineAction, pipeline: PythonPipeline | DbtPipeline, step: PlanStep) -> Program:
         seconds, parameters = self._bench.seconds_for(step), action.operation.parameters
         if isinstance(pipeline, PythonPipeline):
             return Program("python", pipeline.steps, parameters, None, seconds)
@@ -115,7 +119,9 @@ class PipelinesOnCopies:
         call = DbtCall(plain_spelling(pipeline.project), database, pipeline.command, pipeline.select)
         return Program("dbt", (), parameters, call, seconds)
 
-    def _take(self, scratch: Scratch, step: Step, before: State | None) -> tuple[Step, State | None, Left]:
+    def _take(
+        self, scratch: PipelineScratch, step: PlanStep, before: State | None
+    ) -> tuple[PlanStep, State | None, PipelineOutput]:
         path = self._bench.ground.drafted.paths[step.path]
         if self._bench.known(path) is not None:
             require_idle(locate_below(self._bench.root, path), writes=True)
@@ -124,7 +130,7 @@ class PipelinesOnCopies:
         require_hash(step.expected_after, left.kept.state, path)
         return step, before, left
 
-    def _keep(self, step: Step, before: State | None, left: Left) -> Step:
+    def _keep(self, step: PlanStep, before: State | None, left: PipelineOutput) -> PlanStep:
         """For the actions after it. Not before all of its files could be taken: of some of them nobody knows more."""
         path, kept = self._bench.ground.drafted.paths[step.path], left.kept
         if (lineage := self._bench.known(path)) is not None:
@@ -154,14 +160,14 @@ class PipelinesOnCopies:
             log=tuple(log[-MAX_LOG_LINES:]),
         )
 
-    def _note_changes(self, action: PipelineAction, steps: Sequence[Step]) -> None:
+    def _note_changes(self, action: PipelineAction, steps: Sequence[PlanStep]) -> None:
         paths = self._bench.ground.drafted.paths
         told = self._bench.prepared.pipelines[action.action_id]
         changes = tuple(paths[step.path] for step in steps if not step.unchanged)
         self._bench.prepared.pipelines[action.action_id] = told.model_copy(update={"changes": changes})
 
 
-def _told_step(one: Told) -> ToldStep:
+def _told_step(one: StepReport) -> ToldStep:
     return ToldStep(
         name=one.name, state=one.state, rows=one.rows, milliseconds=round(one.seconds * 1_000), words=one.words
     )
@@ -169,10 +175,10 @@ def _told_step(one: Told) -> ToldStep:
 
 def _at_step(ran: PipelineRan) -> RemitError:
     """Why it failed, with the step."""
-    problem = ran.problem or EnvironmentFailed(Reason.PIPELINE_FAILED, "it failed, and did not say why")
+    problem = ran.problem or EnvironmentFailureError(Reason.PIPELINE_FAILED, "it failed, and did not say why")
     failed = next((one.name for one in ran.steps if one.state == "failed"), "")
     where = ", ".join(dict.fromkeys(word for word in (f"step {failed}" if failed else "", problem.where) if word))
-    return EnvironmentFailed(problem.reason, problem.what, where=where, next_step=problem.next_step)
+    return EnvironmentFailureError(problem.reason, problem.what, where=where, next_step=problem.next_step)
 
 
 def _placed(problem: RemitError, action: PipelineAction) -> RemitError:
@@ -180,7 +186,7 @@ def _placed(problem: RemitError, action: PipelineAction) -> RemitError:
     if problem.where and not problem.where.startswith("step "):
         return problem
     where = ", ".join(word for word in (f"pipeline {action.operation.pipeline}", problem.where) if word)
-    return EnvironmentFailed(problem.reason, problem.what, where=where, next_step=problem.next_step)
+    return EnvironmentFailureError(problem.reason, problem.what, where=where, next_step=problem.next_step)
 
 
 def _sentence(action: PipelineAction, told: Sequence[ToldStep]) -> str:

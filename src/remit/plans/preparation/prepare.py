@@ -11,19 +11,19 @@ from itertools import groupby
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.plan import PipelineAction, Plan, SqlAction
 from remit.core.errors import RemitError
-from remit.effects.plans.steps import Step, StepPlan
+from remit.effects.plans.steps import PlanStep, StepPlan
 from remit.effects.plans.validate import ROWS
 from remit.fs.paths import Located
 from remit.plans.engines.database_files import WorkFolder, sweep
 from remit.plans.engines.duckdb import require_duckdb
 from remit.plans.engines.row_rules import RuleTimes
 from remit.plans.policy.pipelines import uses_duckdb
-from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, Bench, Ground
+from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, Ground, PreparationContext
 from remit.plans.preparation.pipelines import PipelinesOnCopies
-from remit.plans.preparation.prepared import PreparedAll, Workshop
+from remit.plans.preparation.prepared import Engines, PreparedAll
 from remit.plans.preparation.sql import SqlOnCopies
 from remit.plans.preparation.validation_rules import Trial, try_rules
-from remit.plans.runtime.runner import Times
+from remit.plans.runtime.runner import StepTimes
 
 
 def prepare_all(
@@ -32,8 +32,8 @@ def prepare_all(
     places: Mapping[int, Located],
     config: SystemConfig,
     root: str,
-    workshop: Workshop,
-    times: Times,
+    workshop: Engines,
+    times: StepTimes,
 ) -> PreparedAll:
     """Run what is SQL or a pipeline, in the order of the steps. What cannot be done is a problem of its step."""
     trial = Trial(places, lambda _: None, workshop.engine, RuleTimes.of(config)) if workshop.tries_rules else None
@@ -46,7 +46,7 @@ def prepare_all(
     prepared = PreparedAll()
     try:
         with WorkFolder.make(workshop.work) as folder:
-            bench = Bench(Ground(drafted, places, config, root, plan), workshop, times, folder, prepared)
+            bench = PreparationContext(Ground(drafted, places, config, root, plan), workshop, times, folder, prepared)
             steps = _Preparing(bench).all(actions)
             trial = trial and trial._replace(known=bench.known, meanwhile=bench.say_how_far)
             broken_rule = try_rules(drafted, steps, trial) if trial else None
@@ -58,12 +58,12 @@ def prepare_all(
 
 
 class _Preparing:
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: PreparationContext) -> None:
         self._bench = bench
         self._sql, self._pipelines = SqlOnCopies(bench), PipelinesOnCopies(bench)
 
-    def all(self, actions: Mapping[str, SqlAction | PipelineAction]) -> tuple[Step, ...]:
-        bench, steps = self._bench, list[Step]()
+    def all(self, actions: Mapping[str, SqlAction | PipelineAction]) -> tuple[PlanStep, ...]:
+        bench, steps = self._bench, list[PlanStep]()
         bench.total = len(actions)
         for action_id, group in groupby(bench.ground.drafted.steps, key=lambda step: step.action_id):
             mine, action = tuple(group), actions.get(action_id)
@@ -77,7 +77,7 @@ class _Preparing:
         bench.say_how_far()
         return tuple(steps)
 
-    def _one(self, steps: tuple[Step, ...], action: SqlAction | PipelineAction) -> tuple[Step, ...]:
+    def _one(self, steps: tuple[PlanStep, ...], action: SqlAction | PipelineAction) -> tuple[PlanStep, ...]:
         """All steps of one action: there is one for each file that it changes."""
         try:
             self._bench.require_needed(steps[0])
@@ -90,7 +90,7 @@ class _Preparing:
             told = self._sql.placed(problem, action) if isinstance(action, SqlAction) else problem
             return tuple(self._failed(step, told) for step in steps)
 
-    def _failed(self, step: Step, problem: RemitError) -> Step:
+    def _failed(self, step: PlanStep, problem: RemitError) -> PlanStep:
         self._bench.remember_problem(step)
         # Whatever is there is bound by the approval all the same.
         before = self._bench.known_state(self._bench.ground.drafted.paths[step.path])

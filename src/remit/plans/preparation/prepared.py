@@ -11,11 +11,11 @@ from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.preview import PreviewedRemark
 from remit.contracts.plans.sql_report import SqlPreviewed
 from remit.core.errors import RemitError
-from remit.effects.plans.steps import Step
+from remit.effects.plans.steps import PlanStep
 from remit.plans.engines.duckdb import Engine
 from remit.plans.engines.pipeline import PipelineEngine
 from remit.plans.model.simulation_result import FoundIn
-from remit.plans.preparation.remote_sql import Servers, Wanted
+from remit.plans.preparation.remote_sql import PreparedStatements, Servers
 
 Told = Callable[[int, int, str], None]
 """So many of so many actions have run, and this one is running."""
@@ -25,9 +25,9 @@ Told = Callable[[int, int, str], None]
 class PreparedAll:
     """Of one plan. Nothing, for a plan that only edits files. Whoever has it closes it."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
     descriptors: dict[str, int] = field(default_factory=dict)
-    """By `Step.source`."""
+    """By `PlanStep.source`."""
     told: dict[int, SqlPreviewed] = field(default_factory=dict)
     """By the number of the step, of those that could be run."""
     pipelines: dict[str, PipelineTold] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class PreparedAll:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class Engines:
     """What actions are tried out with."""
 
     engine: Engine
@@ -60,9 +60,9 @@ class Workshop:
     """Whether rules about rows are tried as well. Where the plan is carried out, they are checked afterwards."""
 
 
-class Ready(NamedTuple):
+class PreparedOutputs(NamedTuple):
     """What was made ready before the intent, and dies with this process."""
 
     files: Mapping[str, int]
     """What actions have left, open, by the names of the steps' sources."""
-    elsewhere: Wanted | None = None
+    elsewhere: PreparedStatements | None = None

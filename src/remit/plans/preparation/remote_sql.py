@@ -14,12 +14,12 @@ from remit.contracts.config.config import PostgresqlConnection, SystemConfig
 from remit.contracts.plans.envelope import ApprovedInput
 from remit.contracts.plans.plan import Action, PipelineAction, Plan, SqlAction
 from remit.contracts.plans.sql_report import MAX_TABLES_TOLD, SqlPreviewed
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.engines.duckdb import Answer, is_of_the_text, sentence
+from remit.plans.engines.duckdb import DuckdbAnswer, is_of_the_text, sentence
 from remit.plans.engines.input_files import read_below
-from remit.plans.engines.postgres import ActionRan, PostgresEngine, Ran, Text
-from remit.plans.engines.postgres_servers import Server
+from remit.plans.engines.postgres import ActionRan, PostgresEngine, PostgresResult, SqlText
+from remit.plans.engines.postgres_servers import PostgresServer
 from remit.plans.model.remote_part import Elsewhere, changed_table
 from remit.plans.policy.dependencies import order_actions
 from remit.plans.policy.remote_sql import is_elsewhere, server_of, texts_of
@@ -38,7 +38,7 @@ class Servers(NamedTuple):
     engine: PostgresEngine
     steady: PostgresEngine
     """One that nobody can cancel: to ask what became of a transaction."""
-    find: Callable[[str], Server]
+    find: Callable[[str], PostgresServer]
     """By the name of a connection. Refuses one that is not there, or whose address is not known."""
     work: Path
     """Where work folders are made."""
@@ -53,18 +53,18 @@ class Scene(NamedTuple):
     root: str
 
 
-class Wanted(NamedTuple):
+class PreparedStatements(NamedTuple):
     """What is to be run in earnest: the very texts that were tried out. It lives in memory only."""
 
-    server: Server
-    texts: tuple[Text, ...]
+    server: PostgresServer
+    texts: tuple[SqlText, ...]
     reads_only: bool
     seconds: float
 
 
 class SeenElsewhere(NamedTuple):
     part: Elsewhere
-    wanted: Wanted
+    wanted: PreparedStatements
     inputs: tuple[ApprovedInput, ...]
     """The texts, and what was found on the server."""
 
@@ -72,7 +72,7 @@ class SeenElsewhere(NamedTuple):
 class Saved(NamedTuple):
     """Rows of a server, saved to a file."""
 
-    answer: Answer
+    answer: DuckdbAnswer
     read: Mapping[str, str]
     """The files that the texts stand in, with their digests."""
     server: str
@@ -97,13 +97,13 @@ def preview_elsewhere(
     name = server_of(actions[0], config) or ""
     server, connection = servers.find(name), config.connections.get(name)
     reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
-    wanted = Wanted(
+    wanted = PreparedStatements(
         server, tuple(texts), reads_only, min(seconds, float(sum(seconds_for(each, config) for each in actions)))
     )
     servers.tell(0, len(actions))
     try:
         ran = _tried(servers, wanted, in_earnest=in_earnest)
-    except EnvironmentFailed as problem:
+    except EnvironmentFailureError as problem:
         if problem.reason is not Reason.DATABASE_BUSY or not server.lock_seconds_left:
             raise
         # Of two that wait for each other's locks, the server stops one: after the other it has its turn.
@@ -155,9 +155,9 @@ def save_rows(
             raise _error_of(one.problem)
     last = ran.actions[-1]
     if last.answer is None or last.number != len(earlier):
-        raise EnvironmentFailed(Reason.EFFECT_FAILED, "the server's rows were not saved, and nobody said why")
+        raise EnvironmentFailureError(Reason.EFFECT_FAILED, "the server's rows were not saved, and nobody said why")
     if last.tables or last.irreversible:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.SQL_REFUSED,
             "this text is to read only, and changes something",
             next_step="Make two actions of it: one that changes the database, and one that saves rows of it.",
@@ -177,7 +177,7 @@ def _in_order(plan: Plan, config: SystemConfig, before: Action | None = None) ->
     return [action for action in ordered[:end] if is_elsewhere(action, config)]
 
 
-def _texts(number: int, action: Action, config: SystemConfig, root: str, bound: dict[str, str]) -> list[Text]:
+def _texts(number: int, action: Action, config: SystemConfig, root: str, bound: dict[str, str]) -> list[SqlText]:
     """Read by us, so that what runs is what the approval binds."""
     operation: Any = action.operation
     most = min(config.limits.max_file_bytes, MAX_QUERY_BYTES)
@@ -190,7 +190,7 @@ def _texts(number: int, action: Action, config: SystemConfig, root: str, bound: 
         if isinstance(action, PipelineAction):  # each of its files takes what it names
             parameters = {name: value for name, value in parameters.items() if _names(text, name)}
         expects = isinstance(action, SqlAction) and action.operation.expect_results
-        texts.append(Text(number, one.name, text, parameters, expects, None, None))
+        texts.append(SqlText(number, one.name, text, parameters, expects, None, None))
     return texts
 
 
@@ -198,7 +198,7 @@ def _names(text: bytes, name: str) -> bool:
     return re.search(rb"\$" + re.escape(name.encode()) + rb"(?!\w)", text) is not None
 
 
-def _tried(servers: Servers, wanted: Wanted, *, in_earnest: bool) -> Ran:
+def _tried(servers: Servers, wanted: PreparedStatements, *, in_earnest: bool) -> PostgresResult:
     """What fails is told of each action, not only of the first one."""
     try:
         with WorkFolder.make(servers.work) as folder:
@@ -216,7 +216,7 @@ def _tried(servers: Servers, wanted: Wanted, *, in_earnest: bool) -> Ran:
         raise problem.retold(where=where) from None
 
 
-def _forget(ran: Ran) -> int:
+def _forget(ran: PostgresResult) -> int:
     """The rows of a transaction that was rolled back are kept for nobody; how many bytes they were."""
     if ran.images is None:
         return 0
@@ -225,7 +225,7 @@ def _forget(ran: Ran) -> int:
 
 
 def _acted(
-    number: int, action: Action, ran: ActionRan | None, connection: str, server: Server, config: SystemConfig
+    number: int, action: Action, ran: ActionRan | None, connection: str, server: PostgresServer, config: SystemConfig
 ) -> ActedElsewhere:
     if ran is None or ran.answer is None:
         problem = None if ran is None or ran.problem is None else _placed(ran.problem, action, config)
@@ -283,7 +283,7 @@ def _require_honest(actions: Sequence[Action], part: Elsewhere) -> None:
     """A pipeline must be called what it is."""
     for action, acted in zip(actions, part.actions, strict=True):
         if isinstance(action, PipelineAction) and action.reversible and acted.irreversible:
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 f"the plan says that this pipeline can be taken back, and it cannot: {acted.irreversible}",
                 where=f"action {action.action_id}, reversible",
@@ -297,4 +297,4 @@ def _is(problem: Mapping[str, str], reason: Reason) -> bool:
 
 def _error_of(problem: Mapping[str, str]) -> RemitError:
     words = {name: problem.get(name, "") for name in ("where", "next_step")}
-    return EnvironmentFailed(Reason(problem["reason"]), problem.get("what", ""), **words)
+    return EnvironmentFailureError(Reason(problem["reason"]), problem.get("what", ""), **words)

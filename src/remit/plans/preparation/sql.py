@@ -11,16 +11,16 @@ from typing import Any, Final, NamedTuple
 from remit.contracts.plans.plan import SqlAction
 from remit.contracts.plans.preview import PreviewedRemark
 from remit.contracts.plans.sql_report import SqlPreviewed
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.effects.plans.files import missing, require_hash, too_large
 from remit.effects.plans.handlers import NEW_FILE
-from remit.effects.plans.steps import Step
+from remit.effects.plans.steps import PlanStep
 from remit.plans.engines.database_files import keep, require_idle
-from remit.plans.engines.duckdb import Answer, Question, is_of_the_text, sentence
+from remit.plans.engines.duckdb import ContentQuestion, DuckdbAnswer, is_of_the_text, sentence
 from remit.plans.engines.input_files import look_at_results, read_below
 from remit.plans.policy.remote_sql import server_of
 from remit.plans.policy.sql import SqlFiles, format_of, sql_files
-from remit.plans.preparation.database_versions import Bench, source_of
+from remit.plans.preparation.database_versions import PreparationContext, source_of
 from remit.plans.preparation.remote_sql import Scene, save_rows
 from remit.plans.preparation.sql_preview import told_of_text
 
@@ -33,12 +33,12 @@ _READ_ONLY: Final = "this text is to read only"
 class SqlOnCopies:
     """The actions of one plan that run SQL."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: PreparationContext) -> None:
         self._bench, self._config, self._engine = bench, bench.config, bench.engine
         self._servers: dict[str, str] = {}
         """By action: the address of the server that its rows are of."""
 
-    def prepare(self, step: Step, action: SqlAction) -> Step:
+    def prepare(self, step: PlanStep, action: SqlAction) -> PlanStep:
         """Raises what the action cannot be done for."""
         files = sql_files(action, self._config)
         if files.results is None:
@@ -51,7 +51,7 @@ class SqlOnCopies:
 
     # --- the two kinds
 
-    def _change_database(self, step: Step, action: SqlAction, files: SqlFiles) -> Step:
+    def _change_database(self, step: PlanStep, action: SqlAction, files: SqlFiles) -> PlanStep:
         lineage = self._bench.lineage(files.database or "")
         before = lineage.state
         require_hash(step.expected_before, before, lineage.place.path)
@@ -79,7 +79,7 @@ class SqlOnCopies:
         )
         return self._told(changed, action, answer)
 
-    def _save_results(self, step: Step, action: SqlAction, files: SqlFiles) -> Step:
+    def _save_results(self, step: PlanStep, action: SqlAction, files: SqlFiles) -> PlanStep:
         place = self._bench.ground.places[step.path]
         most = self._config.limits.max_file_bytes
         before = look_at_results(place, most)
@@ -107,7 +107,7 @@ class SqlOnCopies:
             return self._told(saved._replace(unchanged=True), action, answer, changes_database=False)
         return self._told(saved._replace(source=source_of(step)), action, answer, changes_database=False)
 
-    def _rows_of_server(self, step: Step, action: SqlAction, made: Path) -> Answer:
+    def _rows_of_server(self, step: PlanStep, action: SqlAction, made: Path) -> DuckdbAnswer:
         bench = self._bench
         scene = Scene(bench.ground.plan, self._config, bench.root)
         saved = save_rows(scene, action, bench.workshop.servers, bench.folder, made, bench.seconds_for(step))
@@ -120,7 +120,7 @@ class SqlOnCopies:
 
     def _run(
         self,
-        step: Step,
+        step: PlanStep,
         action: SqlAction,
         files: SqlFiles,
         database: Path,
@@ -128,10 +128,10 @@ class SqlOnCopies:
         *,
         reads_only: bool,
         saving: "_Saving | None" = None,
-    ) -> Answer:
+    ) -> DuckdbAnswer:
         operation = action.operation
         return self._engine.run(
-            Question(
+            ContentQuestion(
                 text=self._text(action, files),
                 parameters=operation.parameters,
                 database=database,
@@ -152,7 +152,9 @@ class SqlOnCopies:
             return (action.operation.query or "").encode("utf-8", "surrogatepass")
         return read_query(self._bench, files.query_file)
 
-    def _told(self, step: Step, action: SqlAction, answer: Answer, *, changes_database: bool | None = None) -> Step:
+    def _told(
+        self, step: PlanStep, action: SqlAction, answer: DuckdbAnswer, *, changes_database: bool | None = None
+    ) -> PlanStep:
         files = sql_files(action, self._config)
         changes = not step.unchanged if changes_database is None else changes_database
         operation = action.operation
@@ -178,7 +180,15 @@ class Bound(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-def tell_sql(bench: Bench, step: Step, files: SqlFiles, by: Bound, answer: Answer, *, changes_database: bool) -> None:
+def tell_sql(
+    bench: PreparationContext,
+    step: PlanStep,
+    files: SqlFiles,
+    by: Bound,
+    answer: DuckdbAnswer,
+    *,
+    changes_database: bool,
+) -> None:
     """What a preview tells of it, and what in its results a person has to approve."""
     saves = files.results is not None and not step.unchanged
     if saves:
@@ -201,7 +211,7 @@ def tell_sql(bench: Bench, step: Step, files: SqlFiles, by: Bound, answer: Answe
     )
 
 
-def read_query(bench: Bench, path: str) -> bytes:
+def read_query(bench: PreparationContext, path: str) -> bytes:
     """The text of a query file, bound by the approval."""
     text, digest = read_below(bench.root, path, min(bench.config.limits.max_file_bytes, MAX_QUERY_BYTES))
     bench.bind(path, digest)
@@ -224,7 +234,7 @@ def _placed(problem: RemitError, action: SqlAction, files: SqlFiles) -> RemitErr
             if files.closed
             else "Make two actions of it: one that changes the database, and one that saves rows of it."
         )
-    return EnvironmentFailed(problem.reason, what, where=where, next_step=next_step)
+    return EnvironmentFailureError(problem.reason, what, where=where, next_step=next_step)
 
 
 def _began_empty(problem: RemitError) -> RemitError:

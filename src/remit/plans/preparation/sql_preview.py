@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from remit.contracts.base import RiskLevel
 from remit.contracts.plans.sql_report import MAX_UNSEEN_TOLD, SqlPreviewed, SqlTold, ToldStatement, UnseenSql
-from remit.plans.engines.duckdb import Answer
+from remit.plans.engines.duckdb import DuckdbAnswer
 from remit.plans.model.parameters import show_parameters
 from remit.plans.policy.required_approvals import PathFinding
 
@@ -14,7 +14,7 @@ MAX_SHOWN_CHARACTERS: Final = 1 << 20
 _DESTROYING: Final = frozenset({"DELETE", "DROP"})
 
 
-def told_of_text(answer: Answer, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def told_of_text(answer: DuckdbAnswer, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The statements and what is bound to them, for a preview; and what of both it does not show."""
     shown = show_parameters(parameters)
     unseen = [UnseenSql(where=f"statement {number}", what=what) for number, what in answer.unseen]

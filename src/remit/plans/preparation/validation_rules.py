@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from remit.core.errors import RemitError
-from remit.effects.plans.steps import Step, StepPlan
+from remit.effects.plans.steps import PlanStep, StepPlan
 from remit.effects.plans.validate import ROWS
 from remit.fs.paths import Located, plain_spelling
 from remit.plans.engines.duckdb import Engine
 from remit.plans.engines.input_files import folder_is_missing
 from remit.plans.engines.row_rules import RuleTimes, ask, ask_at_rest, no_database, of_rule, require_time
-from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, Lineage
+from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, WorkingCopy
 from remit.plans.runtime.runner import paths_of
 
 
@@ -23,14 +23,14 @@ class Trial(NamedTuple):
     """What rules are tried on, and with."""
 
     places: Mapping[int, Located]
-    known: Callable[[str], Lineage | None]
+    known: Callable[[str], WorkingCopy | None]
     """The database of this path, if an action of the plan worked on a copy of it."""
     engine: Engine
     times: RuleTimes
     meanwhile: Callable[[], None] = lambda: None
 
 
-def try_rules(drafted: StepPlan, steps: Sequence[Step], trial: Trial) -> RemitError | None:
+def try_rules(drafted: StepPlan, steps: Sequence[PlanStep], trial: Trial) -> RemitError | None:
     """What the first rule says that would not hold, or cannot be checked.
 
     Nothing is tried of a plan that would fail anyway, and no rule about a file that another action changes: its bytes
@@ -51,7 +51,9 @@ def try_rules(drafted: StepPlan, steps: Sequence[Step], trial: Trial) -> RemitEr
     return None
 
 
-def _try_one(rule: Mapping[str, Any], drafted: StepPlan, steps: Sequence[Step], trial: Trial, deadline: float) -> None:
+def _try_one(
+    rule: Mapping[str, Any], drafted: StepPlan, steps: Sequence[PlanStep], trial: Trial, deadline: float
+) -> None:
     seconds = min(trial.times.each, require_time(deadline))
     lineage = trial.known(plain_spelling(rule["path"]))
     if lineage is not None:

@@ -14,10 +14,10 @@ from remit.contracts.plans.envelope import ApprovedInput
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import FindingRule
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import Reason, Refused, RemitError, show_line
+from remit.core.errors import Reason, RefusedError, RemitError, show_line
 from remit.effects.plans.database_files import is_marked
 from remit.effects.plans.diff import BINARY
-from remit.effects.plans.steps import State, Step, StepPlan, make_waves
+from remit.effects.plans.steps import PlanStep, State, StepPlan, make_waves
 from remit.fs import openat as beneath
 from remit.fs.paths import Located
 from remit.plans.model.folders import (
@@ -31,17 +31,17 @@ from remit.plans.model.folders import (
 )
 from remit.plans.model.parameters import findings_of_pipelines
 from remit.plans.model.remote_part import Elsewhere
-from remit.plans.model.simulation_result import FoundIn, Seen
+from remit.plans.model.simulation_result import FoundIn, SimulatedStep
 from remit.plans.policy.plan import needed_approvals
 from remit.plans.policy.required_approvals import Needed, PathFinding
 from remit.plans.preparation.prepare import prepare_all
-from remit.plans.preparation.prepared import PreparedAll, Workshop
+from remit.plans.preparation.prepared import Engines, PreparedAll
 from remit.plans.preparation.remote_pipelines import tell_pipelines
 from remit.plans.preparation.remote_sql import Scene, SeenElsewhere, preview_elsewhere
 from remit.plans.preparation.sql_preview import findings_of_sql
 from remit.plans.preview.document import PlanPreview, told_sql
 from remit.plans.preview.ownership import out_of_reach
-from remit.plans.runtime.runner import Runner, paths_of
+from remit.plans.runtime.runner import PlanRunner, paths_of
 from remit.plans.runtime.steps import draft_steps, levels_of, times_of
 from remit.plans.storage.backups import state_of
 
@@ -49,11 +49,11 @@ MAX_FOLDERS: Final = 200
 MAX_NEW_DEPTH: Final = 32
 
 
-class Means(NamedTuple):
+class PreviewTools(NamedTuple):
     """What a plan is tried out with."""
 
-    runner: Runner
-    workshop: Workshop
+    runner: PlanRunner
+    workshop: Engines
     in_earnest: bool = False
     """It is about to be carried out, if what is seen is what was approved."""
 
@@ -62,7 +62,7 @@ def preview_plan(
     plan: Plan,
     config: SystemConfig,
     root: str,
-    means: Means,
+    means: PreviewTools,
     *,
     plan_digest: str,
     at: str,
@@ -147,7 +147,7 @@ def _require_room(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
     """Rows count like files: both are kept for the way back. What is too much of files alone is found later."""
     rows, most = preview.elsewhere.image_bytes if preview.elsewhere is not None else 0, config.limits.max_backup_bytes
     if rows and preview.backup_bytes > most:
-        raise Refused(
+        raise RefusedError(
             Reason.LIMIT_EXCEEDED,
             f"the backups would have {preview.backup_bytes:,} bytes, {rows:,} of them for rows on a server, and may"
             f" have {most:,}",
@@ -158,12 +158,12 @@ def _require_room(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
 
 
 def _simulated(
-    step: Step,
-    seen: Seen,
+    step: PlanStep,
+    seen: SimulatedStep,
     looks: Mapping[Parents, FolderLook],
     places: Mapping[int, Located],
     denied: RemitError | None,
-) -> Step:
+) -> PlanStep:
     problem = seen.problem
     if problem is not None and step.problem is not None and problem["reason"] != Reason.DEPENDENCY_FAILED:
         problem = step.problem  # as we found it: not all of it is a process's to say
@@ -176,15 +176,15 @@ def _simulated(
     )
 
 
-def _require_own_paths(steps: Iterable[Step]) -> None:
+def _require_own_paths(steps: Iterable[PlanStep]) -> None:
     """A link, a mount point or a file with a second name is no failure of one action: the plan is refused."""
     for step in steps:
         if step.problem is not None and step.problem["reason"] == Reason.PATH_REFUSED:
             words = {name: step.problem[name] for name in ("where", "next_step")}
-            raise Refused(Reason.PATH_REFUSED, step.problem["what"], **words)
+            raise RefusedError(Reason.PATH_REFUSED, step.problem["what"], **words)
 
 
-def _made_paths(steps: Iterable[Step]) -> Iterable[int]:
+def _made_paths(steps: Iterable[PlanStep]) -> Iterable[int]:
     for step in steps:
         if step.problem is None and step.move == "create":
             yield step.path
@@ -195,7 +195,7 @@ def _made_paths(steps: Iterable[Step]) -> Iterable[int]:
 def _require_few_folders(folders: Sequence[str], looks: Mapping[Parents, FolderLook]) -> None:
     deepest = max((len(look.missing) for look in looks.values()), default=0)
     if len(folders) > MAX_FOLDERS or (folders and deepest > MAX_NEW_DEPTH):
-        raise Refused(
+        raise RefusedError(
             Reason.LIMIT_EXCEEDED,
             f"a plan makes at most {MAX_FOLDERS} folders, and {MAX_NEW_DEPTH} below one that exists",
             where=folders[-1],
@@ -204,7 +204,10 @@ def _require_few_folders(folders: Sequence[str], looks: Mapping[Parents, FolderL
 
 
 def _first_states(
-    steps: Sequence[Step], seen: Sequence[Seen], places: Mapping[int, Located], there: Mapping[int, Located]
+    steps: Sequence[PlanStep],
+    seen: Sequence[SimulatedStep],
+    places: Mapping[int, Located],
+    there: Mapping[int, Located],
 ) -> tuple[State | None, ...]:
     """Each path before the first step that touches it. What no step reads first is looked at by the host."""
     first: dict[int, State | None] = {}
@@ -262,7 +265,9 @@ def _to_look_through(prepared: PreparedAll) -> dict[str, int]:
     return {step.source: prepared.descriptors[step.source] for step in sources if step.source}
 
 
-def _findings(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str]) -> tuple[PathFinding, ...]:
+def _findings(
+    steps: Sequence[PlanStep], seen: Sequence[SimulatedStep], paths: Sequence[str]
+) -> tuple[PathFinding, ...]:
     return tuple(
         PathFinding(
             paths[step.path if step.new_path is None else step.new_path], rule_of(found), found.where, found.what
@@ -272,7 +277,9 @@ def _findings(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str])
     )
 
 
-def _findings_of_bytes(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str]) -> Iterable[PathFinding]:
+def _findings_of_bytes(
+    steps: Sequence[PlanStep], seen: Sequence[SimulatedStep], paths: Sequence[str]
+) -> Iterable[PathFinding]:
     """What is no text is shown to nobody. Databases, and what SQL or a pipeline made, are told of by what was run."""
     for step, one in zip(steps, seen, strict=True):
         is_new = step.move in {"create", "modify"} and not step.source and not one.unchanged and step.problem is None
@@ -292,7 +299,7 @@ def rule_of(found: FoundIn) -> FindingRule:
     return next((rule for rule in get_args(FindingRule) if rule == found.rule), "executable")
 
 
-def _summary(plan: Plan, steps: Sequence[Step], seen: Sequence[Seen], elsewhere: Elsewhere | None) -> str:
+def _summary(plan: Plan, steps: Sequence[PlanStep], seen: Sequence[SimulatedStep], elsewhere: Elsewhere | None) -> str:
     added = sum(one.diff.lines_added for one in seen)
     removed = sum(one.diff.lines_removed for one in seen)
     files = len(paths_of(steps))

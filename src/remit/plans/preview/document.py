@@ -23,19 +23,19 @@ from remit.contracts.plans.preview import (
 from remit.contracts.plans.sql_report import SqlPreviewed
 from remit.core.errors import Reason
 from remit.core.ids import parse_time
-from remit.effects.plans.steps import Ids, Move, Result, State, Step, StepPlan
+from remit.effects.plans.steps import Ids, Move, PlanStep, Result, State, StepPlan
 from remit.effects.plans.validate import ROWS
 from remit.execution.engine import Preview
 from remit.plans.model.parameters import previewed_pipelines
 from remit.plans.model.remote_part import Elsewhere
-from remit.plans.model.simulation_result import Seen
-from remit.plans.policy.failure_handling import Judged, PlanFate, decide_fate
+from remit.plans.model.simulation_result import SimulatedStep
+from remit.plans.policy.failure_handling import JudgedStep, PlanFate, decide_fate
 from remit.plans.policy.required_approvals import Needed, PathFinding
 from remit.plans.preparation.prepared import PreparedAll
-from remit.plans.preparation.remote_sql import Wanted
+from remit.plans.preparation.remote_sql import PreparedStatements
 from remit.plans.preparation.sql_preview import previewed_sql, risks_of_sql
 from remit.plans.reports.execution_report import Acted, build_errors
-from remit.plans.reports.run_data import ActedElsewhere, Run
+from remit.plans.reports.run_data import ActedElsewhere, FinishedRun
 from remit.plans.runtime.runner import paths_of
 
 MAX_DIFFS: Final = 8 << 20
@@ -61,7 +61,7 @@ class PlanPreview(Preview):
     plan_digest: str
     config_digest: str
     steps: StepPlan
-    seen: tuple[Seen, ...]
+    seen: tuple[SimulatedStep, ...]
     inputs: tuple[ApprovedInput, ...]
     needs: Needed
     findings: tuple[PathFinding, ...]
@@ -74,7 +74,7 @@ class PlanPreview(Preview):
     """What SQL left, in files that nobody else can reach. Closed by the door that made this."""
     elsewhere: Elsewhere | None = None
     """What it would do on a database server, if it has such a part."""
-    wanted: Wanted | None = field(default=None, repr=False)
+    wanted: PreparedStatements | None = field(default=None, repr=False)
     """What would be run there."""
 
     @property
@@ -95,7 +95,7 @@ class PlanPreview(Preview):
         if self.doomed:
             return PlanFate("BACK", "FAILED")
         judged = [_judged(step) for step in self.steps.steps]
-        judged += [Judged(one.number, "done") for one in _acted_elsewhere(self)]  # one that fails dooms the plan
+        judged += [JudgedStep(one.number, "done") for one in _acted_elsewhere(self)]  # one that fails dooms the plan
         fate = decide_fate(judged, self.plan.execution_instructions)
         is_taken_back = fate.verdict == "GOOD" and self.prepared.broken_rule is not None
         return PlanFate("BACK", "ROLLED_BACK") if is_taken_back else fate
@@ -137,10 +137,10 @@ def told_sql(prepared: PreparedAll, elsewhere: Elsewhere | None) -> dict[int, Sq
     return {**prepared.told, **{one.number: one.told for one in acted if isinstance(one.told, SqlPreviewed)}}
 
 
-def _judged(step: Step) -> Judged:
+def _judged(step: PlanStep) -> JudgedStep:
     if step.problem is None:
-        return Judged(step.number, "done", action_id=step.action_id)
-    return Judged(step.number, "failed", Reason(step.problem["reason"]), step.action_id)
+        return JudgedStep(step.number, "done", action_id=step.action_id)
+    return JudgedStep(step.number, "failed", Reason(step.problem["reason"]), step.action_id)
 
 
 def _document(preview: PlanPreview) -> PlanPreviewDocument:
@@ -214,7 +214,7 @@ def _remarks(preview: PlanPreview) -> list[PreviewedRemark]:
 def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
     """As the report of a run would have them that failed like this."""
     draft, at = str(uuid.uuid4()), preview.at
-    run = Run(
+    run = FinishedRun(
         plan_id=preview.plan.plan_id,
         ids=Ids(draft, draft, draft, draft),
         folder="",
@@ -302,7 +302,7 @@ def _mode(state: State | None) -> str | None:
     return None if state is None else f"{state.mode:04o}"
 
 
-def _opens_up(step: Step) -> bool:
+def _opens_up(step: PlanStep) -> bool:
     """Whether group or others could do more with the file than they can now."""
     if step.problem is not None or step.before is None or step.after is None:
         return False

@@ -4,14 +4,14 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
-from remit.effects.plans.steps import Step
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
+from remit.effects.plans.steps import PlanStep
 from remit.fs import openat as beneath
 from remit.fs.paths import Located
 from remit.plans.model.folders import opened
 
 
-def out_of_reach(steps: Sequence[Step], there: Mapping[int, Located], *, keep: bool) -> dict[int, RemitError]:
+def out_of_reach(steps: Sequence[PlanStep], there: Mapping[int, Located], *, keep: bool) -> dict[int, RemitError]:
     """By the number of the step. `there` are the paths whose folder exists; `keep` is `preserve_permissions`.
 
     Only for the first step on a path: what a step leaves belongs to the one who acts. It promises nothing.
@@ -29,7 +29,7 @@ def out_of_reach(steps: Sequence[Step], there: Mapping[int, Located], *, keep: b
     return found
 
 
-def _look(step: Step, place: Located, *, keep: bool) -> RemitError | None:
+def _look(step: PlanStep, place: Located, *, keep: bool) -> RemitError | None:
     with opened(place.base, place.parents, where=place.path) as folder:
         file, around = beneath.peek(folder, place.name, where=place.path), os.fstat(folder)
     me = os.geteuid()
@@ -43,8 +43,8 @@ def _look(step: Step, place: Located, *, keep: bool) -> RemitError | None:
     return None
 
 
-def _denied(what: str, place: Located) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _denied(what: str, place: Located) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.PERMISSION_DENIED,
         what,
         where=place.path,

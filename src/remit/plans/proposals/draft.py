@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from remit.core.canonical import digest, digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.plans.proposals.previews import ComputedPreview
 from remit.store.proposals import ProposalRow
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ProposalDraft:
     """What is proposed: a plan that was looked at, in canonical form, and by whom."""
 
     plan: bytes
@@ -44,7 +44,7 @@ def proposal_id_for(tenant_id: str, proposed_by: str, key: str) -> str:
 def same_plan(row: ProposalRow, plan_digest: str) -> ProposalRow:
     if row.plan_digest == plan_digest:
         return row
-    raise Refused(
+    raise RefusedError(
         Reason.IDEMPOTENCY_CONFLICT,
         "this key was used before for a different plan",
         where=f"proposal {row.proposal_id}",

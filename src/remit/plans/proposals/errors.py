@@ -3,7 +3,7 @@
 from typing import Final
 
 from remit.contracts.plans.proposal import KeptState
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.store.proposals import ProposalRow
 
 STATE_WORDS: Final[dict[KeptState, str]] = {
@@ -16,14 +16,14 @@ STATE_WORDS: Final[dict[KeptState, str]] = {
 PROPOSE_ANEW: Final = "If it is still wanted, propose the plan again."
 
 
-class NobodyAnswered(Refused):
+class NotAnsweredError(RefusedError):
     """Not a no: only a person can go on from here."""
 
     exit_code = 3
 
 
-def no_such(name: str) -> Refused:
-    return Refused(
+def no_such(name: str) -> RefusedError:
+    return RefusedError(
         Reason.STATE_MISSING,
         "there is no such proposal",
         where=f"proposal {name}",
@@ -32,9 +32,9 @@ def no_such(name: str) -> Refused:
     )
 
 
-def closed(row: ProposalRow, since: str) -> Refused:
+def closed(row: ProposalRow, since: str) -> RefusedError:
     """To whoever answers a proposal that has its answer, or none any more. `since` is when its last step was."""
-    return Refused(
+    return RefusedError(
         Reason.TRANSITION_INVALID,
         f"this proposal is closed: {_how(row, since)}",
         where=f"proposal {row.proposal_id}",
@@ -42,9 +42,9 @@ def closed(row: ProposalRow, since: str) -> Refused:
     )
 
 
-def not_the_stored_preview(row: ProposalRow) -> Refused:
+def not_the_stored_preview(row: ProposalRow) -> RefusedError:
     """To whoever approves by a digest: it is of something else than what is shown of this proposal now."""
-    return Refused(
+    return RefusedError(
         Reason.HASH_MISMATCH,
         "this digest is not that of the plan's stored preview: the preview was computed again since, or the digest is"
         " of another plan; nothing was approved",
@@ -53,9 +53,9 @@ def not_the_stored_preview(row: ProposalRow) -> Refused:
     )
 
 
-def not_as_approved(row: ProposalRow) -> Refused:
+def not_as_approved(row: ProposalRow) -> RefusedError:
     """To whoever has the preview of an approved plan computed again, after something changed."""
-    return Refused(
+    return RefusedError(
         Reason.HASH_MISMATCH,
         "a file that the plan names, or the configuration, changed since the plan was approved; the stored preview"
         " stays as it is",
@@ -64,8 +64,8 @@ def not_as_approved(row: ProposalRow) -> Refused:
     )
 
 
-def overdue(row: ProposalRow) -> Refused:
-    return Refused(
+def overdue(row: ProposalRow) -> RefusedError:
+    return RefusedError(
         Reason.APPROVAL_TIMEOUT,
         f"the time for an answer ended at {_second(row.expires_at)}",
         where=f"proposal {row.proposal_id}",
@@ -73,24 +73,26 @@ def overdue(row: ProposalRow) -> Refused:
     )
 
 
-def not_approved(row: ProposalRow, since: str) -> Refused:
+def not_approved(row: ProposalRow, since: str) -> RefusedError:
     """To whoever wants to apply it."""
     where = f"proposal {row.proposal_id}"
     match row.state:
         case "PENDING":
             next_step = f"A person must look at it and answer first: remit approvals show {row.proposal_id}"
-            return NobodyAnswered(Reason.APPROVAL_PENDING, "nobody has answered yet", where=where, next_step=next_step)
+            return NotAnsweredError(
+                Reason.APPROVAL_PENDING, "nobody has answered yet", where=where, next_step=next_step
+            )
         case "DENIED":
             said = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
-            return Refused(Reason.APPROVAL_DENIED, said, where=where, next_step=PROPOSE_ANEW)
+            return RefusedError(Reason.APPROVAL_DENIED, said, where=where, next_step=PROPOSE_ANEW)
         case "EXPIRED":
             return overdue(row)
         case _:
-            return Refused(Reason.REVOKED, _how(row, since), where=where, next_step=PROPOSE_ANEW)
+            return RefusedError(Reason.REVOKED, _how(row, since), where=where, next_step=PROPOSE_ANEW)
 
 
-def not_as_recorded(row: ProposalRow) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def not_as_recorded(row: ProposalRow) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
         "this proposal is not the one that the ledger recorded; nothing was done",
         where=f"proposal {row.proposal_id}",

@@ -22,7 +22,7 @@ from remit.store.proposals import KIND_OF, ProposalRow, stands_as_recorded, step
 MOST_REMEMBERED: Final = 2_000
 
 
-class Vouchers:
+class ProposalVerifier:
     """Compares rows with their entries. What was found to agree is remembered, word for word: entries never change.
 
     That no later step is recorded is asked each time.

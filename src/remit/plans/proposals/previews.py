@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from remit.core.canonical import digest_bytes
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.crypto.signing import Keyring
-from remit.ledger.entry import Entry, Event
+from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
 from remit.plans.proposals.errors import not_as_recorded
@@ -57,7 +57,7 @@ class StoredPreview(NamedTuple):
     computed_at: str
 
 
-class PreviewNotStored(Refused):
+class PreviewNotStoredError(RefusedError):
     """There is no preview to show. Computing one is a deliberate act: it runs the plan's SQL and pipelines."""
 
     def __init__(self, proposal_id: str) -> None:
@@ -84,7 +84,7 @@ def keep_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entr
     store_preview(batch.store, kept, computed.document.decode())
 
 
-def event_of_preview(row: ProposalRow, computed: ComputedPreview, actor: str) -> Event:
+def event_of_preview(row: ProposalRow, computed: ComputedPreview, actor: str) -> NewEntry:
     payload = {
         "proposal_id": row.proposal_id,
         "plan_id": row.plan_id,
@@ -93,7 +93,7 @@ def event_of_preview(row: ProposalRow, computed: ComputedPreview, actor: str) ->
         "risk": computed.risk,
         **computed.told(),
     }
-    return Event(row.tenant_id, COMPUTED_AGAIN, row.proposal_id, payload, actor=actor)
+    return NewEntry(row.tenant_id, COMPUTED_AGAIN, row.proposal_id, payload, actor=actor)
 
 
 def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> StoredPreview | None:
@@ -116,7 +116,7 @@ def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: 
             and told.get("preview_document_digest") == kept.document_digest == text_digest
             and (computed_again_at(connection, row.tenant_id, row.proposal_id) or 0) <= kept.entry_seq
         )
-    except (EnvironmentFailed, ValueError, TypeError, AttributeError):  # the columns' types can be altered
+    except (EnvironmentFailureError, ValueError, TypeError, AttributeError):  # the columns' types can be altered
         is_recorded = False
     if not is_recorded or document is None:
         raise not_as_recorded(row)

@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from remit.contracts.plans.proposal import KeptState
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.ledger.clock import ChainTimes
 from remit.ledger.writer import Batch, Ledger
 from remit.plans.proposals.errors import closed, no_such, not_approved, not_as_recorded
-from remit.plans.proposals.evidence import Vouchers
+from remit.plans.proposals.evidence import ProposalVerifier
 from remit.plans.proposals.previews import StoredPreview, stored_preview, title_and_risk
 from remit.plans.proposals.transitions import require_evidence, require_plan, require_standing, take_step
 from remit.store.connection import Connection
@@ -32,12 +32,14 @@ _MOST_TITLES: Final = 2_000
 class KnownProposals:
     """The proposed plans of one workspace. Safe to use from several threads and processes at once."""
 
-    def __init__(self, ledger: Callable[[], Ledger], bell: Bell, clock: Clock, tenant_id: str = DEFAULT_TENANT) -> None:
+    def __init__(
+        self, ledger: Callable[[], Ledger], bell: ChangeSignal, clock: Clock, tenant_id: str = DEFAULT_TENANT
+    ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._tenant_id = tenant_id
         self.bell = bell
-        self._vouchers = Vouchers()
+        self._vouchers = ProposalVerifier()
         self._titles: dict[tuple[str, int], tuple[str, str]] = {}
         """By proposal and entry: entries never change."""
 
@@ -62,7 +64,7 @@ class KnownProposals:
         if not rows:
             raise no_such(name)
         if len(rows) > 1:
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "more than one proposal begins like this",
                 where=f"proposal {name}",
@@ -133,7 +135,7 @@ class KnownProposals:
                 try:
                     found = title_and_risk(connection, self._ledger().keyring, row, seq)
                 except (
-                    EnvironmentFailed,
+                    EnvironmentFailureError,
                     ValueError,
                 ):  # altered: `preview_of` refuses it, and `ledger verify` names it
                     found = None

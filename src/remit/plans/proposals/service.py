@@ -12,14 +12,14 @@ from remit.approvals.errors import REVOKED
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.proposal import MAX_NOTE
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import render_time, uuid7
 from remit.identity.person import Person, agent_cannot_decide
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.masking import mask_text
-from remit.plans.proposals.draft import Draft, proposal_id_for, same_plan
+from remit.plans.proposals.draft import ProposalDraft, proposal_id_for, same_plan
 from remit.plans.proposals.errors import closed, no_such, not_as_recorded, overdue
 from remit.plans.proposals.previews import ComputedPreview, event_of_preview, keep_preview
 from remit.plans.proposals.queries import KnownProposals
@@ -47,7 +47,7 @@ class Proposals(KnownProposals):
             row = find_row(connection, self._tenant_id, proposal_id_for(self._tenant_id, proposed_by, key))
             return None if row is None else same_plan(self._vouched(connection, row), plan_digest)
 
-    def propose(self, draft: Draft) -> ProposalRow:
+    def propose(self, draft: ProposalDraft) -> ProposalRow:
         """Have it wait for a person. It expires after a day, or with the token."""
         note = _masked(draft.note)
         plan_digest, plan = draft.plan_digest, draft.plan.decode()
@@ -221,13 +221,13 @@ class Proposals(KnownProposals):
             if read_claim(batch.store, ClaimKey(self._tenant_id, "plan", row.envelope_id)) is not None:
                 return None
             told = {"envelope_id": row.envelope_id, "proposal_id": row.proposal_id}
-            batch.append(Event(self._tenant_id, CANCELLED, row.envelope_id, told, actor=by))
+            batch.append(NewEntry(self._tenant_id, CANCELLED, row.envelope_id, told, actor=by))
         return take_step(batch, row, "VOID", by, why)
 
     def _require_room(self, connection: Connection, proposed_by: str) -> None:
         waiting = [row.proposed_by for row in pending_rows(connection, self._tenant_id)]
         if len(waiting) >= MAX_PENDING or waiting.count(proposed_by) >= MAX_PENDING_OF_ONE:
-            raise Refused(
+            raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
                 "too many proposed plans wait for an answer already",
                 where=proposed_by,

@@ -6,7 +6,7 @@ from typing import Any
 from remit.contracts.plans.proposal import KeptState
 from remit.core.canonical import digest_bytes
 from remit.crypto.signing import Keyring
-from remit.ledger.entry import Event
+from remit.ledger.entry import NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
 from remit.plans.proposals.errors import closed, not_as_recorded
@@ -42,7 +42,7 @@ def take_step(
     return moved
 
 
-def event_of(row: ProposalRow, state: KeptState, actor: str | None, more: dict[str, Any]) -> Event:
+def event_of(row: ProposalRow, state: KeptState, actor: str | None, more: dict[str, Any]) -> NewEntry:
     payload = {
         "proposal_id": row.proposal_id,
         "plan_id": row.plan_id,
@@ -53,7 +53,7 @@ def event_of(row: ProposalRow, state: KeptState, actor: str | None, more: dict[s
         "expires_at": row.expires_at,
         **more,
     }
-    return Event(row.tenant_id, KIND_OF[state], row.proposal_id, payload, actor=actor)
+    return NewEntry(row.tenant_id, KIND_OF[state], row.proposal_id, payload, actor=actor)
 
 
 def require_evidence(

@@ -4,8 +4,8 @@ import uuid
 from typing import Final
 
 from remit.contracts.plans.change_log import Change, ChangeLog, DiffSummary, FileOperation, FileState
-from remit.effects.plans.steps import Move, Result, State, Step, ends
-from remit.plans.reports.run_data import Run, later, time_of
+from remit.effects.plans.steps import Move, PlanStep, Result, State, ends
+from remit.plans.reports.run_data import FinishedRun, later, time_of
 
 _OPERATIONS: Final[dict[Move, FileOperation]] = {
     "create": "CREATE",
@@ -17,7 +17,7 @@ _NO_DIFF: Final = DiffSummary(lines_added=0, lines_removed=0, preview="")
 _ABSENT: Final = FileState(exists=False, hash=None, size_bytes=None, last_modified=None)
 
 
-def build_change_log(run: Run) -> ChangeLog:
+def build_change_log(run: FinishedRun) -> ChangeLog:
     """Empty for a plan that went back: then nothing is changed."""
     changes = tuple(_changes(run)) if run.status in {"SUCCESS", "PARTIAL"} and not run.rolled_back else ()
     lines = sum(change.diff_summary.lines_added + change.diff_summary.lines_removed for change in changes)
@@ -32,7 +32,7 @@ def build_change_log(run: Run) -> ChangeLog:
     )
 
 
-def _changes(run: Run) -> list[Change]:
+def _changes(run: FinishedRun) -> list[Change]:
     done = {result.number: result for result in run.results if result.state == "done"}
     steps = [step for step in run.steps.steps if step.number in done and not step.unchanged]
     last_on = {path: step.number for step in steps for path in ends(step)}
@@ -51,7 +51,7 @@ def _changes(run: Run) -> list[Change]:
     return changes
 
 
-def _change(run: Run, step: Step, result: Result, before: FileState, after: FileState) -> Change:
+def _change(run: FinishedRun, step: PlanStep, result: Result, before: FileState, after: FileState) -> Change:
     paths = run.steps.paths
     return Change(
         change_id=str(uuid.uuid5(uuid.UUID(run.ids.log_id), f"change {step.number}")),

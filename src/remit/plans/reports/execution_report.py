@@ -8,16 +8,16 @@ from remit.contracts.plans.error_response import ErrorDetails, ErrorResponse
 from remit.contracts.plans.plan import ActionType
 from remit.contracts.plans.report import ActionsSummary, CompletedAction, ExecutionReport, FailedAction, SkippedAction
 from remit.contracts.plans.sql_report import SqlTold
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.ids import Clock, parse_time, render_time
 from remit.core.text import printable
-from remit.effects.plans.steps import Result, Step
-from remit.plans.reports.run_data import ActedElsewhere, Run, code_of, cut, error_of, later
+from remit.effects.plans.steps import PlanStep, Result
+from remit.plans.reports.run_data import ActedElsewhere, FinishedRun, code_of, cut, error_of, later
 from remit.plans.reports.truncate import pipelines_within, told_within
 from remit.version import __version__
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
-Acted = Step | ActedElsewhere
+Acted = PlanStep | ActedElsewhere
 """A step of an action on files, or an action on a server, which has none."""
 
 _NOT_BEGUN = "Stopped before it was begun"
@@ -25,7 +25,7 @@ _DEPENDENCY = "Dependency "
 _GRAVITY = ("done", "skipped", "failed")
 
 
-def build_report(run: Run) -> ExecutionReport:
+def build_report(run: FinishedRun) -> ExecutionReport:
     """Action by action, in the order of execution. A step without a result was never begun."""
     results = _worst_of_each(run)
     completed: list[CompletedAction] = []
@@ -64,16 +64,16 @@ def build_report(run: Run) -> ExecutionReport:
     )
 
 
-def _acted(run: Run) -> list[Acted]:
+def _acted(run: FinishedRun) -> list[Acted]:
     elsewhere: list[Acted] = [*run.elsewhere]
     return [*elsewhere, *run.steps.steps]
 
 
-def _told(run: Run) -> dict[int, SqlTold]:
+def _told(run: FinishedRun) -> dict[int, SqlTold]:
     return {**run.told, **{one.number: one.told for one in run.elsewhere if one.told is not None}}
 
 
-def _worst_of_each(run: Run) -> list[tuple[Acted, Result]]:
+def _worst_of_each(run: FinishedRun) -> list[tuple[Acted, Result]]:
     """Of each action, the step that says how it ended: one that changes several files is done when all of them are."""
     results = {result.number: result for result in run.results}
     ends: dict[str, tuple[Acted, Result]] = {}
@@ -85,7 +85,7 @@ def _worst_of_each(run: Run) -> list[tuple[Acted, Result]]:
     return list(ends.values())
 
 
-def build_errors(run: Run, clock: Clock) -> tuple[ErrorResponse, ...]:
+def build_errors(run: FinishedRun, clock: Clock) -> tuple[ErrorResponse, ...]:
     """One for each action that failed or was left out because of another, and one for what befell the whole plan."""
     at = render_time(clock())
     steps = {step.number: step for step in _acted(run)}
@@ -104,7 +104,7 @@ def refusal_of(problem: RemitError, envelope_id: str, clock: Clock) -> ErrorResp
     return _error(error_id, problem, ErrorDetails(), "SKIPPED", at, 4_000)
 
 
-def _completed(run: Run, step: Acted, result: Result) -> CompletedAction:
+def _completed(run: FinishedRun, step: Acted, result: Result) -> CompletedAction:
     started = result.started_at or run.started_at
     return CompletedAction(
         action_id=step.action_id,
@@ -115,7 +115,7 @@ def _completed(run: Run, step: Acted, result: Result) -> CompletedAction:
     )
 
 
-def _failed(run: Run, step: Acted, result: Result) -> FailedAction:
+def _failed(run: FinishedRun, step: Acted, result: Result) -> FailedAction:
     problem = error_of(result)
     code = code_of(problem).code
     trace = (result.error or {}).get("trace", "") if problem.reason is Reason.INTERNAL else ""
@@ -128,14 +128,14 @@ def _failed(run: Run, step: Acted, result: Result) -> FailedAction:
     )
 
 
-def _warnings(run: Run) -> Iterator[str]:
+def _warnings(run: FinishedRun) -> Iterator[str]:
     yield from run.warnings
     if run.problem is not None:
         code = code_of(run.problem)
         yield f"{code.kind} ({code.code}): {run.problem}"
 
 
-def _problems(run: Run) -> Iterator[tuple[Result, RemitError]]:
+def _problems(run: FinishedRun) -> Iterator[tuple[Result, RemitError]]:
     actions = {step.number: step.action_id for step in _acted(run)}
     told: set[tuple[str, str]] = set()
     for result in run.results:
@@ -146,10 +146,10 @@ def _problems(run: Run) -> Iterator[tuple[Result, RemitError]]:
                 yield result, problem
             told.add(same)
         elif result.state == "skipped" and result.reason.startswith(_DEPENDENCY):
-            yield result, EnvironmentFailed(Reason.DEPENDENCY_FAILED, result.reason)
+            yield result, EnvironmentFailureError(Reason.DEPENDENCY_FAILED, result.reason)
 
 
-def _recovery(run: Run, problem: RemitError) -> RecoveryAction:
+def _recovery(run: FinishedRun, problem: RemitError) -> RecoveryAction:
     if problem.reason is Reason.ROLLBACK_FAILED:
         return "MANUAL_REQUIRED"
     if problem.reason is Reason.DEPENDENCY_FAILED:
@@ -157,7 +157,9 @@ def _recovery(run: Run, problem: RemitError) -> RecoveryAction:
     return "ROLLED_BACK" if run.rolled_back else "SKIPPED"
 
 
-def _response(run: Run, step: Acted | None, problem: RemitError, recovery: RecoveryAction, at: str) -> ErrorResponse:
+def _response(
+    run: FinishedRun, step: Acted | None, problem: RemitError, recovery: RecoveryAction, at: str
+) -> ErrorResponse:
     # Derived: a run that is reported again, after a crash, reports the same errors.
     which = "plan" if step is None else str(step.number)
     error_id = str(uuid.uuid5(uuid.UUID(run.ids.report_id), f"error {which}"))
@@ -165,9 +167,9 @@ def _response(run: Run, step: Acted | None, problem: RemitError, recovery: Recov
     return _error(error_id, problem, details, recovery, at, run.room)
 
 
-def _details(run: Run, step: Acted) -> ErrorDetails:
+def _details(run: FinishedRun, step: Acted) -> ErrorDetails:
     operation: ActionType | None = next((kind for kind in get_args(ActionType) if kind == step.action_type), None)
-    target = run.steps.paths[step.path] if isinstance(step, Step) else None
+    target = run.steps.paths[step.path] if isinstance(step, PlanStep) else None
     return ErrorDetails(action_id=step.action_id, target=target, operation=operation)
 
 

@@ -10,7 +10,7 @@ from remit.contracts.plans.error_codes import PlanError, plan_error
 from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.sql_report import SqlTold
 from remit.contracts.plans.status import PlanStatus
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.ids import parse_time, render_time
 from remit.effects.plans.steps import Ids, Result, StepPlan
 from remit.plans.storage.backups import Original
@@ -42,7 +42,7 @@ class ActedElsewhere(NamedTuple):
         return (self.told.irreversible if self.told else None) or ""
 
 
-class Run(NamedTuple):
+class FinishedRun(NamedTuple):
     """A run of a plan that has ended, in whichever way."""
 
     plan_id: str
@@ -87,7 +87,7 @@ def error_of(result: Result) -> RemitError:
     except ValueError:
         reason = Reason.INTERNAL
     what = told.get("what") or "it failed, and did not say why"
-    return EnvironmentFailed(reason, what, where=told.get("where", ""), next_step=told.get("next_step", ""))
+    return EnvironmentFailureError(reason, what, where=told.get("where", ""), next_step=told.get("next_step", ""))
 
 
 def code_of(problem: RemitError) -> PlanError:

@@ -8,11 +8,11 @@ from remit.authority.statuses import verify_rollback_outcome
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RollbackOrder, RowsCheckpoint
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.crypto.signing import Keyring
 from remit.effects.plans.steps import State, StepPlan, as_json, step_of
 from remit.execution.checkpoint_text import read_checkpoint
-from remit.plans.apply.verify_and_undo import Course
+from remit.plans.apply.verify_and_undo import RunPlan
 from remit.plans.storage.drift import rows_due, select
 
 _VERSION: Final = 1
@@ -31,8 +31,8 @@ class BegunRollback:
     first: tuple[State | None, ...]
     folders: tuple[str, ...]
 
-    def course(self) -> Course:
-        return Course(self.root, self.steps, dict(enumerate(self.first)), self.folders)
+    def course(self) -> RunPlan:
+        return RunPlan(self.root, self.steps, dict(enumerate(self.first)), self.folders)
 
     def chosen(self) -> list[Checkpoint]:
         return select(self.manifest, self.order.checkpoints)
@@ -60,8 +60,8 @@ def load_rollback_outcome(stored: str, keyring: Keyring) -> RollbackOutcome:
     try:
         outcome = RollbackOutcome.parse(stored.encode(), source="stored outcome")
         verify_rollback_outcome(outcome, keyring)
-    except Refused as problem:
-        raise EnvironmentFailed(
+    except RefusedError as problem:
+        raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             f"the stored outcome cannot be vouched for: {problem.what}",
             where=problem.where,

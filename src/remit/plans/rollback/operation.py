@@ -17,18 +17,18 @@ from remit.authority.rollback_order import AllowedRollback, verify_rollback
 from remit.authority.statuses import sign_rollback_outcome
 from remit.contracts.plans.outcome import Kept, RollbackOutcome
 from remit.contracts.plans.rollback import RollbackManifest, RollbackOrder
-from remit.core.errors import EnvironmentFailed, Misuse, Reason, RemitError, as_remit_error
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError, as_remit_error
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring, Signer
-from remit.effects.plans.steps import Progress, Result, note_back, note_clearing, note_wave, read_progress
-from remit.execution.decision import Decision, Denial
-from remit.execution.engine import Door, Note, Notes, Preview, Unpublished
-from remit.execution.journal import Trace
+from remit.effects.plans.steps import Result, StepProgress, note_back, note_clearing, note_wave, read_progress
+from remit.execution.decision import Denial, PolicyDecision
+from remit.execution.engine import Note, Notes, Operation, Preview, ReportWriteError
+from remit.execution.journal import RequestIds
 from remit.plans.apply.environment import PlanSetting
 from remit.plans.apply.open_transactions import HeldTransactions
 from remit.plans.apply.verify_and_undo import (
-    Ran,
+    RunResult,
     require_as_planned,
     require_idle_databases,
     require_untouched_aside,
@@ -57,7 +57,7 @@ from remit.plans.rollback.preview import (
     noted,
 )
 from remit.plans.runtime.progress import Waves
-from remit.plans.runtime.runner import Carried, Runner, Times
+from remit.plans.runtime.runner import PlanRunner, StepRunResult, StepTimes
 from remit.plans.storage.backups import open_backups
 from remit.plans.storage.drift import changed_nothing, is_due, rows_kept
 from remit.plans.storage.manifest import fold, made_folders
@@ -78,7 +78,7 @@ class RollbackRequest:
 
 
 @dataclass(frozen=True)
-class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, RollbackOutcome]):
+class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollback, RunResult, RollbackOutcome]):
     """`taken` finds a run by its envelope's id."""
 
     keyring: Callable[[], Keyring]
@@ -94,9 +94,9 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         order = RollbackOrder.parse(document)
         return RollbackRequest(order, digest_of_order(order))
 
-    def trace(self, request: RollbackRequest) -> Trace:
+    def trace(self, request: RollbackRequest) -> RequestIds:
         order = request.order
-        return Trace(
+        return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=order.envelope_id,
             door=self.name,
@@ -108,7 +108,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
     def verify_authority(self, request: RollbackRequest, now: datetime) -> AllowedRollback:
         return verify_rollback(request.order, self.keyring(), now)
 
-    def decide(self, request: RollbackRequest) -> Decision:
+    def decide(self, request: RollbackRequest) -> PolicyDecision:
         if request.begun is not None:
             return self._decide_begun(request.begun)
         order, taken = request.order, self.taken(request.order.envelope_id)
@@ -128,7 +128,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             stays = rows_kept(taken.manifest, order.checkpoints)
             why = f": {stays.irreversible}" if stays is not None else ""
             denials.append(Denial(Reason.MISUSE, f"there is nothing left to restore{why}", where=order.envelope_id))
-        return Decision((f"rollback order {order.order_id}",), tuple(denials))
+        return PolicyDecision((f"rollback order {order.order_id}",), tuple(denials))
 
     def preview(self, granted: AllowedRollback) -> RollbackPreview:
         order = granted.order
@@ -139,7 +139,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
 
     def checkpoint(self, granted: AllowedRollback, preview: Preview) -> str:
         if not isinstance(preview, RollbackPreview):
-            raise Misuse(Reason.MISUSE, "a rollback's preview was made by another door")
+            raise UsageError(Reason.MISUSE, "a rollback's preview was made by another door")
         order, taken, root = granted.order, self.taken(granted.order.envelope_id), self.setting.rules.root()
         keep_what_is_there(order, taken, root, preview)
         begun = BegunRollback(order, root, taken.folder, taken.manifest, preview.steps, preview.first, preview.folders)
@@ -157,7 +157,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
     def stand_down(self, granted: AllowedRollback) -> None:
         self._held.close(granted.order.order_id)
 
-    def effect(self, granted: AllowedRollback, begun: BegunRollback, note: Note) -> Ran:
+    def effect(self, granted: AllowedRollback, begun: BegunRollback, note: Note) -> RunResult:
         reached = Waves(note)
         try:
             return self._all_or_error(begun, reached)
@@ -167,7 +167,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
                 raise as_remit_error(problem) from problem
             raise
 
-    def _all_or_error(self, begun: BegunRollback, reached: Waves) -> Ran:
+    def _all_or_error(self, begun: BegunRollback, reached: Waves) -> RunResult:
         self._begin_rows(begun)
         carried = self._carry_out(begun, reached)
         failed = next((result for result in carried.results if result.state != "done"), None)
@@ -176,7 +176,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         if failed is not None:  # the process came to its end, so what it says was not done is not
             reached.note_not_done(carried.results)
             raise _error_of(failed)
-        return Ran("SUCCESS", carried.results, used=carried.used)
+        return RunResult("SUCCESS", carried.results, used=carried.used)
 
     def _begin_rows(self, begun: BegunRollback) -> None:
         """What it changed on a server is put back there, and not yet committed."""
@@ -191,15 +191,17 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
     def _back_in_doubt(self, begun: BegunRollback, reached: Waves, note: Note, problem: BaseException) -> None:
         try:
             note(note_back("FAILED", ()))
-            self._back(begun, Progress(reached.wave, reached.not_done), note)
+            self._back(begun, StepProgress(reached.wave, reached.not_done), note)
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
             raise stuck(begun.course(), second) from problem
 
-    def _carry_out(self, begun: BegunRollback, reached: Waves) -> Carried:
+    def _carry_out(self, begun: BegunRollback, reached: Waves) -> StepRunResult:
         if not begun.steps.steps:  # every file is as before already
-            return Carried(())
+            return StepRunResult(())
         config = self.setting.rules.config()
-        times = Times((float(config.timeouts.file_operation),) * len(begun.steps.steps), float(config.timeouts.task))
+        times = StepTimes(
+            (float(config.timeouts.file_operation),) * len(begun.steps.steps), float(config.timeouts.task)
+        )
         make_folders(begun.root, begun.folders)
         used = {step.source for step in begun.steps.steps if step.source}
         checkpoints = [checkpoint for checkpoint in begun.chosen() if checkpoint.checkpoint_id in used]
@@ -211,10 +213,10 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             places = begun.course().places_there()
             return self._runner(begun).carry_out(begun.steps, places, times, reached.may_go_on, restoring=given)
 
-    def settle(self, begun: BegunRollback, notes: Notes, note: Note) -> Ran | None:
+    def settle(self, begun: BegunRollback, notes: Notes, note: Note) -> RunResult | None:
         rows = begun.rows()
         if not begun.steps.steps and rows is None:
-            return Ran("SUCCESS", ())
+            return RunResult("SUCCESS", ())
         progress, commit = read_progress(notes), read_commit(notes)
         is_committed = False
         if commit is not None and progress.verdict is None and not progress.clearing:
@@ -222,12 +224,12 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             progress = progress._replace(wave=len(begun.steps.waves) - 1)
         if progress.clearing or is_committed:  # it was whole and verified: the files were changed since, if they were
             sync_folders(begun.root, begun.course().places_there().values())
-            return Ran("SUCCESS", self._all_done(begun), verified=True)
+            return RunResult("SUCCESS", self._all_done(begun), verified=True)
         # With rows, its other half died with the process that held it.
         if rows is None and progress.verdict is None and progress.undone is None:
             places = begun.course().places_there()
             if self._runner(begun).finish(begun.steps, places, progress.wave, progress.not_done):
-                return Ran("SUCCESS", self._all_done(begun))
+                return RunResult("SUCCESS", self._all_done(begun))
         self._back(begun, progress, note)
         if notes:
             note(note_wave(0, []))
@@ -239,7 +241,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
 
     def undo(self, begun: BegunRollback, notes: Notes, note: Note) -> None:
         if begun.order.order_id in self._cleared or self._held.is_committed(begun.order.order_id):
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.ROLLBACK_FAILED,
                 "what the plan had left was removed already, so the rollback stands",
                 where=f"rollback {begun.order.order_id}",
@@ -249,23 +251,23 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         progress = read_progress(notes)
         self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1), note)
 
-    def _back(self, begun: BegunRollback, progress: Progress, note: Note) -> None:
+    def _back(self, begun: BegunRollback, progress: StepProgress, note: Note) -> None:
         self._held.close(begun.order.order_id)
         take_back(begun.course(), self._runner(begun), progress, note)
 
-    def _runner(self, begun: BegunRollback) -> Runner:
+    def _runner(self, begun: BegunRollback) -> PlanRunner:
         return self.setting.runner(begun.order.order_id, rich=False, steps=begun.steps)
 
     # --- 9, 10 --------------------------------------------------------------------------------------------------------
 
-    def verify_effect(self, begun: BegunRollback, made: Ran) -> None:
+    def verify_effect(self, begun: BegunRollback, made: RunResult) -> None:
         if made.verified:
             self._cleared.add(begun.order.order_id)
         else:
             require_as_planned(begun.course(), made.done, {}, hashed=True)
             require_idle_databases(begun.course(), made.done)
 
-    def succeed(self, request: RollbackRequest, begun: BegunRollback, made: Ran) -> RollbackOutcome:
+    def succeed(self, request: RollbackRequest, begun: BegunRollback, made: RunResult) -> RollbackOutcome:
         kept = kept_folders(begun)
         restored = [item.checkpoint_id for item in begun.chosen() if item.checkpoint_id not in kept]
         if (rows := begun.rows()) is not None:
@@ -296,7 +298,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
                 folder.write({MANIFEST: render_paper(outcome.manifest)})
         except (RemitError, OSError) as problem:
             told = as_remit_error(problem)
-            raise Unpublished(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
+            raise ReportWriteError(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
         if begun.order.order_id not in self._cleared:
             done = frozenset(step.number for step in begun.steps.steps)
             require_untouched_aside(begun.course(), done, {})  # once more: writing papers takes its time
@@ -377,10 +379,12 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         }
         return sign_rollback_outcome(self.signer(), unsigned)
 
-    def _decide_begun(self, begun: BegunRollback) -> Decision:
+    def _decide_begun(self, begun: BegunRollback) -> PolicyDecision:
         if begun.root == self.setting.rules.root():
-            return Decision((f"begun under rollback order {begun.order.order_id}",))
-        return Decision(denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=begun.root),))
+            return PolicyDecision((f"begun under rollback order {begun.order.order_id}",))
+        return PolicyDecision(
+            denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=begun.root),)
+        )
 
 
 def _is_first_of_nothing(manifest: RollbackManifest) -> bool:
@@ -391,4 +395,4 @@ def _is_first_of_nothing(manifest: RollbackManifest) -> bool:
 def _error_of(result: Result) -> RemitError:
     error = result.error or {"reason": Reason.EFFECT_FAILED.value, "what": result.reason}
     words = {name: error.get(name, "") for name in ("where", "next_step")}
-    return EnvironmentFailed(Reason(error["reason"]), error.get("what", ""), **words)
+    return EnvironmentFailureError(Reason(error["reason"]), error.get("what", ""), **words)

@@ -10,14 +10,14 @@ from typing import Final
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RollbackOrder, RowsCheckpoint
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.effects.plans.database_files import MARK, is_marked
-from remit.effects.plans.steps import State, Step, StepPlan
+from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.execution.engine import Preview
 from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
 from remit.plans.engines.database_files import closing, require_idle
-from remit.plans.engines.postgres import Drift
+from remit.plans.engines.postgres import DriftedRows
 from remit.plans.model.folders import given_rights, look_at_folders, needed_folders, opened
 from remit.plans.rollback.checkpoint import BegunRollback, digest_of_order
 from remit.plans.runtime.runner import paths_of as paths_of_steps
@@ -57,7 +57,7 @@ class RollbackPreview(Preview):
     states: Mapping[str, State | None]
 
 
-AskRows = Callable[[RowsCheckpoint, int], Sequence[Drift]]
+AskRows = Callable[[RowsCheckpoint, int], Sequence[DriftedRows]]
 """Which rows on the server are not as the run left them; given what was kept of them, open."""
 
 
@@ -98,8 +98,8 @@ def look_back(order: RollbackOrder, taken: Taken, root: str, ask: AskRows) -> Ro
     )
 
 
-def not_as_looked_at(envelope_id: str, what: str = "they are not as they were looked at") -> Refused:
-    return Refused(
+def not_as_looked_at(envelope_id: str, what: str = "they are not as they were looked at") -> RefusedError:
+    return RefusedError(
         Reason.DRIFTED,
         f"files were changed since the run, and {what}; nothing was touched",
         where=f"envelope {envelope_id}",
@@ -119,7 +119,7 @@ def _require_rows_as_left(
         drifted = ask(rows, images)
     if drifted and not forces_rows(order):
         named = ", ".join(f"{one.table} ({one.rows:,} {'row' if one.rows == 1 else 'rows'})" for one in drifted[:20])
-        raise Refused(
+        raise RefusedError(
             Reason.DRIFTED,
             f"rows were changed since the plan ran, and nothing was restored: {named}",
             where=rows.server,
@@ -194,7 +194,7 @@ def _files(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     return [checkpoint for checkpoint in checkpoints if checkpoint.file_kind == "file"]
 
 
-def _made(step: Step) -> int:
+def _made(step: PlanStep) -> int:
     return step.path if step.new_path is None else step.new_path
 
 
@@ -220,5 +220,5 @@ def _names_in(root: str, path: str) -> list[str]:
     try:
         with opened(root, tuple(path.split("/"))) as folder:
             return os.listdir(folder)
-    except Refused:  # gone already
+    except RefusedError:  # gone already
         return []

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable, Collection
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import Clock, render_time
 from remit.effects.plans.steps import Result, StepPlan, note_wave
 from remit.execution.engine import Note
 
 
-class Reached:
-    """Of one run. `require_alive` raises `Refused` when the authority has ended meanwhile."""
+class WaveProgress:
+    """Of one run. `require_alive` raises `RefusedError` when the authority has ended meanwhile."""
 
     def __init__(
         self,
@@ -44,16 +44,16 @@ class Reached:
     def why_not_on(self) -> RemitError | None:
         """Cancelled, expired, revoked or out of time meanwhile."""
         if self._is_cancelled():
-            return EnvironmentFailed(Reason.CANCELLED, "it was cancelled")
+            return EnvironmentFailureError(Reason.CANCELLED, "it was cancelled")
         if time.monotonic() > self._deadline:
-            return EnvironmentFailed(
+            return EnvironmentFailureError(
                 Reason.TIMED_OUT,
                 "the plan took longer than it may",
                 next_step="Give it less to do, or more time: `timeout_seconds` of the plan, or timeouts.task.",
             )
         try:
             self._require_alive()
-        except Refused as problem:
+        except RefusedError as problem:
             return problem
         return None
 

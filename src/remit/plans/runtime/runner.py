@@ -13,15 +13,15 @@ from typing import Any, Final, NamedTuple
 
 from remit.core.errors import RemitError, as_remit_error
 from remit.core.ids import Clock
-from remit.effects.plans.steps import Result, Step, StepPlan, encode_plan
+from remit.effects.plans.steps import PlanStep, Result, StepPlan, encode_plan
 from remit.effects.registry import PathUse
 from remit.fs.paths import Located
 from remit.plans.model.callbacks import NO_HOOKS
-from remit.plans.model.simulation_result import Seen, not_as_agreed, read_seen
+from remit.plans.model.simulation_result import SimulatedStep, not_as_agreed, read_seen
 from remit.plans.runtime.step_results import MayGoOn, StepResults
-from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.memfd import sealed
-from remit.sandbox.orders import Order, Place, Usage
+from remit.sandbox.orders import FolderGrant, Order, Usage
 
 
 class EffectNames(NamedTuple):
@@ -36,14 +36,14 @@ PLAIN: Final = EffectNames(*(f"remit.effects.plans.entry_plain:{name}" for name 
 RICH: Final = EffectNames(*(f"remit.effects.plans.entry_full:{name}" for name in ("SIMULATE", "CARRY_OUT", "CHECK")))
 
 
-class Times(NamedTuple):
+class StepTimes(NamedTuple):
     """Seconds for each step, and for all of them together."""
 
     paces: tuple[float, ...] = ()
     seconds: float | None = None
 
 
-class Carried(NamedTuple):
+class StepRunResult(NamedTuple):
     """One result for each step; and what ended it early, where that was no failure of a step alone."""
 
     results: tuple[Result, ...]
@@ -51,10 +51,10 @@ class Carried(NamedTuple):
     used: Usage | None = None
 
 
-_ANY_TIME: Final = Times()
+_ANY_TIME: Final = StepTimes()
 
 
-class Runner:
+class PlanRunner:
     """Runs one plan, for one request. `is_cancelled` is asked often, so it must be quick."""
 
     def __init__(
@@ -75,8 +75,8 @@ class Runner:
         self._on_progress = on_progress
 
     def simulate(
-        self, plan: StepPlan, places: Mapping[int, Located], times: Times, prepared: Mapping[str, int] | None = None
-    ) -> tuple[Seen, ...]:
+        self, plan: StepPlan, places: Mapping[int, Located], times: StepTimes, prepared: Mapping[str, int] | None = None
+    ) -> tuple[SimulatedStep, ...]:
         """What each step would do to the files as they are. Nothing is changed: the process may only read.
 
         `prepared` are files that were made before and are to be looked through, by the sources of their steps.
@@ -100,13 +100,13 @@ class Runner:
         self,
         plan: StepPlan,
         places: Mapping[int, Located],
-        times: Times,
+        times: StepTimes,
         may_go_on: MayGoOn,
         *,
         lanes: int = 1,
         restoring: Mapping[str, int] | None = None,
         prepared: Mapping[str, int] | None = None,
-    ) -> Carried:
+    ) -> StepRunResult:
         """All steps, in order; with several lanes, those of one wave at the same time.
 
         `may_go_on` is asked before the switches of each wave, with the steps of earlier waves that were not done; it
@@ -122,7 +122,7 @@ class Runner:
             problem = self._carry_out_in_lanes(run, ledger, may_go_on, lanes)
         else:
             problem = run.go(plan, ledger, ledger.asking(may_go_on))
-        return Carried(ledger.filled(problem), problem, run.used)
+        return StepRunResult(ledger.filled(problem), problem, run.used)
 
     def undo(
         self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]
@@ -149,7 +149,7 @@ class Runner:
 
     def check(self, plan: StepPlan, places: Mapping[int, Located], seconds: float) -> None:
         """The plan's rules. Raises what the first rule that does not hold says."""
-        self._run(self.order(self._effects.check, places, PathUse.READ, Times((), seconds)), plan)
+        self._run(self.order(self._effects.check, places, PathUse.READ, StepTimes((), seconds)), plan)
 
     def _carry_out_in_lanes(
         self, run: "_Lane", ledger: "StepResults", may_go_on: MayGoOn, lanes: int
@@ -204,7 +204,7 @@ class Runner:
         with plan_given(plan, more) as given:
             return self._host.run(order, given=given, on_step=on_step, is_cancelled=is_cancelled).output
 
-    def order(self, effect: str, places: Mapping[int, Located], use: PathUse, times: Times = _ANY_TIME) -> Order:
+    def order(self, effect: str, places: Mapping[int, Located], use: PathUse, times: StepTimes = _ANY_TIME) -> Order:
         return Order(
             effect=effect,
             call="run",
@@ -213,7 +213,7 @@ class Runner:
             inputs={},
             reversible=True,
             part_name="",
-            places={str(path): Place(*place, use=use) for path, place in places.items()},
+            places={str(path): FolderGrant(*place, use=use) for path, place in places.items()},
             seconds=times.seconds,
             paces=times.paces,
         )
@@ -235,10 +235,10 @@ class _Lane:
 
     def __init__(
         self,
-        runner: Runner,
+        runner: PlanRunner,
         plan: StepPlan,
         places: Mapping[int, Located],
-        times: Times,
+        times: StepTimes,
         restoring: Mapping[str, int] | None,
         prepared: Mapping[str, int],
     ) -> None:
@@ -281,7 +281,7 @@ class _Lane:
                     on_step=ledger.hear,
                     is_cancelled=lambda: runner.is_cancelled() or (stopping is not None and stopping.is_set()),
                 )
-        except CutShort as cut:
+        except InterruptedTaskError as cut:
             self.used = cut.usage
             ledger.cut(cut)
             return cut
@@ -298,5 +298,5 @@ def plan_given(plan: StepPlan, more: Mapping[str, int] | None = None) -> Iterato
         yield {"plan": descriptor, **(more or {})}
 
 
-def paths_of(steps: Iterable[Step]) -> set[int]:
+def paths_of(steps: Iterable[PlanStep]) -> set[int]:
     return {path for step in steps for path in (step.path, step.new_path) if path is not None}

@@ -6,9 +6,9 @@ from typing import Any
 
 from remit.core.errors import Reason, RemitError
 from remit.core.ids import Clock, render_time
-from remit.effects.plans.steps import Result, Step, StepPlan
+from remit.effects.plans.steps import PlanStep, Result, StepPlan
 from remit.plans.model.simulation_result import error_of, not_as_agreed
-from remit.sandbox.host import CutShort
+from remit.sandbox.host import InterruptedTaskError
 
 MayGoOn = Callable[[int, Collection[int]], RemitError | None]
 """Asked before the switches of a wave, with the steps of earlier waves that were not done: why not to go on, if so."""
@@ -81,7 +81,7 @@ class StepResults:
                 ready.append(number)
         return ready
 
-    def _blocked_by(self, step: Step) -> str:
+    def _blocked_by(self, step: PlanStep) -> str:
         for need in step.needs:
             if not self._is_done(need):
                 ended = self._ended.get(need)
@@ -93,7 +93,7 @@ class StepResults:
         ended = self._ended.get(number)
         return ended is not None and ended.state == "done"
 
-    def cut(self, problem: CutShort) -> None:
+    def cut(self, problem: InterruptedTaskError) -> None:
         if problem.step is not None and self._cut_at is None:
             self._cut_at = problem.step
 

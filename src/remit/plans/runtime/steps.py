@@ -9,14 +9,14 @@ from remit.contracts.plans.plan import Action, FileRename, PipelineAction, Plan,
 from remit.contracts.plans.validation_rules import JsonPathEquals, MatchesJsonSchema, SqlExpect, ValidationRule
 from remit.core.canonical import MAX_SAFE_INTEGER
 from remit.effects.plans.database_files import MARK
-from remit.effects.plans.steps import Move, Step, StepPlan
+from remit.effects.plans.steps import Move, PlanStep, StepPlan
 from remit.fs.paths import Located, locate_below
 from remit.plans.model.folders import Parents
 from remit.plans.policy.dependencies import levels, needs_of, order_actions
 from remit.plans.policy.pipelines import database_files, expected_hashes
 from remit.plans.policy.sql import changed_paths, rule_database, touched_by
 from remit.plans.policy.timeouts import plan_seconds, seconds_for
-from remit.plans.runtime.runner import Times
+from remit.plans.runtime.runner import StepTimes
 
 _MOVES: Final[dict[str, Move]] = {
     "FILE_CREATE": "create",
@@ -89,13 +89,13 @@ def _step(
     needs: tuple[int, ...],
     path_number: Callable[[str], int],
     config: SystemConfig,
-) -> Step:
+) -> PlanStep:
     before, after = action.expected_hash_before, action.expected_hash_after
     operation = operation_of(action)
     if isinstance(action, PipelineAction):
         before, after = expected_hashes(action, path, config)
         operation = dict(MARK) if path in database_files(config) else {}
-    return Step(
+    return PlanStep(
         number=number,
         action_id=action.action_id,
         action_type=action.action_type,
@@ -162,13 +162,13 @@ def needs_parsers(plan: Plan, config: SystemConfig) -> bool:
     return any(map(is_rich, plan.action_plan)) or any(rules)
 
 
-def times_of(plan: Plan, config: SystemConfig) -> Times:
+def times_of(plan: Plan, config: SystemConfig) -> StepTimes:
     """Seconds for each step, in the order of the steps, and for the whole plan."""
     actions = plan.action_plan
     order = order_actions(actions, touched_by(config))
     turns = _turns(plan, config, order)
     paces = tuple(float(seconds_for(actions[index], config)) for index in order for _ in turns[index])
-    return Times(paces, float(plan_seconds(plan, config)))
+    return StepTimes(paces, float(plan_seconds(plan, config)))
 
 
 def levels_of(plan: Plan, config: SystemConfig) -> list[list[int]] | None:

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple, Self
 
 from remit.contracts.config.config import Limits
 from remit.contracts.plans.rollback import Checkpoint, RowsCheckpoint
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.effects.file_copy import sha256_of
 from remit.effects.plans.database_files import looks_like_one
 from remit.effects.plans.steps import State
 from remit.fs.atomic_write import start_writing, sync_all, write_all
-from remit.fs.openat import Identity, failure, identify, open_base, open_file, open_folder
+from remit.fs.openat import FileIdentity, failure, identify, open_base, open_file, open_folder
 from remit.fs.paths import Located
 from remit.plans.storage.run_folder import BACKUPS, DRIFTED, ReportFolder
 
@@ -112,7 +112,7 @@ def verify_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> N
             with _closing(_open_backup(folder, checkpoint)) as descriptor:
                 if not _is_whole(descriptor, checkpoint):
                     damaged.append(checkpoint.backup_location)
-        except Refused as problem:
+        except RefusedError as problem:
             # A link, a folder, a file with a second name: not what was kept, whatever its bytes are.
             (missing if problem.reason is Reason.BACKUP_MISSING else damaged).append(checkpoint.backup_location)
     if missing:
@@ -239,7 +239,7 @@ def _share(source: int, copy: int) -> bool:
     return True
 
 
-def _require_as_seen(source: int, seen: Identity, state: State, expected: State | None, where: str) -> None:
+def _require_as_seen(source: int, seen: FileIdentity, state: State, expected: State | None, where: str) -> None:
     steady = state.size == seen.size and identify(source) == seen
     if not steady or not state.is_alike(expected or state):
         raise _changed(where)
@@ -259,8 +259,8 @@ def read_attributes(descriptor: int, where: str) -> dict[str, str]:
     return {name: base64.b64encode(value).decode("ascii") for name, value in values.items()}
 
 
-def _too_many_attributes(where: str) -> Refused:
-    return Refused(
+def _too_many_attributes(where: str) -> RefusedError:
+    return RefusedError(
         Reason.LIMIT_EXCEEDED,
         "there are more, or larger, extended attributes than a manifest can hold: no backup, no change",
         where=where,
@@ -286,7 +286,7 @@ def require_space(folder: ReportFolder, wanted: int) -> None:
     free = (space.f_bavail if os.geteuid() else space.f_bfree) * space.f_frsize
     needed = wanted + SPARE_BYTES
     if space.f_blocks and free < needed:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.DISK_FULL,
             f"the disk has {free:,} bytes left, and backups and new files need {needed:,}",
             where=folder.path,
@@ -294,14 +294,14 @@ def require_space(folder: ReportFolder, wanted: int) -> None:
         )
 
 
-def _too_large(what: str, setting: str, folder: ReportFolder) -> Refused:
-    return Refused(
+def _too_large(what: str, setting: str, folder: ReportFolder) -> RefusedError:
+    return RefusedError(
         Reason.LIMIT_EXCEEDED, what, where=folder.path, next_step=f"The limit is {setting} in remit.yaml; or split it."
     )
 
 
-def _changed(where: str) -> Refused:
-    return Refused(
+def _changed(where: str) -> RefusedError:
+    return RefusedError(
         Reason.HASH_MISMATCH,
         "the file is not as it was when the plan was previewed: somebody else has changed it",
         where=where,
@@ -316,7 +316,7 @@ def _open_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) 
         raise _unusable(Reason.BACKUP_MISSING, "is said to lie outside of its folder", [location])
     try:
         return open_file(folder.backups, name, where=location)
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is not Reason.FILE_MISSING:
             raise
         raise _unusable(Reason.BACKUP_MISSING, "is gone", [location]) from None
@@ -336,7 +336,7 @@ def _require_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> 
 
 def _unusable(reason: Reason, what: str, locations: Sequence[str]) -> RemitError:
     many = f"{len(locations)} backups cannot be used; the first one" if len(locations) > 1 else "this backup"
-    return Refused(
+    return RefusedError(
         reason,
         f"{many} {what}",
         where=", ".join(locations[:20]) + (", ..." if len(locations) > 20 else ""),

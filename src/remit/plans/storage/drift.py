@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.effects.plans.database_files import looks_like_one
 from remit.effects.plans.steps import State
 from remit.fs.openat import open_base, open_file, open_folder, peek
@@ -47,7 +47,7 @@ def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoi
     by_id = {checkpoint.checkpoint_id: checkpoint for checkpoint in manifest.checkpoints}
     for checkpoint_id in chosen:
         if checkpoint_id not in by_id and checkpoint_id != rows:
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "this run has no such checkpoint",
                 where=checkpoint_id,
@@ -178,12 +178,12 @@ def _at(located: Located, path: str, ask: Callable[[int], T]) -> T | None:
             file = open_file(folder, located.name, where=path)
             stack.callback(os.close, file)
             return ask(file)
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is Reason.FILE_MISSING:
             return None
         if problem.reason is not Reason.PATH_REFUSED:
             raise
-        raise Refused(
+        raise RefusedError(
             Reason.DRIFTED,
             f"somebody put something else in the place of this file: {problem.what}",
             where=path,
@@ -200,6 +200,6 @@ def _is_folder(root: str, path: str) -> bool:
             folder = open_folder(base, located.parents, where=path)
             stack.callback(os.close, folder)
             found = peek(folder, located.name, where=path)
-    except Refused:  # behind a link, or gone: the folder that the plan made is not there
+    except RefusedError:  # behind a link, or gone: the folder that the plan made is not there
         return False
     return found is not None and stat.S_ISDIR(found.mode)

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from remit.contracts.plans.change_log import FileOperation
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RowsCheckpoint
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import parse_time
-from remit.effects.plans.steps import Ids, Move, State, Step, StepPlan, final_states, make_waves
+from remit.effects.plans.steps import Ids, Move, PlanStep, State, StepPlan, final_states, make_waves
 from remit.plans.storage.backups import Original
 from remit.plans.storage.drift import judge, original_state, select
 from remit.plans.storage.run_folder import BACKUPS, MANIFEST, REPORTS, SCRIPT, ReportFolder, render_paper
@@ -61,7 +61,7 @@ class NetChange(NamedTuple):
 def net_changes(plan: StepPlan, first: Mapping[int, State | None], done: Collection[int]) -> list[NetChange]:
     """Of the steps that were done, in the order in which they were."""
     steps = [step for step in plan.steps if step.number in done and not step.unchanged]
-    touched: dict[int, list[Step]] = defaultdict(list)
+    touched: dict[int, list[PlanStep]] = defaultdict(list)
     for step in steps:
         for path in (step.path, step.new_path):
             if path is not None:
@@ -196,7 +196,7 @@ def inverse_steps(
     if drifted and not force:
         raise drift_refusal(drifted)
     paths: dict[str, int] = {}
-    steps: list[Step] = []
+    steps: list[PlanStep] = []
     for checkpoint in checkpoints:
         for step in _reversed(checkpoint, now_there, paths):
             steps.append(step._replace(number=len(steps)))
@@ -213,9 +213,9 @@ def made_folders(manifest: RollbackManifest, chosen: Collection[str]) -> dict[st
     }
 
 
-def drift_refusal(paths: Sequence[str]) -> Refused:
+def drift_refusal(paths: Sequence[str]) -> RefusedError:
     many = f"{len(paths)} files were" if len(paths) > 1 else "this file was"
-    return Refused(
+    return RefusedError(
         Reason.DRIFTED,
         f"{many} changed since the plan ran, and nothing was restored",
         where=", ".join(paths[:50]) + (", ..." if len(paths) > 50 else ""),
@@ -306,7 +306,7 @@ def _restored(checkpoint: C, restored: Mapping[str, tuple[str, str]]) -> C:
     return checkpoint.model_copy(update={"restored_at": at, "restored_by": order})
 
 
-def _reversed(checkpoint: Checkpoint, now_there: Mapping[str, State | None], paths: dict[str, int]) -> list[Step]:
+def _reversed(checkpoint: Checkpoint, now_there: Mapping[str, State | None], paths: dict[str, int]) -> list[PlanStep]:
     """The steps for one checkpoint; two if a file that was renamed is not where, or what, it was left as."""
     original = original_state(checkpoint)
     old, new = now_there[checkpoint.file_path], now_there.get(checkpoint.new_path or "")
@@ -326,8 +326,8 @@ def _reversed(checkpoint: Checkpoint, now_there: Mapping[str, State | None], pat
     return steps
 
 
-def _step(checkpoint: Checkpoint, move: Move, path: str, paths: dict[str, int]) -> Step:
-    return Step(0, checkpoint.checkpoint_id, _ACTIONS[move], move, _index(path, paths))
+def _step(checkpoint: Checkpoint, move: Move, path: str, paths: dict[str, int]) -> PlanStep:
+    return PlanStep(0, checkpoint.checkpoint_id, _ACTIONS[move], move, _index(path, paths))
 
 
 def _index(path: str, paths: dict[str, int]) -> int:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, NamedTuple
 
 from remit.contracts.plans.rollback import RollbackManifest
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.fs.openat import failure, open_base, open_file, open_folder
 from remit.plans.storage.drift import look_at
@@ -255,7 +255,7 @@ def _reports(root: str) -> Iterator[int | None]:
     base = open_base(root)
     try:
         folder = open_folder(base, REPORTS, where="/".join(REPORTS))
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is not Reason.FILE_MISSING:
             raise
         folder = None

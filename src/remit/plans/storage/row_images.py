@@ -8,7 +8,7 @@ import os
 from typing import Final
 
 from remit.contracts.plans.rollback import RowsCheckpoint
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.faultpoints import reach
 from remit.effects.file_copy import sha256_of
 from remit.effects.plans.steps import State
@@ -45,7 +45,7 @@ def keep_rows(folder: ReportFolder, source: int, expected: State) -> str:
     finally:
         os.close(copy)
     if digest != expected.sha256:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.HASH_MISMATCH,
             "the rows that were kept for the way back are not those that were read",
             where=where,

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from remit.contracts.base import Contract
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.fs.atomic_write import write_all, write_together
 from remit.fs.openat import already_there, failure, make_folder, open_base, open_file, open_folder
@@ -102,7 +102,7 @@ def list_reports(root: str) -> list[str]:
     """The names of the report folders, newest first. Unfinished and pruned ones begin with a dot and are not listed."""
     try:
         folder = _open_below(root, REPORTS)
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is Reason.FILE_MISSING:
             return []
         raise
@@ -155,10 +155,10 @@ class ReportFolder:
             except BaseException:
                 os.close(reports)
                 raise
-        except Refused as problem:
+        except RefusedError as problem:
             if problem.reason is not Reason.FILE_MISSING:
                 raise
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.STATE_MISSING,
                 "the report folder of this run is gone",
                 where=where,
@@ -189,10 +189,10 @@ class ReportFolder:
         if self._backups is None:
             try:
                 self._backups = open_folder(self._folder, (BACKUPS,), where=self.location(BACKUPS))
-            except Refused as problem:
+            except RefusedError as problem:
                 if problem.reason is not Reason.FILE_MISSING:
                     raise
-                raise Refused(
+                raise RefusedError(
                     Reason.BACKUP_MISSING,
                     "the backups of this run are gone",
                     where=self.location(BACKUPS),
@@ -208,9 +208,11 @@ class ReportFolder:
         """All of them, durably; each is whole at every moment. EnvironmentFailed if they cannot be written."""
         try:
             write_together(self._folder, papers, mode=PAPER_MODE)
-        except EnvironmentFailed as problem:  # which knows only the name of the file
+        except EnvironmentFailureError as problem:  # which knows only the name of the file
             where = self.location(problem.where)
-            raise EnvironmentFailed(problem.reason, problem.what, where=where, next_step=problem.next_step) from None
+            raise EnvironmentFailureError(
+                problem.reason, problem.what, where=where, next_step=problem.next_step
+            ) from None
         try:
             while self._unsynced:
                 os.fsync(self._unsynced[-1])
@@ -222,7 +224,7 @@ class ReportFolder:
         """What stands there now, or None. For comparing only: whoever can write to the project can change it."""
         try:
             descriptor = open_file(self._folder, paper, where=self.location(paper))
-        except Refused as problem:
+        except RefusedError as problem:
             if problem.reason is Reason.FILE_MISSING:
                 return None
             raise

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
-from remit.execution.journal import Journal, Trace, is_orphan
+from remit.execution.journal import Journal, RequestIds, is_orphan
 from remit.identity.callers import Caller
 from remit.services.base.events import Events
-from remit.services.base.jobs import Job, Work
+from remit.services.base.jobs import Job, JobRunner
 from remit.services.base.ownership import is_name
-from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.workspace.workspace import Workspace
 
 MAX_WAIT: Final = 30.0
@@ -23,9 +23,9 @@ ConsoleUrl = str | Callable[[], str | None] | None
 
 
 @dataclass(frozen=True)
-class Room:
+class ServiceContext:
     workspace: Workspace
-    work: Work
+    work: JobRunner
     events: Events
     console_url: ConsoleUrl = None
 
@@ -33,18 +33,18 @@ class Room:
         """Where a person finds it in the console, if there is one."""
         return link_to(self.console_url, *path)
 
-    def found(self, scope: str, key: str, tenant: str = DEFAULT_TENANT) -> Done | Running | None:
+    def found(self, scope: str, key: str, tenant: str = DEFAULT_TENANT) -> ClaimCompleted | ClaimHeld | None:
         """What stands under an id. What a process that died has begun is settled first, as far as that takes."""
         claimed = self._claim(scope, key, tenant)
-        if isinstance(claimed, Running) and is_orphan(claimed, self.workspace.store.dialect):
+        if isinstance(claimed, ClaimHeld) and is_orphan(claimed, self.workspace.store.dialect):
             self.settle().wait(SETTLE_SECONDS)
             claimed = self._claim(scope, key, tenant)
         return claimed
 
-    def outcome(self, done: Done) -> str:
+    def outcome(self, done: ClaimCompleted) -> str:
         """The text of an outcome, believed because the ledger carries its digest."""
         key = done.key
-        trace = Trace(key.tenant_id, done.correlation_id, key.scope, key.key, done.request_digest)
+        trace = RequestIds(key.tenant_id, done.correlation_id, key.scope, key.key, done.request_digest)
         return Journal(self.workspace.ledger, trace, self.workspace.state.hosts, 0).checked(done).text
 
     def settle(self) -> Job[int]:
@@ -55,7 +55,7 @@ class Room:
 
         return self.work.begin("recover", recover, subject="recover", owner="remit")
 
-    def _claim(self, scope: str, key: str, tenant: str) -> Done | Running | None:
+    def _claim(self, scope: str, key: str, tenant: str) -> ClaimCompleted | ClaimHeld | None:
         if not is_name(tenant, key):
             return None
         with self.workspace.store.glancing() as connection:
@@ -69,7 +69,7 @@ def link_to(console: ConsoleUrl, *path: str) -> str | None:
 
 def require_wait(wait: float) -> float:
     if not 0 <= wait <= MAX_WAIT:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"nobody waits longer than {MAX_WAIT:g} seconds here",
             where="wait",
@@ -79,4 +79,4 @@ def require_wait(wait: float) -> float:
 
 
 LinkTo = Callable[..., str | None]
-__all__ = ["MAX_WAIT", "Caller", "LinkTo", "Room", "require_wait"]
+__all__ = ["MAX_WAIT", "Caller", "LinkTo", "ServiceContext", "require_wait"]

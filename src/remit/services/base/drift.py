@@ -11,11 +11,11 @@ from remit.plans.rollback.preview import Taken
 from remit.plans.storage.drift import changed_nothing, drift_digest, drifted_files, judge, paths_of, see, select
 from remit.plans.storage.run_folder import BACKUPS, DRIFTED, REPORTS
 from remit.services.base.run_list import KnownRun, list_runs, open_past_runs, project_root
-from remit.store.claims import Done
+from remit.store.claims import ClaimCompleted
 from remit.workspace.workspace import Workspace
 
 
-class Standing(NamedTuple):
+class DriftReport(NamedTuple):
     """The files of a run shortly before it is taken back. To tell about, not to decide by: the door looks itself."""
 
     taken: Taken | None = None
@@ -45,7 +45,7 @@ class Standing(NamedTuple):
         return self.taken is not None and changed_nothing(self.taken.manifest)
 
 
-def look_around(workspace: Workspace, name: str, chosen: Collection[str]) -> Standing:
+def look_around(workspace: Workspace, name: str, chosen: Collection[str]) -> DriftReport:
     """Knows nothing of a run that has to be recovered first, or that is refused: the door says why."""
     runs = open_past_runs(workspace)
     try:
@@ -53,13 +53,13 @@ def look_around(workspace: Workspace, name: str, chosen: Collection[str]) -> Sta
         files = [one for one in select(taken.manifest, chosen) if one.file_kind == "file"]
         states = see(project_root(workspace), paths_of(files))
     except RemitError:
-        return Standing()
+        return DriftReport()
     looks = {one.checkpoint_id: judge(one, states) for one in files}
     as_before = frozenset(checkpoint_id for checkpoint_id, look in looks.items() if look == "before")
-    return Standing(taken, as_before, drifted_files(files, states))
+    return DriftReport(taken, as_before, drifted_files(files, states))
 
 
-def later_run(workspace: Workspace, standing: Standing) -> KnownRun | None:
+def later_run(workspace: Workspace, standing: DriftReport) -> KnownRun | None:
     """The newest plan of ours that left one of the drifted files as it stands now."""
     if standing.taken is None:
         return None
@@ -68,7 +68,7 @@ def later_run(workspace: Workspace, standing: Standing) -> KnownRun | None:
         if run.what == "plan" and run.envelope_id == envelope_id:
             return None
         found = runs.claim(run.envelope_id) if run.what == "plan" and run.can_be_undone else None
-        if isinstance(found, Done) and any(
+        if isinstance(found, ClaimCompleted) and any(
             _left_by(change, standing.drifted) for change in runs.outcome_of(found).change_log.changes
         ):
             return run

@@ -13,7 +13,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.signing import decode_base64url, encode_base64url
 from remit.ledger.cursor import BEGINNING, MAX_TEXT
 
@@ -49,7 +49,7 @@ class SealedPositions:
             sealed = decode_base64url(text[len(_MARK) : 2 * MAX_TEXT] if marked else "")
             return AESGCM(self._key()).decrypt(sealed[:_NONCE], sealed[_NONCE:], None).decode().rstrip(" ")
         except (ValueError, InvalidTag):
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "this is no position that an agent was given in the stream of events",
                 where="Last-Event-ID",

@@ -18,9 +18,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT, Clock
-from remit.fs.change_signal import Bell
+from remit.fs.change_signal import ChangeSignal
 from remit.identity.callers import AgentCaller, Caller
 from remit.ledger.cursor import ends_of, entries_between, kinds_between, parse_position, render_position
 from remit.ledger.entry import Entry
@@ -51,7 +51,9 @@ _LOG: Final = logging.getLogger("remit.events")
 class Events:
     """The events of one workspace. Safe to use from any thread; `subscribe` from an event loop."""
 
-    def __init__(self, store: Callable[[], Store], bell: Bell, clock: Clock, position_key: Callable[[], bytes]) -> None:
+    def __init__(
+        self, store: Callable[[], Store], bell: ChangeSignal, clock: Clock, position_key: Callable[[], bytes]
+    ) -> None:
         """`position_key` seals the positions that agents are given."""
         self._store = store
         self._sealed = SealedPositions(position_key)
@@ -134,7 +136,7 @@ class Events:
             told = dict(self._look())
             with self._lock:
                 if self._closed or len(self._listeners) >= MOST_LISTENERS:
-                    raise Refused(
+                    raise RefusedError(
                         Reason.RESOURCE_EXHAUSTED,
                         "too many listen to the events already",
                         where="the stream of events",
@@ -285,7 +287,7 @@ def _counts(listener: Subscription) -> bool:
     """A look that fails, such as in a store that is away, ends nobody: whoever asks next finds out."""
     try:
         return listener.counts()
-    except EnvironmentFailed as problem:
+    except EnvironmentFailureError as problem:
         _LOG.warning("whether a listener still counts is not known", extra={"why": str(problem)})
         return True
 

@@ -1,7 +1,7 @@
 """Shares: of what there is only so much of, one caller holds so much at once, and agents together leave some to people.
 
-So no agent can keep a person from the console, and none can keep out another. `Places` are had at once or not at all;
-for `Turns` whoever comes waits until it is his. An agent is counted by its name, whatever number of tokens it has.
+So no agent can keep a person from the console, and none can keep out another. `FairShareQuota` are had at once or not at all;
+for `FairShareQueue` whoever comes waits until it is his. An agent is counted by its name, whatever number of tokens it has.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from typing import NamedTuple
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, Caller
 
 
@@ -20,7 +20,7 @@ class Share(NamedTuple):
     all: int
 
 
-class Places:
+class FairShareQuota:
     """So many, counted in the moment of taking. Safe to use from any thread."""
 
     def __init__(self, what: str, total: int, *, agents: Share, people: Share) -> None:
@@ -63,8 +63,8 @@ class Places:
         if not self.take(caller):
             raise self.refusal(caller)
 
-    def refusal(self, caller: Caller) -> Refused:
-        return Refused(
+    def refusal(self, caller: Caller) -> RefusedError:
+        return RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             f"too many at once: {self.what}",
             where=caller.id,
@@ -75,7 +75,7 @@ class Places:
 class Turn:
     """One, until it is given back; once is enough."""
 
-    def __init__(self, queues: "Turns", name: tuple[str, str]) -> None:
+    def __init__(self, queues: "FairShareQueue", name: tuple[str, str]) -> None:
         self._queues = queues
         self._name = name
         self._is_held = True
@@ -86,7 +86,7 @@ class Turn:
             self._queues.end(self._name)
 
 
-class Turns:
+class FairShareQueue:
     """Who works now, in the order of coming: first among the requests of one caller, then among its kind.
 
     For one event loop, and from there only.

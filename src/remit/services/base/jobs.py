@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast
 
 from remit.contracts.services.common import Progress
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class Job(Generic[T]):
         self.let_go()
 
 
-class Work:
+class JobRunner:
     """Safe to use from any thread. A few threads work; they end when there was nothing to do for a while.
 
     With `one_of_each`, one job of each owner is at work at a time, so that no owner takes all threads.
@@ -277,9 +277,9 @@ def _was_run(_: Job[Any]) -> Any:
     raise AssertionError("a job is run once")
 
 
-def _about_to_end() -> Refused:
+def _about_to_end() -> RefusedError:
     return _no_room("Remit is about to end", "Nothing was begun. Try again when it is back.")
 
 
-def _no_room(what: str, next_step: str) -> Refused:
-    return Refused(Reason.RESOURCE_EXHAUSTED, what, where="the work of this process", next_step=next_step)
+def _no_room(what: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.RESOURCE_EXHAUSTED, what, where="the work of this process", next_step=next_step)

@@ -7,10 +7,10 @@ action and its questions name their agent anyway. An entry that belongs to nobod
 import json
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import MOST, AgentCaller, Caller, agent_id
-from remit.ledger.entry import Entry, Event
+from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.verify.browser_tables import read_payload
 from remit.store.connection import Connection
 from remit.store.proposals import KIND_OF, row_of_envelope
@@ -52,12 +52,14 @@ def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: 
     return row[0] if row else None
 
 
-def task_asked(caller: Caller, task_id: str, capability_id: str) -> Event:
-    return Event(DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.actor)
+def task_asked(caller: Caller, task_id: str, capability_id: str) -> NewEntry:
+    return NewEntry(
+        DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.actor
+    )
 
 
-def goal_asked(caller: Caller, tenant_id: str, correlation_id: str) -> Event:
-    return Event(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.actor)
+def goal_asked(caller: Caller, tenant_id: str, correlation_id: str) -> NewEntry:
+    return NewEntry(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.actor)
 
 
 def authority_of(caller: Caller) -> dict[str, str]:
@@ -105,7 +107,7 @@ def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> st
     return row.proposed_by if is_said else None
 
 
-def require_own(caller: Caller, asker: str | None, missing: Refused) -> None:
+def require_own(caller: Caller, asker: str | None, missing: RefusedError) -> None:
     """To an agent, what is somebody else's is not there at all: it learns no more than that."""
     if isinstance(caller, AgentCaller) and asker != caller.id:
         raise missing
@@ -121,8 +123,8 @@ def require_name(what: str, *texts: str) -> None:
         raise no_such(what, texts[-1])
 
 
-def no_such(what: str, name: str) -> Refused:
-    return Refused(
+def no_such(what: str, name: str) -> RefusedError:
+    return RefusedError(
         Reason.STATE_MISSING,
         f"there is no such {what}",
         where=f"{what} {name}",

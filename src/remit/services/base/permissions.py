@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from remit.contracts.browser.capabilities import DoorCapability
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, Caller
 from remit.identity.models import Role
 
@@ -34,7 +34,7 @@ class Right(StrEnum):
     INVITE = "invite"
 
 
-class Rule(NamedTuple):
+class Permission(NamedTuple):
     """Who has a right, and what for, in words that a refusal can use."""
 
     roles: frozenset[Role]
@@ -49,28 +49,28 @@ _DECIDING: Final[frozenset[Role]] = frozenset({"approver", "admin"})
 _OPERATING: Final[frozenset[Role]] = frozenset({"operator", "admin"})
 _ADMIN: Final[frozenset[Role]] = frozenset({"admin"})
 
-RULES: Final[dict[Right, Rule]] = {
-    Right.SEE: Rule(_ALL, None, "see what others did"),
-    Right.SEE_OWN: Rule(_ALL, None, "see what became of what it asked for", any_token=True),
-    Right.PREVIEW: Rule(_OPERATING, "plan.propose", "see what a plan would do"),
-    Right.LOOK: Rule(_ALL, "plan.propose", "see what a proposed plan would do"),
-    Right.PROPOSE: Rule(_OPERATING, "plan.propose", "propose a plan"),
-    Right.DECIDE: Rule(_DECIDING, None, "approve or deny"),
+RULES: Final[dict[Right, Permission]] = {
+    Right.SEE: Permission(_ALL, None, "see what others did"),
+    Right.SEE_OWN: Permission(_ALL, None, "see what became of what it asked for", any_token=True),
+    Right.PREVIEW: Permission(_OPERATING, "plan.propose", "see what a plan would do"),
+    Right.LOOK: Permission(_ALL, "plan.propose", "see what a proposed plan would do"),
+    Right.PROPOSE: Permission(_OPERATING, "plan.propose", "propose a plan"),
+    Right.DECIDE: Permission(_DECIDING, None, "approve or deny"),
     # To stop something is on the safe side: whoever could have said no may still do so, until it is done.
-    Right.CANCEL: Rule(_DECIDING | _OPERATING, "plan.propose", "withdraw or stop a plan"),
-    Right.APPLY: Rule(_OPERATING, "plan.apply", "apply an approved plan"),
-    Right.UNDO: Rule(_OPERATING, "plan.undo", "take a plan back"),
-    Right.LEASE: Rule(_ADMIN, None, "have a lease signed"),
-    Right.RUN_TASK: Rule(_OPERATING, "task.run", "run a leased task"),
+    Right.CANCEL: Permission(_DECIDING | _OPERATING, "plan.propose", "withdraw or stop a plan"),
+    Right.APPLY: Permission(_OPERATING, "plan.apply", "apply an approved plan"),
+    Right.UNDO: Permission(_OPERATING, "plan.undo", "take a plan back"),
+    Right.LEASE: Permission(_ADMIN, None, "have a lease signed"),
+    Right.RUN_TASK: Permission(_OPERATING, "task.run", "run a leased task"),
     # The road itself asks for the capability of each action; any of them lets an agent up to it.
-    Right.BROWSE: Rule(frozenset(), None, "use the browser", any_token=True),
-    Right.ASK: Rule(_OPERATING, "goal.ask", "ask for something at the goal door"),
+    Right.BROWSE: Permission(frozenset(), None, "use the browser", any_token=True),
+    Right.ASK: Permission(_OPERATING, "goal.ask", "ask for something at the goal door"),
     # A user's own yes to his own goal. The goal door looks whose it is.
-    Right.CONFIRM: Rule(_ALL, None, "answer what a goal asked"),
-    Right.ISSUE_TOKEN: Rule(_ADMIN, None, "issue tokens"),
-    Right.REVOKE_TOKEN: Rule(_ADMIN, None, "revoke tokens"),
-    Right.CHANGE_CATALOGUE: Rule(_ADMIN, None, "promote and retire simulations"),
-    Right.INVITE: Rule(_ADMIN, None, "invite people and end their sessions"),
+    Right.CONFIRM: Permission(_ALL, None, "answer what a goal asked"),
+    Right.ISSUE_TOKEN: Permission(_ADMIN, None, "issue tokens"),
+    Right.REVOKE_TOKEN: Permission(_ADMIN, None, "revoke tokens"),
+    Right.CHANGE_CATALOGUE: Permission(_ADMIN, None, "promote and retire simulations"),
+    Right.INVITE: Permission(_ADMIN, None, "invite people and end their sessions"),
 }
 
 
@@ -88,20 +88,20 @@ def require(caller: Caller, right: Right) -> None:
     rule = RULES[right]
     if isinstance(caller, AgentCaller):
         if rule.capability is not None:
-            raise Refused(
+            raise RefusedError(
                 Reason.CAPABILITY_MISSING,
                 f"this token does not let its agent {rule.to}",
                 where=f"capability {rule.capability}",
                 next_step=f"Have one issued that does: remit token issue --cap {rule.capability}",
             )
-        raise Refused(
+        raise RefusedError(
             Reason.PERMISSION_DENIED,
             f"to {rule.to} is for a person, and an agent cannot do it",
             where=f"right {right}",
             next_step="Let a person do it, in the console or at a terminal.",
         )
     able = ", ".join(role for role in sorted(rule.roles)) or "nobody but an agent with a token"
-    raise Refused(
+    raise RefusedError(
         Reason.PERMISSION_DENIED,
         f"the role {caller.role} cannot {rule.to}",
         where=f"right {right}",

@@ -6,14 +6,14 @@ from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.execution.journal import is_orphan
 from remit.plans.apply.environment import PlanRules
 from remit.plans.run_queries import PastRuns
 from remit.plans.storage.drift import changed_nothing
 from remit.plans.storage.manifest import fold
-from remit.store.claims import Done, Running
+from remit.store.claims import ClaimCompleted, ClaimHeld
 from remit.workspace.workspace import Workspace
 
 LEAST_SHORT: Final = 8
@@ -101,7 +101,7 @@ def full_name(workspace: Workspace, name: str) -> str:
         ids = [str(row[0]) for row in connection.rows(_IDS, (DEFAULT_TENANT,))]
     meant = [each for each in ids if each.endswith(name)]
     if len(meant) > 1 and name not in meant:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"{len(meant):,} runs have an envelope whose id ends like this",
             where=name,
@@ -132,9 +132,9 @@ class _Reading:
         self.runs = open_past_runs(workspace)
         self._known = cache(self._outcomes)
 
-    def plan(self, found: Done | Running, at: str) -> KnownRun:
+    def plan(self, found: ClaimCompleted | ClaimHeld, at: str) -> KnownRun:
         envelope_id = found.key.key
-        if isinstance(found, Running):
+        if isinstance(found, ClaimHeld):
             plan_id = _said(found).get("plan_id", "")
             return KnownRun(at, "plan", str(plan_id), envelope_id, self._unfinished(found), None, "UNKNOWN")
         known = self._known(envelope_id)
@@ -145,9 +145,9 @@ class _Reading:
         status, files = outcome.status, outcome.change_log.files_affected_count
         return KnownRun(at, "plan", status.plan_id, envelope_id, status.status, files, undo, until, status.folder)
 
-    def rollback(self, found: Done | Running, at: str) -> KnownRun:
+    def rollback(self, found: ClaimCompleted | ClaimHeld, at: str) -> KnownRun:
         envelope_id = found.correlation_id
-        if isinstance(found, Running):
+        if isinstance(found, ClaimHeld):
             plan_id = _said(found).get("manifest", {}).get("plan_id", "")
             return KnownRun(at, "rollback", str(plan_id), envelope_id, self._unfinished(found), None, "NOTHING")
         known = self._known(envelope_id)
@@ -165,7 +165,7 @@ class _Reading:
     def _outcomes(self, envelope_id: str) -> tuple[PlanOutcome, tuple[RollbackOutcome, ...]] | None:
         try:
             found = self.runs.claim(envelope_id)
-            if not isinstance(found, Done):
+            if not isinstance(found, ClaimCompleted):
                 return None
             outcome = self.runs.outcome_of(found)
             return outcome, tuple(self.runs.rollbacks_of(outcome))
@@ -188,11 +188,11 @@ class _Reading:
         partly = any(each.restored_at for each in now.checkpoints)
         return "PARTLY_DONE" if partly else "POSSIBLE", now.expires_at
 
-    def _unfinished(self, found: Running) -> str:
+    def _unfinished(self, found: ClaimHeld) -> str:
         return "UNFINISHED" if is_orphan(found, self._workspace.store.dialect) else "RUNNING"
 
 
-def _said(found: Running) -> dict[str, Any]:
+def _said(found: ClaimHeld) -> dict[str, Any]:
     """Only to name it; nothing is decided by what is written there."""
     try:
         said = json.loads(found.checkpoint)

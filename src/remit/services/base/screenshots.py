@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.fs.state_dir import StateDirectory
 
 FOLDER: Final = "screens"
@@ -37,5 +37,5 @@ def read_picture(state: StateDirectory, kept_at: str | None, where: str) -> byte
     return picture
 
 
-def _none(where: str, what: str) -> Refused:
-    return Refused(Reason.STATE_MISSING, what, where=where, next_step="browser.picture_days says how long.")
+def _none(where: str, what: str) -> RefusedError:
+    return RefusedError(Reason.STATE_MISSING, what, where=where, next_step="browser.picture_days says how long.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import Field
 
 from remit.contracts.base import Contract, Count, Timestamp
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import Clock, render_time
 from remit.fs.state_dir import StateDirectory
 from remit.parsing import read_bounded
@@ -87,8 +87,8 @@ def console_address(workspace: "Workspace") -> str | None:
     return served.url if served is not None else None
 
 
-def _served_already(other: Served | None) -> Refused:
-    return Refused(
+def _served_already(other: Served | None) -> RefusedError:
+    return RefusedError(
         Reason.IN_PROGRESS,
         "this workspace is served already" + (f", by process {other.pid}" if other else ""),
         where=other.url if other else FILE,

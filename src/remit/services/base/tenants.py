@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.workspace.workspace import Workspace
 
@@ -18,7 +18,7 @@ def choose_tenant(workspace: Workspace, given: str | None, where: str = "tenant"
         return known[0]
     if DEFAULT_TENANT in known:
         return DEFAULT_TENANT
-    raise Refused(
+    raise RefusedError(
         Reason.MALFORMED,
         "there are several tenants" if known else "remit.yaml names no tenant, so nobody can ask for anything",
         where=where,
@@ -31,7 +31,7 @@ def tenant_of_user(workspace: Workspace, user: str | None, tenant: str | None, o
     if user is not None:
         return choose_tenant(workspace, tenant, f"{option}tenant")
     if tenant is not None:
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "a tenant is named, and no user of it",
             where=f"{option}user",

@@ -5,7 +5,7 @@ A decision takes its time. Whoever was removed, or whose token was revoked, mean
 
 from collections.abc import Callable
 
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.goals.service import Reply
 from remit.identity.callers import Caller
 from remit.ledger.writer import Batch
@@ -15,14 +15,14 @@ from remit.services.base.ownership import goal_asked
 Run = Callable[[Job[Reply]], Reply]
 
 
-class Witness:
-    """Of one request about one goal. Called in the transaction; see `remit.goals.core.Also`."""
+class ActorCheck:
+    """Of one request about one goal. Called in the transaction; see `remit.goals.core.TransactionHook`."""
 
     def __init__(self, caller: Caller, tenant_id: str, correlation_id: str) -> None:
         self._caller = caller
         self._tenant_id = tenant_id
         self._correlation_id = correlation_id
-        self._refusal: Refused | None = None
+        self._refusal: RefusedError | None = None
 
     def __call__(self, batch: Batch, *, is_first: bool) -> None:
         try:
@@ -30,7 +30,7 @@ class Witness:
                 batch.append(goal_asked(self._caller, self._tenant_id, self._correlation_id))
             else:
                 batch.require_still(self._caller.actor, self._tenant_id)
-        except Refused as problem:
+        except RefusedError as problem:
             self._refusal = problem
             raise
 

@@ -3,13 +3,13 @@
 from typing import Final, NamedTuple
 
 from remit.contracts.services.common import GoalAnswer, QuestionKind, Waiting, WaitingFor
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.history import read_history
 from remit.goals.service import Reply
-from remit.goals.status import Stands, stands
+from remit.goals.status import GoalStatus, stands
 from remit.identity.callers import AgentCaller, Caller
-from remit.services.base.context import Room
+from remit.services.base.context import ServiceContext
 from remit.services.goals.approvals import expires_at
 from remit.services.goals.hints import hints_of
 from remit.services.goals.reasons import explained
@@ -29,7 +29,7 @@ class User(NamedTuple):
 
 
 class GoalAnswers:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ServiceContext) -> None:
         self._room = room
 
     def told(self, caller: Caller, reply: Reply) -> GoalAnswer:
@@ -54,7 +54,7 @@ class GoalAnswers:
             next=_GO_ON if is_left else _next(waits, is_under_way=is_under_way),
         )
 
-    def _waiting(self, reply: Reply, now: Stands | None, waits: WaitingFor | None) -> Waiting | None:
+    def _waiting(self, reply: Reply, now: GoalStatus | None, waits: WaitingFor | None) -> Waiting | None:
         if now is None or waits not in {"confirmation", "approval"}:
             return None
         goal = reply.goal
@@ -78,7 +78,7 @@ class GoalAnswers:
             names = (goal.tenant_id, goal.correlation_id, reply.outcome.audit_event_id)
             return explained(connection, lambda: workspace.keyring, *names).why
 
-    def settled(self, tenant: str, correlation_id: str) -> Stands | None:
+    def settled(self, tenant: str, correlation_id: str) -> GoalStatus | None:
         """The same as `stands`; but what a process that died had dispatched is settled first."""
         now = self.stands(tenant, correlation_id)
         if now is None or now.event != "DISPATCHED":
@@ -90,7 +90,7 @@ class GoalAnswers:
             self._room.found("simulation", dispatched.row.idempotency_key, tenant)
         return self.stands(tenant, correlation_id)
 
-    def stands(self, tenant: str, correlation_id: str) -> Stands | None:
+    def stands(self, tenant: str, correlation_id: str) -> GoalStatus | None:
         workspace = self._room.workspace
         with workspace.store.reading() as connection:
             return stands(connection, lambda: workspace.keyring, tenant, correlation_id)
@@ -102,7 +102,7 @@ def speaker(caller: Caller) -> User:
         limits = caller.token.constraints
         if limits.user is not None and limits.tenant is not None:
             return User(limits.user, limits.tenant)
-        raise Refused(
+        raise RefusedError(
             Reason.CONSTRAINT_VIOLATED,
             "this token names no user for whom its agent may ask",
             where="constraints.user",
@@ -110,7 +110,7 @@ def speaker(caller: Caller) -> User:
         )
     if caller.user is not None and caller.tenant is not None:
         return User(caller.user, caller.tenant)
-    raise Refused(
+    raise RefusedError(
         Reason.PERMISSION_DENIED,
         "this person is no user of a tenant, so there is nobody to ask for",
         where="the caller",
@@ -118,7 +118,7 @@ def speaker(caller: Caller) -> User:
     )
 
 
-def running(tenant: str, correlation_id: str, now: Stands | None, user: str = "") -> GoalAnswer:
+def running(tenant: str, correlation_id: str, now: GoalStatus | None, user: str = "") -> GoalAnswer:
     return GoalAnswer(
         state="running",
         tenant_id=tenant,

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import CLOCK_TOLERANCE, DEFAULT_TENANT, parse_time, render_time
 from remit.core.text import printable
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.service import asks_himself
-from remit.goals.status import Stands, WaitingGoal, stands, waiting_goal
+from remit.goals.status import GoalStatus, WaitingGoal, stands, waiting_goal
 from remit.identity.person import Person
 from remit.ledger.cursor import tenants_in
 from remit.ledger.goal_queries import asked_since, waiting_since
@@ -50,13 +50,13 @@ def _is_asked_between(goal: WaitingGoal, since: str, latest: Mapping[str, dateti
     return since <= goal.asked_at <= render_time(latest[goal.tenant_id])
 
 
-def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, Stands]]:
+def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, GoalStatus]]:
     """The user's own goals that ask for his yes, in time: the correlation of each, and where it stands.
 
     Those that he asked for himself come first, so that no number of agents keeps him from them.
     """
     since = render_time(workspace.clock() - ANSWER_LIFE)
-    found: list[tuple[str, Stands]] = []
+    found: list[tuple[str, GoalStatus]] = []
     with workspace.store.reading() as connection:
         waiting = waiting_since(connection, tenant_id, CONFIRMATION, since, GOAL_ASKED)
         for correlation_id, _ in sorted(waiting.items(), key=lambda each: (each[1] or "").startswith("agent:")):
@@ -76,7 +76,7 @@ def require_room(workspace: Workspace, tenant_id: str, asker: str, under_way: in
     with workspace.store.reading() as connection:
         found = [waiting_since(connection, tenant_id, event, since, GOAL_ASKED) for event in (CONFIRMATION, APPROVAL)]
     if under_way + sum(by == asker for waiting in found for by in waiting.values()) >= MOST_OF_ONE:
-        raise Refused(
+        raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             f"{MOST_OF_ONE} goals that this agent asked for wait for somebody's answer already",
             where=asker,
@@ -92,7 +92,7 @@ def require_waiting(workspace: Workspace, tenant: str, correlation_id: str) -> W
     with workspace.store.reading() as connection:
         found = waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
     if found is None:
-        raise Refused(
+        raise RefusedError(
             Reason.TRANSITION_INVALID,
             "this goal does not wait for an approval, or has its answer",
             where=f"tenant {tenant}, correlation {correlation_id}",
@@ -120,7 +120,7 @@ def decide_goal(
         if asker_of(connection, tenant, correlation_id, GOAL_ASKED) == who.id:
             raise asks_himself(correlation_id)
     if approved and found.problem:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             f"nobody can see what he would approve: {found.problem}",
             where=f"correlation {correlation_id}",

@@ -16,13 +16,13 @@ from remit.goals.finder.value_errors import unfit
 from remit.goals.service import Reply
 from remit.goals.status import refusal_of
 from remit.ledger.documents import load_document
-from remit.services.goals.reasons import Explained, Rule, explained
+from remit.services.goals.reasons import DecidingPolicy, Explained, explained
 from remit.workspace.workspace import Workspace
 
 
 class Hints(NamedTuple):
     why: str = ""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[DecidingPolicy, ...] = ()
     near: tuple[Near, ...] = ()
 
     def tree(self) -> dict[str, Any]:

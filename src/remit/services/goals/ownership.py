@@ -1,7 +1,7 @@
 """Which goals are whose: an agent goes on with, and sees, those that it asked for itself, for its token's user."""
 
-from remit.core.errors import Reason, Refused
-from remit.goals.status import Stands, stands
+from remit.core.errors import Reason, RefusedError
+from remit.goals.status import GoalStatus, stands
 from remit.identity.callers import AgentCaller, Caller
 from remit.services.base.ownership import GOAL_ASKED, asker_of, no_such, require_own
 from remit.services.goals.answers import User
@@ -28,14 +28,14 @@ class OwnGoals:
         with self._workspace.store.glancing() as connection:
             asker = asker_of(connection, tenant, correlation_id, GOAL_ASKED)
         if asker != caller.id:
-            raise Refused(
+            raise RefusedError(
                 Reason.GOAL_CONFLICT,
                 "this correlation id stands for another goal",
                 where=f"correlation {correlation_id}",
                 next_step="Leave it away, and one is made.",
             )
 
-    def require(self, caller: Caller, user: User, correlation_id: str) -> Stands:
+    def require(self, caller: Caller, user: User, correlation_id: str) -> GoalStatus:
         """Of the same user; and to an agent, one that it asked for itself."""
         now = self._stands(user.tenant, correlation_id)
         if now is None or now.user_id != user.user:
@@ -53,7 +53,7 @@ class OwnGoals:
         with self._workspace.store.glancing() as connection:
             require_own(caller, asker_of(connection, tenant, correlation_id, GOAL_ASKED), missing)
 
-    def _stands(self, tenant: str, correlation_id: str) -> Stands | None:
+    def _stands(self, tenant: str, correlation_id: str) -> GoalStatus | None:
         with self._workspace.store.reading() as connection:
             return stands(connection, lambda: self._workspace.keyring, tenant, correlation_id)
 

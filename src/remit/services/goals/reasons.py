@@ -16,7 +16,7 @@ STOPPED: Final = frozenset({"REFUSED", "APPROVAL_REQUESTED"})
 SAID_NO: Final = "somebody was asked to approve it, and said no"
 
 
-class Rule(NamedTuple):
+class DecidingPolicy(NamedTuple):
     """A policy that decided, by its `@id`, with its `@reason` if it has one. Never its text."""
 
     policy_id: str
@@ -25,7 +25,7 @@ class Rule(NamedTuple):
 
 class Explained(NamedTuple):
     why: str = ""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[DecidingPolicy, ...] = ()
 
 
 def explained(
@@ -50,11 +50,13 @@ def _why(record: DecisionRecord, access: dict[str, Any]) -> str:
     return SAID_NO if needed and record.approval == "DENIED" else record.why or ""
 
 
-def _rules(connection: Connection, tenant_id: str, record: DecisionRecord, access: dict[str, Any]) -> tuple[Rule, ...]:
+def _rules(
+    connection: Connection, tenant_id: str, record: DecisionRecord, access: dict[str, Any]
+) -> tuple[DecidingPolicy, ...]:
     """None where the policies let it through, and something else stopped it."""
     names = [str(name) for name in access.get("policies", ())] if access.get("verdict") != "ALLOWED" else []
     if not names:
         return ()
     tree = load_document(connection, tenant_id, record.policy_snapshot_ref)
     reasons = policy_reasons(AccessSnapshot.from_tree(tree, source="access snapshot"), names)
-    return tuple(Rule(name, reasons.get(name, "")) for name in names)
+    return tuple(DecidingPolicy(name, reasons.get(name, "")) for name in names)

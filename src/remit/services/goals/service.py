@@ -12,17 +12,17 @@ from remit.contracts.services.common import GoalAnswer
 from remit.contracts.services.ledger import GoalLine, ReplayAnswer, Wanted
 from remit.contracts.services.ledger import Replayed as ReplayedTold
 from remit.core.canonical import digest
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import uuid7
 from remit.goals.service import Reply
 from remit.goals.status import WaitingGoal, unconfirmed_goal
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.ledger.goal_queries import newest_goals
-from remit.services.base.context import Room, require_wait
+from remit.services.base.context import ServiceContext, require_wait
 from remit.services.base.jobs import Job
 from remit.services.base.ownership import GOAL_ASKED, asker_of, is_name, no_such, require_name
 from remit.services.base.permissions import Right, require
-from remit.services.goals.actor_check import Run, Witness
+from remit.services.goals.actor_check import ActorCheck, Run
 from remit.services.goals.answers import GoalAnswers, User, running, speaker
 from remit.services.goals.approvals import tenants_of
 from remit.services.goals.ownership import OwnGoals, is_of
@@ -30,7 +30,7 @@ from remit.services.goals.ownership import OwnGoals, is_of
 MOST_LISTED: Final = 200
 
 
-class Asked(NamedTuple):
+class GoalPrompt(NamedTuple):
     """A goal that waits for its user's yes: what would be done, the question in words, and who asked for it."""
 
     tenant_id: str
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
 
 class GoalDesk:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ServiceContext) -> None:
         self._room = room
         self._answers = GoalAnswers(room)
         self._own = OwnGoals(room.workspace)
@@ -62,7 +62,7 @@ class GoalDesk:
             self._own.require(caller, user, reply_to)
         correlation = correlation_id if correlation_id is not None else uuid7(self._room.workspace.clock())
         if len(utterance) > MAX_TEXT or not is_name(correlation):
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 f"a goal has at most {MAX_TEXT:,} characters, and an id of 1 to 200 printable ones",
                 where="utterance, correlation_id",
@@ -70,7 +70,7 @@ class GoalDesk:
             )
         under_way = sum(job.owner == caller.id and job.key.startswith("goal:") for job in self._room.work.jobs())
         self._own.require_new(caller, user.tenant, correlation, under_way)
-        witness = Witness(caller, user.tenant, correlation)
+        witness = ActorCheck(caller, user.tenant, correlation)
         key = f"goal:{digest([caller.id, user.user, user.tenant, correlation, utterance, language, reply_to])}"
 
         def run(_job: Job[Reply]) -> Reply:
@@ -111,7 +111,7 @@ class GoalDesk:
         user = speaker(caller)
         now = self._own.require(caller, user, correlation_id)
         own = uuid7(self._room.workspace.clock())
-        witness = Witness(caller, user.tenant, own)
+        witness = ActorCheck(caller, user.tenant, own)
 
         def run(_job: Job[Reply]) -> Reply:
             return self._room.workspace.goals.take_back(
@@ -204,7 +204,7 @@ class GoalDesk:
         found = self._room.workspace.goals.intake(tenant)[:MOST_LISTED]
         return [Wanted.from_tree(asdict(each), source="the intake") for each in found]
 
-    def confirmation(self, caller: PersonCaller, correlation_id: str) -> Asked:
+    def confirmation(self, caller: PersonCaller, correlation_id: str) -> GoalPrompt:
         """What the caller, as the user that he is, is asked to confirm."""
         user = speaker(caller)
         workspace = self._room.workspace
@@ -214,12 +214,12 @@ class GoalDesk:
         if goal is None or goal.user_id != user.user:
             raise no_such("question", correlation_id)
         prompt = workspace.goals.told(correlation_id, user=user.user, tenant=user.tenant).outcome.user_visible_text
-        return Asked(user.tenant, goal, prompt, asker or user.user)
+        return GoalPrompt(user.tenant, goal, prompt, asker or user.user)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _answered(self, caller: Caller, user: User, correlation_id: str, answer: str | None, wait: float) -> GoalAnswer:
-        witness = Witness(caller, user.tenant, correlation_id)
+        witness = ActorCheck(caller, user.tenant, correlation_id)
 
         def run(_job: Job[Reply]) -> Reply:
             return self._room.workspace.goals.answer(

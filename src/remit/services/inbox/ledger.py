@@ -6,7 +6,7 @@ from typing import IO, Final
 from remit.contracts.ledger import LedgerEntry, LedgerHead
 from remit.contracts.services.common import Progress
 from remit.contracts.services.ledger import Chain, EntryFilter, EntryPage, EntryView, TraceAnswer, Verdict, VerifyAnswer
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time
 from remit.goals.history_nodes import covered_problem
 from remit.goals.trace.tree import trace_goal
@@ -14,8 +14,8 @@ from remit.identity.callers import Caller
 from remit.ledger.bundle import newest_head, write_bundle
 from remit.ledger.cursor import ends_of, tenants_in
 from remit.ledger.entry import Entry
-from remit.ledger.search import Wanted, find_entries, read_entry
-from remit.services.base.context import Room, require_wait
+from remit.ledger.search import SearchFilter, find_entries, read_entry
+from remit.services.base.context import ServiceContext, require_wait
 from remit.services.base.jobs import Job
 from remit.services.base.ownership import require_name
 from remit.services.base.permissions import Right, require
@@ -29,7 +29,7 @@ ALL: Final = "all tenants"
 
 
 class Record:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ServiceContext) -> None:
         self._room = room
 
     def tenants(self, caller: Caller) -> list[Chain]:
@@ -66,7 +66,7 @@ class Record:
         require(caller, Right.SEE)
         require_name("tenant", tenant)
         filters = filters or EntryFilter()
-        wanted = Wanted(**filters.tree())
+        wanted = SearchFilter(**filters.tree())
         before = _before(cursor)
         with self._room.workspace.store.reading() as connection:
             found = find_entries(connection, tenant, wanted, before, max(1, min(limit, MOST_ENTRIES)))
@@ -92,7 +92,7 @@ class Record:
         with workspace.store.reading() as connection:
             found = trace_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
         if found is None:
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "the ledger has nothing of this correlation",
                 where=f"tenant {tenant}, correlation {correlation_id}",
@@ -146,7 +146,7 @@ class Record:
         job.say("checking", 0, total)
         found = workspace.verify_ledger(tenant_id=tenant, progress=lambda done: job.say("checking", done, total))
         if tenant is not None and found.holds and not found.entries:
-            raise Refused(
+            raise RefusedError(
                 Reason.STATE_MISSING,
                 "this tenant has no entries",
                 where=f"tenant {tenant}",
@@ -165,7 +165,7 @@ def _view(entry: Entry, problem: str | None = None) -> EntryView:
     """One that somebody else has written over must not hide the others: it is shown without its payload."""
     try:
         tree = entry.as_wire()
-    except Refused as found:
+    except RefusedError as found:
         tree, problem = entry.as_wire(shown=False), found.what
     return EntryView(entry=LedgerEntry.from_tree(tree, source=f"entry {entry.seq}"), problem=problem)
 
@@ -174,7 +174,7 @@ def _before(cursor: str | None) -> int | None:
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 16):
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "this is no place in the record",
             where="cursor",
@@ -183,8 +183,8 @@ def _before(cursor: str | None) -> int | None:
     return int(cursor)
 
 
-def _no_entry(tenant: str, seq: int) -> Refused:
-    return Refused(
+def _no_entry(tenant: str, seq: int) -> RefusedError:
+    return RefusedError(
         Reason.STATE_MISSING,
         "there is no such entry",
         where=f"tenant {tenant}, entry {seq}",

@@ -10,12 +10,12 @@ from typing import Final, get_args
 from remit.contracts.browser.browser import Approval
 from remit.contracts.services.common import Decision, Question, QuestionKind, QuestionState, QuestionView
 from remit.contracts.services.plans import ProposalState, ProposalView
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.status import WaitingGoal
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import agent_cannot_decide
-from remit.services.base.context import Room
+from remit.services.base.context import ServiceContext
 from remit.services.base.permissions import Right, require
 from remit.services.base.screenshots import read_picture
 from remit.services.goals.approvals import all_waiting, decide_goal, expires_at, require_waiting, unconfirmed, wanted
@@ -38,7 +38,7 @@ _CLOSED: Final = ("APPROVED", "DENIED", "EXPIRED", "VOID", "USED")
 
 
 class Inbox:
-    def __init__(self, room: Room, plans: PlanDesk, goals: GoalDesk) -> None:
+    def __init__(self, room: ServiceContext, plans: PlanDesk, goals: GoalDesk) -> None:
         self._room = room
         self._plans = plans
         self._goals = goals
@@ -215,7 +215,7 @@ class Inbox:
         approvals = self._room.workspace.approvals
         approved = bool(decision.approved)
         if approved and decision.shown_digest != approvals.show(_whole(name)).request_digest:
-            raise Refused(
+            raise RefusedError(
                 Reason.HASH_MISMATCH,
                 "this yes does not name the request that would be sent",
                 where="shown_digest",
@@ -248,7 +248,7 @@ def _user(caller: Caller, tenant: str | None) -> PersonCaller:
     """Whoever is a user himself, of this tenant."""
     if isinstance(caller, PersonCaller) and caller.user is not None and caller.tenant == (tenant or caller.tenant):
         return caller
-    raise Refused(
+    raise RefusedError(
         Reason.PERMISSION_DENIED,
         "only the user who asked can confirm it",
         where=f"tenant {tenant}" if tenant else "the caller",
@@ -265,11 +265,11 @@ def _named(tenant: str | None) -> str:
 def _whole(name: str) -> str:
     """A beginning would do for the rooms below; here an id comes out of a link, and is whole."""
     if not _UUID.fullmatch(name):
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING, "there is no such question", where=f"question {name}", next_step="See the inbox."
         )
     return name
 
 
-def _malformed(what: str, where: str, next_step: str) -> Refused:
-    return Refused(Reason.MALFORMED, what, where=where, next_step=next_step)
+def _malformed(what: str, where: str, next_step: str) -> RefusedError:
+    return RefusedError(Reason.MALFORMED, what, where=where, next_step=next_step)

@@ -23,7 +23,7 @@ from remit.contracts.plans.sql_report import MAX_SQL_SHOWN
 from remit.contracts.plans.validation_rules import MatchesJsonSchema, SqlExpect, ValidationRule
 from remit.core.canonical import digest_bytes
 from remit.core.errors import show_line
-from remit.effects.edits.data_files import PLAIN_CHECKS, Finding
+from remit.effects.edits.data_files import PLAIN_CHECKS, ContentFinding
 from remit.effects.edits.splice import Edited
 from remit.effects.edits.whole_file import content_of
 from remit.effects.plans.content_scan import find_in_added, find_in_final
@@ -156,19 +156,19 @@ def _findings(plan: Plan) -> tuple[PreviewedFinding, ...]:
     return tuple(found)
 
 
-def _findings_of(path: str, content: bytes, mode: int) -> list[Finding]:
+def _findings_of(path: str, content: bytes, mode: int) -> list[ContentFinding]:
     checked = [one for one in find_in_final(path, content, mode, PLAIN_CHECKS) if not _is_unchecked(one)]
     if diff_whole(path, None, content, full=False).preview.startswith(BINARY):
-        checked.append(Finding("command", "", "this is no text: what the file would hold is not shown here"))
+        checked.append(ContentFinding("command", "", "this is no text: what the file would hold is not shown here"))
     return [*checked, *find_in_added(path, Edited(content, None, ""))]
 
 
-def _is_unchecked(found: Finding) -> bool:
+def _is_unchecked(found: ContentFinding) -> bool:
     """YAML is parsed in a sandboxed process only, when a person has the plan previewed."""
     return found.rule == "syntax" and found.what.endswith("cannot be checked in this process")
 
 
-def _finding(path: str, found: Finding) -> PreviewedFinding:
+def _finding(path: str, found: ContentFinding) -> PreviewedFinding:
     return PreviewedFinding.from_tree({"path": path, "rule": found.rule, "where": found.where, "what": found.what})
 
 

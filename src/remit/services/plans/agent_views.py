@@ -21,7 +21,7 @@ from remit.contracts.plans.agent_views import (
 from remit.contracts.plans.plan import Plan
 from remit.contracts.services.common import told_error
 from remit.contracts.services.plans import ProposalView, RunDocuments, RunView, UndoAnswer, UndoTold
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.services.base.run_list import KnownRun
 from remit.services.plans.agent_preview import WITHHELD, agent_document
 
@@ -133,9 +133,9 @@ def agent_error(problem: RemitError) -> RemitError:
     """Why an approved plan was not applied, in words that are the same for every content."""
     if problem.reason in TOLD_AS_THEY_ARE:
         return problem
-    if isinstance(problem, Refused):
+    if isinstance(problem, RefusedError):
         return _withheld_reason()
-    return EnvironmentFailed(
+    return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the run of the plan did not end as it should; the reason is shown to people only",
         next_step="Ask a person to look at the page of the plan.",
@@ -150,12 +150,12 @@ def agent_undo_error(problem: RemitError, link: str | None) -> RemitError:
 def _undo_problem(reason: Reason, link: str | None) -> RemitError:
     place = f": {link}" if link else "."
     if reason is Reason.DRIFTED:
-        return Refused(
+        return RefusedError(
             Reason.DRIFTED,
             "something that the plan changed was changed again since, so nothing was undone",
             next_step=f"Only a person can have it overwritten{place}",
         )
-    return Refused(
+    return RefusedError(
         Reason.ROLLBACK_FAILED,
         "the plan was not undone; the reason is shown to people only",
         next_step=f"Ask a person to look at the page of the run{place}",
@@ -164,7 +164,7 @@ def _undo_problem(reason: Reason, link: str | None) -> RemitError:
 
 def _withheld_reason() -> RemitError:
     """One answer for every cause. Which cause it was would tell something about the files."""
-    return Refused(
+    return RefusedError(
         Reason.BINDING_MISMATCH,
         "the plan was not applied and nothing was changed; the reason is shown to people only",
         next_step="Ask a person to look at the page of the plan. To have it approved for the files as they are now,"

@@ -8,18 +8,18 @@ from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.services.common import told_error
 from remit.contracts.services.plans import MAX_PAGE, DriftedFile, RunDocuments, RunPage, RunView, UndoAnswer, UndoLook
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import agent_cannot_decide
 from remit.plans.proposals.errors import no_such
 from remit.plans.rollback.preview import not_as_looked_at
-from remit.services.base.drift import Standing, later_run, look_around, set_aside
+from remit.services.base.drift import DriftReport, later_run, look_around, set_aside
 from remit.services.base.permissions import Right, may, require
 from remit.services.base.run_list import AFTER_ALL, full_name, known_run, list_runs, open_past_runs
 from remit.services.plans.agent_views import agent_report, agent_run, agent_undo, agent_undo_error, agent_undo_look
 from remit.services.plans.next_steps import after_undo
 from remit.services.plans.views import Views, cursor_of, place_of, undo_told
-from remit.store.claims import Done
+from remit.store.claims import ClaimCompleted
 from remit.store.proposals import ProposalRow
 from remit.workspace.workspace import Workspace
 
@@ -59,7 +59,7 @@ class PlanRuns:
         envelope_id = self._envelope(caller, name)
         runs = open_past_runs(self._workspace)
         found = runs.claim(envelope_id)
-        if not isinstance(found, Done):
+        if not isinstance(found, ClaimCompleted):
             raise _never_ran(name)
         outcome = runs.outcome_of(found)
         documents = RunDocuments(
@@ -86,7 +86,7 @@ class PlanRuns:
         if isinstance(caller, AgentCaller):
             return agent_undo_look(envelope_id, run)
         standing = look_around(self._workspace, envelope_id, ())
-        standing = standing if run.can_be_undone else Standing()
+        standing = standing if run.can_be_undone else DriftReport()
         return UndoLook(
             envelope_id=envelope_id,
             undo=undo_told(run),
@@ -158,7 +158,7 @@ class PlanRuns:
             problem = not_as_looked_at(envelope_id, what) if drift_digest is None else not_as_looked_at(envelope_id)
             return self._drift_told(envelope_id, standing, problem)
         stored: list[bool] = []
-        refusals: list[Refused] = []
+        refusals: list[RefusedError] = []
         before = set(set_aside(self._workspace)) if force else set()
         outcome = self._workspace.rollback(
             envelope_id,
@@ -204,7 +204,7 @@ class PlanRuns:
         if row is None:
             try:
                 row = proposals.of_envelope(name)
-            except EnvironmentFailed:  # a changed row is nobody's; people need none to get at a run
+            except EnvironmentFailureError:  # a changed row is nobody's; people need none to get at a run
                 if not may(caller, Right.SEE):
                     raise
         if row is not None and _is_for(caller, row):
@@ -220,7 +220,7 @@ class PlanRuns:
         caller: Caller,
         envelope_id: str,
         outcome: RollbackOutcome,
-        problem: Refused,
+        problem: RefusedError,
         checkpoints: Collection[str],
     ) -> UndoAnswer:
         """Told with the files, if that is why; all else is refused as everywhere."""
@@ -231,7 +231,7 @@ class PlanRuns:
         return self._drift_told(envelope_id, standing, told, outcome.errors)
 
     def _drift_told(
-        self, envelope_id: str, standing: Standing, problem: RemitError, errors: tuple[ErrorResponse, ...] = ()
+        self, envelope_id: str, standing: DriftReport, problem: RemitError, errors: tuple[ErrorResponse, ...] = ()
     ) -> UndoAnswer:
         return UndoAnswer(
             status="REFUSED",
@@ -242,7 +242,7 @@ class PlanRuns:
             errors=errors,
         )
 
-    def _drifted(self, standing: Standing) -> tuple[DriftedFile, ...]:
+    def _drifted(self, standing: DriftReport) -> tuple[DriftedFile, ...]:
         if not standing.drifted:
             return ()
         later = later_run(self._workspace, standing)
@@ -274,8 +274,8 @@ def _told(outcome: RollbackOutcome, aside: Sequence[str], *, stored: bool) -> Un
     )
 
 
-def _not_applied_yet(name: str) -> Refused:
-    return Refused(
+def _not_applied_yet(name: str) -> RefusedError:
+    return RefusedError(
         Reason.TRANSITION_INVALID,
         "this plan was not applied yet, so there is nothing to take back",
         where=name,
@@ -283,8 +283,8 @@ def _not_applied_yet(name: str) -> Refused:
     )
 
 
-def _never_ran(name: str) -> Refused:
-    return Refused(
+def _never_ran(name: str) -> RefusedError:
+    return RefusedError(
         Reason.STATE_MISSING,
         "this plan has not been applied, so there is no run of it",
         where=name,

@@ -20,7 +20,7 @@ from remit.contracts.plans.plan import Action, Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.plans.proposal import KeptState
 from remit.contracts.services.plans import MAX_PAGE, ProposalPage, ProposalPreview, ProposalState, ProposalView
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import Person, agent_cannot_decide
@@ -29,12 +29,12 @@ from remit.plans.model.callbacks import PlanHooks
 from remit.plans.policy.plan import decide_plan
 from remit.plans.preview.build import digest_of_preview
 from remit.plans.preview.document import PlanPreview
-from remit.plans.proposals.draft import Draft
+from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.errors import closed, not_as_approved, not_the_stored_preview
-from remit.plans.proposals.previews import ComputedPreview, PreviewNotStored
+from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
 from remit.plans.service import not_as_seen
 from remit.services.base.context import ConsoleUrl, require_wait
-from remit.services.base.jobs import Job, Work
+from remit.services.base.jobs import Job, JobRunner
 from remit.services.base.permissions import Right, may, require
 from remit.services.base.run_list import known_run, project_root
 from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title
@@ -64,16 +64,16 @@ PREVIEW_PATIENCE: Final = 10.0
 """Seconds that a person who looks waits for a preview that is being computed."""
 _LOG: Final = logging.getLogger("remit.plans")
 
-Ended = tuple[PlanOutcome | PlanRefusal, list[Refused]]
+Ended = tuple[PlanOutcome | PlanRefusal, list[RefusedError]]
 
 
 class PlanDesk(PlanRuns):
     """Of one workspace; safe to use from several threads. `work` does what takes longer than its caller waits."""
 
-    def __init__(self, workspace: Workspace, *, work: Work | None = None, console_url: ConsoleUrl = None) -> None:
+    def __init__(self, workspace: Workspace, *, work: JobRunner | None = None, console_url: ConsoleUrl = None) -> None:
         super().__init__(workspace, Views(workspace, console_url))
-        self._work = work if work is not None else Work()
-        self._previews = Work(MOST_PREVIEWS, one_of_each=True)
+        self._work = work if work is not None else JobRunner()
+        self._previews = JobRunner(MOST_PREVIEWS, one_of_each=True)
         """Of what agents proposed, apart from all other work: nothing of it can be told by how busy that is."""
         self._inputs = Inputs()
 
@@ -105,7 +105,7 @@ class PlanDesk(PlanRuns):
             if found is not None:
                 return self._view(caller, found)
         title, risk, computed = self._described(caller, proposed, text)
-        draft = Draft(
+        draft = ProposalDraft(
             text,
             proposed.plan_id,
             title,
@@ -156,7 +156,7 @@ class PlanDesk(PlanRuns):
         subject = _subject(row)
         try:
             self._previews.begin(f"preview:{subject}", compute, subject=subject, owner=row.proposed_by)
-        except Refused as problem:  # the agent is not told: that would say how long its other previews take
+        except RefusedError as problem:  # the agent is not told: that would say how long its other previews take
             _LOG.warning("a preview is not computed yet", extra={"why": str(problem)})
 
     def _stop_computing(self, row: ProposalRow) -> None:
@@ -180,7 +180,7 @@ class PlanDesk(PlanRuns):
         require(caller, Right.PROPOSE)
         row = self._row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
-            raise Refused(
+            raise RefusedError(
                 Reason.PERMISSION_DENIED,
                 "an agent does not have previews computed: how long that takes depends on what the files hold",
                 where=f"proposal {row.proposal_id}",
@@ -237,7 +237,7 @@ class PlanDesk(PlanRuns):
     def look(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview:
         """What it would do, as it was computed and stored, and which of its files were changed since.
 
-        Nothing is executed. An approval names its digest. Raises `PreviewNotStored` if there is none. An agent sees
+        Nothing is executed. An approval names its digest. Raises `PreviewNotStoredError` if there is none. An agent sees
         what it sent itself.
         """
         require(caller, Right.LOOK)
@@ -276,7 +276,7 @@ class PlanDesk(PlanRuns):
             self._stop_computing(row)
             return self._view(caller, denied)
         if preview_digest is None:
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "a yes must say to which preview it is",
                 where="preview_digest",
@@ -345,7 +345,7 @@ class PlanDesk(PlanRuns):
             self._stop_computing(row)
             return self._view(caller, withdrawn)
         if run.status not in {"RUNNING", "UNFINISHED"}:
-            raise Refused(
+            raise RefusedError(
                 Reason.TRANSITION_INVALID,
                 f"it is too late: the plan has run, and ended as {run.status}",
                 where=f"proposal {row.proposal_id}",
@@ -394,7 +394,7 @@ class PlanDesk(PlanRuns):
         """
         require(caller, Right.APPLY)
         if isinstance(caller, AgentCaller):
-            raise Refused(
+            raise RefusedError(
                 Reason.PERMISSION_DENIED,
                 "a signed approval holds digests of files, so it is not handed to an agent",
                 where=f"proposal {proposal_id}",
@@ -403,7 +403,7 @@ class PlanDesk(PlanRuns):
         return self._workspace.proposals.envelope_of(self._row(caller, proposal_id))
 
     def _carry_out(self, job: Job[Ended], envelope: bytes, actor: str) -> Ended:
-        refusals: list[Refused] = []
+        refusals: list[RefusedError] = []
         outcome = self._workspace.apply(
             envelope,
             on_refusal=refusals.append,
@@ -425,7 +425,7 @@ class PlanDesk(PlanRuns):
             job.wait(PREVIEW_PATIENCE)
             found = self._workspace.proposals.preview_of(row)
         if found is None:
-            raise PreviewNotStored(row.proposal_id)
+            raise PreviewNotStoredError(row.proposal_id)
         document = PlanPreviewDocument.from_tree(json.loads(found.document), source="the stored preview")
         return ProposalPreview(
             proposal_id=row.proposal_id,

@@ -9,7 +9,7 @@ from remit.contracts.plans.outcome import PlanRefusal
 from remit.contracts.plans.proposal import KeptState
 from remit.contracts.services.common import ErrorTold, told_error
 from remit.contracts.services.plans import ProposalState, ProposalView, RunView, UndoTold
-from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.services.base.context import ConsoleUrl, link_to
 from remit.services.base.jobs import Job
@@ -84,7 +84,7 @@ class Views:
     def run(self, run: KnownRun) -> RunView:
         try:
             proposal = self._workspace.proposals.of_envelope(run.envelope_id)
-        except EnvironmentFailed:  # its row is not as it was recorded; the run itself is
+        except EnvironmentFailureError:  # its row is not as it was recorded; the run itself is
             proposal = None
         return RunView(
             at=run.at,
@@ -152,7 +152,7 @@ def outcome_or_refusal(job: Job[Any]) -> RemitError | None:
     outcome, refusals = job.result()
     if not isinstance(outcome, PlanRefusal):
         return None
-    return refusals[0] if refusals else Refused(Reason.CANCELLED, outcome.errors[0].message)
+    return refusals[0] if refusals else RefusedError(Reason.CANCELLED, outcome.errors[0].message)
 
 
 def cursor_of(place: tuple[str, str]) -> str:
@@ -169,7 +169,7 @@ def place_of(cursor: str | None, default: tuple[str, str]) -> tuple[str, str]:
             return at, key
     except (ValueError, binascii.Error, TypeError, RecursionError):
         pass
-    raise Refused(Reason.MALFORMED, "this is no place in a list", where="cursor", next_step="Begin without one.")
+    raise RefusedError(Reason.MALFORMED, "this is no place in a list", where="cursor", next_step="Begin without one.")
 
 
 def _apply_until(row: ProposalRow) -> str | None:

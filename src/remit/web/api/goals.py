@@ -7,14 +7,14 @@ from starlette.responses import Response
 
 from remit.contracts.services.common import GoalAnswer, Page
 from remit.contracts.services.ledger import GoalLine, ReplayAnswer, TraceAnswer
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import AgentCaller
 from remit.services.base.permissions import Right, require
 from remit.web.api.request_models import GoalAsk, GoalReply, Nothing
 from remit.web.http.idempotency import id_under
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, AskedWithBody, Call, Limit, PathId, accepted, answer, location
+from remit.web.http.request import APIRequest, Asked, AskedWithBody, Limit, PathId, accepted, answer, location
 
 router = APIRouter(tags=["goals"])
 _GOALS = "/v1/goals"
@@ -145,13 +145,13 @@ def _told(found: GoalAnswer) -> Response:
     return answer(found)
 
 
-def _require_own(call: Call, right: Right, tenant: str, correlation_id: str) -> None:
+def _require_own(call: APIRequest, right: Right, tenant: str, correlation_id: str) -> None:
     """The desk asks for the caller's own tenant; an address of another tenant leads to no goal of the caller."""
     caller = call.caller
     require(caller, right)
     own = caller.token.constraints.tenant or DEFAULT_TENANT if isinstance(caller, AgentCaller) else caller.tenant
     if own is not None and own != tenant:
-        raise Refused(
+        raise RefusedError(
             Reason.STATE_MISSING,
             "there is no such goal of yours",
             where=f"goal {correlation_id} of {tenant}",

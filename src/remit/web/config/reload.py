@@ -12,7 +12,7 @@ import threading
 from typing import Final
 
 from remit.contracts.config.config import CONFIG_NAME
-from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.diagnostics.check import Check, Topic
 from remit.workspace.container import READ_ONCE
 from remit.workspace.open import read_config
@@ -55,7 +55,7 @@ class SettingsRead:
     def require(self) -> None:
         """For whoever is no person of this workspace: without a path."""
         if self.problem() is not None:
-            raise EnvironmentFailed(
+            raise EnvironmentFailureError(
                 Reason.STATE_UNSAFE,
                 "the settings of this workspace cannot be read now, so nothing is decided",
                 where=CONFIG_NAME,
@@ -84,7 +84,7 @@ class SettingsRead:
         except RemitError as problem:
             return problem
         except OSError as problem:
-            return EnvironmentFailed(
+            return EnvironmentFailureError(
                 Reason.STATE_UNSAFE,
                 f"the settings cannot be read: {problem.strerror}",
                 where=str(self._root / CONFIG_NAME),

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
@@ -37,7 +37,9 @@ def assets() -> dict[str, Asset]:
 def serve_asset(request: Request, name: str) -> Response:
     asset = assets().get(name)
     if asset is None:
-        raise Refused(Reason.STATE_MISSING, "there is no such file", where="/static", next_step="Go back to /inbox.")
+        raise RefusedError(
+            Reason.STATE_MISSING, "there is no such file", where="/static", next_step="Go back to /inbox."
+        )
     headers = {"ETag": asset.tag, "Cache-Control": "no-cache", "Content-Type": asset.media}
     if request.headers.get("if-none-match") == asset.tag:
         return Response(status_code=304, headers=headers)

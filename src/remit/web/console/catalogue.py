@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.web.console import confirm as confirm_words
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
@@ -43,7 +43,7 @@ def promote(request: Request, form: Filled) -> Response:
         desk_of(request).catalogue.promote(
             viewer.caller, tenant, name, digest=form.one("digest"), reason=form.given("reason")
         )
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, viewer, tenant, name, problem)
     return go(address("/catalogue/simulation", tenant=tenant, id=name, said="promoted"))
 

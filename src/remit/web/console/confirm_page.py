@@ -9,18 +9,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.web.console.confirm import Asking
-from remit.web.console.forms import Form
+from remit.web.console.forms import FormFields
 from remit.web.console.pages import page
 
 FIELD: Final = "confirmed"
 _OWN: Final = frozenset({FIELD})
 
 
-def is_confirmed(form: Form) -> bool:
+def is_confirmed(form: FormFields) -> bool:
     return form.one(FIELD) == "yes"
 
 
-def ask_first(request: Request, form: Form, asking: Asking, back: str) -> Response:
+def ask_first(request: Request, form: FormFields, asking: Asking, back: str) -> Response:
     """The same form once more, with nothing to fill in: only a yes, or the way back."""
     fields = [(name, value) for name, value in form.everything() if name not in _OWN]
     query = f"?{request.url.query}" if request.url.query else ""

@@ -6,14 +6,14 @@ from urllib.parse import parse_qs
 from fastapi import Depends
 from starlette.requests import Request
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MOST_BYTES: Final = 1 << 20
 MOST_FIELDS: Final = 1_000
 _MEDIA: Final = "application/x-www-form-urlencoded"
 
 
-class Form:
+class FormFields:
     """The fields of one form, each a list of texts."""
 
     def __init__(self, fields: dict[str, list[str]]) -> None:
@@ -37,22 +37,26 @@ class Form:
         return tuple(self.one(name).replace(",", " ").split())
 
 
-async def _read(request: Request) -> Form:
+async def _read(request: Request) -> FormFields:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != _MEDIA:
         raise _unreadable("it is not said to be a form")
     raw = await request.body()
     if len(raw) > MOST_BYTES:
-        raise Refused(Reason.TOO_LARGE, "the form is larger than is read", where="body", next_step="Send less at once.")
+        raise RefusedError(
+            Reason.TOO_LARGE, "the form is larger than is read", where="body", next_step="Send less at once."
+        )
     try:
         fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:
         raise _unreadable("it is not encoded as forms are") from None
-    return Form(fields)
+    return FormFields(fields)
 
 
-def _unreadable(why: str) -> Refused:
-    return Refused(Reason.MALFORMED, f"the form cannot be read: {why}", where="body", next_step="Open the page again.")
+def _unreadable(why: str) -> RefusedError:
+    return RefusedError(
+        Reason.MALFORMED, f"the form cannot be read: {why}", where="body", next_step="Open the page again."
+    )
 
 
-Filled = Annotated[Form, Depends(_read)]
+Filled = Annotated[FormFields, Depends(_read)]

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.contracts.services.common import GoalAnswer
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.web.console.confirm import take_back as ask_to_take_back
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
@@ -38,7 +38,7 @@ _NEXT_MINE: Final = {
 _ASK_ANEW: Final = "Whoever still wants it asks anew."
 
 
-class Line(NamedTuple):
+class GoalLine(NamedTuple):
     tenant: str
     correlation: str
     event: str
@@ -99,7 +99,7 @@ def ask(request: Request, form: Filled) -> Response:
             reply_to=reply_to,
             wait=ASK_WAIT,
         )
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, viewer, problem, form.one("utterance"), form.one("language"))
     return go(goal_path(found.tenant_id, found.correlation_id))
 
@@ -130,7 +130,7 @@ def _show(
     newest = [line for tenant in asked.tenants(caller) for line in asked.listed(caller, tenant, MOST_LISTED)]
     newest.sort(key=lambda each: each.at, reverse=True)
     lines = [
-        Line(
+        GoalLine(
             each.tenant_id,
             each.correlation_id,
             each.event,

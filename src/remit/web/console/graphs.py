@@ -15,7 +15,7 @@ SWEEPS: Final = 4
 MOST_LETTERS: Final = 23
 
 
-class Box(NamedTuple):
+class GraphBox(NamedTuple):
     """What one box says."""
 
     name: str
@@ -26,7 +26,7 @@ class Box(NamedTuple):
 
 
 class Placed(NamedTuple):
-    box: Box
+    box: GraphBox
     x: int
     y: int
 
@@ -50,7 +50,7 @@ class Graph(NamedTuple):
     height: int
 
 
-def lay_out(boxes: Sequence[Box]) -> Graph | None:
+def lay_out(boxes: Sequence[GraphBox]) -> Graph | None:
     """None where there are too many to draw, or where they wait for each other."""
     if not boxes or len(boxes) > MOST_NODES:
         return None
@@ -72,7 +72,7 @@ def lay_out(boxes: Sequence[Box]) -> Graph | None:
     return Graph(tuple(placed[box.name] for box in boxes), arrows, width, height)
 
 
-def _layers(boxes: Sequence[Box]) -> dict[str, int] | None:
+def _layers(boxes: Sequence[GraphBox]) -> dict[str, int] | None:
     """How many boxes come before each, on the longest way."""
     names = {box.name for box in boxes}
     waiting = {box.name: [name for name in box.after if name in names] for box in boxes}
@@ -88,9 +88,9 @@ def _layers(boxes: Sequence[Box]) -> dict[str, int] | None:
     return layers
 
 
-def _ordered(boxes: Sequence[Box], layers: Mapping[str, int]) -> list[list[Box]]:
+def _ordered(boxes: Sequence[GraphBox], layers: Mapping[str, int]) -> list[list[GraphBox]]:
     """Each layer from top to bottom, so that few arrows cross: by the middle of what a box comes after."""
-    rows: list[list[Box]] = [[] for _ in range(max(layers.values()) + 1)]
+    rows: list[list[GraphBox]] = [[] for _ in range(max(layers.values()) + 1)]
     for box in boxes:
         rows[layers[box.name]].append(box)
     for _ in range(SWEEPS):
@@ -100,7 +100,7 @@ def _ordered(boxes: Sequence[Box], layers: Mapping[str, int]) -> list[list[Box]]
     return rows
 
 
-def _middle_before(places: Mapping[str, int], box: Box) -> float:
+def _middle_before(places: Mapping[str, int], box: GraphBox) -> float:
     known = [places[name] for name in box.after if name in places]
     return sum(known) / len(known) if known else 0.0
 

@@ -11,15 +11,15 @@ from starlette.responses import Response
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.services.common import Decision, QuestionKind, QuestionView
 from remit.contracts.services.plans import ProposalView
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.text import counted
-from remit.plans.proposals.previews import PreviewNotStored
+from remit.plans.proposals.previews import PreviewNotStoredError
 from remit.web.console.confirm import approve, compute, deny
 from remit.web.console.confirm_page import ask_first, is_confirmed
-from remit.web.console.forms import Filled, Form
+from remit.web.console.forms import Filled, FormFields
 from remit.web.console.goals import goal_path
 from remit.web.console.graphs import Graph
-from remit.web.console.inbox_text import Asked
+from remit.web.console.inbox_text import InboxItem
 from remit.web.console.outcomes import came_of, closed_at, next_words
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
 from remit.web.console.plan_pages import ALL_FILES, PreviewShown, picture_of, rest_of
@@ -46,8 +46,8 @@ def inbox(request: Request) -> Response:
         request,
         "inbox.html",
         here="/inbox",
-        questions=[Asked(each) for each in desk.inbox.open(viewer.caller)],
-        recent=[Asked(each) for each in recent],
+        questions=[InboxItem(each) for each in desk.inbox.open(viewer.caller)],
+        recent=[InboxItem(each) for each in recent],
         closed=closed_at(request, viewer, recent),
     )
 
@@ -69,11 +69,13 @@ def picture(request: Request, id: str = "") -> Response:  # noqa: A002 - as in t
 def diff(request: Request, id: str = "", digest: str = "", file: int = 0, first: int = 0) -> Response:  # noqa: A002 - as in the address
     """The lines of one file's diff that the question's own page has no room for."""
     viewer = viewer_of(request)
-    asked = Asked(desk_of(request).inbox.show(viewer.caller, "plan", id).question)
+    asked = InboxItem(desk_of(request).inbox.show(viewer.caller, "plan", id).question)
     preview = desk_of(request).plans.look(viewer.caller, id)
     rest = rest_of(preview, file, first)
     if rest is None:
-        raise Refused(Reason.STATE_MISSING, "there is no such part of a diff", where=id, next_step="See the inbox.")
+        raise RefusedError(
+            Reason.STATE_MISSING, "there is no such part of a diff", where=id, next_step="See the inbox."
+        )
     stale = preview.preview_digest != digest
     return page(request, "diff.html", here="/inbox", asked=asked, rest=rest, first=first, stale=stale)
 
@@ -96,12 +98,12 @@ def answer(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
     kind, name, tenant = form.one("kind"), form.one("id"), form.one("tenant")
     if kind != "confirmation" and not is_confirmed(form):
-        asked = Asked(desk_of(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None).question)
+        asked = InboxItem(desk_of(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None).question)
         yes, no = approve(asked.title, asked.yes_words), deny(asked.title, asked.no_words)
         return ask_first(request, form, yes if form.one("decision") == "approve" else no, asked.path)
     try:
         said = _decide(request, viewer, form)
-    except Refused as problem:
+    except RefusedError as problem:
         # What was filled in is lost with the page; the question as it is now, and why it was refused, stand there.
         return _show(request, viewer, kind, name, tenant, problem, is_unfolded=_is_unfolded(form))
     if kind in {"goal", "confirmation"} and said != "unclear":
@@ -113,7 +115,7 @@ def answer(request: Request, form: Filled) -> Response:
 def compute_preview(request: Request, form: Filled) -> Response:
     """Compute the preview of a proposed plan again. No page does that by being opened."""
     viewer, name = viewer_of(request), form.one("id")
-    asked = Asked(desk_of(request).inbox.show(viewer.caller, "plan", name).question)
+    asked = InboxItem(desk_of(request).inbox.show(viewer.caller, "plan", name).question)
     if not is_confirmed(form):
         return ask_first(request, form, compute(asked.title), asked.path)
     try:
@@ -134,7 +136,7 @@ def _show(
     is_unfolded: bool = False,
 ) -> Response:
     view = desk_of(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None)
-    asked = Asked(view.question)
+    asked = InboxItem(view.question)
     proposal, preview, preview_problem = _plan_of(request, viewer, view, is_unfolded=is_unfolded)
     digest = preview.preview_digest if preview else view.request.request_digest if view.request else ""
     why_not = _why_not(view, preview, preview_problem)
@@ -151,7 +153,7 @@ def _show(
         proposal=proposal,
         preview=preview,
         preview_problem=preview_problem,
-        is_not_stored=isinstance(preview_problem, PreviewNotStored),
+        is_not_stored=isinstance(preview_problem, PreviewNotStoredError),
         picture=_picture(request, viewer, view) if preview else None,
         digest=digest,
         risk=preview.document.risk if preview else view.question.risk,
@@ -201,15 +203,15 @@ def _why_not(view: QuestionView, preview: PreviewShown | None, problem: RemitErr
     return ""
 
 
-def _neighbours(request: Request, viewer: Viewer, asked: Asked) -> tuple[str | None, str | None]:
-    paths = [Asked(each).path for each in desk_of(request).inbox.open(viewer.caller)]
+def _neighbours(request: Request, viewer: Viewer, asked: InboxItem) -> tuple[str | None, str | None]:
+    paths = [InboxItem(each).path for each in desk_of(request).inbox.open(viewer.caller)]
     if asked.path not in paths:
         return None, paths[0] if paths else None
     place = paths.index(asked.path)
     return (paths[place - 1] if place else None), (paths[place + 1] if place + 1 < len(paths) else None)
 
 
-def _decide(request: Request, viewer: Viewer, form: Form) -> str:
+def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
     """Carried out by the desk. Which word the next page says."""
     desk = desk_of(request)
     kind, name, tenant = _kind(form.one("kind")), form.one("id"), form.given("tenant")
@@ -219,7 +221,7 @@ def _decide(request: Request, viewer: Viewer, form: Form) -> str:
         return "unclear" if left.state == "PENDING" else "answered"
     wish = form.one("decision")
     if wish not in {"approve", "deny"}:
-        raise Refused(Reason.MALFORMED, "the form says neither yes nor no", where="field decision")
+        raise RefusedError(Reason.MALFORMED, "the form says neither yes nor no", where="field decision")
     approved = wish == "approve"
     tree = {
         "approved": approved,
@@ -244,7 +246,7 @@ def _decide(request: Request, viewer: Viewer, form: Form) -> str:
     return "approved" if approved else "denied"
 
 
-def _require_known_unseen(request: Request, viewer: Viewer, form: Form) -> None:
+def _require_known_unseen(request: Request, viewer: Viewer, form: FormFields) -> None:
     """A page shows a part of a long preview. The approver says, for this preview, that the rest was not shown.
 
     What the page left out is computed here: a form without a field does not say anything about it. That the files are
@@ -253,7 +255,7 @@ def _require_known_unseen(request: Request, viewer: Viewer, form: Form) -> None:
     seen = desk_of(request).plans.look(viewer.caller, form.one("id"))
     shown = PreviewShown.of(seen, is_unfolded=_is_unfolded(form))
     if shown.unseen and form.one("unseen") != form.one("digest"):
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"the page does not show all of the diffs ({shown.unseen:,} more), and you did not say that you know",
             where="field unseen",
@@ -262,7 +264,7 @@ def _require_known_unseen(request: Request, viewer: Viewer, form: Form) -> None:
     if shown.folded and form.one("folded") != form.one("digest"):
         lines, files = counted(shown.folded_lines, "line"), counted(len(shown.folded), "file")
         verb = "is" if shown.folded_lines == 1 else "are"
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"{lines} in {files} {verb} folded on the page, and the box for that is not ticked; nothing was approved",
             where="field folded",
@@ -270,12 +272,12 @@ def _require_known_unseen(request: Request, viewer: Viewer, form: Form) -> None:
         )
 
 
-def _is_unfolded(form: Form) -> bool:
+def _is_unfolded(form: FormFields) -> bool:
     """Whether the form is of a page that showed every file unfolded. Without the field, it is not."""
     return form.one("files") == ALL_FILES
 
 
-def _allowed(request: Request, viewer: Viewer, form: Form) -> dict[str, Sequence[str]]:
+def _allowed(request: Request, viewer: Viewer, form: FormFields) -> dict[str, Sequence[str]]:
     """What was ticked, each by its name. A long list has one box: that means all that the preview named, and the yes is
     bound to that preview by its digest.
     """
@@ -293,5 +295,5 @@ def _kind(text: str) -> QuestionKind:
     raise _no_question("kind")
 
 
-def _no_question(where: str) -> Refused:
-    return Refused(Reason.STATE_MISSING, "there is no such question", where=where, next_step="See the inbox.")
+def _no_question(where: str) -> RefusedError:
+    return RefusedError(Reason.STATE_MISSING, "there is no such question", where=where, next_step="See the inbox.")

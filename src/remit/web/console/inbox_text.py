@@ -9,19 +9,19 @@ from remit.web.console.templating import address
 _RISKS: Final = {"LOW": "low", "MEDIUM": "medium", "HIGH": "high", "CRITICAL": "high"}
 
 
-class Words(NamedTuple):
+class InboxWords(NamedTuple):
     kind: str
     yes: str
     no: str
 
 
-_WORDS: Final[dict[str, Words]] = {
-    "request": Words("Held request", "it goes on, once, exactly as shown.", "it is not sent or done."),
-    "plan": Words("Plan", "the plan may be applied, exactly as shown.", "the plan cannot be applied."),
-    "goal": Words("Goal", "the goal goes on, exactly as shown.", "nothing is done."),
-    "confirmation": Words("Your own goal", "it goes on.", "nothing is done."),
+_WORDS: Final[dict[str, InboxWords]] = {
+    "request": InboxWords("Held request", "it goes on, once, exactly as shown.", "it is not sent or done."),
+    "plan": InboxWords("Plan", "the plan may be applied, exactly as shown.", "the plan cannot be applied."),
+    "goal": InboxWords("Goal", "the goal goes on, exactly as shown.", "nothing is done."),
+    "confirmation": InboxWords("Your own goal", "it goes on.", "nothing is done."),
 }
-_CALL: Final = Words("Call", "it is made, once, exactly as shown.", "it is not made.")
+_CALL: Final = InboxWords("Call", "it is made, once, exactly as shown.", "it is not made.")
 _CLOSED: Final = {
     "APPROVED": "Approved",
     "DENIED": "Denied: nothing was done",
@@ -33,7 +33,7 @@ HOST_GONE: Final = "the process that held it is gone"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InboxItem:
     question: Question
 
     @property
@@ -46,7 +46,7 @@ class Asked:
         return self.question.title or self.question.id
 
     @property
-    def _words(self) -> Words:
+    def _words(self) -> InboxWords:
         """Of what an agent asks, only a call of a governed function has a risk of its own."""
         is_call = self.question.kind == "request" and self.question.risk is not None
         return _CALL if is_call else _WORDS[self.question.kind]

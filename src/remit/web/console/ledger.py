@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from remit.contracts.ledger import LedgerEntry
 from remit.contracts.services.ledger import Chain, EntryFilter, EntryView
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.ledger.entry import Entry
 from remit.services.base.entry_text import render_meaning
@@ -31,7 +31,7 @@ _FURTHER: Final = ("_ref", "_hash", "_id", "_key", "digest")
 _DATE_LENGTH: Final = 10
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     """One entry in a list, with what is worth reading of its payload."""
 
     view: EntryView
@@ -69,7 +69,7 @@ def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> 
     older = None
     try:
         found = record.entries(viewer.caller, tenant, _filter(given), cursor or None, EACH_PAGE)
-    except Refused as refused:
+    except RefusedError as refused:
         problem = refused
     else:
         items = found.items
@@ -87,7 +87,7 @@ def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> 
         blocks=_blocks(newest, chain),
         given=given,
         searching=any(given.values()) or bool(cursor),
-        lines=[Line(each, told(each.entry)) for each in items],
+        lines=[LedgerLine(each, told(each.entry)) for each in items],
         older=older,
         problem=problem,
     )
@@ -140,21 +140,21 @@ def told(entry: LedgerEntry) -> str:
     return render_meaning(Entry(**{name: tree[name] for name in Entry._fields if name != "payload"}, payload=text))
 
 
-class Facts(NamedTuple):
+class TraceFacts(NamedTuple):
     """Of one link of a trace: what a reader wants first, and the ids and digests that prove it."""
 
     told: list[tuple[str, str]]
     further: list[tuple[str, str]]
 
 
-def facts_of(node: Mapping[str, Any]) -> Facts:
+def facts_of(node: Mapping[str, Any]) -> TraceFacts:
     told: list[tuple[str, str]] = []
     further: list[tuple[str, str]] = []
     for name, value in (node.get("facts") or {}).items():
         if value in (None, "", [], {}):
             continue
         (further if name.endswith(_FURTHER) or name == "source" else told).append((str(name), _short(value)))
-    return Facts(told[:MOST_FACTS], further)
+    return TraceFacts(told[:MOST_FACTS], further)
 
 
 def _short(value: Any) -> str:

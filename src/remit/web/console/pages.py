@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import render_time, system_clock
 from remit.identity.callers import PersonCaller
 from remit.services.base.permissions import Right, may
@@ -19,28 +19,28 @@ from remit.web.console.confirm import WORDS
 from remit.web.console.redirects import own_page
 from remit.web.console.templating import environment
 from remit.web.http.authentication import identify
-from remit.web.http.problems import Answered, status_of
+from remit.web.http.problems import ResponseError, status_of
 
 if TYPE_CHECKING:
-    from remit.services.services import Desk
+    from remit.services.services import Services
 
 MOST_COUNTED: Final = 99
 
 
-class Room(NamedTuple):
+class ConsoleSection(NamedTuple):
     path: str
     name: str
 
 
 ROOMS: Final = (
-    Room("/inbox", "Inbox"),
-    Room("/runs", "Runs"),
-    Room("/goals", "Goals"),
-    Room("/ledger", "Ledger"),
-    Room("/catalogue", "Catalogue"),
-    Room("/tokens", "Tokens"),
-    Room("/people", "People"),
-    Room("/levels", "Service levels"),
+    ConsoleSection("/inbox", "Inbox"),
+    ConsoleSection("/runs", "Runs"),
+    ConsoleSection("/goals", "Goals"),
+    ConsoleSection("/ledger", "Ledger"),
+    ConsoleSection("/catalogue", "Catalogue"),
+    ConsoleSection("/tokens", "Tokens"),
+    ConsoleSection("/people", "People"),
+    ConsoleSection("/levels", "Service levels"),
 )
 
 
@@ -104,12 +104,12 @@ class Viewer:
         return may(self.caller, Right(right))
 
 
-class LoginNeeded(Exception):
+class LoginNeededError(Exception):
     """Nobody is logged in."""
 
 
-def desk_of(request: Request) -> "Desk":
-    desk: Desk = request.app.state.desk
+def desk_of(request: Request) -> "Services":
+    desk: Services = request.app.state.desk
     return desk
 
 
@@ -117,9 +117,9 @@ def viewer_of(request: Request) -> Viewer:
     """Whoever is logged in. An agent's token opens no page: the console is where people decide."""
     caller = identify(request)
     if caller is None:
-        raise LoginNeeded
+        raise LoginNeededError
     if not isinstance(caller, PersonCaller):
-        raise Refused(
+        raise RefusedError(
             Reason.PERMISSION_DENIED,
             "the console is for people, and this is an agent's token",
             where="header Authorization",
@@ -222,9 +222,9 @@ class ConsoleRoute(APIRoute):
         async def handled(request: Request) -> Response:
             try:
                 return await handle(request)
-            except LoginNeeded:
+            except LoginNeededError:
                 return go(_login_path(request))
-            except Answered as problem:
+            except ResponseError as problem:
                 retry = (problem.headers or {}).get("Retry-After")
                 return error_page(request, problem.status, problem.error, retry)
             except RemitError as problem:

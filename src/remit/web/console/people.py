@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.identity.models import ROLES, Invitation, Listed, Role
 from remit.web.console.confirm import remove as ask_to_remove
 from remit.web.console.confirm_page import ask_first, is_confirmed
@@ -38,7 +38,7 @@ def invite(request: Request, form: Filled) -> Response:
             tenant=form.given("tenant"),
             life=timedelta(minutes=_minutes(form.one("life"))),
         )
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, viewer, problem)
     return _show(request, viewer, invited=invited)
 
@@ -52,7 +52,7 @@ def remove(request: Request, form: Filled) -> Response:
         return ask_first(request, form, asking, "/people")
     try:
         desk_of(request).people.remove(viewer.caller, form.one("name"))
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, viewer, problem)
     return go("/people?said=removed")
 
@@ -89,10 +89,12 @@ def _role(text: str) -> Role:
     for role in ROLES:
         if role == text:
             return role
-    raise Refused(Reason.MALFORMED, "there is no such role", where="role", next_step=f"There are: {', '.join(ROLES)}.")
+    raise RefusedError(
+        Reason.MALFORMED, "there is no such role", where="role", next_step=f"There are: {', '.join(ROLES)}."
+    )
 
 
 def _minutes(text: str) -> int:
     if text not in LIVES:
-        raise Refused(Reason.MALFORMED, "a link cannot be made for that long", where="life", next_step="Pick one.")
+        raise RefusedError(Reason.MALFORMED, "a link cannot be made for that long", where="life", next_step="Pick one.")
     return int(text)

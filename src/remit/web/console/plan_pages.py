@@ -11,7 +11,7 @@ from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.services.plans import ChangedSince, ProposalPreview, RunDocuments
 from remit.plans.reports.diff_lines import lines_not_kept
 from remit.web.console.diffs import MOST_ROWS, DiffShown, rows_of
-from remit.web.console.graphs import Box, Graph, lay_out
+from remit.web.console.graphs import Graph, GraphBox, lay_out
 from remit.web.console.templating import address
 
 LONGEST_OPEN: Final = 400
@@ -88,7 +88,7 @@ class PreviewShown:
         return sum(len(each.shown.rows) for each in self.folded)
 
 
-class Step(Protocol):
+class StepView(Protocol):
     @property
     def action_id(self) -> str: ...
     @property
@@ -124,11 +124,11 @@ def steps_of(documents: RunDocuments | None) -> list[StepOnRecord]:
     ]
 
 
-def picture_of(steps: Iterable[Step], states: dict[str, str], otherwise: str = "") -> Graph | None:
+def picture_of(steps: Iterable[StepView], states: dict[str, str], otherwise: str = "") -> Graph | None:
     """The actions of a plan with what became of each; None where they are too many to draw."""
     return lay_out(
         [
-            Box(
+            GraphBox(
                 step.action_id,
                 step.action_id,
                 _in_words(step),
@@ -140,7 +140,7 @@ def picture_of(steps: Iterable[Step], states: dict[str, str], otherwise: str = "
     )
 
 
-def _in_words(step: Step) -> str:
+def _in_words(step: StepView) -> str:
     """`modify app.py`: what is done, and to which file."""
     kind = step.action_type.removeprefix("FILE_").replace("_", " ").lower()
     return f"{kind} {(step.target or '').rpartition('/')[2]}".strip()
@@ -176,7 +176,7 @@ def changes_shown(changes: Iterable[Change]) -> tuple[FileShown, ...]:
     )
 
 
-class TakenBack(NamedTuple):
+class RollbackView(NamedTuple):
     """What one rollback did, by files and not by checkpoints: folders have those too."""
 
     status: str
@@ -185,18 +185,18 @@ class TakenBack(NamedTuple):
     """Path and reason."""
 
 
-def taken_back(outcomes: Iterable[RollbackOutcome]) -> list[TakenBack]:
+def taken_back(outcomes: Iterable[RollbackOutcome]) -> list[RollbackView]:
     return [_taken_back(each) for each in outcomes]
 
 
-def _taken_back(outcome: RollbackOutcome) -> TakenBack:
+def _taken_back(outcome: RollbackOutcome) -> RollbackView:
     paths = {each.checkpoint_id: each.file_path for each in outcome.manifest.checkpoints}
     folders = {each.checkpoint_id for each in outcome.manifest.checkpoints if each.file_kind == "directory"}
     if (rows := outcome.manifest.rows) is not None:
         paths[rows.checkpoint_id] = rows.server
     files = {paths[each] for each in outcome.restored if each in paths and each not in folders}
     kept = tuple((paths.get(each.checkpoint_id, each.checkpoint_id), each.reason) for each in outcome.kept)
-    return TakenBack(outcome.status, len(files), kept)
+    return RollbackView(outcome.status, len(files), kept)
 
 
 class RestShown(NamedTuple):

@@ -9,13 +9,13 @@ from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import Caller
 
 if TYPE_CHECKING:
-    from remit.services.services import Desk
+    from remit.services.services import Services
 
 _OF_GOAL: Final = re.compile(r"goal-[0-9a-f]{48}")
 _SIMULATION: Final = "simulation "
 
 
-def name_of(desk: "Desk", caller: Caller, run: RunView) -> str:
+def name_of(desk: "Services", caller: Caller, run: RunView) -> str:
     """Of a goal, the simulation that it was done by, as the record of its approval names that."""
     if not _OF_GOAL.fullmatch(run.plan_id):
         return run.plan_id or "not known"
@@ -23,12 +23,12 @@ def name_of(desk: "Desk", caller: Caller, run: RunView) -> str:
     return f"goal: {actor.removeprefix(_SIMULATION)}" if actor.startswith(_SIMULATION) else run.plan_id
 
 
-def applied_by(desk: "Desk", caller: Caller, run: RunView) -> str:
+def applied_by(desk: "Services", caller: Caller, run: RunView) -> str:
     """Whoever had it carried out, as the record of its beginning says. Empty where nobody was named."""
     return _actor(desk, caller, "plan.intent", run.envelope_id)
 
 
-def _actor(desk: "Desk", caller: Caller, kind: str, envelope_id: str) -> str:
+def _actor(desk: "Services", caller: Caller, kind: str, envelope_id: str) -> str:
     wanted = EntryFilter.from_tree({"kind": kind, "correlation_id": envelope_id}, source="the list of runs")
     found = desk.record.entries(caller, DEFAULT_TENANT, wanted, None, 1).items
     return (found[0].entry.actor or "") if found and found[0].problem is None else ""

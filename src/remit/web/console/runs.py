@@ -8,14 +8,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.contracts.services.plans import ProposalState, ProposalView, RunDocuments, RunView, UndoAnswer, UndoLook
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.web.console import confirm as confirm_words
 from remit.web.console.confirm import Asking
 from remit.web.console.confirm_page import ask_first, is_confirmed
-from remit.web.console.forms import Filled, Form
+from remit.web.console.forms import Filled, FormFields
 from remit.web.console.graphs import Graph
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
-from remit.web.console.plan_pages import PreviewShown, Step, changes_shown, picture_of, states_of, steps_of, taken_back
+from remit.web.console.plan_pages import (
+    PreviewShown,
+    StepView,
+    changes_shown,
+    picture_of,
+    states_of,
+    steps_of,
+    taken_back,
+)
 from remit.web.console.run_names import applied_by, name_of
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
@@ -29,7 +37,7 @@ _READY: Final[tuple[ProposalState, ...]] = ("APPROVED", "RUNNING", "UNFINISHED")
 _SAID: Final = {"EXECUTED": "undone", "NOTHING": "undone", "PARTIAL": "undone_partly"}
 
 
-class Run(NamedTuple):
+class RunPage(NamedTuple):
     """All that there is of one: the proposal, the run, what is on record of it, and what an undo would meet."""
 
     name: str
@@ -100,7 +108,7 @@ def apply(request: Request, form: Filled) -> Response:
         return _ask_first(request, viewer, form, confirm_words.apply)
     try:
         desk_of(request).plans.apply(viewer.caller, name, APPLY_WAIT)
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, viewer, name, problem)
     return go(address(f"/runs/{name}", said="applied"))
 
@@ -112,7 +120,7 @@ def cancel(request: Request, form: Filled) -> Response:
         return _ask_first(request, viewer, form, confirm_words.cancel)
     try:
         desk_of(request).plans.cancel(viewer.caller, name)
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, viewer, name, problem)
     return go(address(f"/runs/{name}", said="cancelled"))
 
@@ -126,14 +134,14 @@ def undo(request: Request, form: Filled) -> Response:
         return _ask_first(request, viewer, form, lambda title: confirm_words.undo(title, len(drifted)))
     try:
         answer = desk_of(request).plans.undo(viewer.caller, name, force=bool(digest), drift_digest=digest)
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, viewer, name, problem)
     if answer.status in _SAID:
         return go(address(f"/runs/{name}", said=_SAID[answer.status]))
     return _show(request, viewer, name, undone=answer)
 
 
-def _ask_first(request: Request, viewer: Viewer, form: Form, asking: Callable[[str], Asking]) -> Response:
+def _ask_first(request: Request, viewer: Viewer, form: FormFields, asking: Callable[[str], Asking]) -> Response:
     found = _find(request, viewer, form.one("name"))
     return ask_first(request, form, asking(found.title), address(f"/runs/{found.name}"))
 
@@ -145,7 +153,7 @@ def _show(
 
 
 def _shown(
-    request: Request, found: Run, problem: RemitError | None = None, undone: UndoAnswer | None = None
+    request: Request, found: RunPage, problem: RemitError | None = None, undone: UndoAnswer | None = None
 ) -> Response:
     refused = problem is not None or undone is not None
     status = status_of(problem) if problem is not None else 409 if refused else 200
@@ -165,14 +173,16 @@ def _shown(
     )
 
 
-def _find(request: Request, viewer: Viewer, name: str) -> Run:
+def _find(request: Request, viewer: Viewer, name: str) -> RunPage:
     """By the id of the proposal or of the envelope. Each part may be missing: not run yet, or run elsewhere."""
     plans, caller = desk_of(request).plans, viewer.caller
     view = _unless_missing(lambda: plans.run(caller, name))
     known = view.proposal_id if view is not None else name
     proposal = _unless_missing(lambda: plans.get(caller, known)) if known is not None else None
     if view is None and proposal is None:
-        raise Refused(Reason.STATE_MISSING, "there is no such run", where=name, next_step="All runs are listed: /runs")
+        raise RefusedError(
+            Reason.STATE_MISSING, "there is no such run", where=name, next_step="All runs are listed: /runs"
+        )
     documents = _unless_missing(lambda: plans.report(caller, name)) if view is not None else None
     look = _unless_missing(lambda: plans.undo_look(caller, name)) if documents is not None else None
     called = name_of(desk_of(request), caller, view) if view is not None else ""
@@ -182,7 +192,7 @@ def _find(request: Request, viewer: Viewer, name: str) -> Run:
         states_of(documents.report if documents is not None else None),
         "running" if proposal is not None and proposal.state == "RUNNING" else "",
     )
-    return Run(name, proposal, view, documents, picture, look, _preview(request, viewer, proposal), called, who)
+    return RunPage(name, proposal, view, documents, picture, look, _preview(request, viewer, proposal), called, who)
 
 
 def _preview(request: Request, viewer: Viewer, proposal: ProposalView | None) -> PreviewShown | None:
@@ -194,20 +204,20 @@ def _preview(request: Request, viewer: Viewer, proposal: ProposalView | None) ->
         return None
 
 
-def _steps(request: Request, viewer: Viewer, proposal: ProposalView | None) -> Sequence[Step]:
+def _steps(request: Request, viewer: Viewer, proposal: ProposalView | None) -> Sequence[StepView]:
     """Of a plan that was proposed here. The text of one that is void or long over is kept no more."""
     if proposal is None:
         return ()
     try:
         return desk_of(request).plans.steps(viewer.caller, proposal.proposal_id)
-    except Refused:
+    except RefusedError:
         return ()
 
 
 def _unless_missing(ask: Callable[[], T]) -> T | None:
     try:
         return ask()
-    except Refused as problem:
+    except RefusedError as problem:
         if problem.reason is not Reason.STATE_MISSING:
             raise
         return None

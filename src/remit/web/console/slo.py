@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.core.ids import parse_time, render_time
-from remit.core.metrics import COMMITS, HTTP_SECONDS, REFUSALS, ROAD_SECONDS, Distribution, Spread
+from remit.core.metrics import COMMITS, HTTP_SECONDS, REFUSALS, ROAD_SECONDS, Histogram, HistogramData
 from remit.goals.slo import MOST, WINDOW, Rate, rolling_error_rate
 from remit.observability.gauges import look_at_chains
 from remit.store.connection import Connection
@@ -18,7 +18,7 @@ from remit.web.console.pages import ConsoleRoute, desk_of, page, viewer_of
 from remit.web.console.templating import how_long
 
 if TYPE_CHECKING:
-    from remit.services.services import Desk
+    from remit.services.services import Services
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 _HOURS: Final = """SELECT substr(created_at, 1, 13) AS hour, event, count(*) FROM agent_execution_ledger
@@ -71,7 +71,7 @@ def _error_level(rate: Rate) -> Level:
     return Level("Failed dispatches", f"{rate.value * 100:.2f} %", promise, state)
 
 
-def _waiting(desk: "Desk", now: datetime) -> Iterator[Level]:
+def _waiting(desk: "Services", now: datetime) -> Iterator[Level]:
     names = {"request": "Held requests", "plan": "Proposed plans", "goal": "Goals to approve"}
     for kind, (count, oldest) in desk.inbox.counts().items():
         since = f"the oldest for {how_long((now - parse_time(oldest)).total_seconds())}" if oldest else "none waits"
@@ -94,22 +94,22 @@ def _by_hour(connection: Connection, tenants: list[str], now: datetime) -> Chart
     return draw_bars("Goals that ended, by the hour (UTC)", values, width=WIDE)
 
 
-def _spreads(counted: Distribution, what: str) -> Iterator[Chart]:
+def _spreads(counted: Histogram, what: str) -> Iterator[Chart]:
     for labels, spread in sorted(counted.read().items()):
         whose = f" ({', '.join(labels)})" if labels else ""
         yield draw_bars(f"{what}{whose}", _values(counted, spread))
 
 
-def _all_of(counted: Distribution) -> Chart | None:
+def _all_of(counted: Histogram) -> Chart | None:
     """Of every route together: which ones there are, the page of metrics says."""
     spreads = list(counted.read().values())
     if not spreads:
         return None
     counts = tuple(map(sum, zip(*(spread.counts for spread in spreads), strict=True)))
-    return draw_bars("Answers to requests", _values(counted, Spread(counts, 0.0)))
+    return draw_bars("Answers to requests", _values(counted, HistogramData(counts, 0.0)))
 
 
-def _values(counted: Distribution, spread: Spread) -> list[Value]:
+def _values(counted: Histogram, spread: HistogramData) -> list[Value]:
     """Each bar by the bound that it lies below; what nobody reached is left away at the end."""
     names = [f"≤ {_bound(bound)}" for bound in counted.bounds]
     names.append(f"> {_bound(counted.bounds[-1])}")

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
 from remit.contracts.services.admin import TokenIssued, TokenWish
-from remit.core.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.services.base.tenants import tenant_of_user
 from remit.web.console.confirm import revoke as ask_to_revoke
 from remit.web.console.confirm_page import ask_first, is_confirmed
-from remit.web.console.forms import Filled, Form
+from remit.web.console.forms import Filled, FormFields
 from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
@@ -34,7 +34,7 @@ def issue(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
     try:
         issued = desk_of(request).tokens.issue(viewer.caller, _wish(request, form))
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, problem, filled=form)
     return _show(request, issued=issued)
 
@@ -46,13 +46,16 @@ def revoke(request: Request, form: Filled) -> Response:
         return ask_first(request, form, ask_to_revoke(form.one("jti")), "/tokens")
     try:
         desk_of(request).tokens.revoke(viewer.caller, form.one("jti"), form.given("reason"))
-    except Refused as problem:
+    except RefusedError as problem:
         return _show(request, problem)
     return go("/tokens?said=revoked")
 
 
 def _show(
-    request: Request, problem: RemitError | None = None, issued: TokenIssued | None = None, filled: Form | None = None
+    request: Request,
+    problem: RemitError | None = None,
+    issued: TokenIssued | None = None,
+    filled: FormFields | None = None,
 ) -> Response:
     """A token's text is shown once, on the page that answers the form: it is kept nowhere."""
     viewer = request.state.viewer
@@ -68,13 +71,13 @@ def _show(
         door_caps=DOOR_CAPABILITIES,
         lives=LIVES,
         issued=issued,
-        filled=filled or Form({}),
+        filled=filled or FormFields({}),
         ticked=filled.many("caps") if filled else (),
         problem=problem,
     )
 
 
-def _wish(request: Request, form: Form) -> TokenWish:
+def _wish(request: Request, form: FormFields) -> TokenWish:
     if form.one("life") not in LIVES:
         raise _unclear("a token cannot be made for that long", "life")
     constraints: dict[str, Any] = {}
@@ -100,5 +103,5 @@ def _number(text: str) -> float:
     return float(text)
 
 
-def _unclear(what: str, where: str) -> Refused:
-    return Refused(Reason.MALFORMED, what, where=where, next_step="Fill in the form again.")
+def _unclear(what: str, where: str) -> RefusedError:
+    return RefusedError(Reason.MALFORMED, what, where=where, next_step="Fill in the form again.")

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from remit.core.metrics import HTTP_REQUESTS, HTTP_SECONDS, OTHER
 from remit.observability import tracing
 from remit.observability.logs import bind_ids
-from remit.observability.request_context import Belonging, new_request_id
+from remit.observability.request_context import RequestContext, new_request_id
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -54,7 +54,7 @@ def route_of(scope: Scope) -> str:
     return scope["path"] if scope["path"] in FIXED else NO_ROUTE
 
 
-class Watching:
+class AccessLogMiddleware:
     """Around the whole app, so that its refusals are seen as well."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -82,7 +82,7 @@ class Watching:
             ids = {"request_id": request_id}
             if span is not None:
                 ids["trace_id"] = f"{span.get_span_context().trace_id:032x}"
-            scope["state"]["belonging"] = Belonging(ids, span)
+            scope["state"]["belonging"] = RequestContext(ids, span)
             inside.enter_context(bind_ids(**ids))
             try:
                 await self._app(scope, receive, send_with_id)

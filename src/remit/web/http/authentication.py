@@ -12,11 +12,11 @@ from typing import Any, Final
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.secrets import secret_digest
 from remit.web.config.reload import SettingsRead
-from remit.web.http.problems import Answered
+from remit.web.http.problems import ResponseError
 from remit.workspace.workspace import Workspace
 
 _BEARER: Final = re.compile(r"Bearer ([A-Za-z0-9._~+/=-]{1,16384})")
@@ -55,7 +55,7 @@ def shown_credential(headers: Headers, cookie_name: str) -> Credential | None:
     found = _BEARER.fullmatch(given[0])
     if len(given) > 1 or found is None:
         raise _unauthorized(
-            Refused(
+            RefusedError(
                 Reason.AUTHORITY_MALFORMED,
                 "the header does not say `Bearer TOKEN`, once, with one space",
                 where="header Authorization",
@@ -64,7 +64,7 @@ def shown_credential(headers: Headers, cookie_name: str) -> Credential | None:
         )
     if cookie:
         raise _unauthorized(
-            Refused(
+            RefusedError(
                 Reason.AUTHORITY_MALFORMED,
                 "the request shows a token and a session, and only one of them can count",
                 where="headers Authorization and Cookie",
@@ -83,8 +83,8 @@ def look_up(
             read.require()  # a token is not bad because the settings are
         try:
             agent = AgentCaller.by(workspace.tokens, credential.text)
-        except Refused as problem:
-            raise Answered(problem, 401, _BAD_TOKEN) from None
+        except RefusedError as problem:
+            raise ResponseError(problem, 401, _BAD_TOKEN) from None
         return Identified(agent, agent.token.expires_at)
     found = workspace.people.session(credential.text, touch=touch)
     if found is None:
@@ -111,7 +111,7 @@ def demand_person(request: HTTPConnection) -> PersonCaller:
     """A person. An agent gets 403: no token makes one of it."""
     found = demand_caller(request)
     if not isinstance(found, PersonCaller):
-        raise Refused(
+        raise RefusedError(
             Reason.PERMISSION_DENIED,
             "this is for a person, and an agent cannot do it",
             where="header Authorization",
@@ -130,14 +130,14 @@ def still_counts(request: HTTPConnection) -> bool:
         return False
     try:
         found = look_up(workspace, credential, touch=False)
-    except (Answered, Refused):
+    except (ResponseError, RefusedError):
         return False
     return found is not None and found.caller.id == getattr(identify(request), "id", None)
 
 
-def not_identified() -> Answered:
+def not_identified() -> ResponseError:
     return _unauthorized(
-        Refused(
+        RefusedError(
             Reason.PERMISSION_DENIED,
             "it is not known who asks",
             where="header Authorization",
@@ -147,8 +147,8 @@ def not_identified() -> Answered:
     )
 
 
-def _unauthorized(error: Refused, headers: dict[str, str] = _BAD_TOKEN) -> Answered:
-    return Answered(error, 401, headers)
+def _unauthorized(error: RefusedError, headers: dict[str, str] = _BAD_TOKEN) -> ResponseError:
+    return ResponseError(error, 401, headers)
 
 
 def cookie_value(headers: Headers, name: str) -> str | None:

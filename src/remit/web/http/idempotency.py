@@ -16,7 +16,7 @@ from typing import Final
 from starlette.responses import Response
 
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 
 MOST: Final = 2_000
 SECONDS: Final = 3_600.0
@@ -60,7 +60,7 @@ class Keys:
                 if seen.is_told:
                     raise _told_before()
                 if seen.answer is None:
-                    raise Refused(
+                    raise RefusedError(
                         Reason.IN_PROGRESS,
                         "a request with this key is under way",
                         where="header Idempotency-Key",
@@ -87,7 +87,7 @@ class Keys:
             self._seen[name] = found = _Seen(digest, now)
             return found, True
         if found.digest != digest:
-            raise Refused(
+            raise RefusedError(
                 Reason.IDEMPOTENCY_CONFLICT,
                 "this key was given before, with another body",
                 where="header Idempotency-Key",
@@ -103,8 +103,8 @@ class Keys:
             del self._seen[name]
 
 
-def _told_before() -> Refused:
-    return Refused(
+def _told_before() -> RefusedError:
+    return RefusedError(
         Reason.IDEMPOTENCY_CONFLICT,
         "it was made under this key already; its secret was told then, and is not kept",
         where="header Idempotency-Key",

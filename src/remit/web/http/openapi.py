@@ -77,7 +77,7 @@ Answers = type[Contract] | tuple[type[Contract], ...] | str
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OperationDoc:
     """What the document says of one operation, beyond its address and its parameters."""
 
     right: Right | None
@@ -87,7 +87,7 @@ class Told:
     is_public: bool = False
 
 
-_TOLD: Final[dict[str, Told]] = {}
+_TOLD: Final[dict[str, OperationDoc]] = {}
 
 
 def operation(
@@ -100,11 +100,11 @@ def operation(
     public: bool = False,
 ) -> dict[str, Any]:
     """The arguments with which a route is added. `right` is what its caller needs at least; None: any credential."""
-    _TOLD[name] = Told(right, body, answers, public)
+    _TOLD[name] = OperationDoc(right, body, answers, public)
     return {"operation_id": name, "summary": summary, "response_class": Response, "response_model": None}
 
 
-def told_of(route: APIRoute) -> Told:
+def told_of(route: APIRoute) -> OperationDoc:
     return _TOLD[route.operation_id or ""]
 
 
@@ -145,7 +145,7 @@ def _schemas(routes: list[APIRoute]) -> _Schemas:
 
 def _complete(
     told_path: dict[str, Any],
-    told: Told,
+    told: OperationDoc,
     refs: Refs,
 ) -> None:
     if told.body is not None:
@@ -166,7 +166,7 @@ def _complete(
         }
 
 
-def errors_of(told: Told) -> dict[int, str]:
+def errors_of(told: OperationDoc) -> dict[int, str]:
     """What can be wrong with it. Whatever asks the desk may hear any of its refusals."""
     every = {**_ALWAYS, **({} if told.is_public else _OF_THE_DESK), **(_WITH_BODY if told.body is not None else {})}
     return {status: text for status, text in every.items() if status not in told.answers}

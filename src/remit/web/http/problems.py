@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from remit.contracts.base import Contract
 from remit.contracts.services.common import ErrorTold
-from remit.core.errors import MEANING, EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
+from remit.core.errors import MEANING, EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "1"
@@ -134,7 +134,7 @@ _OF_HTTP: Final[dict[int, tuple[Reason, str, str]]] = {
 
 def status_of(error: RemitError) -> int:
     statuses = STATUSES[error.reason]
-    return statuses.failed if isinstance(error, EnvironmentFailed) else statuses.refused
+    return statuses.failed if isinstance(error, EnvironmentFailureError) else statuses.refused
 
 
 def problem_tree(error: RemitError, status: int, request_id: str | None) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def respond(
 ) -> Response:
     """The answer that tells this error. `status` where HTTP knows better than the reason, as for 401 and 429."""
     read = getattr(request.app.state, "settings_read", None)
-    if status is None and read is not None and isinstance(error, Refused) and read.is_about(error):
+    if status is None and read is not None and isinstance(error, RefusedError) and read.is_about(error):
         status = HTTPStatus.SERVICE_UNAVAILABLE
     code = status_of(error) if status is None else status
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -192,7 +192,7 @@ def _page(request: Request) -> ErrorPage | None:
 
 def refused_answer(request: Request, told: ErrorTold, found: Contract) -> Response:
     """What the road said no to, with the whole answer: a refusal is signed too."""
-    error = Refused(Reason(told.code), told.what, where=told.where, next_step=told.next_step)
+    error = RefusedError(Reason(told.code), told.what, where=told.where, next_step=told.next_step)
     return respond(request, error, answer=found.tree())
 
 
@@ -201,10 +201,10 @@ def of_http(status: int, where: str = "") -> RemitError:
     reason, what, next_step = _OF_HTTP.get(
         status, (Reason.MALFORMED, HTTPStatus(status).phrase.lower(), "See /v1/openapi.json for what can be asked.")
     )
-    return Refused(reason, what, where=where, next_step=next_step)
+    return RefusedError(reason, what, where=where, next_step=next_step)
 
 
-class Answered(Exception):
+class ResponseError(Exception):
     """An error whose status or headers HTTP knows better than the table, raised from anywhere in a request."""
 
     def __init__(self, error: RemitError, status: int, headers: Mapping[str, str] | None = None, **more: Any) -> None:
@@ -218,7 +218,7 @@ class Answered(Exception):
 def handle_errors(app: Starlette) -> None:
     """Whatever a route or the router raises leaves as a problem document."""
     app.add_exception_handler(RemitError, _of_remit)
-    app.add_exception_handler(Answered, _of_answered)
+    app.add_exception_handler(ResponseError, _of_answered)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(Exception, _of_anything)
 
@@ -228,7 +228,7 @@ async def _of_remit(request: Request, error: Exception) -> Response:
 
 
 async def _of_answered(request: Request, problem: Exception) -> Response:
-    assert isinstance(problem, Answered)  # noqa: S101 - registered for nothing else
+    assert isinstance(problem, ResponseError)  # noqa: S101 - registered for nothing else
     return respond(request, problem.error, problem.status, problem.headers, **problem.more)
 
 
@@ -250,7 +250,7 @@ async def _refuse(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, RequestValidationError)  # noqa: S101 - registered for nothing else
     first = problem.errors()[0]
     where = ".".join(str(part) for part in first.get("loc", ()))
-    error = Refused(
+    error = RefusedError(
         Reason.MALFORMED,
         f"a parameter is not as it must be: {first.get('msg', '')}",
         where=where,

@@ -14,16 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.contracts.base import Contract
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import Caller
-from remit.services.base.fair_share import Places
+from remit.services.base.fair_share import FairShareQuota
 from remit.services.base.permissions import Right, require
 from remit.web.http.authentication import demand_caller
 from remit.web.http.idempotency import Keys
-from remit.web.http.problems import RETRY_AFTER, Answered, of_http
+from remit.web.http.problems import RETRY_AFTER, ResponseError, of_http
 
 if TYPE_CHECKING:
-    from remit.services.services import Desk
+    from remit.services.services import Services
 
 C = TypeVar("C", bound=Contract)
 
@@ -63,7 +63,7 @@ _ACCEPTED: Final = frozenset(
 )
 
 
-class Call:
+class APIRequest:
     """One request on its way to the desk, of somebody who is known."""
 
     def __init__(self, request: Request, raw: bytes = b"") -> None:
@@ -71,8 +71,8 @@ class Call:
         self.raw = raw
 
     @property
-    def desk(self) -> "Desk":
-        desk: Desk = self.request.app.state.desk
+    def desk(self) -> "Services":
+        desk: Services = self.request.app.state.desk
         return desk
 
     @property
@@ -85,7 +85,7 @@ class Call:
         given = self.request.headers.get("idempotency-key")
         if given is None or _KEY.fullmatch(given):
             return given
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             "an idempotency key has 1 to 200 visible ASCII characters",
             where="header Idempotency-Key",
@@ -122,17 +122,17 @@ class Call:
             self.raw = b"{}"
         try:
             return model.parse(self.raw, source="body")
-        except Refused as problem:
+        except RefusedError as problem:
             fields = ", ".join(model.model_fields)
             advice = f"The body is a JSON object with: {fields}." if fields else "Send no body, or {}."
             advice = f"{advice} /v1/openapi.json says more ({model.__name__})."
-            raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
+            raise RefusedError(problem.reason, problem.what, where=problem.where, next_step=advice) from None
 
     @contextmanager
     def waiting(self) -> Iterator[float]:
         """How many seconds this caller may wait: as he prefers, unless too many wait already."""
         wished = wished_wait(self.request.headers.getlist("prefer"))
-        places: Places = self.request.app.state.waiting
+        places: FairShareQuota = self.request.app.state.waiting
         caller = self.caller
         if wished <= 0 or not places.take(caller):
             yield 0.0
@@ -143,14 +143,14 @@ class Call:
             places.leave(caller)
 
 
-async def _call(request: Request) -> Call:
+async def _call(request: Request) -> APIRequest:
     demand_caller(request)
     _require_plain_query(request)
     _require_accepted(request)
-    return Call(request)
+    return APIRequest(request)
 
 
-async def _call_with_body(request: Request) -> Call:
+async def _call_with_body(request: Request) -> APIRequest:
     """Of a stranger the body is not even read."""
     demand_caller(request)
     _require_plain_query(request)
@@ -160,12 +160,12 @@ async def _call_with_body(request: Request) -> Call:
     raw = await request.body()
     says_nothing = not raw and "content-type" not in request.headers
     if not says_nothing and (media.strip().lower() != JSON or charset not in {"", "utf-8"}):
-        raise Answered(of_http(415, "header Content-Type"), 415)
-    return Call(request, raw)
+        raise ResponseError(of_http(415, "header Content-Type"), 415)
+    return APIRequest(request, raw)
 
 
-Asked = Annotated[Call, Depends(_call)]
-AskedWithBody = Annotated[Call, Depends(_call_with_body)]
+Asked = Annotated[APIRequest, Depends(_call)]
+AskedWithBody = Annotated[APIRequest, Depends(_call_with_body)]
 
 
 def needs_body(model: type[Contract]) -> bool:
@@ -205,7 +205,7 @@ def wished_wait(preferences: list[str]) -> float:
 def _require_accepted(request: Request) -> None:
     given = request.headers.get("accept")
     if given and not any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in given.split(",")):
-        raise Answered(of_http(406, "header Accept"), 406)
+        raise ResponseError(of_http(406, "header Accept"), 406)
 
 
 def _require_plain_query(request: Request) -> None:
@@ -216,14 +216,16 @@ def _require_plain_query(request: Request) -> None:
     seen = set[str]()
     for name, _ in request.query_params.multi_items():
         if name not in known:
-            raise Refused(
+            raise RefusedError(
                 Reason.MALFORMED,
                 "there is no such parameter",
                 where=f"query {name}",
                 next_step=f"Known here: {', '.join(sorted(known)) or 'none'}.",
             )
         if name in seen:
-            raise Refused(Reason.MALFORMED, "a parameter is given twice", where=f"query {name}", next_step="Give one.")
+            raise RefusedError(
+                Reason.MALFORMED, "a parameter is given twice", where=f"query {name}", next_step="Give one."
+            )
         seen.add(name)
 
 

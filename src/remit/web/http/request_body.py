@@ -11,10 +11,10 @@ from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import Caller
-from remit.services.base.fair_share import Places
-from remit.web.http.problems import RETRY_AFTER, Answered
+from remit.services.base.fair_share import FairShareQuota
+from remit.web.http.problems import RETRY_AFTER, ResponseError
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -23,14 +23,14 @@ MOST_FIELDS: Final = 1_000
 _CLOSE: Final = {"Connection": "close"}
 
 
-class Gone(Exception):
+class ClientGoneError(Exception):
     """The client went away in the middle of its body."""
 
 
-class Held:
+class BufferedBody:
     """The bytes of one body, counted for its sender until he is answered. A stranger's are few, and not counted."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: FairShareQuota) -> None:
         self._places = places
         self._size = 0
         self.caller: Caller | None = None
@@ -39,7 +39,7 @@ class Held:
         if self.caller is None:
             return
         if not self._places.take(self.caller, size):
-            raise Answered(self._places.refusal(self.caller), 429, {**_CLOSE, "Retry-After": RETRY_AFTER})
+            raise ResponseError(self._places.refusal(self.caller), 429, {**_CLOSE, "Retry-After": RETRY_AFTER})
         self._size += size
 
     def end(self) -> None:
@@ -48,7 +48,7 @@ class Held:
             self._size = 0
 
 
-async def read_body(receive: Receive, headers: Headers, most: int, seconds: float, held: Held) -> bytes:
+async def read_body(receive: Receive, headers: Headers, most: int, seconds: float, held: BufferedBody) -> bytes:
     """All of it. Answered with 413, 429 or 408 where it is too large, alone or with others, or too slow."""
     _require_length(headers, most)
     parts: list[bytes] = []
@@ -58,7 +58,7 @@ async def read_body(receive: Receive, headers: Headers, most: int, seconds: floa
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Gone
+                    raise ClientGoneError
                 part = message.get("body", b"")
                 size += len(part)
                 if size > most:
@@ -69,8 +69,8 @@ async def read_body(receive: Receive, headers: Headers, most: int, seconds: floa
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise Answered(
-            Refused(
+        raise ResponseError(
+            RefusedError(
                 Reason.TIMED_OUT,
                 f"the body did not come within {seconds:g} seconds",
                 where="body",
@@ -114,11 +114,11 @@ def _require_length(headers: Headers, most: int) -> None:
         raise _too_large(most)
 
 
-def _too_large(most: int) -> Answered:
-    error = Refused(
+def _too_large(most: int) -> ResponseError:
+    error = RefusedError(
         Reason.TOO_LARGE,
         f"the body is larger than {most:,} bytes",
         where="body",
         next_step="Send less at once; `web.limits.body_bytes` in remit.yaml allows more to whoever is known.",
     )
-    return Answered(error, 413, _CLOSE)
+    return ResponseError(error, 413, _CLOSE)

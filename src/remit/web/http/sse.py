@@ -16,13 +16,13 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from remit.core.errors import Reason, Refused
-from remit.services.base.fair_share import Places
+from remit.core.errors import Reason, RefusedError
+from remit.services.base.fair_share import FairShareQuota
 from remit.web.http.authentication import demand_caller, still_counts
 
 if TYPE_CHECKING:
     from remit.services.base.events import Sent, Subscription
-    from remit.services.services import Desk
+    from remit.services.services import Services
 
 MEDIA_TYPE: Final = "text/event-stream"
 HEARTBEAT: Final = 15.0
@@ -33,11 +33,11 @@ _OVER: Final = b'event: desk.closed\ndata: {"why": "the credential does not coun
 
 async def event_stream(request: Request, after: str | None) -> StreamingResponse:
     """What happens from now on, or since the event `after`, as far as this caller may know of it."""
-    desk: Desk = request.app.state.desk
-    places: Places = request.app.state.listening
+    desk: Services = request.app.state.desk
+    places: FairShareQuota = request.app.state.listening
     caller = demand_caller(request)
     if not places.take(caller):  # before anything is waited for: else a crowd would come in while one is let in
-        raise Refused(
+        raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             "as many listen to the events already as may, of this caller or of all",
             where="the stream of events",

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurv
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from remit.contracts.config.oidc import Oidc
-from remit.core.errors import Reason, Refused
+from remit.core.errors import Reason, RefusedError
 from remit.crypto.signing import decode_base64url
 from remit.identity.models import Role
 from remit.identity.person import Person
@@ -74,7 +74,7 @@ def token_header(text: Any) -> tuple[str, str | None]:
         _refuse("it sent no ID token")
     try:
         header = parse_json(decode_base64url(text.partition(".")[0]), _BOUNDS, source="ID token, header")
-    except (ValueError, Refused):
+    except (ValueError, RefusedError):
         _refuse("its ID token has no header")
     algorithm, kid = (header.get("alg"), header.get("kid")) if isinstance(header, dict) else (None, None)
     if algorithm not in ALGORITHMS or "crit" in header:
@@ -114,7 +114,7 @@ def decide_standing(claims: dict[str, Any], config: Oidc) -> Vouched:
     values = _texts(claims.get(config.role_claim))
     role = next((line.role for line in config.roles if line.value in values), None)
     if role is None:
-        raise Refused(
+        raise RefusedError(
             Reason.PERMISSION_DENIED,
             "the identity provider knows you, and nothing that it says of you gives you a role here",
             where=f"claim {config.role_claim}",
@@ -169,7 +169,7 @@ def _is_strong(key: Any) -> bool:
 
 
 def _refuse(why: str) -> NoReturn:
-    raise Refused(
+    raise RefusedError(
         Reason.AUTHORITY_MALFORMED,
         f"the identity provider's answer does not count: {why}",
         where="ID token",

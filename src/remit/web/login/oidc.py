@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from remit.contracts.config.oidc import Oidc
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import Clock, system_clock
 from remit.crypto.key_files import read_private
 from remit.identity.models import Role
@@ -38,13 +38,13 @@ _LOOK_AGAIN_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class LoginStart:
     url: str
     browser_secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class LoginResult:
     person: Person
     role: Role
     user: str | None
@@ -94,7 +94,7 @@ class Provider:
         """What a role was derived from: with another table, or another provider, it has to be derived again."""
         return self._config.digest()
 
-    def begin(self, goal: str) -> Begun:
+    def begin(self, goal: str) -> LoginStart:
         """Where to send the browser, and what it must show when it comes back."""
         known = self._discover()
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
@@ -120,9 +120,9 @@ class Provider:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        return Begun(known.authorize + ("&" if "?" in known.authorize else "?") + urlencode(query), browser)
+        return LoginStart(known.authorize + ("&" if "?" in known.authorize else "?") + urlencode(query), browser)
 
-    def finish(self, query: Mapping[str, str], browser_secret: str | None) -> Finished:
+    def finish(self, query: Mapping[str, str], browser_secret: str | None) -> LoginResult:
         """Whom the provider vouches for. Refuses what was not begun in this browser, or was finished before."""
         with self._lock:
             pending = self._pending.pop(query.get("state", ""), None)
@@ -141,7 +141,7 @@ class Provider:
         token = self._exchange(code, pending.verifier)
         claims = verify_id_token(token, self._key_for(token), self._config, pending.nonce, self._now())
         found = decide_standing(claims, self._config)
-        return Finished(found.person, found.role, found.user, found.tenant, pending.goal)
+        return LoginResult(found.person, found.role, found.user, found.tenant, pending.goal)
 
     def _now(self) -> datetime:
         return self._clock()
@@ -151,7 +151,7 @@ class Provider:
             return self._known
         document = ask(self._config.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if not isinstance(document, dict) or document.get("issuer") != self._config.issuer:
-            raise Refused(
+            raise RefusedError(
                 Reason.BINDING_MISMATCH,
                 "the discovery document is another issuer's",
                 where=self._config.issuer,
@@ -217,7 +217,7 @@ def _client_secret(config: Oidc, environ: Mapping[str, str]) -> str | None:
     else:
         return None
     if not found:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_MISSING,
             "the secret that the identity provider knows this server by is not there",
             where=where,
@@ -226,8 +226,8 @@ def _client_secret(config: Oidc, environ: Mapping[str, str]) -> str | None:
     return found
 
 
-def _refusal(why: str) -> Refused:
-    return Refused(
+def _refusal(why: str) -> RefusedError:
+    return RefusedError(
         Reason.PERMISSION_DENIED,
         f"this login does not count: {why}",
         where="identity provider",

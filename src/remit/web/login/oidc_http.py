@@ -7,7 +7,7 @@ from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.parsing import Bounds, parse_json
 from remit.web.config.hosts import is_loopback
 
@@ -37,7 +37,7 @@ def require_safe_url(url: Any, what: str) -> str:
         or parts.username is not None
         or not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
     ):
-        raise Refused(
+        raise RefusedError(
             Reason.MALFORMED,
             f"the identity provider's {what} is no https address",
             where="discovery document",
@@ -66,8 +66,8 @@ def ask(url: str, form: dict[str, str] | None = None, headers: dict[str, str] | 
     return parse_json(raw, _BOUNDS, source="the identity provider's answer")
 
 
-def _failed(url: str, why: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _failed(url: str, why: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.STORE_UNAVAILABLE,
         f"the identity provider does not help: {why}",
         where=url.partition("?")[0],

@@ -15,9 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from remit.core.errors import Refused, RemitError
+from remit.core.errors import RefusedError, RemitError
 from remit.identity.callers import PersonCaller
-from remit.identity.models import Session
+from remit.identity.models import NewSession
 from remit.web.config.hosts import Addresses
 from remit.web.config.settings import WebSettings
 from remit.web.console.pages import page
@@ -76,7 +76,7 @@ class _Desk:
         goal = own_path(form_field(request.headers, body, "next"))
         try:
             session = await run_in_threadpool(self._workspace.people.redeem, code, **self._lives)
-        except Refused as problem:
+        except RefusedError as problem:
             request.app.state.guard.note_failed_login(request.scope)
             return self._page(request, goal, problem, HTTPStatus.FORBIDDEN)
         await run_in_threadpool(self._end_present, request)
@@ -140,7 +140,7 @@ class _Desk:
             problem=problem,
         )
 
-    def _let_in(self, answer: Response, session: Session) -> Response:
+    def _let_in(self, answer: Response, session: NewSession) -> Response:
         self._put_cookie(
             answer, self._addresses.session_cookie, session.cookie, int(self._lives["life"].total_seconds())
         )

@@ -1,13 +1,13 @@
 """Why the guard turns a request away, as answers: what, where, and what to do next."""
 
-from remit.core.errors import Reason, Refused
-from remit.web.http.problems import Answered
+from remit.core.errors import Reason, RefusedError
+from remit.web.http.problems import ResponseError
 from remit.web.security.rate_limit import retry_after
 
 
-def other_name() -> Answered:
-    return Answered(
-        Refused(
+def other_name() -> ResponseError:
+    return ResponseError(
+        RefusedError(
             Reason.PERMISSION_DENIED,
             "this server does not go by the name that was asked for",
             where="header Host",
@@ -17,9 +17,9 @@ def other_name() -> Answered:
     )
 
 
-def foreign(where: str) -> Answered:
-    return Answered(
-        Refused(
+def foreign(where: str) -> ResponseError:
+    return ResponseError(
+        RefusedError(
             Reason.PERMISSION_DENIED,
             "a page of another site sent this request",
             where=where,
@@ -29,9 +29,9 @@ def foreign(where: str) -> Answered:
     )
 
 
-def without_origin() -> Answered:
-    return Answered(
-        Refused(
+def without_origin() -> ResponseError:
+    return ResponseError(
+        RefusedError(
             Reason.PERMISSION_DENIED,
             "the request has a cookie and does not say which page sent it",
             where="header Origin",
@@ -41,9 +41,9 @@ def without_origin() -> Answered:
     )
 
 
-def without_csrf(header: str) -> Answered:
-    return Answered(
-        Refused(
+def without_csrf(header: str) -> ResponseError:
+    return ResponseError(
+        RefusedError(
             Reason.PERMISSION_DENIED,
             "the request does not carry this session's CSRF token, so another page may have sent it",
             where=f"header {header}",
@@ -53,10 +53,10 @@ def without_csrf(header: str) -> Answered:
     )
 
 
-def too_many(wait: float, whose: str) -> Answered:
+def too_many(wait: float, whose: str) -> ResponseError:
     seconds = retry_after(wait)
-    return Answered(
-        Refused(
+    return ResponseError(
+        RefusedError(
             Reason.LIMIT_EXCEEDED,
             f"too many requests: {whose}",
             next_step=f"Wait {seconds} seconds; `web.limits` in remit.yaml says how many there may be.",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from remit.identity.callers import AgentCaller, Caller
-from remit.services.base.fair_share import Places, Share, Turn, Turns
+from remit.services.base.fair_share import FairShareQueue, FairShareQuota, Share, Turn
 
 THREADS_OF_AGENTS: Final = 48
 THREADS_OF_PEOPLE: Final = 24
@@ -25,8 +25,8 @@ TURNS_OF_PEOPLE: Final = Share(12, THREADS_OF_PEOPLE)
 TURNS_OF_STRANGERS: Final = Share(THREADS_OF_STRANGERS, THREADS_OF_STRANGERS)
 
 
-def listening_places(most: int) -> Places:
-    return Places(
+def listening_places(most: int) -> FairShareQuota:
+    return FairShareQuota(
         "connections that listen to events",
         most,
         agents=Share(LISTENING_AGENT, _most_of_agents(most)),
@@ -34,10 +34,10 @@ def listening_places(most: int) -> Places:
     )
 
 
-def request_places(connections: int) -> Places:
+def request_places(connections: int) -> FairShareQuota:
     """Of requests under way: each has a connection of its own, which is not taken from it."""
     each = min(REQUESTS_AT_ONCE, _most_of_agents(connections))
-    return Places(
+    return FairShareQuota(
         "requests under way",
         connections,
         agents=Share(each, _most_of_agents(connections)),
@@ -45,11 +45,11 @@ def request_places(connections: int) -> Places:
     )
 
 
-def body_places(body_bytes: int) -> Places:
+def body_places(body_bytes: int) -> FairShareQuota:
     """Bytes of bodies that are held, each until its request was answered."""
     total = max(BODY_BYTES, 2 * body_bytes)
     each = max(BODY_BYTES_EACH, body_bytes)
-    return Places(
+    return FairShareQuota(
         "bytes of requests under way",
         total,
         agents=Share(each, _most_of_agents(total)),
@@ -57,8 +57,8 @@ def body_places(body_bytes: int) -> Places:
     )
 
 
-def waiting_places() -> Places:
-    return Places(
+def waiting_places() -> FairShareQuota:
+    return FairShareQuota(
         "requests that wait",
         WAITING_AT_ONCE,
         agents=Share(WAITING_EACH, _most_of_agents(WAITING_AT_ONCE)),
@@ -66,7 +66,7 @@ def waiting_places() -> Places:
     )
 
 
-class Working(Turns):
+class Working(FairShareQueue):
     """Turns of requests to work: agents, people and strangers each have threads of their own."""
 
     def __init__(self) -> None:

@@ -29,8 +29,8 @@ from remit.web.config.hosts import Addresses, counted_as
 from remit.web.config.reload import SettingsRead
 from remit.web.config.settings import WebSettings
 from remit.web.http.authentication import Credential, Identified, look_up, not_identified, shown_credential
-from remit.web.http.problems import Answered, respond
-from remit.web.http.request_body import Gone, Held, Message, Receive, form_field, read_body, replay
+from remit.web.http.problems import ResponseError, respond
+from remit.web.http.request_body import BufferedBody, ClientGoneError, Message, Receive, form_field, read_body, replay
 from remit.web.security.errors import foreign, other_name, too_many, without_csrf, without_origin
 from remit.web.security.fair_share import Working, body_places, request_places
 from remit.web.security.headers import with_security
@@ -91,16 +91,16 @@ class Guard:
         scope.setdefault("state", {}).update(caller=None, csrf=None, credential=None)
         if self._owner is not None:
             scope["app"] = self._owner  # the answers to errors look for it before the application has run
-        held, turn = Held(self.body_bytes), None
+        held, turn = BufferedBody(self.body_bytes), None
         try:
             try:
                 response, receive = await self._let_in(scope, receive, held)
                 if response is None:
                     turn = await self._turn(scope)
                     await self._look_again(scope)
-            except Gone:
+            except ClientGoneError:
                 return
-            except Answered as refusal:
+            except ResponseError as refusal:
                 response = respond(Request(scope), refusal.error, refusal.status, refusal.headers, **refusal.more)
             except Exception as problem:  # noqa: BLE001 - the store may be gone, and the caller must hear of it
                 response = respond(Request(scope), as_remit_error(problem))
@@ -132,7 +132,7 @@ class Guard:
             raise not_identified()
         state["caller"] = scope["remit.caller"] = found.caller
 
-    async def _let_in(self, scope: Scope, receive: Receive, held: Held) -> tuple[Response | None, Receive]:
+    async def _let_in(self, scope: Scope, receive: Receive, held: BufferedBody) -> tuple[Response | None, Receive]:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         self._require_own_name(headers)
         self._require_own_page(scope, headers)
@@ -177,7 +177,7 @@ class Guard:
             if credential.kind == "token" and self._workspace.tokens.is_quick(credential.text):
                 return credential, look_up(self._workspace, credential, read=self._settings_read)
             return credential, await asyncio.to_thread(look_up, self._workspace, credential, read=self._settings_read)
-        except Answered:
+        except ResponseError:
             _require_room(self._bad_tokens.take(address), "tokens from this address that do not count")
             raise
 

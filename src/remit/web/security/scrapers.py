@@ -11,7 +11,7 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
-from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailureError, Reason
 from remit.web.config.hosts import is_loopback
 from remit.web.config.settings import WebSettings
 
@@ -63,8 +63,8 @@ def comes_from_here(request: HTTPConnection, settings: WebSettings) -> bool:
     return request.client is not None and is_loopback(request.client.host)
 
 
-def _no_secret(why: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _no_secret(why: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.STATE_UNSAFE,
         f"the secret for {METRICS} does not count: {why}",
         where="web.metrics.secret_file",

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import uvicorn
 
-from remit.core.errors import EnvironmentFailed, Reason
-from remit.services.services import Desk
+from remit.core.errors import EnvironmentFailureError, Reason
+from remit.services.services import Services
 from remit.web.config.settings import WebSettings
 from remit.web.server.socket import server_config
 
@@ -24,10 +24,10 @@ GRACE_SECONDS: Final = 2.0
 """For whoever waits for work that may end just now; after that he is told how it stands."""
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Uvicorn's, with signals in our hands: its own would be raised again after the end, and kill the process."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk, on_listening: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, config: uvicorn.Config, desk: Services, on_listening: Callable[[], None] = lambda: None) -> None:
         super().__init__(config)
         self._desk = desk
         self._on_listening = on_listening
@@ -54,12 +54,12 @@ class Server(uvicorn.Server):
 
 
 def run_app(
-    app: Any, desk: Desk, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None]
+    app: Any, desk: Services, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None]
 ) -> None:
     """Serve until a signal says to stop."""
     config = server_config(app, settings)
     config.timeout_graceful_shutdown = STOP_SECONDS
-    server = Server(config, desk, on_listening)
+    server = HttpServer(config, desk, on_listening)
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -69,4 +69,6 @@ def run_app(
 
     asyncio.run(serve())
     if not server.started:
-        raise EnvironmentFailed(Reason.INTERNAL, "the server did not start", next_step="Run again with REMIT_LOG=info.")
+        raise EnvironmentFailureError(
+            Reason.INTERNAL, "the server did not start", next_step="Run again with REMIT_LOG=info."
+        )

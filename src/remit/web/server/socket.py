@@ -13,7 +13,7 @@ from typing import Any, Final
 import uvicorn
 
 from remit.contracts.config.web import Tls
-from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.web.config.hosts import is_loopback
 from remit.web.config.settings import WebSettings
 from remit.web.http.uvicorn_protocol import MOST_HEADER_BYTES, patient_protocol
@@ -28,7 +28,7 @@ def require_safe(settings: WebSettings) -> None:
     config = settings.config
     if is_loopback(settings.host) or config.tls is not None or config.insecure_http:
         return
-    raise Refused(
+    raise RefusedError(
         Reason.STATE_UNSAFE,
         "beyond loopback everybody on the way could read tokens and cookies",
         where=f"web.host {settings.host}",
@@ -106,7 +106,7 @@ def _tls_context(tls: Tls) -> ssl.SSLContext:
         # Without a password, and never asked for one: a server is started with nobody there.
         context.load_cert_chain(tls.certificate, tls.key, password=lambda: b"")
     except (OSError, ssl.SSLError, ValueError) as problem:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             f"the certificate cannot be used ({getattr(problem, 'strerror', None) or 'no PEM, or with a password'})",
             where=tls.certificate,
@@ -120,7 +120,7 @@ def require_private_key(path: Path) -> None:
     try:
         found = os.stat(path)
     except OSError as problem:
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             f"the private key cannot be read: {problem.strerror}",
             where=str(path),
@@ -132,7 +132,7 @@ def require_private_key(path: Path) -> None:
         or found.st_mode & 0o077
         or found.st_size > _MOST_KEY_BYTES
     ):
-        raise EnvironmentFailed(
+        raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             "the private key of the certificate may be read or changed by others",
             where=str(path),
@@ -140,8 +140,8 @@ def require_private_key(path: Path) -> None:
         )
 
 
-def _cannot_listen(settings: WebSettings, problem: OSError) -> EnvironmentFailed:
-    return EnvironmentFailed(
+def _cannot_listen(settings: WebSettings, problem: OSError) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
         Reason.STATE_UNSAFE,
         f"it is not possible to listen there: {problem.strerror or problem}",
         where=f"{settings.host} port {settings.port}",
