@@ -69,7 +69,7 @@ ONLY_THERE: Final = {
     "goals/catalogue/files.py": {"remit.goals.binding.file_cache": names("MOST_FILES", "SeenFiles")},  # reads only
     "goals/simulation_executor.py": {
         "remit.execution.engine": names(
-            "Operation", "Note", "Notes", "Preview", "ExecutionContext", "IncompleteError", "travel"
+            "Operation", "Note", "Notes", "Preview", "ExecutionContext", "IncompleteError", "run_operation"
         ),
         "remit.execution.recovery": names("Recovered", "recover"),
         "remit.execution.journal": names("ExtraRecord", "RequestIds"),
@@ -182,7 +182,7 @@ READS: Final = names("reading", "glancing")
 ENVELOPES_READ_IN: Final = {
     ("goals/core.py", "_dispatched"),
     ("goals/simulation_executor.py", "parse"),
-    ("goals/simulation_executor.py", "recall"),
+    ("goals/simulation_executor.py", "load_checkpoint"),
 }
 """Where a recorded envelope is read back."""
 

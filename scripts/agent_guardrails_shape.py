@@ -47,7 +47,7 @@ def _envelopes(sources: Sources) -> Iterator[Violation]:
     mend = "planner.build_envelope makes the one envelope, for the first candidate of the Finder's packet."
     for module in (*sources.core(), *sources.goals()):
         inside = calls_inside(module, "build_envelope") if module.name == "goals/planner.py" else set()
-        copies = calls_inside(module, "refused_at_last") if module.name == "goals/decisions.py" else set()
+        copies = calls_inside(module, "final_gate_refusal") if module.name == "goals/decisions.py" else set()
         for call in module.calls:
             end = module.ends(call.func)
             if end == "DispatchEnvelope" and id(call) not in inside:

@@ -66,7 +66,7 @@ def test_one_that_died_or_has_a_child_at_work_is_not_kept(tmp_path: Path) -> Non
             os.kill(first, signal.SIGKILL)
             os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
         with made(tmp_path) as host:
-            standing = host.stand_by(ORDER)
+            standing = host.prewarm(ORDER)
             second = zygote_of(host)
         with made(tmp_path) as host:
             try_out(host)

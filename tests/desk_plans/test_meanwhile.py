@@ -9,7 +9,7 @@ import pytest
 from remit.core.errors import Reason
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.services.base.context import ServiceContext
-from remit.services.base.drift import DriftReport, look_around
+from remit.services.base.drift import DriftReport, detect_drift
 from remit.services.base.jobs import Job
 from remit.services.people import PeopleDesk
 from remit.services.tokens import TokenDesk
@@ -29,14 +29,14 @@ def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(office: Office, mo
     looks: list[DriftReport] = []
 
     def and_then_somebody_writes(*asked: Any) -> DriftReport:
-        found = look_around(*asked)
+        found = detect_drift(*asked)
         looks.append(found)
         if len(looks) == 1:
             office.project.write(path, "hers\n")
         return found
 
     digest = office.plans.undo_look(OPERATOR, name).drift_digest
-    monkeypatch.setattr("remit.services.plans.runs.look_around", and_then_somebody_writes)
+    monkeypatch.setattr("remit.services.plans.runs.detect_drift", and_then_somebody_writes)
     answer = office.plans.undo(OPERATOR, name, force=True, drift_digest=digest)
     assert (answer.status, office.project.read(path)) == ("REFUSED", "hers\n")
     assert answer.refused is not None
@@ -50,11 +50,11 @@ def test_that_nothing_was_changed_since_is_held_to_as_well(office: Office, monke
     made, path = office.applied()
 
     def and_then_somebody_writes(*asked: Any) -> DriftReport:
-        found = look_around(*asked)
+        found = detect_drift(*asked)
         office.project.write(path, "mine\n")
         return found
 
-    monkeypatch.setattr("remit.services.plans.runs.look_around", and_then_somebody_writes)
+    monkeypatch.setattr("remit.services.plans.runs.detect_drift", and_then_somebody_writes)
     assert office.plans.undo(OPERATOR, made.proposal_id, force=True).status == "REFUSED"
     assert office.project.read(path) == "mine\n"
 

@@ -82,7 +82,7 @@ def test_what_changes_while_the_intent_waits_for_the_lock_counts(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last look is in the transaction of the intent."""
-    real = SimulationOperation.require_alive
+    real = SimulationOperation.require_still_valid
 
     def close_the_door(self: SimulationOperation, *given: Any) -> None:
         real(self, *given)
@@ -90,7 +90,7 @@ def test_what_changes_while_the_intent_waits_for_the_lock_counts(
 
     asked = office.ask("archive the note one")
     with monkeypatch.context() as patched:
-        patched.setattr(SimulationOperation, "require_alive", close_the_door)
+        patched.setattr(SimulationOperation, "require_still_valid", close_the_door)
         assert office.answer(asked).outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
     assert office.archived() == []
     assert office.events(asked.goal.correlation_id)[-2:] == ["ACCESS_ALLOWED", "REFUSED"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.plans.engines.database_files import WorkFolder, sweep
-from remit.plans.model.folders_cleanup import remove_all
+from remit.plans.model.folders_cleanup import remove_tree
 
 DEEP = """
 import os
@@ -47,6 +47,6 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     (gone / "below").mkdir(parents=True)
     (gone / "link").symlink_to(kept)
     (gone / "below" / "link").symlink_to(kept)
-    remove_all(gone)
+    remove_tree(gone)
     assert not gone.exists()
     assert (kept / "file").read_text() == "mine"

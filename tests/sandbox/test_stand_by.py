@@ -53,7 +53,7 @@ def wait_until_walled_in(pid: int) -> None:
 
 @pytest.mark.req("EI-09")
 def test_it_closes_its_walls_does_nothing_and_then_runs(host: SandboxHost, folder: Path) -> None:
-    with host.stand_by(order("copy", folder=folder)) as standing:
+    with host.prewarm(order("copy", folder=folder)) as standing:
         wait_until_walled_in(pid_of(standing))
         time.sleep(0.05)
         assert not (folder / "target").exists()
@@ -65,7 +65,7 @@ def test_it_closes_its_walls_does_nothing_and_then_runs(host: SandboxHost, folde
 @pytest.mark.req("EI-09")
 def test_dismissed_it_is_dead_and_has_done_nothing(host: SandboxHost, folder: Path) -> None:
     before = open_descriptors()
-    standing = host.stand_by(order("copy", folder=folder))
+    standing = host.prewarm(order("copy", folder=folder))
     pid = pid_of(standing)
     wait_until_walled_in(pid)
     standing.dismiss()
@@ -78,14 +78,14 @@ def test_dismissed_it_is_dead_and_has_done_nothing(host: SandboxHost, folder: Pa
 
 
 def test_it_serves_once(host: SandboxHost) -> None:
-    standing = host.stand_by(order("answer"))
+    standing = host.prewarm(order("answer"))
     standing.run()
     with pytest.raises(UsageError, match="serves once"):
         standing.run()
 
 
 def test_one_that_nobody_holds_any_more_is_closed_by_the_next_who_takes_one(host: SandboxHost) -> None:
-    pid = pid_of(host.stand_by(order("answer")))
+    pid = pid_of(host.prewarm(order("answer")))
     host.run(order("answer"))
     assert wait_until_gone(pid)
 
@@ -93,7 +93,7 @@ def test_one_that_nobody_holds_any_more_is_closed_by_the_next_who_takes_one(host
 @pytest.mark.req("EI-12")
 @pytest.mark.parametrize("ready", [False, True], ids=["on its way", "behind its walls"])
 def test_killed_while_it_stands_by_it_is_replaced(host: SandboxHost, folder: Path, ready: bool) -> None:  # noqa: FBT001
-    with host.stand_by(order("copy", folder=folder)) as standing:
+    with host.prewarm(order("copy", folder=folder)) as standing:
         pid = pid_of(standing)
         if ready:
             wait_until_walled_in(pid)
@@ -104,7 +104,7 @@ def test_killed_while_it_stands_by_it_is_replaced(host: SandboxHost, folder: Pat
 
 @pytest.mark.req("EI-12")
 def test_killed_before_it_has_read_that_it_may_go_it_is_replaced(host: SandboxHost, folder: Path) -> None:
-    with host.stand_by(order("copy", folder=folder)) as standing:
+    with host.prewarm(order("copy", folder=folder)) as standing:
         pid = pid_of(standing)
         wait_until_walled_in(pid)
         os.kill(pid, signal.SIGSTOP)
@@ -130,7 +130,7 @@ class killed_in:  # noqa: N801 - reads as a word
 
 def test_a_zygote_that_died_meanwhile_is_replaced_too(host: SandboxHost) -> None:
     zygote = zygote_of(host)
-    with host.stand_by(order("answer")) as standing:
+    with host.prewarm(order("answer")) as standing:
         kill_for_good(zygote)
         assert standing.run().output is not None
 
@@ -139,18 +139,18 @@ def test_what_is_wrong_with_the_folders_is_heard_when_it_runs(host: SandboxHost,
     asked = order("copy", folder=folder)
     (folder / "source").unlink()
     folder.rmdir()
-    with host.stand_by(asked) as standing, pytest.raises(RefusedError, match="does not exist"):
+    with host.prewarm(asked) as standing, pytest.raises(RefusedError, match="does not exist"):
         standing.run()
 
 
 @pytest.mark.req("EI-10")
 def test_the_clock_starts_when_it_may_go(tmp_path: Path) -> None:
     with plain_host(tmp_path, replace(QUOTAS, seconds=0.4)) as host:
-        with host.stand_by(order("sleep", seconds=0.01)) as standing:
+        with host.prewarm(order("sleep", seconds=0.01)) as standing:
             time.sleep(0.5)
             assert standing.run().usage.seconds < 0.4
         with (
-            host.stand_by(order("sleep", seconds=5)) as standing,
+            host.prewarm(order("sleep", seconds=5)) as standing,
             pytest.raises(InterruptedTaskError, match="longer than"),
         ):
             standing.run()
@@ -159,7 +159,7 @@ def test_the_clock_starts_when_it_may_go(tmp_path: Path) -> None:
 @pytest.mark.req("EI-09")
 def test_meanwhile_it_is_killed_and_afterwards_it_is_dead(host: SandboxHost) -> None:
     seen: list[Any] = []
-    with host.stand_by(order("look_around")) as standing:
+    with host.prewarm(order("look_around")) as standing:
         pid = pid_of(standing)
         finished = standing.run(meanwhile=seen.append)
         assert is_gone(pid)
@@ -171,7 +171,7 @@ def test_one_that_said_it_is_done_and_works_on_does_not_when_run_has_returned(tm
     arena = make_arena(tmp_path)
     raw = encode_frame({"kind": "done", "output": None}).hex()
     sizes: list[int] = []
-    with a_host(arena, ROOMY) as host, host.stand_by(an_order(arena, "work_on", raw=raw)) as standing:
+    with a_host(arena, ROOMY) as host, host.prewarm(an_order(arena, "work_on", raw=raw)) as standing:
         standing.run(meanwhile=lambda _: sizes.append((arena.made / "target.bin").stat().st_size))
         sizes.append((arena.made / "target.bin").stat().st_size)
         time.sleep(0.1)
@@ -183,7 +183,7 @@ def test_what_is_raised_meanwhile_comes_out_and_it_is_dead(host: SandboxHost) ->
     def fail(_: Any) -> None:
         raise LookupError("meanwhile")
 
-    with host.stand_by(order("answer")) as standing:
+    with host.prewarm(order("answer")) as standing:
         pid = pid_of(standing)
         with pytest.raises(LookupError, match="meanwhile"):
             standing.run(meanwhile=fail)
@@ -199,7 +199,7 @@ def test_nothing_is_called_meanwhile_where_the_task_failed(host: SandboxHost) ->
 
 def test_a_large_order_that_does_not_fit_at_once_stands_by_as_well(host: SandboxHost) -> None:
     text = "x" * 900_000
-    with host.stand_by(order("answer", text=text)) as standing:
+    with host.prewarm(order("answer", text=text)) as standing:
         output = standing.run().output
     assert output is not None
     assert output["inputs"]["text"] == text
@@ -213,7 +213,7 @@ def test_an_interrupt_at_each_moment_of_standing_by_loses_nothing(host: SandboxH
         old = sys.gettrace()
         sys.settrace(interrupt_at(step, files))
         try:
-            standing = host.stand_by(order("copy", folder=folder))
+            standing = host.prewarm(order("copy", folder=folder))
             standing.dismiss()
         except KeyboardInterrupt:
             pass

@@ -24,7 +24,7 @@ from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.config.web import Web
 from remit.web.config.settings import WebSettings
 from remit.web.console.assets import serve_asset
-from remit.web.http.authentication import demand_caller, demand_person, still_counts
+from remit.web.http.authentication import demand_person, is_still_valid, require_caller
 from remit.web.http.problems import handle_errors
 from remit.web.login.routes import login_router
 from remit.web.security.middleware import guard
@@ -142,7 +142,7 @@ def probe_routes(served_bodies: list[bytes]) -> APIRouter:
 
     @router.get("/v1/me")
     def me(request: Request) -> dict[str, str]:
-        return {"id": demand_caller(request).id}
+        return {"id": require_caller(request).id}
 
     @router.get("/inbox")
     def inbox(request: Request) -> dict[str, str]:
@@ -150,7 +150,7 @@ def probe_routes(served_bodies: list[bytes]) -> APIRouter:
 
     @router.post("/v1/echo")
     async def echo(request: Request) -> Response:
-        demand_caller(request)
+        require_caller(request)
         served_bodies.append(await request.body())
         return Response(served_bodies[-1])
 
@@ -160,7 +160,7 @@ def probe_routes(served_bodies: list[bytes]) -> APIRouter:
 
     @router.get("/v1/counts")
     def counts(request: Request) -> dict[str, bool]:
-        return {"counts": still_counts(request)}
+        return {"counts": is_still_valid(request)}
 
     @router.get("/v1/stream")
     def stream() -> StreamingResponse:

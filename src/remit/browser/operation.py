@@ -169,14 +169,14 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
         )
         return render_begun_action(begun)
 
-    def stand_down(self, granted: GrantedAction) -> None:
+    def release(self, granted: GrantedAction) -> None:
         while granted.tabs:
             granted.tabs.pop().turn.release()
 
-    def require_alive(self, granted: GrantedAction, now: datetime) -> None:
+    def require_still_valid(self, granted: GrantedAction, now: datetime) -> None:
         require_in_time(granted.token, now)
 
-    def spend(self, granted: GrantedAction, batch: Batch, now: datetime) -> None:
+    def consume_authority(self, granted: GrantedAction, batch: Batch, now: datetime) -> None:
         self.tokens.use(batch.store, granted.token, granted.action.action_id, now)
         for approval in granted.approvals:
             self.approvals.use(
@@ -187,10 +187,10 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
                 token_jti=granted.token.jti,
             )
 
-    def take_on(self, granted: GrantedAction, batch: Batch, now: datetime) -> None:
-        self.tokens.require_alive(batch.store, granted.token, now)
+    def recheck_authority(self, granted: GrantedAction, batch: Batch, now: datetime) -> None:
+        self.tokens.require_still_valid(batch.store, granted.token, now)
 
-    def recall(self, checkpoint: str) -> tuple[BrowserRequest, BegunAction]:
+    def load_checkpoint(self, checkpoint: str) -> tuple[BrowserRequest, BegunAction]:
         begun = parse_begun_action(checkpoint)
         return BrowserRequest(begun.action, "", begun.digest, AuditData(begun.agent_id, begun.jti, begun.before)), begun
 
@@ -288,7 +288,7 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
         pending = [each for each in self.approvals.listed("PENDING") if each.action_id == result.action_id]
         return beside_what_came_late(result, self.requests_of(result.action_id), pending)
 
-    def also_record(self, request: BrowserRequest, outcome: ActionResult) -> Sequence[NewEntry]:
+    def extra_entries(self, request: BrowserRequest, outcome: ActionResult) -> Sequence[NewEntry]:
         return (audit_event(request.action, request.seen, outcome, self.clock()),)
 
 

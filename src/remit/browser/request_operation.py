@@ -162,16 +162,16 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
         )
         return render_begun_request(begun)
 
-    def require_alive(self, granted: GrantedRequest, now: datetime) -> None:
+    def require_still_valid(self, granted: GrantedRequest, now: datetime) -> None:
         held, token = self._own()
         require_in_time(token, now)
         if held.given_up:
             raise given_up("the browser gave the request up")
 
-    def spend(self, granted: GrantedRequest, batch: Batch, now: datetime) -> None:
+    def consume_authority(self, granted: GrantedRequest, batch: Batch, now: datetime) -> None:
         """The yes is used up with the intent: for this request, this action, this token, and never again."""
         held, token = self._own()
-        self.tokens.require_alive(batch.store, token, now)
+        self.tokens.require_still_valid(batch.store, token, now)
         self.approvals.use(
             batch,
             granted.approvals[0].approval_id,
@@ -180,7 +180,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
             token_jti=token.jti,
         )
 
-    def recall(self, checkpoint: str) -> tuple[HeldRequest, BegunRequest]:
+    def load_checkpoint(self, checkpoint: str) -> tuple[HeldRequest, BegunRequest]:
         begun = parse_begun_request(checkpoint)
         known = (begun.request_id, begun.action_id, begun.digest, begun.request_digest, begun.approval_id)
         return HeldRequest(*known), begun
@@ -252,7 +252,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
     def load_outcome(self, stored: str, recorded_at: str) -> RequestOutcome:
         return RequestOutcome.parse(stored.encode(), source="stored outcome of a request")
 
-    def also_record(self, request: HeldRequest, outcome: RequestOutcome) -> Sequence[NewEntry]:
+    def extra_entries(self, request: HeldRequest, outcome: RequestOutcome) -> Sequence[NewEntry]:
         """Of a late one: that its action, which had ended with other numbers, has sent this too, or has not."""
         if self.held is None or self.token is None or self.held.seconds_after is None:
             return ()

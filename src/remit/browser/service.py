@@ -30,7 +30,7 @@ from remit.contracts.config.config import SystemConfig
 from remit.core.canonical import digest_bytes
 from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError
 from remit.core.ids import DEFAULT_TENANT, Clock
-from remit.execution.engine import ExecutionContext, Preview, travel
+from remit.execution.engine import ExecutionContext, Preview, run_operation
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
 from remit.ledger.entry import NewEntry
@@ -113,7 +113,7 @@ class Browsing:
         self._recover_once()
         started = time.monotonic()
         door = self._door(parsed, flight, functools.partial(self._flights.require_only, name, flight))
-        outcome = travel(door, raw, self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
+        outcome = run_operation(door, raw, self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         with contextlib.suppress(
@@ -238,7 +238,7 @@ class Browsing:
             on_waiting=flight.tell if flight is not None else lambda _: None,
             on_problem=problems.append,
         )
-        outcome = travel(door, (b"",), self._site())
+        outcome = run_operation(door, (b"",), self._site())
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         if outcome.state in {"ANSWERED", "SENT"}:
@@ -248,7 +248,7 @@ class Browsing:
     def _why_dead(self, token: Token) -> str:
         try:
             with self._ledger().store.glancing() as connection:
-                self._tokens().require_alive(connection, token, self._clock())
+                self._tokens().require_still_valid(connection, token, self._clock())
         except RemitError as problem:
             return problem.what
         return ""

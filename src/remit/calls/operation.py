@@ -147,11 +147,11 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
             before = require_json(found, "what before= returned", f"function {function.name}")
         return render_call_checkpoint(granted.request, before)
 
-    def require_alive(self, granted: GrantedCall, now: datetime) -> None:
+    def require_still_valid(self, granted: GrantedCall, now: datetime) -> None:
         require_in_time(granted.token, now)
 
-    def spend(self, granted: GrantedCall, batch: Batch, now: datetime) -> None:
-        self.tokens.require_alive(batch.store, granted.token, now)
+    def consume_authority(self, granted: GrantedCall, batch: Batch, now: datetime) -> None:
+        self.tokens.require_still_valid(batch.store, granted.token, now)
         for approval in granted.approvals:
             self.approvals.use(
                 batch,
@@ -161,10 +161,10 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
                 token_jti=granted.token.jti,
             )
 
-    def take_on(self, granted: GrantedCall, batch: Batch, now: datetime) -> None:
-        self.tokens.require_alive(batch.store, granted.token, now)
+    def recheck_authority(self, granted: GrantedCall, batch: Batch, now: datetime) -> None:
+        self.tokens.require_still_valid(batch.store, granted.token, now)
 
-    def recall(self, checkpoint: str) -> tuple[CallRequest, BegunCall]:
+    def load_checkpoint(self, checkpoint: str) -> tuple[CallRequest, BegunCall]:
         begun = parse_call_checkpoint(checkpoint, self.functions)
         return begun.request, begun
 
@@ -293,7 +293,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
             ) from None
         return result
 
-    def also_record(self, request: CallRequest, outcome: CallResult) -> Sequence[ExtraRecord]:
+    def extra_entries(self, request: CallRequest, outcome: CallResult) -> Sequence[ExtraRecord]:
         return (audit_event(request, outcome),)
 
     def _clear_away(self, begun: BegunCall, problem: BaseException) -> None:

@@ -26,7 +26,7 @@ from remit.contracts.calls.call import CallAnswer, CallResult
 from remit.core.errors import Reason, RefusedError, UsageError
 from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.crypto.signing import Keyring, Signer
-from remit.execution.engine import ExecutionContext, Preview, travel
+from remit.execution.engine import ExecutionContext, Preview, run_operation
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
 from remit.ledger.writer import Ledger
@@ -112,11 +112,11 @@ class Calls:
     ) -> CallAnswer:
         """Call a governed function, once for each `key`: the same call again gives the same result.
 
-        Arguments that do not fit the function raise `RefusedError`; all else comes back as an answer, unless neither success
-        nor failure could be recorded, somebody else is at this very call for long, or it was begun and this token may
-        not go on with it. Where a person has to say yes, the answer is `waiting` after `wait` seconds (None: as long as
-        it takes), and the same call again goes on with it. Governed functions that it calls are called for the same
-        agent, with keys made from this one. `loop` runs what is awaited; this call itself blocks, so it
+        Arguments that do not fit the function raise `RefusedError`; all else comes back as an answer, unless neither
+        success nor failure could be recorded, somebody else is at this very call for long, or it was begun and this
+        token may not go on with it. Where a person has to say yes, the answer is `waiting` after `wait` seconds (None:
+        as long as it takes), and the same call again goes on with it. Governed functions that it calls are called for
+        the same agent, with keys made from this one. `loop` runs what is awaited; this call itself blocks, so it
         is not made in that loop's thread.
         """
         raw = self._raw(name, key, arguments, token)
@@ -126,7 +126,7 @@ class Calls:
         stored: list[bool] = []
         try:
             with within(token, key, wait):
-                result = travel(door, raw, self._site(), on_stored=lambda: stored.append(True))
+                result = run_operation(door, raw, self._site(), on_stored=lambda: stored.append(True))
         except (AwaitsPersonError, SuspendedInCallError) as waits:
             return CallAnswer(state="waiting", call_id=key, waiting=waits.waiting)
         if isinstance(result, Preview):
@@ -135,7 +135,7 @@ class Calls:
 
     def preview(self, name: str, arguments: bytes, *, token: str, key: str) -> CallResult | Preview:
         """What a call would do: the same road, stopped before consent. Raises what a full run would refuse."""
-        return travel(self._door(), self._raw(name, key, arguments, token), self._site(), dry_run=True)
+        return run_operation(self._door(), self._raw(name, key, arguments, token), self._site(), dry_run=True)
 
     def recover(
         self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()

@@ -86,7 +86,8 @@ def rename_checked(
 ) -> None:
     """Rename, provided that it is this very file. If another was put in its place, that one gets its name back.
 
-    `RefusedError` if it did, so that nothing was touched; if its name was taken meanwhile, `EnvironmentFailureError` says where.
+    `RefusedError` if it did, so that nothing was touched; if its name was taken meanwhile, `EnvironmentFailureError`
+    says where.
     """
     rename_noreplace(*old, *new, where=where, where_new=where_new)
     try:
@@ -95,11 +96,11 @@ def rename_checked(
         found = None
     if found is not None and found.has_content_of(expected) and found.mode == expected.mode:
         return
-    give_back(new, old, where=where_new, where_new=where)
+    restore_name(new, old, where=where_new, where_new=where)
     raise changed(where)
 
 
-def give_back(old: tuple[int, str], new: tuple[int, str], *, where: str, where_new: str) -> None:
+def restore_name(old: tuple[int, str], new: tuple[int, str], *, where: str, where_new: str) -> None:
     """Take a rename back. A failure is never `RefusedError`: the file is left under a name that is not its own."""
     try:
         rename_noreplace(*old, *new, where=where, where_new=where_new)

@@ -113,24 +113,24 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def checkpoint(self, granted: Granted, preview: Preview) -> str:
         """What is needed to finish it or to go back, as text; anything that it refers to is durable."""
 
-    def stand_by(self, granted: Granted, begun: Begun) -> None:
+    def prewarm(self, granted: Granted, begun: Begun) -> None:
         """Get ready for the effect while the intent is being written. Nothing of it may reach the world yet."""
 
-    def stand_down(self, granted: Granted) -> None:
+    def release(self, granted: Granted) -> None:
         """Let go of what stood by, used or not. However a request ends, this is called."""
 
     @abstractmethod
-    def require_alive(self, granted: Granted, now: datetime) -> None:
+    def require_still_valid(self, granted: Granted, now: datetime) -> None:
         """Expiry and revocation once more, right before the intent."""
 
-    def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
+    def consume_authority(self, granted: Granted, batch: Batch, now: datetime) -> None:
         """What the intent uses up, such as an approval, in its very transaction. A refusal undoes the intent too."""
 
-    def take_on(self, granted: Granted, batch: Batch, now: datetime) -> None:
+    def recheck_authority(self, granted: Granted, batch: Batch, now: datetime) -> None:
         """The same where another had begun it and died: nothing is used up twice, but whoever goes on must count."""
 
     @abstractmethod
-    def recall(self, checkpoint: str) -> tuple[Request, Begun]:
+    def load_checkpoint(self, checkpoint: str) -> tuple[Request, Begun]:
         """The checkpoint read back, by us or by whoever takes over. The request in it has no authority any more."""
 
     @abstractmethod
@@ -160,10 +160,14 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """`begun` is there once the intent was recorded."""
 
     def publish(self, begun: Begun, outcome: Outcome) -> None:
-        """Write what people read, durably, before the outcome counts. `ReportWriteError` undoes an effect that succeeded."""
+        """Write what people read, durably, before the outcome counts. `ReportWriteError` undoes an effect that
+        succeeded.
+        """
 
     def commit(self, begun: Begun, outcome: Outcome, note: Note) -> None:
-        """Make final what is prepared elsewhere. `VerificationFailedError` if that surely did not happen: then all is undone."""
+        """Make final what is prepared elsewhere. `VerificationFailedError` if that surely did not happen: then all is
+        undone.
+        """
 
     def clear_up(self, begun: Begun, outcome: Outcome, note: Note) -> None:
         """Remove what only the way back needed. Whoever does notes it first: from there on there is only forward."""
@@ -182,12 +186,12 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def load_outcome(self, stored: str, recorded_at: str) -> Outcome:
         """A stored outcome, its signature verified."""
 
-    def also_record(self, request: Request, outcome: Outcome) -> Sequence[ExtraRecord]:  # noqa: ARG002 - for doors that do
+    def extra_entries(self, request: Request, outcome: Outcome) -> Sequence[ExtraRecord]:  # noqa: ARG002 - for doors that do
         """Entries and rows of the door's own, masked, in the transaction of this outcome or refusal."""
         return ()
 
 
-def travel(
+def run_operation(
     door: Operation[Request, Granted, Begun, Made, Outcome],
     raw: tuple[bytes, ...],
     site: ExecutionContext,
@@ -209,7 +213,7 @@ def travel(
         journal = journey.follow(Journal(site.ledger, door.trace(request), site.hosts, site.patience, actor))
         try:
             granted = journal.judge(door.verify_authority, request, site.clock())  # 2. verify authority
-            standing.callback(door.stand_down, granted)
+            standing.callback(door.release, granted)
             entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
         except RefusedError as problem:
             journey.refused(problem.reason)
@@ -217,7 +221,7 @@ def travel(
             if dry_run:
                 raise
             refusal = door.fail(request, problem)
-            journal.record_refusal(problem, door.also_record(request, refusal))
+            journal.record_refusal(problem, door.extra_entries(request, refusal))
             return refusal
         if isinstance(entered, StoredOutcome):
             journey.ending = "stored"
@@ -243,7 +247,7 @@ def _enter(
     """Steps 3 to 7, again from the start whenever somebody else was faster."""
 
     def still_alive(now: datetime) -> None:
-        journal.judge(door.require_alive, granted, now)
+        journal.judge(door.require_still_valid, granted, now)
 
     while True:
         found = journal.look()
@@ -254,8 +258,8 @@ def _enter(
         if found is not None:  # the world may be half changed, so looking at it now would tell nothing
             if dry_run:
                 return _unfinished(door.trace(request))
-            _, begun = door.recall(found.checkpoint)
-            entered = journal.resume(found, still_alive, functools.partial(door.take_on, granted))
+            _, begun = door.load_checkpoint(found.checkpoint)
+            entered = journal.resume(found, still_alive, functools.partial(door.recheck_authority, granted))
         else:
             try:
                 preview = door.preview(granted)  # 4. preview
@@ -280,8 +284,8 @@ def _make_checkpoint(
     """With everything ready for the effect. If that fails, or is interrupted, nothing of the checkpoint stays."""
     checkpoint = door.checkpoint(granted, preview)
     try:
-        _, begun = door.recall(checkpoint)
-        door.stand_by(granted, begun)
+        _, begun = door.load_checkpoint(checkpoint)
+        door.prewarm(granted, begun)
     except BaseException:
         door.discard(checkpoint)
         raise
@@ -297,7 +301,7 @@ def _record_intent(
     still_alive: Callable[[datetime], None],
 ) -> ClaimedExecution | None:
     try:
-        spend = functools.partial(door.spend, granted)
+        spend = functools.partial(door.consume_authority, granted)
         entered = journal.enter(intent, checkpoint, still_alive, spend)  # 7. intent
     except RefusedError:  # anything else: it may be recorded, for all we know
         door.discard(checkpoint)
@@ -388,7 +392,7 @@ def record(
     """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
     try:
         stored = door.store_outcome(outcome)
-        also = door.also_record(request, outcome)
+        also = door.extra_entries(request, outcome)
         journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)  # 10. outcome
     except EnvironmentFailureError as problem:
         raise _unrecorded(problem, door.trace(request)) from problem
@@ -398,7 +402,7 @@ def record(
         door.undo(begun, journal.notes(), journal.note)
         outcome = finish_failure(door, request, begun, problem)
         stored = door.store_outcome(outcome)
-        also = door.also_record(request, outcome)
+        also = door.extra_entries(request, outcome)
         journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)
     reach("road.outcome_recorded")
     return outcome

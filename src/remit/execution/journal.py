@@ -148,18 +148,18 @@ class Journal:
         self,
         orphan: ClaimHeld,
         still_alive: Callable[[datetime], None],
-        take_on: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
+        recheck_authority: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
     ) -> ClaimedExecution | None:
         """Take over what a process that died had begun; None if somebody else was faster.
 
-        `still_alive` and `take_on` are asked in the transaction. Refuses while a process that the dead one had started
-        may still be at work, and if the checkpoint was changed.
+        `still_alive` and `recheck_authority` are asked in the transaction. Refuses while a process that the dead one
+        had started may still be at work, and if the checkpoint was changed.
         """
         self.require_intended(orphan)
         self._require_childless(orphan)
         token = new_token()
         with _given_up_if_interrupted(token):
-            entered = self._ledger.transact(partial(self._take_over, orphan, still_alive, take_on, token))
+            entered = self._ledger.transact(partial(self._take_over, orphan, still_alive, recheck_authority, token))
         if entered is not None:
             self._log("work resumed")
         return entered
@@ -274,13 +274,13 @@ class Journal:
         self,
         orphan: ClaimHeld,
         still_alive: Callable[[datetime], None],
-        take_on: Callable[[Batch, datetime], None],
+        recheck_authority: Callable[[Batch, datetime], None],
         token: str,
         batch: Batch,
     ) -> ClaimedExecution | None:
         now = batch.time_in(self._trace.tenant_id)
         judge_by_ledger(still_alive, now, batch.clock)
-        take_on(batch, now)
+        recheck_authority(batch, now)
         taken = take_over(batch.store, orphan, token)
         if taken is None:
             return None

@@ -82,7 +82,7 @@ def _settle(
     key = orphan.key
     placeholder = RequestIds(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
     Journal(site.ledger, placeholder, site.hosts, 0).require_intended(orphan)
-    request, begun = door.recall(orphan.checkpoint)
+    request, begun = door.load_checkpoint(orphan.checkpoint)
     trace = dataclasses.replace(door.trace(request), correlation_id=orphan.correlation_id)
     if (trace.key, trace.request_digest) != (key.key, orphan.request_digest):
         raise EnvironmentFailureError(

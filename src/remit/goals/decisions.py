@@ -224,7 +224,7 @@ class RefusedAtLast:
     access: AccessAnswer | None
 
 
-def refused_at_last(
+def final_gate_refusal(
     record: DecisionRecord, evidence: Evidence, verdict: GateVerdict, snapshots: tuple[StoredDocument, ...], at: str
 ) -> RefusedAtLast:
     """`record` is the decision that had let it through."""

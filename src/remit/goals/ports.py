@@ -30,7 +30,7 @@ class BoundActionResult:
     timed_out: bool = False
 
 
-def fitting(payload: Mapping[str, Any]) -> dict[str, Any]:
+def fit_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
     """What a record can hold. Of more only the kind: the whole stands with its own door, by the audit refs."""
     tree = dict(payload)
     try:

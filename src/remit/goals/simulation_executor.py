@@ -22,16 +22,16 @@ from remit.core.faultpoints import reach
 from remit.core.ids import Clock, is_within, parse_time, render_time, uuid7
 from remit.crypto.signing import Keyring
 from remit.execution.decision import PolicyDecision
-from remit.execution.engine import ExecutionContext, IncompleteError, Note, Notes, Operation, Preview, travel
+from remit.execution.engine import ExecutionContext, IncompleteError, Note, Notes, Operation, Preview, run_operation
 from remit.execution.journal import ExtraRecord, RequestIds
 from remit.execution.recovery import Recovered, recover
 from remit.goals.binding.binding import fill
-from remit.goals.decisions import refused_at_last
+from remit.goals.decisions import final_gate_refusal
 from remit.goals.dispatch import BegunElsewhereError, Dispatch, StartedDispatch, ends_step, not_decided
 from remit.goals.gates import ANSWER_LIFE, Evidence, decide
 from remit.goals.history import History, read_history, require_recorded
 from remit.goals.planner import plan_id_of
-from remit.goals.ports import ActionRunner, BoundActionResult, fitting
+from remit.goals.ports import ActionRunner, BoundActionResult, fit_payload
 from remit.goals.recording import record_refused_at_last
 from remit.goals.replay import replay_decision
 from remit.goals.rollback import record_taken_back, require_alone, require_undoable
@@ -116,7 +116,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         now = replace(then, catalogue=rules.catalogue, policy=rules.policy, planned=_digest_in(then), final=True)
         verdict = decide(now)
         if not verdict.dispatches:
-            request.refused[:] = [refused_at_last(record, now, verdict, rules.documents, render_time(self.clock()))]
+            request.refused[:] = [final_gate_refusal(record, now, verdict, rules.documents, render_time(self.clock()))]
             raise RefusedError(
                 reason_of(verdict.reason_code),
                 f"the final gate says {verdict.reason_code}" + (f": {verdict.why}" if verdict.why else ""),
@@ -150,13 +150,13 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         }
         return canonical_bytes(tree).decode()
 
-    def recall(self, checkpoint: str) -> tuple[Dispatch, StartedDispatch]:
+    def load_checkpoint(self, checkpoint: str) -> tuple[Dispatch, StartedDispatch]:
         tree = json.loads(checkpoint)
         envelope = DispatchEnvelope.from_tree(tree["envelope"], source="a dispatch that was begun")
         begun = StartedDispatch(envelope, tree["prepared"], tree["seconds"])
         return Dispatch(envelope, begun=True), begun
 
-    def require_alive(self, granted: Granted, now: datetime) -> None:
+    def require_still_valid(self, granted: Granted, now: datetime) -> None:
         """A yes is to what somebody has just read: what was let through and left lying has to be asked for anew."""
         if not is_within(granted.decided_at, now, ANSWER_LIFE):
             raise RefusedError(
@@ -166,7 +166,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
                 next_step="Ask for it anew, as a new goal.",
             )
 
-    def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
+    def consume_authority(self, granted: Granted, batch: Batch, now: datetime) -> None:
         """The step's one dispatch: the database refuses a second, whoever asks for it.
 
         The final gate is asked once more: making it ready may have taken as long as the simulation may, and while this
@@ -203,7 +203,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
     def succeed(self, request: Dispatch, begun: StartedDispatch, made: BoundActionResult) -> SimulationOutcome:
         code = "SIMULATION_SUCCEEDED" if made.succeeded else "STEP_TIMEOUT" if made.timed_out else "SIMULATION_FAILED"
         return SimulationOutcome(
-            payload=fitting(made.payload),
+            payload=fit_payload(made.payload),
             reason_code=code,
             audit_refs=made.audit_refs,
             proof_refs=_proofs(begun.envelope),
@@ -230,7 +230,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
     def load_outcome(self, stored: str, recorded_at: str) -> SimulationOutcome:
         return SimulationOutcome.parse(stored.encode(), source="a stored outcome")
 
-    def also_record(self, request: Dispatch, outcome: SimulationOutcome) -> Sequence[ExtraRecord]:
+    def extra_entries(self, request: Dispatch, outcome: SimulationOutcome) -> Sequence[ExtraRecord]:
         def append(batch: Batch) -> None:
             envelope = request.envelope
             plan_id = plan_id_of(envelope.tenant_id, envelope.correlation_id)
@@ -286,11 +286,11 @@ class SimulationExecutor:
     def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
         """Run it, once: whoever asks again gets what came of it the first time."""
         try:
-            outcome = travel(self._door, (envelope.canonical(),), self._site())
+            outcome = run_operation(self._door, (envelope.canonical(),), self._site())
         except BegunElsewhereError:
             # Whoever is at work on it is waited for; what a dead one left comes to its end, as it stands.
             self.recover()
-            outcome = travel(self._door, (envelope.canonical(),), self._site())
+            outcome = run_operation(self._door, (envelope.canonical(),), self._site())
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         return outcome

@@ -23,7 +23,9 @@ from remit.workspace.workspace import Workspace
 
 
 def value_of(answer: CallAnswer) -> Any:
-    """The value of a call that succeeded. Raises `RefusedError` where nothing happened, else `EnvironmentFailureError`."""
+    """The value of a call that succeeded. Raises `RefusedError` where nothing happened, else
+    `EnvironmentFailureError`.
+    """
     if answer.waiting is not None:
         raise WaitsForPersonError(answer.waiting)
     if answer.result is None or answer.result.error is not None:

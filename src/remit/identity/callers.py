@@ -43,7 +43,7 @@ class AgentCaller:
     def by(cls, tokens: Tokens, text: str) -> Self:
         """Whoever has this token; refused where it does not count."""
         token = tokens.verify(text)
-        return cls(token, text, lambda connection, now: tokens.require_alive(connection, token, now))
+        return cls(token, text, lambda connection, now: tokens.require_still_valid(connection, token, now))
 
     @property
     def id(self) -> str:

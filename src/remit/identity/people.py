@@ -24,8 +24,8 @@ from remit.identity.people_file import (
     RoleAssignment,
     changed,
     cleared,
-    counts,
     find,
+    is_active,
     is_open,
     known,
     named,
@@ -135,7 +135,7 @@ class People:
             return None
         digest, now = secret_digest(cookie), self._now()
         held = self._file.session(digest)
-        if held is None or not counts(*held, now):
+        if held is None or not is_active(*held, now):
             return None
         found, person = held
         if touch and now - parse_time(found.seen_at) >= _TOUCH_EACH:
@@ -148,7 +148,7 @@ class People:
     def _stands(self, digest: str, standing: RoleAssignment, now: datetime) -> bool:
         """Whether this session counts, and as the same: asked within a transaction, so it only reads the file."""
         held = self._file.session(digest)
-        return held is not None and counts(*held, now) and held[0].standing == standing
+        return held is not None and is_active(*held, now) and held[0].standing == standing
 
     def end(self, cookie: str) -> bool:
         """Log out. False if there was nothing to end."""
@@ -208,7 +208,7 @@ class People:
                 one.since,
                 one.last_login,
                 one.invited_by,
-                sum(found.person_id == one.id and counts(found, one, now) for found in kept.sessions),
+                sum(found.person_id == one.id and is_active(found, one, now) for found in kept.sessions),
                 sum(link.person_id == one.id and is_open(link, now) for link in kept.invitations),
             )
             for one in sorted(kept.people, key=lambda person: person.id)

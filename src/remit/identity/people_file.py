@@ -165,7 +165,7 @@ class KeptFile:
             os.close(descriptor)
 
 
-def counts(session: KeptSession, person: KeptPerson, now: datetime) -> bool:
+def is_active(session: KeptSession, person: KeptPerson, now: datetime) -> bool:
     return (
         session.standing == person.standing
         and has_begun(session.created_at, now)
@@ -201,7 +201,9 @@ def placed(kept: PeopleFile, person: Person, standing: RoleAssignment, now: str,
 def cleared(kept: PeopleFile, now: datetime) -> PeopleFile:
     """Without what can never count again."""
     by_id = {one.id: one for one in kept.people}
-    sessions = tuple(one for one in kept.sessions if one.person_id in by_id and counts(one, by_id[one.person_id], now))
+    sessions = tuple(
+        one for one in kept.sessions if one.person_id in by_id and is_active(one, by_id[one.person_id], now)
+    )
     links = tuple(one for one in kept.invitations if one.person_id in by_id and is_open(one, now))
     return changed(kept, sessions=sessions, invitations=links)
 

@@ -159,7 +159,7 @@ class Tokens:
         except RefusedError:
             return None
 
-    def require_alive(self, connection: Connection, token: Token, now: datetime) -> None:
+    def require_still_valid(self, connection: Connection, token: Token, now: datetime) -> None:
         """Expiry and revocation, of the token and its key, once more: to be asked in the intent's own transaction."""
         require_key_alive(token, self.keys)
         require_in_time(token, now)
@@ -173,7 +173,7 @@ class Tokens:
 
     def use(self, connection: Connection, token: Token, action_id: str, now: datetime) -> None:
         """The same, and one of its actions is used up. In the intent's transaction, for `max_actions` to be exact."""
-        self.require_alive(connection, token, now)
+        self.require_still_valid(connection, token, now)
         most = token.constraints.max_actions
         count_use(connection, self._tenant_id, token.jti, action_id, render_time(now), most)
 

@@ -34,7 +34,7 @@ STEPS: Final[Mapping[str, str]] = {
     "preview": "4. preview",
     "consent": "5. consent",
     "checkpoint": "6. checkpoint",
-    "stand_by": "6. stand by",
+    "prewarm": "6. stand by",
     "enter": "7. intent",
     "resume": "7. resume",
     "effect": "8. effect",

@@ -17,7 +17,7 @@ def is_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> bool:
     return not fails or (even_if_it_fails and not preview.doomed)
 
 
-def require_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> None:
+def require_applicable(preview: PlanPreview, *, even_if_it_fails: bool) -> None:
     """A plan that stops at errors and has one is never approved; one that goes on, if it is asked for by name."""
     if is_worth_approving(preview, even_if_it_fails=even_if_it_fails):
         return
@@ -33,7 +33,7 @@ def require_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> 
     )
 
 
-def require_meant(preview: PlanPreview, approvals: Approvals) -> None:
+def reject_unused_allowances(preview: PlanPreview, approvals: Approvals) -> None:
     """What is allowed and not needed is a mistake: most likely a name that was mistyped."""
     known = {
         "protected": set(preview.needs.protected),

@@ -74,10 +74,10 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
     def checkpoint(self, granted: DraftPlan, preview: Preview) -> str:
         raise _unapproved()
 
-    def require_alive(self, granted: DraftPlan, now: datetime) -> None:
+    def require_still_valid(self, granted: DraftPlan, now: datetime) -> None:
         raise _unapproved()
 
-    def recall(self, checkpoint: str) -> Never:
+    def load_checkpoint(self, checkpoint: str) -> Never:
         raise _unapproved()
 
     def effect(self, granted: DraftPlan, begun: Never, note: Note) -> Never:

@@ -23,7 +23,7 @@ from remit.execution.journal import RequestIds
 from remit.execution.protected_paths import is_forbidden
 from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
-from remit.plans.apply.checkpoint import PlanCheckpoint, dressed, parse_begun, render_begun, without_rows
+from remit.plans.apply.checkpoint import PlanCheckpoint, parse_begun, render_begun, with_ownership, without_rows
 from remit.plans.apply.environment import PlanSetting
 from remit.plans.apply.executor import PlanExecutor
 from remit.plans.apply.outcome import STANDS, action_rows, build_outcome, load_plan_outcome, manifest_of, server_rows
@@ -127,7 +127,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             self._wanted[envelope.envelope_id] = seen.wanted
         return seen
 
-    def stand_down(self, granted: ApprovedPlan) -> None:
+    def release(self, granted: ApprovedPlan) -> None:
         self._lives.held.close(granted.envelope.envelope_id)
         self._forget_prepared(granted.envelope.envelope_id)
 
@@ -189,12 +189,12 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         databases = {step.path for step in begun.steps.steps if is_marked(step)}
         listed = [places[path] for path in range(len(places))]
         originals = take_all(listed, seen.kept, folder, config.limits, new_bytes, databases=databases)
-        begun = dressed(begun, originals)
+        begun = with_ownership(begun, originals)
         planned = [step.number for step in begun.steps.steps if step.problem is None]
         write_way_back(folder, manifest_of(begun, planned, begun.started_at))
         return begun
 
-    def require_alive(self, granted: ApprovedPlan, now: datetime) -> None:
+    def require_still_valid(self, granted: ApprovedPlan, now: datetime) -> None:
         envelope = granted.envelope
         config_digest = self.setting.rules.config().digest()
         verify_envelope(envelope, config_digest, self.keyring(), now, plan_digest=envelope.plan_digest)
@@ -209,20 +209,20 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         except RemitError as problem:  # `remit prune` will find it
             _LOG.warning("a report folder could not be removed", extra={"why": str(problem)})
 
-    def recall(self, checkpoint: str) -> tuple[PlanRequest, PlanCheckpoint]:
+    def load_checkpoint(self, checkpoint: str) -> tuple[PlanRequest, PlanCheckpoint]:
         begun = parse_begun(checkpoint)
         return PlanRequest(begun.envelope_id, begun.request_digest, None, begun), begun
 
     # --- 8, 9: its life -----------------------------------------------------------------------------------------------
 
     def effect(self, granted: ApprovedPlan, begun: PlanCheckpoint, note: Note) -> RunResult:
-        def require_alive() -> None:
-            self.require_alive(granted, self.setting.rules.clock())
+        def require_still_valid() -> None:
+            self.require_still_valid(granted, self.setting.rules.clock())
 
         prepared = self._prepared.get(begun.envelope_id)
         descriptors = prepared.descriptors if prepared is not None else {}
         ready = PreparedOutputs(descriptors, self._wanted.get(begun.envelope_id))
-        return self._lives.carry_out(granted.envelope.plan, begun, ready, require_alive, note)
+        return self._lives.carry_out(granted.envelope.plan, begun, ready, require_still_valid, note)
 
     def settle(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
         return self._lives.settle(begun, notes, note)

@@ -18,13 +18,13 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.crypto.signing import Keyring, Signer
 from remit.execution.decision import PolicyDecision
-from remit.execution.engine import ExecutionContext, IncompleteError, Preview, travel
+from remit.execution.engine import ExecutionContext, IncompleteError, Preview, run_operation
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch, Ledger
 from remit.plans.apply.environment import CANCEL_LOOK, Cancellations, PlanRules, PlanSetting
-from remit.plans.approval_checks import require_meant, require_worth_approving
+from remit.plans.approval_checks import reject_unused_allowances, require_applicable
 from remit.plans.draft_operation import DraftOperation
 from remit.plans.engines.database_files import sweep
 from remit.plans.model.callbacks import NO_HOOKS, LaterRollback, PlanHooks
@@ -90,7 +90,7 @@ class Plans:
 
     def preview(self, plan: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanPreview:
         """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `RefusedError`."""
-        found = travel(DraftOperation(self._setting(hooks)), (plan,), self._site(), dry_run=True)
+        found = run_operation(DraftOperation(self._setting(hooks)), (plan,), self._site(), dry_run=True)
         if not isinstance(found, PlanPreview):
             raise UsageError(Reason.MISUSE, "a dry run ended in something else than a preview")
         return found
@@ -115,10 +115,10 @@ class Plans:
         seen = self.preview(plan, hooks)
         if as_seen is not None and seen.digest != as_seen:
             raise not_as_seen(seen.plan.plan_id)
-        require_worth_approving(seen, even_if_it_fails=even_if_it_fails)
+        require_applicable(seen, even_if_it_fails=even_if_it_fails)
         denials = uncovered(seen.findings, seen.needs, approvals)
         PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
-        require_meant(seen, approvals)
+        reject_unused_allowances(seen, approvals)
         envelope = issue_envelope(
             self._keys.protocol(),
             seen.plan,
@@ -171,7 +171,7 @@ class Plans:
                 request = self._door().parse((envelope,))
                 self._recover_once(hooks, spare=(request.envelope_id,))
             door = self._door(replace(hooks, on_status=on_status))
-            outcome = travel(
+            outcome = run_operation(
                 door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored, actor=hooks.actor
             )
         except IncompleteError as problem:
@@ -259,7 +259,7 @@ class Plans:
             force=force,
             drift=drift if force else None,
         )
-        outcome = travel(
+        outcome = run_operation(
             self._rollback_door(),
             (order.canonical(),),
             self._site(),

@@ -100,7 +100,7 @@ class SandboxHost:
         is_cancelled: IsCancelled | None = None,
     ) -> EffectResult:
         """Do it in a process of its own, which is dead when this returns or raises. See `PrewarmedProcess.run`."""
-        with self.stand_by(order, given=given) as standing:
+        with self.prewarm(order, given=given) as standing:
             return standing.run(
                 on_progress=on_progress,
                 on_ask=on_ask,
@@ -110,7 +110,7 @@ class SandboxHost:
                 is_cancelled=is_cancelled,
             )
 
-    def stand_by(self, order: Order, *, given: Mapping[str, int] = _NOTHING) -> "PrewarmedProcess":
+    def prewarm(self, order: Order, *, given: Mapping[str, int] = _NOTHING) -> "PrewarmedProcess":
         """A process that has this order, has its folders open and its walls closed, and does nothing before `run`.
 
         To be had while the intent is being recorded. The descriptors in `given` must stay open until `run` is over.

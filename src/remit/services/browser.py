@@ -20,7 +20,7 @@ from remit.identity.callers import AgentCaller, Caller
 from remit.identity.person import AGENT_VARIABLES
 from remit.services.base.context import ServiceContext, require_wait
 from remit.services.base.jobs import Job
-from remit.services.base.ownership import no_such
+from remit.services.base.ownership import not_found_error
 from remit.services.base.permissions import Right, require
 from remit.services.base.screenshots import read_picture
 from remit.store.claims import ClaimCompleted, ClaimHeld
@@ -69,7 +69,7 @@ class BrowserDesk:
         require(caller, Right.SEE_OWN)
         require_wait(wait)
         deadline = time.monotonic() + wait
-        missing = no_such("action", action_id)
+        missing = not_found_error("action", action_id)
         job = self._room.work.about(f"browser:{action_id}")
         mine = job if job is not None and job.owner == caller.id else None
         if mine is not None:

@@ -18,7 +18,7 @@ from remit.masking import mask_json
 from remit.services.agent_tasks import DIGEST_WITHHELD, holds_digest, require_not_protected, result_for_agent
 from remit.services.base.context import ServiceContext, require_wait
 from remit.services.base.jobs import Job
-from remit.services.base.ownership import TASK_ASKED, asker_of, no_such, require_own, task_asked
+from remit.services.base.ownership import TASK_ASKED, asker_of, not_found_error, require_own, task_asked
 from remit.services.base.permissions import Right, may, require
 from remit.store.claims import ClaimCompleted, ClaimHeld
 
@@ -94,7 +94,7 @@ class TaskDesk:
         if job is not None and job.owner == caller.id:
             job.wait(wait)
         found = self._room.found("task", task_id)
-        missing = no_such("task", task_id)
+        missing = not_found_error("task", task_id)
         if found is None:
             if job is None or job.owner != caller.id:
                 raise missing

@@ -40,7 +40,9 @@ def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max
 def look_after(
     located: Mapping[str, Located], uses: Mapping[str, PathUse], before: Mapping[str, FileIdentity]
 ) -> dict[str, FileIdentity]:
-    """What is there now, of the paths that stay or are made. `VerificationFailedError` if it is not what an effect leaves."""
+    """What is there now, of the paths that stay or are made. `VerificationFailedError` if it is not what an effect
+    leaves.
+    """
     found: dict[str, FileIdentity] = {}
     for name, place in located.items():
         try:

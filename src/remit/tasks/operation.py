@@ -155,27 +155,27 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             kept = take(place, self.rules.snapshots, self.rules.max_file_bytes, before[capability.snapshot])
         return render_checkpoint(BegunTask(manifest, before, kept, new_part_name()))
 
-    def stand_by(self, granted: LeasedTask, begun: BegunTask) -> None:
-        self.stand_down(granted)
+    def prewarm(self, granted: LeasedTask, begun: BegunTask) -> None:
+        self.release(granted)
         if self._capability(begun.manifest).restores is None:  # whose snapshot is open for the time of the call only
-            granted.standing.append(self.sandbox().stand_by(self.order(begun, "run")))
+            granted.standing.append(self.sandbox().prewarm(self.order(begun, "run")))
 
-    def stand_down(self, granted: LeasedTask) -> None:
+    def release(self, granted: LeasedTask) -> None:
         while granted.standing:
             granted.standing.pop().dismiss()
 
-    def require_alive(self, granted: LeasedTask, now: datetime) -> None:
+    def require_still_valid(self, granted: LeasedTask, now: datetime) -> None:
         self._verified(granted.request, granted.token, now)
 
-    def spend(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
+    def consume_authority(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
         if self.leased is not None:
             batch.append(self.leased)
 
-    def take_on(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
+    def recheck_authority(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
         if self.leased is not None:
             batch.require_still(self.leased.actor, self.leased.tenant_id)
 
-    def recall(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
+    def load_checkpoint(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
         begun = parse_checkpoint(checkpoint)
         return TaskRequest(begun.manifest, b""), begun
 

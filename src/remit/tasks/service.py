@@ -22,7 +22,7 @@ from remit.crypto.signing import Keyring, Signer
 from remit.effects.registry import Registry
 from remit.effects.tasks import capabilities as file_capabilities
 from remit.effects.tasks import capabilities as no_effect_capability
-from remit.execution.engine import ExecutionContext, Preview, travel
+from remit.execution.engine import ExecutionContext, Preview, run_operation
 from remit.execution.journal import Journal, RequestIds
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
@@ -113,7 +113,7 @@ class Tasks:
             self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
         most = None if seconds is None else min(seconds, self._seconds)
         door = self.door(on_progress, correlation_id, most, leased)
-        outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
+        outcome = run_operation(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         return outcome
@@ -121,7 +121,7 @@ class Tasks:
     def preview(
         self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[RefusedError], None] = lambda _: None
     ) -> ExecutionResult | Preview:
-        return travel(self.door(), (manifest, lease), self._site(), dry_run=True, on_refusal=on_refusal)
+        return run_operation(self.door(), (manifest, lease), self._site(), dry_run=True, on_refusal=on_refusal)
 
     def recover(
         self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()

@@ -88,7 +88,7 @@ class _Bench:
         """Everything that comes before the effect, and nothing recorded."""
         door = self.workspace.tasks.door()
         granted = door.verify_authority(door.parse((manifest, self.lease(manifest))), system_clock())
-        return door.recall(door.checkpoint(granted, door.preview(granted)))[1], door
+        return door.load_checkpoint(door.checkpoint(granted, door.preview(granted)))[1], door
 
     def sandbox(self, quotas: Quotas) -> SandboxHost:
         effects = (self.capability.effect,)

@@ -40,7 +40,8 @@ NO_TELEMETRY: Final[TelemetryConfig] = {
     "operation_spans": False,
     "auto_configure": False,
 }
-"""FastAPI's own would send queries and the texts of exceptions wherever the environment says. Ours is `AccessLogMiddleware`."""
+"""FastAPI's own would send queries and the texts of exceptions wherever the environment says. Ours is
+`AccessLogMiddleware`."""
 
 
 def build_app(desk: Services, settings: WebSettings) -> FastAPI:

@@ -21,7 +21,7 @@ from remit.observability.gauges import Gauge
 from remit.observability.prometheus import SCRAPE_SECONDS, ask_for_text, render
 from remit.services.base.permissions import Right, require
 from remit.version import __version__
-from remit.web.http.authentication import CHALLENGE, demand_caller, identify
+from remit.web.http.authentication import CHALLENGE, identify, require_caller
 from remit.web.http.problems import ResponseError
 from remit.web.security.scrapers import METRICS
 
@@ -125,7 +125,7 @@ def _require_person(request: Request) -> None:
             401,
             CHALLENGE,
         )
-    require(demand_caller(request), Right.SEE)
+    require(require_caller(request), Right.SEE)
 
 
 def metrics_router(desk: "Services") -> APIRouter:

@@ -24,7 +24,7 @@ from remit.ledger.clock_watch import ClockWatch
 from remit.ledger.heads import Anchors
 from remit.ledger.writer import Ledger
 from remit.store.connection import Store
-from remit.workspace.open import WorkspaceSettings, as_long_as_unchanged, open_store, read_config
+from remit.workspace.open import WorkspaceSettings, cached_by_mtime, open_store, read_config
 
 if TYPE_CHECKING:
     from remit.approvals.service import ApprovalService
@@ -81,7 +81,7 @@ class WorkspaceServices:
 
     @cached_property
     def _config(self) -> Callable[[], SystemConfig]:
-        return as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
+        return cached_by_mtime(self.root / CONFIG_NAME, lambda: read_config(self.root))
 
     @property
     def keyring(self) -> Keyring:
@@ -90,7 +90,7 @@ class WorkspaceServices:
 
     @cached_property
     def _current_keyring(self) -> Callable[[], Keyring]:
-        return as_long_as_unchanged(self.state.keys / KEYRING, lambda: load_keyring(self.state.keys))
+        return cached_by_mtime(self.state.keys / KEYRING, lambda: load_keyring(self.state.keys))
 
     @cached_property
     def store(self) -> Store:
@@ -226,4 +226,4 @@ class WorkspaceServices:
             raise RefusedError(problem.reason, problem.what, where=where, next_step=problem.next_step) from None
 
     def _current_signer(self, role: Role) -> Callable[[], Signer]:
-        return as_long_as_unchanged(self.state.keys / KEYRING, lambda: load_signer(self.state.keys, role))
+        return cached_by_mtime(self.state.keys / KEYRING, lambda: load_signer(self.state.keys, role))

@@ -148,7 +148,7 @@ def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapp
     return PostgresStore(url, settings.schema_name or "")
 
 
-def as_long_as_unchanged(file: Path, load: Callable[[], T]) -> Callable[[], T]:
+def cached_by_mtime(file: Path, load: Callable[[], T]) -> Callable[[], T]:
     """Load once, and again whenever the file is another: a long-lived process notices new keys and settings."""
     held: list[tuple[tuple[int, int, int, int], T]] = []
     path = str(file)

@@ -209,7 +209,8 @@ class Workspace(WorkspaceServices):
     def preview(self, plan: bytes, *, on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status) -> PlanPreview:
         """What a plan would do to the files as they are; `document` of it is for people. Nothing is changed.
 
-        Raises `RefusedError` for a plan that could never be applied. `on_status` hears how far its SQL is, which takes long.
+        Raises `RefusedError` for a plan that could never be applied. `on_status` hears how far its SQL is, which takes
+        long.
         """
         return self.plans.preview(plan, PlanHooks(on_status=on_status))
 

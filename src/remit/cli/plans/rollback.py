@@ -20,7 +20,7 @@ from remit.cli.plans.text import render_size, row
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.core.errors import Reason, RefusedError
 from remit.plans.storage.drift import changed_nothing
-from remit.services.base.drift import DriftReport, later_run, look_around, set_aside
+from remit.services.base.drift import DriftReport, detect_drift, later_run, set_aside
 from remit.services.base.run_list import full_name
 from remit.workspace.workspace import Workspace
 
@@ -63,7 +63,7 @@ def rollback(
                 answer = _plans(workspace).undo(agent, report, force=force, checkpoints=checkpoints)
             ctx.exit(tell_agent_of_undo(answer, as_json=as_json))
         name = find_run(workspace, report)
-        standing = look_around(workspace, name, checkpoints)
+        standing = detect_drift(workspace, name, checkpoints)
         if standing.is_empty and name != "last":
             ctx.exit(_say_empty(standing, settled, as_json=as_json))
         before = set(set_aside(workspace)) if force else set()
@@ -82,12 +82,12 @@ def rollback(
         except RefusedError as problem:  # by the papers of the run; nothing was ordered
             raise OperationRefusedError(problem, (), settled.tree()) from None
         if changed_nothing(outcome.manifest):  # `last`, or it was given by another process meanwhile
-            ctx.exit(_say_empty(look_around(workspace, name, checkpoints), settled, as_json=as_json))
+            ctx.exit(_say_empty(detect_drift(workspace, name, checkpoints), settled, as_json=as_json))
         kept_aside = _name_kept(
             [each for each in set_aside(workspace) if each not in before] if force else [], standing
         )
         if outcome.status == "REFUSED" and refusals:
-            standing = look_around(workspace, name, checkpoints)
+            standing = detect_drift(workspace, name, checkpoints)
             if standing.is_empty:
                 ctx.exit(_say_empty(standing, settled, as_json=as_json))
             told = _naming_later_run(refusals[0], workspace, standing)

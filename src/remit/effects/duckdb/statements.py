@@ -23,7 +23,7 @@ from remit.effects.duckdb.denylist import (
 from remit.effects.duckdb.instance import ENGINE
 from remit.effects.duckdb.lexer import DuckdbToken, tokens_of
 from remit.effects.duckdb.syntax_tree import Tables, look_at
-from remit.effects.duckdb.traits import not_the_same_again, pivots, upserts
+from remit.effects.duckdb.traits import nondeterministic_calls, pivots, upserts
 
 MAX_STATEMENTS: Final = 500
 MAX_TEXT: Final = 1 << 20
@@ -154,7 +154,7 @@ def _analyse_one(number: int, found: duckdb.Statement) -> DuckdbStatement:
     destroys = not is_read and _destroys(kind, tokens)
     return DuckdbStatement(
         number, kind, text, reads, writes, parameters, is_read, returns_rows, words, destroys,
-        upserts=merges, pivots=pivots(tokens), volatile=not_the_same_again(tokens),
+        upserts=merges, pivots=pivots(tokens), volatile=nondeterministic_calls(tokens),
     )  # fmt: skip
 
 

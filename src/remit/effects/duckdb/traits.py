@@ -34,7 +34,7 @@ def pivots(tokens: Sequence[DuckdbToken]) -> bool:
     return any(token.word in _PIVOTS for token in tokens)
 
 
-def not_the_same_again(tokens: Sequence[DuckdbToken]) -> tuple[str, ...]:
+def nondeterministic_calls(tokens: Sequence[DuckdbToken]) -> tuple[str, ...]:
     """What asks for the time or for chance, by name, each once. A default of a column or a macro may hide one."""
     found: dict[str, None] = {}
     for place, token in enumerate(tokens):

@@ -26,7 +26,7 @@ from typing import Any, Final
 from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.faultpoints import reach
 from remit.effects.context import EffectContext, PathHandle
-from remit.effects.file_copy import give_back
+from remit.effects.file_copy import restore_name
 from remit.effects.plans.files import (
     beside,
     fresh_name,
@@ -251,7 +251,7 @@ def _take(one: Staged, spot: PathHandle, folder: int, name: str, *, where: str) 
     rename_noreplace(spot.folder, spot.name, folder, name, where=spot.path, where_new=where)
     there = PathHandle(where, folder, name)
     if not _is_as_read(there, name, one.seen):
-        give_back((folder, name), (spot.folder, spot.name), where=where, where_new=spot.path)
+        restore_name((folder, name), (spot.folder, spot.name), where=where, where_new=spot.path)
         raise _replaced(spot.path)
 
 

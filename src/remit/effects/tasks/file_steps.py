@@ -18,10 +18,10 @@ from remit.effects.file_copy import (
     changed,
     copy_content,
     create_part,
-    give_back,
     remove_if_same,
     rename_checked,
     require_equal,
+    restore_name,
     sha256_of,
     sync,
 )
@@ -299,7 +299,7 @@ def _give_name_back(work: EffectContext, aside: FileIdentity) -> None:
     try:
         note_back(work, aside, source.folder)
     finally:  # also where nobody listens any more
-        give_back(old, new, where=part_path(work, source), where_new=source.path)
+        restore_name(old, new, where=part_path(work, source), where_new=source.path)
     sync(source.folder, where=source.path)
 
 

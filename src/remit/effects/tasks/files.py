@@ -10,7 +10,7 @@ from typing import Any, Final
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.effects.context import Effect, EffectContext
-from remit.effects.file_copy import give_back, rename_checked, sync
+from remit.effects.file_copy import rename_checked, restore_name, sync
 from remit.effects.tasks.file_steps import (
     DESTINATION,
     SOURCE,
@@ -49,7 +49,7 @@ class Move:
                 _move_across(work, before, undo)
                 return move_output(work)
             undo.callback(sync_both, source, destination)
-            undo.callback(give_back, new, old, where=destination.path, where_new=source.path)
+            undo.callback(restore_name, new, old, where=destination.path, where_new=source.path)
             reach("effect.moved")
             sync_both(source, destination)
             reach("effect.move_synced")
@@ -62,7 +62,7 @@ class Move:
         if arrived is not None and arrived.is_file(before):
             if not finish:
                 old, new = (destination.folder, destination.name), (source.folder, source.name)
-                give_back(old, new, where=destination.path, where_new=source.path)
+                restore_name(old, new, where=destination.path, where_new=source.path)
             sync_both(source, destination)
             return move_output(work) if finish else None
         if _is_moved_across(work, before):

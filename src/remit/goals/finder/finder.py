@@ -27,7 +27,7 @@ from remit.goals.binding.fields import problem_with, read_text
 from remit.goals.binding.tokenizer import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_letter, is_readable, read
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
 from remit.goals.catalogue.phrases import ReadyCatalogue, ReadyPhrase, ReadySimulation, prepare
-from remit.goals.finder.negation import negates, turns_round
+from remit.goals.finder.negation import contains_negation, negates
 from remit.goals.finder.packets import Packet, PacketDraft, ThreadState, Utterance, after_clarify, sealed
 from remit.goals.finder.scoring import EXACT, NEARLY, THRESHOLD, best_possible, score_of
 from remit.goals.finder.suggestions import Near, nearest
@@ -195,7 +195,7 @@ def _nearness(phrase: ReadyPhrase, plain: Gathered, said: tuple[str, ...], rest:
     filled = sum(name in plain.values for name in phrase.slots)
     if best_possible(phrase.words, len(phrase.slots), frozenset(phrase.words), len(said)) < THRESHOLD:
         return 0  # so much more was said that it does not matter what
-    if turns_round(language, said, rest.folded, phrase.words, "".join(phrase.chunks)):
+    if contains_negation(language, said, rest.folded, phrase.words, "".join(phrase.chunks)):
         return 0
     return score_of(phrase.words, len(phrase.slots), said, filled)
 

@@ -60,7 +60,7 @@ _PARTS: Final[dict[str, str]] = {
 }
 
 
-def turns_round(language: str, said: Sequence[str], heard: str, phrase: Sequence[str], meant: str) -> bool:
+def contains_negation(language: str, said: Sequence[str], heard: str, phrase: Sequence[str], meant: str) -> bool:
     """Whether a text holds a negation of this language (`de`, not `de-AT`) beyond those of the phrase itself.
 
     `said` and `phrase` are the words, `heard` and `meant` the folded texts, for scripts without spaces.

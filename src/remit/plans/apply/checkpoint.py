@@ -171,7 +171,7 @@ def _parse(tree: Any) -> PlanCheckpoint:
     )
 
 
-def dressed(begun: PlanCheckpoint, originals: Mapping[int, Original]) -> PlanCheckpoint:
+def with_ownership(begun: PlanCheckpoint, originals: Mapping[int, Original]) -> PlanCheckpoint:
     """With what is kept of each file; and where a file has an owner or attributes that a new one would not get, its
     modification is told to give them to the new one.
     """
@@ -202,7 +202,7 @@ def original_of(values: Any) -> Original:
     return original._replace(state=State(*original.state), owner=(original.owner[0], original.owner[1]))
 
 
-def shortened(results: Collection[Result]) -> list[Result]:
+def truncate_errors(results: Collection[Result]) -> list[Result]:
     """For a note: an entry of the ledger is bounded, and a thousand actions may have failed at length."""
     return [
         result._replace(error={key: str(value)[:_SHORT] for key, value in result.error.items()})

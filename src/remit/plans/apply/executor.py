@@ -20,7 +20,7 @@ from remit.effects.plans.steps import (
 )
 from remit.execution.engine import IncompleteError, Note, Notes
 from remit.plans.apply.abandoned import left_to_a_person, tell_what_is_left
-from remit.plans.apply.checkpoint import PlanCheckpoint, shortened
+from remit.plans.apply.checkpoint import PlanCheckpoint, truncate_errors
 from remit.plans.apply.environment import Phase, PlanSetting
 from remit.plans.apply.open_transactions import HeldTransactions, not_committed
 from remit.plans.apply.outcome import NOT_BEGUN, STANDS, not_begun_results, preflight_results, unknown_results
@@ -29,11 +29,11 @@ from remit.plans.apply.verify_and_undo import (
     RunPlan,
     RunResult,
     as_contradiction,
+    incomplete_error,
     require_as_planned,
     require_idle_databases,
     require_untouched_aside,
-    stuck,
-    take_back,
+    undo_run,
 )
 from remit.plans.engines.row_rules import RuleTimes, check_rows, has_other_rules, without_queries
 from remit.plans.model.folders import clear_aside, make_folders, remove_folders, sets_aside, sync_folders
@@ -71,7 +71,7 @@ class PlanExecutor:
         plan: Plan,
         begun: PlanCheckpoint,
         prepared: PreparedOutputs,
-        require_alive: Callable[[], None],
+        require_still_valid: Callable[[], None],
         note: Note,
     ) -> RunResult:
         """All of it, or what its instructions keep of it; or it is taken back before this returns.
@@ -91,7 +91,7 @@ class PlanExecutor:
             begun.steps,
             note,
             lambda: self.setting.is_cancelled(begun.envelope_id),
-            require_alive,
+            require_still_valid,
             self.setting.rules.clock,
         )
         try:
@@ -99,7 +99,7 @@ class PlanExecutor:
         except IncompleteError:
             raise
         except Exception as problem:  # the ledger, most likely: nobody must be told that the world is as before
-            raise stuck(_course(begun), problem) from problem
+            raise incomplete_error(_course(begun), problem) from problem
         except BaseException as interrupt:
             self._cancel_in_haste(begun, reached, note, interrupt)
             raise
@@ -122,7 +122,7 @@ class PlanExecutor:
         if fate.verdict == "GOOD" and ended_by is None:
             return self._remember(begun, RunResult("SUCCESS", carried.results, used=carried.used, rows=rows))
         if fate.verdict == "KEEP" and ended_by is None:
-            note(note_keep(sorted(RunResult("PARTIAL", carried.results).done), shortened(carried.results)))
+            note(note_keep(sorted(RunResult("PARTIAL", carried.results).done), truncate_errors(carried.results)))
             return self._remember(begun, RunResult("PARTIAL", carried.results, used=carried.used))
         return self._back_after_failure(begun, carried, ended_by, reached, note)
 
@@ -176,7 +176,7 @@ class PlanExecutor:
             not_done = [result.number for result in results if result.state != "done" and result.number in numbers]
             note(note_wave(reached.wave, not_done))
             reached.not_done = frozenset(not_done)
-        note(note_back(status, shortened(results)))
+        note(note_back(status, truncate_errors(results)))
         warnings = self._back(begun, StepProgress(reached.wave, reached.not_done), note)
         whole = problem if problem is not None and not _is_told(problem, results) else None
         return self._remember(begun, RunResult(status, results, problem=whole, warnings=warnings, used=carried.used))
@@ -187,10 +187,10 @@ class PlanExecutor:
         """Somebody interrupted this process. It is taken back, and recorded so, before the interrupt goes on."""
         results = reached.results(EnvironmentFailureError(Reason.CANCELLED, "it was interrupted"))
         try:
-            note(note_back("CANCELLED", shortened(results)))
+            note(note_back("CANCELLED", truncate_errors(results)))
             warnings = self._back(begun, StepProgress(reached.wave, reached.not_done), note)
         except BaseException as problem:  # noqa: BLE001 - interrupted once more, perhaps
-            raise stuck(_course(begun), problem) from interrupt
+            raise incomplete_error(_course(begun), problem) from interrupt
         self._remember(begun, RunResult("CANCELLED", results, warnings=warnings))
 
     # --- taken up where a process died --------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class PlanExecutor:
         if self.held.fate(begun.envelope_id, commit) == "committed":
             return self._go_on_clearing(begun, commit)
         results = self._all_done(begun)
-        note(note_back("ROLLED_BACK", shortened(results)))
+        note(note_back("ROLLED_BACK", truncate_errors(results)))
         warnings = self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1), note)
         server = begun.elsewhere.server if begun.elsewhere is not None else commit.connection
         problem = not_committed("its process ended before", server, "Approve it again: remit approve")
@@ -277,7 +277,7 @@ class PlanExecutor:
                 next_step="Run `remit recover`: it will record what was done. Then: remit rollback",
             )
         ran = self._ran.get(begun.envelope_id)
-        note(note_back("ROLLED_BACK", shortened(ran.results if ran else ())))
+        note(note_back("ROLLED_BACK", truncate_errors(ran.results if ran else ())))
         progress = read_progress(notes)
         not_done = progress.not_done if ran is None else frozenset(range(len(begun.steps.steps))) - ran.done
         self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1, not_done=not_done), note)
@@ -285,7 +285,7 @@ class PlanExecutor:
     def _back(self, begun: PlanCheckpoint, progress: StepProgress, note: Note) -> tuple[str, ...]:
         self._tell(begun, "ROLLING_BACK")
         self.held.close(begun.envelope_id)
-        warnings = take_back(_course(begun), self._runner(begun), progress, note)
+        warnings = undo_run(_course(begun), self._runner(begun), progress, note)
         self._went_back[begun.envelope_id] = warnings
         return warnings
 

@@ -152,8 +152,8 @@ def require_untouched_aside(course: RunPlan, done: Collection[int], originals: M
 
 
 def require_idle_databases(course: RunPlan, done: Collection[int]) -> None:
-    """`VerificationFailedError` if somebody has a database open by now, the new file or the old one: what he writes to the one
-    would be lost, or mixed with the other.
+    """`VerificationFailedError` if somebody has a database open by now, the new file or the old one: what he writes to
+    the one would be lost, or mixed with the other.
     """
     places = course.places()
     for step in course.plan.steps:
@@ -208,7 +208,7 @@ def _first_asides(course: RunPlan, done: Collection[int]) -> dict[int, Located]:
     return aside
 
 
-def take_back(course: RunPlan, runner: PlanRunner, progress: StepProgress, note: Note) -> tuple[str, ...]:
+def undo_run(course: RunPlan, runner: PlanRunner, progress: StepProgress, note: Note) -> tuple[str, ...]:
     """Everything as it was before. What is not, because somebody else's file is there by now, is said.
 
     Raises `IncompleteError` if it cannot be done now: nothing is lost, and it can be tried again.
@@ -225,7 +225,7 @@ def take_back(course: RunPlan, runner: PlanRunner, progress: StepProgress, note:
         remove_folders(course.root, course.folders)
         return _require_as_before(course, left, progress.not_done)
     except BaseException as problem:  # an interrupt, too, leaves it half-way
-        raise stuck(course, problem) from problem
+        raise incomplete_error(course, problem) from problem
 
 
 def _require_as_before(course: RunPlan, left: Collection[int], not_done: Collection[int]) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ def _contradicted(what: str, where: str) -> VerificationFailedError:
     )
 
 
-def stuck(course: RunPlan, problem: BaseException) -> IncompleteError:
+def incomplete_error(course: RunPlan, problem: BaseException) -> IncompleteError:
     """It is neither whole nor undone. What was noted says how to go on."""
     if isinstance(problem, IncompleteError):
         return problem

@@ -24,7 +24,7 @@ from remit.fs import openat as beneath
 from remit.fs.atomic_write import disk_failure, make_private_directory
 from remit.fs.paths import Located
 from remit.plans.model.folders import opened
-from remit.plans.model.folders_cleanup import remove_all
+from remit.plans.model.folders_cleanup import remove_tree
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -231,7 +231,7 @@ class WorkFolder:
     def close(self) -> None:
         """Removed, with all that is in it. What cannot be is swept away some other time."""
         with contextlib.suppress(OSError):
-            remove_all(self.path)
+            remove_tree(self.path)
         os.close(self._lock)
 
     def __enter__(self) -> Self:
@@ -249,7 +249,7 @@ def sweep(work: Path) -> int:
             continue
         with contextlib.suppress(OSError), closing(os.open(path, _FOLDER)) as lock:
             if _locked(lock):
-                remove_all(path)
+                remove_tree(path)
                 swept += 1
     return swept
 

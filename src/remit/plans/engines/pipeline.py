@@ -16,7 +16,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.effects.registry import PathUse
 from remit.fs.atomic_write import disk_failure
 from remit.plans.engines.pipeline_log import new_log, read_log, without_parameters, without_values
-from remit.plans.model.folders_cleanup import remove_all
+from remit.plans.model.folders_cleanup import remove_tree
 from remit.sandbox.host import CancelledError, SandboxHost
 from remit.sandbox.orders import Build, FolderGrant, Order
 
@@ -86,14 +86,14 @@ class PipelineEngine:
     def run(self, program: Program, scratch: Path, *, on_step: OnStep) -> PipelineRan:
         """In this folder, of which everything may be read, changed and removed. The process is dead when it returns.
 
-        A failure of the program's is in what is returned. Raises `CancelledError`, and what there is to say where there can
-        be no sandbox. `on_step` hears the number of a step, how many there are (0: nobody knows), and words.
+        A failure of the program's is in what is returned. Raises `CancelledError`, and what there is to say where there
+        can be no sandbox. `on_step` hears the number of a step, how many there are (0: nobody knows), and words.
         """
         if program.kind == "dbt":
             require_dbt()
         heard, files = _Heard(program, scratch, on_step), _Files(scratch)
         with new_log(scratch) as log:
-            standing = self._host().stand_by(self._order(program, scratch), given={"log": log})
+            standing = self._host().prewarm(self._order(program, scratch), given={"log": log})
             with standing:
                 problem: RemitError | None = None
                 try:
@@ -185,7 +185,7 @@ def _is_installed(package: str) -> bool:
 def clear_scratch(scratch: Path) -> None:
     """All that a program left, and the folder itself."""
     try:
-        remove_all(scratch)
+        remove_tree(scratch)
     except OSError as problem:
         raise disk_failure(problem, scratch) from problem
 

@@ -71,7 +71,7 @@ def check_rows(
             continue
         try:
             seconds = min(times.each, require_time(deadline))
-            ask_at_rest(rule, places.get(numbers[rule["path"]]), engine, seconds, meanwhile)
+            check_rule_on_file(rule, places.get(numbers[rule["path"]]), engine, seconds, meanwhile)
         except RemitError as problem:
             raise of_rule(problem, number, len(steps.rules), rule) from problem
 
@@ -83,7 +83,7 @@ def require_time(deadline: float) -> float:
     return left
 
 
-def ask_at_rest(
+def check_rule_on_file(
     rule: Mapping[str, Any], place: Located | None, engine: Engine, seconds: float, meanwhile: Callable[[], None]
 ) -> None:
     """One rule, about a database where it is."""

@@ -7,7 +7,7 @@ from typing import Final
 _TO_PASS: Final = 0o700
 
 
-def remove_all(folder: Path) -> None:
+def remove_tree(folder: Path) -> None:
     """However deep it lies, this goes no deeper than two folders. Follows no link. OSError if something stays.
 
     A program can make folders within folders until any way of walking them is at its end, and close them to everybody.

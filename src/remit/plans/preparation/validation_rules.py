@@ -14,7 +14,7 @@ from remit.effects.plans.validate import ROWS
 from remit.fs.paths import Located, plain_spelling
 from remit.plans.engines.duckdb import Engine
 from remit.plans.engines.input_files import folder_is_missing
-from remit.plans.engines.row_rules import RuleTimes, ask, ask_at_rest, no_database, of_rule, require_time
+from remit.plans.engines.row_rules import RuleTimes, ask, check_rule_on_file, no_database, of_rule, require_time
 from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, WorkingCopy
 from remit.plans.runtime.runner import paths_of
 
@@ -67,4 +67,4 @@ def _try_one(
         return
     place = trial.places.get(number)
     there = place if place is not None and not folder_is_missing(place) else None
-    ask_at_rest(rule, there, trial.engine, seconds, trial.meanwhile)
+    check_rule_on_file(rule, there, trial.engine, seconds, trial.meanwhile)

@@ -29,11 +29,11 @@ from remit.plans.apply.environment import PlanSetting
 from remit.plans.apply.open_transactions import HeldTransactions
 from remit.plans.apply.verify_and_undo import (
     RunResult,
+    incomplete_error,
     require_as_planned,
     require_idle_databases,
     require_untouched_aside,
-    stuck,
-    take_back,
+    undo_run,
 )
 from remit.plans.engines.database_files import closing
 from remit.plans.model.folders import clear_aside, make_folders, remove_folders, sets_aside, sync_folders
@@ -145,16 +145,16 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
         begun = BegunRollback(order, root, taken.folder, taken.manifest, preview.steps, preview.first, preview.folders)
         return render_begun(begun)
 
-    def require_alive(self, granted: AllowedRollback, now: datetime) -> None:
+    def require_still_valid(self, granted: AllowedRollback, now: datetime) -> None:
         verify_rollback(granted.order, self.keyring(), now)
 
-    def recall(self, checkpoint: str) -> tuple[RollbackRequest, BegunRollback]:
+    def load_checkpoint(self, checkpoint: str) -> tuple[RollbackRequest, BegunRollback]:
         begun = parse_begun(checkpoint)
         return RollbackRequest(begun.order, digest_of_order(begun.order), begun), begun
 
     # --- 8 ------------------------------------------------------------------------------------------------------------
 
-    def stand_down(self, granted: AllowedRollback) -> None:
+    def release(self, granted: AllowedRollback) -> None:
         self._held.close(granted.order.order_id)
 
     def effect(self, granted: AllowedRollback, begun: BegunRollback, note: Note) -> RunResult:
@@ -193,7 +193,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
             note(note_back("FAILED", ()))
             self._back(begun, StepProgress(reached.wave, reached.not_done), note)
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
-            raise stuck(begun.course(), second) from problem
+            raise incomplete_error(begun.course(), second) from problem
 
     def _carry_out(self, begun: BegunRollback, reached: Waves) -> StepRunResult:
         if not begun.steps.steps:  # every file is as before already
@@ -253,7 +253,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
 
     def _back(self, begun: BegunRollback, progress: StepProgress, note: Note) -> None:
         self._held.close(begun.order.order_id)
-        take_back(begun.course(), self._runner(begun), progress, note)
+        undo_run(begun.course(), self._runner(begun), progress, note)
 
     def _runner(self, begun: BegunRollback) -> PlanRunner:
         return self.setting.runner(begun.order.order_id, rich=False, steps=begun.steps)

@@ -23,7 +23,7 @@ from remit.plans.rollback.checkpoint import BegunRollback, digest_of_order
 from remit.plans.runtime.runner import paths_of as paths_of_steps
 from remit.plans.storage.backups import backup_name, keep_drifted, kept_databases, require_space, verify_backups
 from remit.plans.storage.drift import drift_digest, drifted_files, judge, paths_of, rows_due, see, see_databases, select
-from remit.plans.storage.manifest import inverse_steps, made_folders, say_as_before, say_other_owner
+from remit.plans.storage.manifest import inverse_steps, made_folders, say_other_owner, unchanged_message
 from remit.plans.storage.pruning import in_use
 from remit.plans.storage.row_images import open_rows
 from remit.plans.storage.run_folder import DRIFTED, ReportFolder
@@ -144,7 +144,7 @@ def keep_what_is_there(order: RollbackOrder, taken: Taken, root: str, preview: R
 
 def noted(begun: BegunRollback) -> RollbackManifest:
     """The manifest from before, with what is to be said of a rollback that was carried out."""
-    return say_other_owner(say_as_before(begun.manifest, begun.as_before()), _of_other_owners(begun))
+    return say_other_owner(unchanged_message(begun.manifest, begun.as_before()), _of_other_owners(begun))
 
 
 def _of_other_owners(begun: BegunRollback) -> list[str]:

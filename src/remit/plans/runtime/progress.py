@@ -10,20 +10,20 @@ from remit.execution.engine import Note
 
 
 class WaveProgress:
-    """Of one run. `require_alive` raises `RefusedError` when the authority has ended meanwhile."""
+    """Of one run. `require_still_valid` raises `RefusedError` when the authority has ended meanwhile."""
 
     def __init__(
         self,
         plan: StepPlan,
         note: Note,
         is_cancelled: Callable[[], bool],
-        require_alive: Callable[[], None],
+        require_still_valid: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._plan = plan
         self._note = note
         self._is_cancelled = is_cancelled
-        self._require_alive = require_alive
+        self._require_alive = require_still_valid
         self._clock = clock
         self._deadline = time.monotonic()
         self.wave = 0

@@ -161,7 +161,7 @@ def fold(manifest: RollbackManifest, outcomes: Sequence[RollbackOutcome], now: d
     return _with(manifest, changed)
 
 
-def say_as_before(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) -> RollbackManifest:
+def unchanged_message(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) -> RollbackManifest:
     """With a sentence on the files that a rollback found as they were before the plan, if there are any."""
     if not untouched:
         return manifest

@@ -589,7 +589,7 @@ def rows_left(manifest: dict[str, Any]) -> list[str]:
     return [*said, "This script restores files only. To restore the rows too: remit rollback"]
 
 
-def require_alive(manifest: dict[str, Any], *, force: bool) -> None:
+def require_still_valid(manifest: dict[str, Any], *, force: bool) -> None:
     expires = manifest.get("expires_at")
     over = manifest["status"] == "EXPIRED"
     if expires and not over:
@@ -649,7 +649,7 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
         manifest = read_manifest(here)
         checkpoints = pending(manifest, options.checkpoint)
         if checkpoints:
-            require_alive(manifest, force=options.force)
+            require_still_valid(manifest, force=options.force)
         seen: Seen = {}
         looks = look_at_all(root, checkpoints, seen, force=options.force)
         # What is as before already needs no backup.

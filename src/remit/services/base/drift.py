@@ -45,7 +45,7 @@ class DriftReport(NamedTuple):
         return self.taken is not None and changed_nothing(self.taken.manifest)
 
 
-def look_around(workspace: Workspace, name: str, chosen: Collection[str]) -> DriftReport:
+def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> DriftReport:
     """Knows nothing of a run that has to be recovered first, or that is refused: the door says why."""
     runs = open_past_runs(workspace)
     try:

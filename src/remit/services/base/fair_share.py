@@ -1,7 +1,8 @@
 """Shares: of what there is only so much of, one caller holds so much at once, and agents together leave some to people.
 
-So no agent can keep a person from the console, and none can keep out another. `FairShareQuota` are had at once or not at all;
-for `FairShareQueue` whoever comes waits until it is his. An agent is counted by its name, whatever number of tokens it has.
+So no agent can keep a person from the console, and none can keep out another. `FairShareQuota` are had at once or not
+at all; for `FairShareQueue` whoever comes waits until it is his. An agent is counted by its name, whatever number of
+tokens it has.
 """
 
 import asyncio

@@ -120,10 +120,10 @@ def is_name(*texts: str) -> bool:
 
 def require_name(what: str, *texts: str) -> None:
     if not is_name(*texts):
-        raise no_such(what, texts[-1])
+        raise not_found_error(what, texts[-1])
 
 
-def no_such(what: str, name: str) -> RefusedError:
+def not_found_error(what: str, name: str) -> RefusedError:
     return RefusedError(
         Reason.STATE_MISSING,
         f"there is no such {what}",

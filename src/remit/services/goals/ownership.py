@@ -3,7 +3,7 @@
 from remit.core.errors import Reason, RefusedError
 from remit.goals.status import GoalStatus, stands
 from remit.identity.callers import AgentCaller, Caller
-from remit.services.base.ownership import GOAL_ASKED, asker_of, no_such, require_own
+from remit.services.base.ownership import GOAL_ASKED, asker_of, not_found_error, require_own
 from remit.services.goals.answers import User
 from remit.services.goals.approvals import require_room
 from remit.workspace.workspace import Workspace
@@ -39,14 +39,14 @@ class OwnGoals:
         """Of the same user; and to an agent, one that it asked for itself."""
         now = self._stands(user.tenant, correlation_id)
         if now is None or now.user_id != user.user:
-            raise no_such("goal", correlation_id)
+            raise not_found_error("goal", correlation_id)
         self.require_visible(caller, user.tenant, correlation_id)
         return now
 
     def require_visible(self, caller: Caller, tenant: str, correlation_id: str) -> None:
         if not isinstance(caller, AgentCaller):
             return
-        missing = no_such("goal", correlation_id)
+        missing = not_found_error("goal", correlation_id)
         now = self._stands(tenant, correlation_id) if is_of(caller, tenant) else None
         if now is None or now.user_id != caller.token.constraints.user:
             raise missing

@@ -20,7 +20,7 @@ from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.ledger.goal_queries import newest_goals
 from remit.services.base.context import ServiceContext, require_wait
 from remit.services.base.jobs import Job
-from remit.services.base.ownership import GOAL_ASKED, asker_of, is_name, no_such, require_name
+from remit.services.base.ownership import GOAL_ASKED, asker_of, is_name, not_found_error, require_name
 from remit.services.base.permissions import Right, require
 from remit.services.goals.actor_check import ActorCheck, Run
 from remit.services.goals.answers import GoalAnswers, User, running, speaker
@@ -101,7 +101,7 @@ class GoalDesk:
         user = speaker(caller)
         now = self._answers.stands(user.tenant, correlation_id)
         if isinstance(caller, AgentCaller) or now is None or now.user_id != user.user:
-            raise no_such("goal", correlation_id)
+            raise not_found_error("goal", correlation_id)
         return self._answered(caller, user, correlation_id, answer, wait)
 
     def take_back(self, caller: Caller, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
@@ -141,7 +141,7 @@ class GoalDesk:
             return running(tenant, correlation_id, self._answers.stands(tenant, correlation_id))
         now = self._answers.settled(tenant, correlation_id)
         if now is None:
-            raise no_such("goal", correlation_id)
+            raise not_found_error("goal", correlation_id)
         reply = self._room.workspace.goals.told(correlation_id, user=now.user_id, tenant=tenant)
         return self._answers.told(caller, reply)
 
@@ -212,7 +212,7 @@ class GoalDesk:
             goal = unconfirmed_goal(connection, lambda: workspace.keyring, user.tenant, correlation_id)
             asker = asker_of(connection, user.tenant, correlation_id, GOAL_ASKED)
         if goal is None or goal.user_id != user.user:
-            raise no_such("question", correlation_id)
+            raise not_found_error("question", correlation_id)
         prompt = workspace.goals.told(correlation_id, user=user.user, tenant=user.tenant).outcome.user_visible_text
         return GoalPrompt(user.tenant, goal, prompt, asker or user.user)
 

@@ -13,7 +13,7 @@ from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import agent_cannot_decide
 from remit.plans.proposals.errors import no_such
 from remit.plans.rollback.preview import not_as_looked_at
-from remit.services.base.drift import DriftReport, later_run, look_around, set_aside
+from remit.services.base.drift import DriftReport, detect_drift, later_run, set_aside
 from remit.services.base.permissions import Right, may, require
 from remit.services.base.run_list import AFTER_ALL, full_name, known_run, list_runs, open_past_runs
 from remit.services.plans.agent_views import agent_report, agent_run, agent_undo, agent_undo_error, agent_undo_look
@@ -85,7 +85,7 @@ class PlanRuns:
             raise _never_ran(name)
         if isinstance(caller, AgentCaller):
             return agent_undo_look(envelope_id, run)
-        standing = look_around(self._workspace, envelope_id, ())
+        standing = detect_drift(self._workspace, envelope_id, ())
         standing = standing if run.can_be_undone else DriftReport()
         return UndoLook(
             envelope_id=envelope_id,
@@ -149,7 +149,7 @@ class PlanRuns:
         self, caller: Caller, name: str, *, force: bool, drift_digest: str | None, checkpoints: Collection[str]
     ) -> UndoAnswer:
         envelope_id = self.undoable(caller, name, force=force)
-        standing = look_around(self._workspace, envelope_id, checkpoints)
+        standing = detect_drift(self._workspace, envelope_id, checkpoints)
         # What an agent undoes is recorded, also if nothing was changed: else its later views would tell which it was.
         if standing.is_empty and not isinstance(caller, AgentCaller):
             return UndoAnswer(status="NOTHING", envelope_id=envelope_id)
@@ -227,7 +227,7 @@ class PlanRuns:
         told = after_undo(problem, caller, self._views.link_of_run(envelope_id))
         if problem.reason is not Reason.DRIFTED:
             raise told
-        standing = look_around(self._workspace, envelope_id, checkpoints)
+        standing = detect_drift(self._workspace, envelope_id, checkpoints)
         return self._drift_told(envelope_id, standing, told, outcome.errors)
 
     def _drift_told(

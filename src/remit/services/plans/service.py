@@ -24,7 +24,7 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import Person, agent_cannot_decide
-from remit.plans.approval_checks import require_worth_approving
+from remit.plans.approval_checks import require_applicable
 from remit.plans.model.callbacks import PlanHooks
 from remit.plans.policy.plan import decide_plan
 from remit.plans.preview.build import digest_of_preview
@@ -137,7 +137,7 @@ class PlanDesk(PlanRuns):
         if isinstance(caller, AgentCaller):
             return agent_title(plan), agent_risk(plan, self._workspace.config), None
         seen = self._workspace.preview(text)
-        require_worth_approving(seen, even_if_it_fails=True)
+        require_applicable(seen, even_if_it_fails=True)
         return seen.summary, seen.document.risk, _computed(seen)
 
     def _compute_later(self, row: ProposalRow, text: bytes, actor: str) -> None:
@@ -237,8 +237,8 @@ class PlanDesk(PlanRuns):
     def look(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview:
         """What it would do, as it was computed and stored, and which of its files were changed since.
 
-        Nothing is executed. An approval names its digest. Raises `PreviewNotStoredError` if there is none. An agent sees
-        what it sent itself.
+        Nothing is executed. An approval names its digest. Raises `PreviewNotStoredError` if there is none. An agent
+        sees what it sent itself.
         """
         require(caller, Right.LOOK)
         row = self._row(caller, proposal_id)

@@ -22,7 +22,7 @@ from remit.contracts.services.plans import (
     UndoLook,
 )
 from remit.services.base.permissions import Right
-from remit.web.api.request_models import Nothing, PlanDecision, PlanProposal, PlanUndo, Withdrawal, handed_on
+from remit.web.api.request_models import Nothing, PlanDecision, PlanProposal, PlanUndo, Withdrawal, to_bytes
 from remit.web.http.openapi import operation
 from remit.web.http.problems import refused_answer
 from remit.web.http.request import Asked, AskedWithBody, Cursor, Limit, PathId, accepted, answer, location
@@ -59,7 +59,7 @@ def preview_plan(call: AskedWithBody) -> Response:
 )
 def propose_plan(call: AskedWithBody) -> Response:
     wish = call.parse(PlanProposal)
-    view = call.desk.plans.propose(call.caller, handed_on(wish.plan), note=wish.note, key=call.key)
+    view = call.desk.plans.propose(call.caller, to_bytes(wish.plan), note=wish.note, key=call.key)
     return answer(view, 201, {"Location": location(_PLANS, view.proposal_id)})
 
 

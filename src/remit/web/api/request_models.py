@@ -34,7 +34,7 @@ class _ShownAs:
         return schema
 
 
-def handed_on(document: dict[str, JsonValue]) -> bytes:
+def to_bytes(document: dict[str, JsonValue]) -> bytes:
     """Its bytes again, for the road to parse."""
     return json.dumps(document, ensure_ascii=False).encode()
 

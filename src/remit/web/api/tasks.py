@@ -8,7 +8,7 @@ from starlette.responses import Response
 from remit.contracts.services.common import TaskAnswer
 from remit.contracts.tasks.task import LeaseToken
 from remit.services.base.permissions import Right
-from remit.web.api.request_models import LeaseWish, TaskRun, handed_on
+from remit.web.api.request_models import LeaseWish, TaskRun, to_bytes
 from remit.web.http.openapi import operation
 from remit.web.http.problems import refused_answer
 from remit.web.http.request import Asked, AskedWithBody, PathId, accepted, answer, location
@@ -33,7 +33,7 @@ async def run_task(call: AskedWithBody) -> Response:
     wish = call.parse(TaskRun)
     call.require_same_body()
     with call.waiting() as wait:
-        begun = call.desk.tasks.begin(call.caller, handed_on(wish.manifest), handed_on(wish.lease))
+        begun = call.desk.tasks.begin(call.caller, to_bytes(wish.manifest), to_bytes(wish.lease))
         await begun.job.wait_in_loop(wait)
     found = begun.answer()
     if found.refused is not None:
@@ -58,7 +58,7 @@ def get_task(call: Asked, task_id: PathId) -> Response:
 )
 def issue_lease(call: AskedWithBody) -> Response:
     wish = call.parse(LeaseWish)
-    manifest, life = handed_on(wish.manifest), timedelta(seconds=wish.seconds)
+    manifest, life = to_bytes(wish.manifest), timedelta(seconds=wish.seconds)
     return call.once(Right.LEASE, lambda: answer(call.desk.tasks.lease(call.caller, manifest, life), 201))
 
 

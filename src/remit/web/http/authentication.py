@@ -99,7 +99,7 @@ def identify(request: HTTPConnection) -> Caller | None:
     return found
 
 
-def demand_caller(request: HTTPConnection) -> Caller:
+def require_caller(request: HTTPConnection) -> Caller:
     """The same, or 401. The dependency of every route that is not for everybody."""
     found = identify(request)
     if found is None:
@@ -109,7 +109,7 @@ def demand_caller(request: HTTPConnection) -> Caller:
 
 def demand_person(request: HTTPConnection) -> PersonCaller:
     """A person. An agent gets 403: no token makes one of it."""
-    found = demand_caller(request)
+    found = require_caller(request)
     if not isinstance(found, PersonCaller):
         raise RefusedError(
             Reason.PERMISSION_DENIED,
@@ -120,7 +120,7 @@ def demand_person(request: HTTPConnection) -> PersonCaller:
     return found
 
 
-def still_counts(request: HTTPConnection) -> bool:
+def is_still_valid(request: HTTPConnection) -> bool:
     """Whether the credential that this request came with counts now. Blocks. For answers that last: an event stream
     must end with the session, or the token, that it was opened by.
     """

@@ -18,7 +18,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import Caller
 from remit.services.base.fair_share import FairShareQuota
 from remit.services.base.permissions import Right, require
-from remit.web.http.authentication import demand_caller
+from remit.web.http.authentication import require_caller
 from remit.web.http.idempotency import Keys
 from remit.web.http.problems import RETRY_AFTER, ResponseError, of_http
 
@@ -77,7 +77,7 @@ class APIRequest:
 
     @property
     def caller(self) -> Caller:
-        return demand_caller(self.request)
+        return require_caller(self.request)
 
     @property
     def key(self) -> str | None:
@@ -144,7 +144,7 @@ class APIRequest:
 
 
 async def _call(request: Request) -> APIRequest:
-    demand_caller(request)
+    require_caller(request)
     _require_plain_query(request)
     _require_accepted(request)
     return APIRequest(request)
@@ -152,7 +152,7 @@ async def _call(request: Request) -> APIRequest:
 
 async def _call_with_body(request: Request) -> APIRequest:
     """Of a stranger the body is not even read."""
-    demand_caller(request)
+    require_caller(request)
     _require_plain_query(request)
     _require_accepted(request)
     media, _, parameters = request.headers.get("content-type", "").partition(";")

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from remit.core.errors import Reason, RefusedError
 from remit.services.base.fair_share import FairShareQuota
-from remit.web.http.authentication import demand_caller, still_counts
+from remit.web.http.authentication import is_still_valid, require_caller
 
 if TYPE_CHECKING:
     from remit.services.base.events import Sent, Subscription
@@ -35,7 +35,7 @@ async def event_stream(request: Request, after: str | None) -> StreamingResponse
     """What happens from now on, or since the event `after`, as far as this caller may know of it."""
     desk: Services = request.app.state.desk
     places: FairShareQuota = request.app.state.listening
-    caller = demand_caller(request)
+    caller = require_caller(request)
     if not places.take(caller):  # before anything is waited for: else a crowd would come in while one is let in
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
@@ -44,7 +44,7 @@ async def event_stream(request: Request, after: str | None) -> StreamingResponse
             next_step="Close a page that shows them; web.limits.listeners in remit.yaml says how many there may be.",
         )
     try:
-        subscription = await desk.events.subscribe(caller, after, functools.partial(still_counts, request))
+        subscription = await desk.events.subscribe(caller, after, functools.partial(is_still_valid, request))
     except BaseException:
         places.leave(caller)
         raise
@@ -80,7 +80,7 @@ async def _told(request: Request, subscription: "Subscription") -> AsyncIterator
             left = asked + HEARTBEAT - time.monotonic()
             done, _ = await asyncio.wait({coming}, timeout=max(left, 0.0))
             if left <= 0 or not done:
-                if not await run_in_threadpool(still_counts, request):
+                if not await run_in_threadpool(is_still_valid, request):
                     yield _OVER
                     return
                 asked = time.monotonic()
