@@ -15,7 +15,7 @@ DEV := .venv/.dev-$(call digest,requirements/dev.txt pyproject.toml)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet $(PINS)
-CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-agent
+CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-structure check-agent
 
 .PHONY: help demo examples test long conformance crash crash-tasks crash-plans crash-goals crash-web check $(CHECKS) bench docs pins release system clean
 
@@ -98,7 +98,7 @@ crash-plans: $(DEV) system ## the same with plans and their rollbacks (slow; nee
 crash-web: $(DEV) system ## kill the server at every step of every request, under load and at any moment (slow)
 	@$(PYTEST) -m slow_crash tests/web_crash
 
-check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene, the agent core's guardrails
+check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene, structure, the agent core's guardrails
 
 check-style: $(DEV)
 	@$(BIN)/ruff check --quiet .
@@ -124,6 +124,9 @@ check-docs: $(DEV)
 
 check-hygiene: $(DEV)
 	@$(BIN)/python scripts/check_hygiene.py
+
+check-structure: $(DEV)
+	@$(BIN)/python scripts/check_structure.py
 
 check-agent: $(DEV)
 	@sh scripts/check_agent_execution_core.sh

@@ -1,0 +1,153 @@
+"""The shape of src/remit, counted: what a stranger meets when looking for something. Run by `make check-structure`.
+
+Each rule has a limit, and each finding names the place and what to do. `--root` reads another tree, for tests.
+"""
+
+import argparse
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+HERE: Final = Path(__file__).resolve().parent.parent
+AT_THE_ROOT: Final = {
+    "__init__": "the public surface",
+    "__main__": "`python -m remit`",
+    "version": "the version, read by the build",
+    "errors": "re-exports for one release",
+}
+NOUNS_IN_ING: Final = frozenset(
+    {
+        *("binding", "failure_handling", "framing", "keyring", "masking", "packet_masking", "pruning", "recording"),
+        *("scoring", "signing", "staging", "templating", "tracing", "acting"),
+    }
+)
+MOST_IN_ING: Final = 15
+MOST_TWICE: Final = 15
+MOST_LINES: Final = 800
+LATE_IMPORTS: Final = {
+    "__init__.py": "the public surface loads what is asked for",
+    "cli/": "a command pays for what it uses",
+    "workspace/": "the service container builds what is asked for",
+    "browser/service.py": "the extra `browser`",
+    "web/mcp_mount.py": "the extra `mcp`",
+    "testing/": "what tests need only",
+}
+"""Where functions may import parts of Remit. Everywhere else an import inside a function is of an extra only."""
+
+
+class Finding(NamedTuple):
+    """One place that breaks a rule, and what to do about it."""
+
+    where: str
+    what: str
+    next_step: str
+
+    def __str__(self) -> str:
+        return f"structure: {self.where}: {self.what}. {self.next_step}"
+
+
+class Tree:
+    """The modules below a root, each parsed once."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "src" / "remit"
+        self.texts = {path.relative_to(self.folder): path.read_text() for path in sorted(self.folder.rglob("*.py"))}
+        self.parsed = {path: ast.parse(text) for path, text in self.texts.items()}
+
+    def classes(self) -> Iterator[tuple[Path, ast.ClassDef]]:
+        for path, tree in self.parsed.items():
+            yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def check_root(tree: Tree) -> Iterator[Finding]:
+    for path in tree.texts:
+        if len(path.parts) == 1 and path.stem not in AT_THE_ROOT:
+            yield Finding(
+                str(path), "a module at the root of the package", "Move it into the package that it is part of."
+            )
+
+
+def check_names_in_ing(tree: Tree) -> Iterator[Finding]:
+    found = [path for path in tree.texts if path.stem.endswith("ing")]
+    for path in found:
+        if path.stem not in NOUNS_IN_ING:
+            yield Finding(str(path), "a module named after an activity", "Name it after the thing that it holds.")
+    if len(found) > MOST_IN_ING:
+        yield Finding("src/remit", f"{len(found)} modules end in -ing, {MOST_IN_ING} may", "Rename some.")
+
+
+def check_exceptions(tree: Tree) -> Iterator[Finding]:
+    """A class that derives from an exception is one, whatever it is called."""
+    bases: dict[str, set[str]] = defaultdict(set)
+    for _, node in tree.classes():
+        bases[node.name] |= {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    known = {"Exception", "BaseException", *(name for name in bases if name.endswith("Error"))}
+    before = 0
+    while len(known) > before:
+        before = len(known)
+        known |= {
+            name for name, above in bases.items() if above & known or any(each.endswith("Error") for each in above)
+        }
+    for path, node in tree.classes():
+        above = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        if _is_raised(above, known) and not node.name.endswith("Error"):
+            yield Finding(f"{path}:{node.lineno}", f"the exception {node.name}", "Let its name end in Error.")
+
+
+def _is_raised(above: set[str], known: set[str]) -> bool:
+    return bool(above & known) or any(name.endswith("Error") for name in above)
+
+
+def check_class_names(tree: Tree) -> Iterator[Finding]:
+    where: dict[str, list[str]] = defaultdict(list)
+    for path, node in tree.classes():
+        where[node.name].append(f"{path}:{node.lineno}")
+    twice = {name: places for name, places in where.items() if len(places) > 1}
+    if len(twice) > MOST_TWICE:
+        for name, places in sorted(twice.items()):
+            what = f"the class name {name} is defined {len(places)} times; {len(twice)} names are, {MOST_TWICE} may be"
+            yield Finding(", ".join(places), what, "Give each class a name of its own.")
+
+
+def check_imports(tree: Tree) -> Iterator[Finding]:
+    for path, parsed in tree.parsed.items():
+        if path.as_posix().startswith(tuple(LATE_IMPORTS)):
+            continue
+        inside = (node for node in ast.walk(parsed) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        for node in {each for function in inside for each in ast.walk(function)}:
+            names: list[str] = []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or "remit"] if node.level == 0 else ["remit"]
+            elif isinstance(node, ast.Import):
+                names = [each.name for each in node.names]
+            if any(name.partition(".")[0] == "remit" for name in names):
+                what = f"a function imports {', '.join(names)}"
+                yield Finding(f"{path}:{getattr(node, 'lineno', 1)}", what, "Import it at the top, or break the cycle.")
+
+
+def check_length(tree: Tree) -> Iterator[Finding]:
+    for path, text in tree.texts.items():
+        if (lines := text.count("\n")) > MOST_LINES:
+            yield Finding(str(path), f"{lines} lines, {MOST_LINES} may be", "Split it where it holds two ideas.")
+
+
+CHECKS: Final = (check_root, check_names_in_ing, check_exceptions, check_class_names, check_imports, check_length)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Check the shape of src/remit.")
+    parser.add_argument("--root", type=Path, default=HERE, help="the project's folder")
+    tree = Tree(parser.parse_args(arguments).root)
+    found = [finding for check in CHECKS for finding in check(tree)]
+    for finding in found:
+        sys.stderr.write(f"{finding}\n")
+    lines = sum(text.count("\n") for text in tree.texts.values())
+    sys.stdout.write(f"structure: {len(found)} findings in {len(tree.texts)} modules of {lines:,} lines\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
