@@ -118,7 +118,7 @@ SHORT_WRITE = """
 import os, resource, signal, sys
 from pathlib import Path
 from remit.fs.atomic_write import write_durably
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -127,7 +127,7 @@ with open(folder / "naive", "wb", buffering=0) as naive:
     print("one write took", naive.write(b"x" * 150_000))
 try:
     write_durably(folder / "file", b"x" * 150_000)
-except EnvironmentFailed as failed:
+except EnvironmentFailureError as failed:
     print("refused:", failed)
 """
 

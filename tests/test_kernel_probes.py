@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.sandbox import support as kernel
-from remit.sandbox.support import (
+from remit.sandbox import kernel_probes as kernel
+from remit.sandbox.kernel_probes import (
     KernelFeatures,
     Probe,
     clock_is_synchronised,
@@ -155,7 +155,7 @@ def test_an_ordinary_user_can_confine_itself_too() -> None:
     if not probe_kernel().confinement.works:
         pytest.skip("this kernel cannot confine a process, root's or anybody's")
     program = (
-        "import json, os; from remit.sandbox import support_kernel as kernel\n"
+        "import json, os; from remit.sandbox import kernel_probes as kernel\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
         "print(json.dumps([os.geteuid(), *kernel._confine_this_process()]))"
     )

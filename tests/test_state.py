@@ -157,10 +157,11 @@ def test_a_state_below_somebody_elses_closed_folder_is_refused_by_its_owner(root
         if folder.stat().st_mode & 0o001 == 0:  # else another folder, further up, would be the one that is named
             closed = folder
     program = (
-        "import os, pathlib, sys; from remit.core.errors import Refused; from remit.fs.state_dir import locate_state\n"
+        "import os, pathlib, sys; from remit.core.errors import RefusedError\n"
+        "from remit.fs.state_dir import locate_state\n"
         "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
         "try: locate_state(pathlib.Path('/nowhere'), {'REMIT_STATE': sys.argv[1]})\n"
-        "except Refused as problem: print(problem.what, problem.where, problem.next_step, sep='\\n')"
+        "except RefusedError as problem: print(problem.what, problem.where, problem.next_step, sep='\\n')"
     )
     state = str(tmp_path / "closed" / "state")
     done = subprocess.run([sys.executable, "-c", program, state], capture_output=True, text=True, check=True)

@@ -26,7 +26,7 @@ LIMIT_BYTES = 100 * MEGABYTE
 PROGRAM = """
 import json, sys, time
 from remit.contracts.schemas import load_contract
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 from remit.parsing import read_bounded
 
 def high_water():
@@ -40,7 +40,7 @@ with open(path, "rb") as stream:
     try:
         contract.parse(read_bounded(stream, contract.bounds, source="input") if raw is None else raw, source="input")
         told = None
-    except Refused as refusal:
+    except RefusedError as refusal:
         told = refusal.as_json()
 seconds = time.process_time() - started
 print(json.dumps({"seconds": seconds, "grown": high_water() - before, "peak": high_water(), "told": told}))

@@ -206,11 +206,11 @@ LOAD_AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
 from remit.crypto.keyring import load_signer
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
 try:
     print("loaded", load_signer(Path(sys.argv[1]), "executor").role)
-except EnvironmentFailed as refused:
+except EnvironmentFailureError as refused:
     print("refused:", refused)
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 for name in ("playwright", "playwright.async_api", "h11", "wsproto", "prometheus_client"):
     sys.modules[name] = None
 
-from remit.authority.capability_token import Wish
+from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.workspace.create import initialise
 from remit.core.ids import system_clock
@@ -21,7 +21,7 @@ folder = Path(sys.argv[1])
 workspace, _ = initialise(folder, {"REMIT_STATE": sys.argv[2]}, system_clock)
 with workspace:
     constraints = TokenConstraints(domains=("shop.test",))
-    token = workspace.tokens.issue(Wish("a", ("browser.navigate",), constraints, timedelta(hours=1))).text
+    token = workspace.tokens.issue(TokenRequest("a", ("browser.navigate",), constraints, timedelta(hours=1))).text
     action = json.dumps({"action_id": "a", "type": "navigate", "target": "https://shop.test/"}).encode()
     print(workspace.browse(action, token).error.message)
     print(workspace.recover(), workspace.verify_ledger().holds)

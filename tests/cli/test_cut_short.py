@@ -13,13 +13,13 @@ __all__ = ["project"]
 
 SLOW_ROLLBACK = """
 import sys, time
-from remit.plans.rollback.operation import RollbackDoor
-original = RollbackDoor.effect
+from remit.plans.rollback.operation import RollbackOperation
+original = RollbackOperation.effect
 def slowly(self, granted, begun, note):
     print("running", file=sys.stderr, flush=True)
     time.sleep(5)
     return original(self, granted, begun, note)
-RollbackDoor.effect = slowly
+RollbackOperation.effect = slowly
 from remit.cli import main
 main(["rollback", "last"])
 """

@@ -17,13 +17,13 @@ from tests.goals.office import Office
 CHILD = """
 import sys
 from datetime import timedelta
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.testing.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
 from tests.road.conftest import manifest
-with Workspace.open(sys.argv[1]) as workspace, Desk(workspace) as desk:
+with Workspace.open(sys.argv[1]) as workspace, Services(workspace) as desk:
     lease = desk.tasks.lease(person(), manifest(), timedelta(minutes=5)).canonical()
     acknowledge(desk.tasks.run(agent(workspace, "task.run"), manifest(), lease, 30.0).state)
 """
@@ -58,11 +58,11 @@ def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, po
 
 ASKING = """
 import sys
-from remit.services.services import Desk
+from remit.services.services import Services
 from remit.testing.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 from tests.desk.conftest import agent
-with Workspace.open(sys.argv[1]) as workspace, Desk(workspace) as desk:
+with Workspace.open(sys.argv[1]) as workspace, Services(workspace) as desk:
     bot = agent(workspace, "goal.ask", user="mia")
     acknowledge(desk.goals.ask(bot, "are you there", correlation_id="g-1", wait=30.0).state)
 """

@@ -14,7 +14,7 @@ from remit.core.ids import system_clock
 from remit.diagnostics import machine
 from remit.diagnostics.check import Check
 from remit.diagnostics.checkup import check_machine
-from remit.sandbox.support import KernelFeatures, Probe, unsupported
+from remit.sandbox.kernel_probes import KernelFeatures, Probe, unsupported
 from tests.doctor.place import by_name
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 from remit.core.ids import system_clock
 from remit.diagnostics import machine
 from remit.diagnostics.checkup import check_machine
-from remit.sandbox.support import probe_kernel
+from remit.sandbox.kernel_probes import probe_kernel
 from tests.doctor.place import ROOT, Place, by_name, make_place
 
 

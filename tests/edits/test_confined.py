@@ -10,7 +10,7 @@ from remit.effects.edits.registry_full import RICH
 from remit.effects.edits.json_schema import require_valid_schema
 from remit.effects.edits.splice import Edited
 from remit.effects.plans.yaml_files import RICH_CHECKS
-from remit.core.errors import Refused
+from remit.core.errors import RefusedError
 
 touched = []
 def watch(event, arguments):
@@ -36,7 +36,7 @@ edits = [
 for kind, before, parameters in edits:
     try:
         edited = RICH[kind](before, {"type": kind, **parameters})
-    except Refused:
+    except RefusedError:
         continue
     remit.effects.plans.diff.diff_edit("f", before, edited)
     for name in ("f.json", "f.yaml", "f.toml", "f.csv", "f.py"):
@@ -47,7 +47,7 @@ remit.effects.plans.content_scan.find_in_result("f.py", Edited(everything, None,
 require_valid_schema(b'{"type": "object"}', "json_update_value")
 try:
     require_valid_schema(b'{"$schema": "https://example.invalid/x"}', "json_update_value")
-except Refused:
+except RefusedError:
     pass
 print(touched, len(os.listdir("/proc/self/task")))
 """

@@ -29,7 +29,7 @@ ENDINGS: Final = {
     "an interrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     "the end of a generator": ("raise GeneratorExit", "GeneratorExit"),
     "an error of ours": (
-        "from remit.core.errors import Refused, Reason; raise Refused(Reason.EXPIRED, 'the lease')",
+        "from remit.core.errors import RefusedError, Reason; raise RefusedError(Reason.EXPIRED, 'the lease')",
         "Refused",
     ),
     "an error without words": (

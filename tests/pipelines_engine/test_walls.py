@@ -178,7 +178,7 @@ def test_code_that_a_program_brings_along_has_no_more_calls(bench: Bench, tmp_pa
 def test_with_sockets_in_the_filter_there_would_be_one() -> None:
     """A fault on purpose: the refusal above comes from the filter, and from nothing else."""
     program = (
-        "from remit.sandbox import seccomp; from remit import syscalls; import os, socket;"
+        "from remit.sandbox import seccomp; from remit.core import syscalls; import os, socket;"
         "syscalls._NUMBERS['socket'] = (41, 198);"
         "seccomp.PROGRAM = (*seccomp.PROGRAM, *{names});"
         "from remit.sandbox.privileges import promise_no_new_privileges as promise; promise();"

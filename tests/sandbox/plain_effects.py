@@ -40,9 +40,7 @@ def read_given(work: EffectContext) -> dict[str, Any]:
 
 
 def refuse(work: EffectContext) -> dict[str, Any]:
-    kind = {"Refused": RefusedError, "Misuse": UsageError, "EnvironmentFailed": EnvironmentFailureError}[
-        work.inputs["kind"]
-    ]
+    kind = {each.__name__: each for each in (RefusedError, UsageError, EnvironmentFailureError)}[work.inputs["kind"]]
     raise kind(Reason(work.inputs["reason"]), "this is wrong", where="over there", next_step="Do that.")
 
 

@@ -16,9 +16,9 @@ from remit.sandbox import host as host_module
 from remit.sandbox import manager as fleet_module
 from remit.sandbox import support as confinement
 from remit.sandbox.host import InterruptedTaskError
+from remit.sandbox.kernel_probes import unsupported
 from remit.sandbox.manager import Fleet, import_paths
 from remit.sandbox.orders import Build, Order, Quotas
-from remit.sandbox.support import unsupported
 from remit.store.process_identity import lock_path, this_process
 from tests.sandbox.arena import PLANS
 from tests.sandbox.plain_host import EFFECT as PLAIN

@@ -16,8 +16,8 @@ import pytest
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.sandbox import support as confinement
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
+from remit.sandbox.kernel_probes import unsupported
 from remit.sandbox.orders import Quotas
-from remit.sandbox.support import unsupported
 from remit.sandbox.zygote_pool import AHEAD
 from tests.sandbox.plain_host import MIB, QUOTAS, open_descriptors, order, plain_host
 
@@ -103,7 +103,7 @@ def test_an_error_of_the_effects_comes_out_as_it_was_raised(
 @pytest.mark.parametrize("reason", [Reason.EXPIRED, Reason.SIGNATURE_INVALID, Reason.IN_PROGRESS])
 def test_an_effect_has_no_say_on_authority(host: SandboxHost, reason: Reason) -> None:
     with pytest.raises(RefusedError) as failed:
-        host.run(order("refuse", kind="Refused", reason=reason))
+        host.run(order("refuse", kind="RefusedError", reason=reason))
     assert failed.value.reason is Reason.EFFECT_FAILED
 
 

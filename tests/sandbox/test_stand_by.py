@@ -193,7 +193,7 @@ def test_what_is_raised_meanwhile_comes_out_and_it_is_dead(host: SandboxHost) ->
 def test_nothing_is_called_meanwhile_where_the_task_failed(host: SandboxHost) -> None:
     seen: list[Any] = []
     with pytest.raises(RefusedError):
-        host.run(order("refuse", kind="Refused", reason="file_conflict"), meanwhile=seen.append)
+        host.run(order("refuse", kind="RefusedError", reason="file_conflict"), meanwhile=seen.append)
     assert seen == []
 
 

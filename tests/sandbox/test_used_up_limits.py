@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from remit.core.errors import EnvironmentFailureError, Reason
+from remit.sandbox import kernel_probes as kernel
 from remit.sandbox import support as confinement
-from remit.sandbox import support as kernel
-from remit.sandbox.support import Probe
+from remit.sandbox.kernel_probes import Probe
 from tests.sandbox.plain_host import ROOT, order, plain_host
 from tests.sandbox.zygotes import kill_for_good, zygote_of
 

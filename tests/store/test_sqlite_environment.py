@@ -119,7 +119,7 @@ READ_ONLY = """
 import os, sys
 from contextlib import closing
 from pathlib import Path
-from remit.core.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailureError
 from remit.store.sqlite import SqliteStore
 if os.geteuid() == 0:
     os.setgid(65534)
@@ -128,7 +128,7 @@ try:
     with closing(SqliteStore(Path(sys.argv[1])).connect()) as connection:
         connection.begin(write=True)
         connection.execute("INSERT INTO schema_migrations VALUES (9, 'x', 'x', 'x')")
-except EnvironmentFailed as problem:
+except EnvironmentFailureError as problem:
     print(problem.reason.value, problem, sep="|")
 """
 

@@ -16,13 +16,13 @@ from tests.web_console.stage import ADMIN, APP, TENANT, USER, Stage, created, re
 
 DYING = """
 import sys
-from remit.approvals.service import Question
+from remit.approvals.service import ApprovalRequest
 from remit.contracts.browser.browser import HTTPPreview
 from remit.workspace.workspace import Workspace
 body = {"masked": {}, "preview": {}}
 tree = {"method": "POST", "url": "https://shop.example/", "headers": {}, "body": body, "estimatedEffect": "Buys it"}
 digest = "sha256:" + "5" * 64
-asked = Question("doomed-bot", "jti", "doomed", digest, digest, HTTPPreview.from_tree(tree))
+asked = ApprovalRequest("doomed-bot", "jti", "doomed", digest, digest, HTTPPreview.from_tree(tree))
 with Workspace.open(sys.argv[1], environ={"REMIT_STATE": sys.argv[2]}) as workspace:
     print(workspace.approvals.ask(asked).approval_id)
 """

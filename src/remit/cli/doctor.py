@@ -32,7 +32,7 @@ from remit.goals.catalogue.deep_check import check_policies, check_with_queries
 from remit.goals.catalogue.files import CatalogueFinding
 from remit.plans.engines.database_files import require_idle
 from remit.plans.engines.pipeline import require_dbt
-from remit.sandbox.support import probe_exchange
+from remit.sandbox.kernel_probes import probe_exchange
 from remit.web.config.hosts import is_loopback
 from remit.workspace.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
 

@@ -19,7 +19,7 @@ from remit.diagnostics import browser, disk, machine, workspace
 from remit.diagnostics.check import Check, Status, Topic
 from remit.fs.state_dir import StateDirectory, locate_state
 from remit.ledger.heads import Anchors
-from remit.sandbox.support import clock_is_synchronised, probe_kernel
+from remit.sandbox.kernel_probes import clock_is_synchronised, probe_kernel
 from remit.store.connection import Store
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from remit.core.faultpoints import setting_problem
 from remit.diagnostics.check import Check, Topic
-from remit.sandbox.support import LANDLOCK_NEEDED, KernelFeatures, Probe
+from remit.sandbox.kernel_probes import LANDLOCK_NEEDED, KernelFeatures, Probe
 
 PYTHON: Final = Topic("Python", "everything")
 SYSTEM: Final = Topic("system", "everything")

@@ -64,7 +64,7 @@ def is_wanted(environ: Mapping[str, str]) -> bool:
 def tracing(environ: Mapping[str, str], exporter: "SpanExporter | None" = None) -> Iterator[bool]:
     """Spans are sent while inside, if the environment says where to; whether it does. What waits is sent at the end.
 
-    `exporter` takes them in its place, at once. Raises EnvironmentFailed where the extra is missing.
+    `exporter` takes them in its place, at once. Raises EnvironmentFailureError where the extra is missing.
     """
     global tracer  # noqa: PLW0603 - looked at by every request: the cheapest look there is
     if exporter is None and not is_wanted(environ):

@@ -292,11 +292,13 @@ def open_places(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Path
     return spots, decide_rights(uses)
 
 
+_KINDS: Final = {"Refused": RefusedError, "Misuse": UsageError}
+
+
 def describe(problem: BaseException) -> dict[str, str]:
     """An error as the host will hear of it. What is not one of ours is a bug, told with the line it came from."""
     if isinstance(problem, RemitError):
-        kinds = [cls.__name__ for cls in type(problem).__mro__]
-        kind = next((word for word in ("Refused", "Misuse") if word in kinds), "EnvironmentFailed")
+        kind = next((word for word, cls in _KINDS.items() if isinstance(problem, cls)), "EnvironmentFailed")
         return {"type": kind, **problem.as_json()}
     trace = problem.__traceback__
     while trace is not None and trace.tb_next is not None:

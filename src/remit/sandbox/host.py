@@ -310,7 +310,7 @@ class PrewarmedProcess:
         `on_step` hears of the steps of an order that has paces. `is_cancelled` is asked every few milliseconds; a yes
         ends the task with `CancelledError`.
         Raises what the effect raised; `InterruptedTaskError` where it did not come to its end, and must be settled;
-        EnvironmentFailed, with nothing begun, where there can be no sandbox.
+        EnvironmentFailureError, with nothing begun, where there can be no sandbox.
         """
         if self._lease.over:
             raise UsageError(Reason.MISUSE, "a process that stood by serves once, and this one was used or dismissed")

@@ -41,7 +41,7 @@ class Fleet:
     def host_for(self, effects: tuple[str, ...], build: Build = TASKS, quotas: Quotas | None = None) -> SandboxHost:
         """One that was tried out: whether there can be a sandbox here is learned before anything is claimed.
 
-        Without `quotas`, those that the configuration has for a task. Raises EnvironmentFailed.
+        Without `quotas`, those that the configuration has for a task. Raises EnvironmentFailureError.
         """
         kind = _Kind(tuple(dict.fromkeys((*effects, _TRIAL.effect))), build, quotas or self._quotas())
         with self._lock:

@@ -70,9 +70,9 @@ async def press(
 ) -> None:
     """A real press of the mouse, once. Something else that is under it before it begins gets nothing.
 
-    `on_press` is called right before the button goes down. Until then a Refused(ELEMENT_MISSING) says that the page
-    received nothing but a pointer that moved. After that the page may have received the press, and no error says that
-    the element is missing: none of them is a reason to press again.
+    `on_press` is called right before the button goes down. Until then a RefusedError(ELEMENT_MISSING) says that the
+    page received nothing but a pointer that moved. After that the page may have received the press, and no error says
+    that the element is missing: none of them is a reason to press again.
     """
     async with within(CALL_SECONDS, f"click {element}"):
         await page.mouse.move(place.x, place.y)

@@ -63,8 +63,8 @@ class Chromium:
     ) -> Self:
         """`run_folder` is made if it is not there; it must be nobody else's. `hidden` are folders kept from Chromium.
 
-        Raises EnvironmentFailed where there is no Chromium, where it does not start, or where it cannot be confined;
-        `unsafe` then starts it without.
+        Raises EnvironmentFailureError where there is no Chromium, where it does not start, or where it cannot be
+        confined; `unsafe` then starts it without.
         """
         executable = find_program(config, os.environ.get("PATH", os.defpath) if search_path is None else search_path)
         user = find_user(config, os.geteuid())

@@ -69,8 +69,8 @@ async def new_session(
 
 
 class PageSession:
-    """All methods raise Refused(ELEMENT_MISSING) for an element that is not there once, in sight and free, and
-    EnvironmentFailed where the page or the browser does not answer in time, or died.
+    """All methods raise RefusedError(ELEMENT_MISSING) for an element that is not there once, in sight and free, and
+    EnvironmentFailureError where the page or the browser does not answer in time, or died.
     """
 
     def __init__(self, context: BrowserContext, painter: Painter, patience: PageTimeouts) -> None:

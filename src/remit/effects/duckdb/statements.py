@@ -82,7 +82,7 @@ class DuckdbStatement(NamedTuple):
 
 
 def analyse(text: str) -> tuple[DuckdbStatement, ...]:
-    """All statements, or Refused with the number and the kind of the first that is not for a text."""
+    """All statements, or RefusedError with the number and the kind of the first that is not for a text."""
     _require_readable(text)
     try:
         found = ENGINE.extract_statements(text)

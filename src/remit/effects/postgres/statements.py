@@ -85,7 +85,7 @@ class PostgresStatement(NamedTuple):
 
 
 def analyse(text: str) -> tuple[PostgresStatement, ...]:
-    """All statements, or Refused with the number and the kind of the first that is not for a text."""
+    """All statements, or RefusedError with the number and the kind of the first that is not for a text."""
     _require_readable(text)
     found = list(split(text))
     if not found:

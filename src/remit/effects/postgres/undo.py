@@ -92,7 +92,7 @@ def require_no_drift(drifts: Sequence[TableDrift], *, force: bool) -> None:
 
 
 def give_back(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, RowCounts]:
-    """All rows, exactly, or EnvironmentFailed with nothing changed. What was done, by the number of the table.
+    """All rows, exactly, or EnvironmentFailureError with nothing changed. What was done, by the number of the table.
 
     `ours` are tables that nobody counts.
     """

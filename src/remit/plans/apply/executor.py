@@ -292,7 +292,7 @@ class PlanExecutor:
     # --- at its end ---------------------------------------------------------------------------------------------------
 
     def verify(self, begun: PlanCheckpoint, made: RunResult) -> None:
-        """`Contradicted` if the world is not as the plan says, or a rule of the plan does not hold."""
+        """`VerificationFailedError` if the world is not as the plan says, or a rule of the plan does not hold."""
         self._remember(begun, made)
         if made.status not in STANDS or made.verified:
             return
@@ -320,13 +320,13 @@ class PlanExecutor:
         )
 
     def require_untouched(self, begun: PlanCheckpoint) -> None:
-        """`Contradicted` if somebody wrote to a file that was set aside, as long as there is a way back."""
+        """`VerificationFailedError` if somebody wrote to a file that was set aside, as long as there is a way back."""
         ran = self._ran[begun.envelope_id]
         if not ran.verified:
             require_untouched_aside(_course(begun), ran.done, begun.originals)
 
     def commit(self, begun: PlanCheckpoint, note: Note) -> None:
-        """What is held on a server, if anything is. `Contradicted` if that surely did not happen."""
+        """What is held on a server, if anything is. `VerificationFailedError` if that surely did not happen."""
         if begun.elsewhere is None or self.held.is_committed(begun.envelope_id):
             return
         ran = self._ran[begun.envelope_id]

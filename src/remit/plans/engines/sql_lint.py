@@ -39,7 +39,7 @@ class TextProblem(NamedTuple):
 
 
 def check_duckdb_texts(texts: Sequence[WrittenText], fleet: Callable[[], Fleet]) -> tuple[TextProblem, ...]:
-    """Raises Refused where DuckDB is not installed, and EnvironmentFailed where there can be no sandbox."""
+    """Raises RefusedError where DuckDB is not installed, and EnvironmentFailureError where there can be no sandbox."""
     if not texts:
         return ()
     require_duckdb()

@@ -205,7 +205,7 @@ class ReportFolder:
         return f"{self.path}/{paper}"
 
     def write(self, papers: Mapping[str, bytes]) -> None:
-        """All of them, durably; each is whole at every moment. EnvironmentFailed if they cannot be written."""
+        """All of them, durably; each is whole at every moment. EnvironmentFailureError if they cannot be written."""
         try:
             write_together(self._folder, papers, mode=PAPER_MODE)
         except EnvironmentFailureError as problem:  # which knows only the name of the file

@@ -10,7 +10,7 @@ from remit.contracts.base import Contract, Many, ShortText
 from remit.diagnostics import disk
 from remit.diagnostics import workspace as checks
 from remit.diagnostics.check import Check, Topic
-from remit.sandbox.support import probe_kernel
+from remit.sandbox.kernel_probes import probe_kernel
 from remit.web.config.reload import SETTINGS, SettingsRead
 from remit.web.http.openapi import operation
 from remit.web.http.request import answer
