@@ -15,8 +15,8 @@ import pytest
 
 from remit.core.errors import EnvironmentFailureError, Reason
 from remit.fs.atomic_write import make_private_directory, start_writing, sync_all, write_durably, write_together
-from remit.testing.child_process import Fault, run_child
 from tests.disks import only_root, small_disk
+from tests.support.child_process import Fault, run_child
 
 
 def left_overs(folder: Path) -> list[str]:

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from remit.core.faultpoints import reach
-from remit.testing.child_process import Fault, acknowledge, run_child
+from tests.support.child_process import Fault, acknowledge, run_child
 
 PASSING = """
 from remit.core.faultpoints import reach
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 for number in range(3):
     reach("append.begun")
     acknowledge(f"passed {number}")
@@ -37,7 +37,7 @@ def test_an_armed_point_kills_at_its_count_and_not_before(count: int) -> None:
 def test_an_armed_error_is_raised_once() -> None:
     ended = run_child([sys.executable, "-c", PASSING], fault=Fault("append.begun", 2, "error"))
     assert ended.exit_code == 1
-    assert "FaultInjected: [Errno 28] fault injected: 'append.begun'" in ended.output
+    assert "InjectedFaultError: [Errno 28] fault injected: 'append.begun'" in ended.output
 
 
 def test_another_point_is_not_touched() -> None:
@@ -70,7 +70,7 @@ def test_an_acknowledgement_is_one_line() -> None:
 def test_a_word_cut_short_by_the_kill_was_not_said() -> None:
     program = """
 import os
-from remit.testing.child_process import ACKNOWLEDGE_TO
+from tests.support.child_process import ACKNOWLEDGE_TO
 os.write(int(os.environ[ACKNOWLEDGE_TO]), b"whole\\nhal")
 """
     assert run_child([sys.executable, "-c", program]).acknowledged == ("whole",)

@@ -16,7 +16,7 @@ from remit.ledger.writer import Ledger
 from remit.store.connection import Store
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 
 if __name__ == "__main__":
     folder, url, schema, answer, approval_id = Path(sys.argv[1]), *sys.argv[2:6]

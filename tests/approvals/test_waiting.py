@@ -16,10 +16,10 @@ from remit.approvals.watcher import AnswerWatch
 from remit.fs import change_signal as bell_module
 from remit.fs.change_signal import ChangeSignal
 from remit.store.postgresql import PostgresStore
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.approvals.conftest import ADA, Desk, question
 from tests.store_fixtures import World, open_ledger
+from tests.support.child_process import Fault, run_child
 
 pytestmark = pytest.mark.req("VX-09")
 AT_ONCE = 0.2

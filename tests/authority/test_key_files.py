@@ -18,7 +18,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer, private_key_problems
 from remit.crypto.signing import ROLES, encode_base64url
-from remit.testing.child_process import run_child
+from tests.support.child_process import run_child
 
 NOBODY = 65534
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -16,7 +16,7 @@ from remit.core.errors import EnvironmentFailureError, UsageError
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer
 from remit.crypto.signing import ROLES, Signer
-from remit.testing.child_process import run_child
+from tests.support.child_process import run_child
 
 OPENED_FILES = """
 import os, sys

@@ -10,10 +10,10 @@ import pytest
 from remit.browser.checkpoint import RequestOutcome
 from remit.browser.recovery import state_of
 from remit.contracts.browser.browser import ActionResult
-from remit.testing.child_process import ChildExit, Fault, run_child
 from tests import warm
 from tests.browser_road.place import Place, made_place
 from tests.sampling import some
+from tests.support.child_process import ChildExit, Fault, run_child
 
 pytestmark = pytest.mark.req("VX-07", "VX-12")
 
@@ -22,7 +22,7 @@ FORM = '<form method="post" action="/act"><input name="item" value="42"><button 
 CHILD = """
 import sys, threading
 from remit.identity.person import Person
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 
 with Workspace.open(sys.argv[1]) as workspace:

@@ -17,10 +17,10 @@ from remit.fs.paths import Located, locate_below
 from remit.plans.storage import backups
 from remit.plans.storage.backups import backup_name, keep_drifted, open_backups, take_all, verify_backups
 from remit.plans.storage.run_folder import ReportFolder
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.checkpoint.project import LIMITS, Done, Project, state_of
 from tests.disks import only_root, sharing_disk, small_disk
+from tests.support.child_process import Fault, run_child
 
 
 @pytest.fixture
@@ -310,7 +310,7 @@ CHILD = """
 import sys
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from tests.checkpoint.project import Project
 project = Project(Path(sys.argv[1]))
 done = project.carry_out([("modify", f"f{n}", b"new") for n in range(int(sys.argv[2]))])

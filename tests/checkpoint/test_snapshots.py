@@ -14,9 +14,9 @@ from remit.core.faultpoints import FAULT_POINTS
 from remit.fs import openat as beneath
 from remit.fs.paths import locate
 from remit.tasks.snapshots import open_snapshot, take
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.disks import only_root, small_disk
+from tests.support.child_process import Fault, run_child
 
 MIB = 1 << 20
 CHILD = """
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from remit.tasks.snapshots import take
 from remit.fs.paths import locate
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 path, base, folder = sys.argv[1:]
 acknowledge(take(locate(path, [base]), Path(folder), 1 << 20))
 """

@@ -11,8 +11,8 @@ import pytest
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.fs import openat as beneath
-from remit.testing.child_process import run_child
 from tests.disks import only_root, small_disk
+from tests.support.child_process import run_child
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from remit.core.faultpoints import FAULT_POINTS
-from remit.testing.child_process import ChildExit, Fault, run_child
 from tests import warm
 from tests.crash.place import Place
+from tests.support.child_process import ChildExit, Fault, run_child
 
 MakePlace = Callable[[str], Place]
 Points = Mapping[str, tuple[int, ...]]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from remit.testing.child_process import Fault
 from tests.crash.cases import ANCHOR_POINTS, APPEND_POINTS, BOTH, CLAIM_POINTS, MakePlace, faults, run
 from tests.crash.place import what_was_lost
 from tests.sampling import some
+from tests.support.child_process import Fault
 
 
 @pytest.mark.parametrize("database", BOTH)

@@ -8,10 +8,10 @@ import pytest
 from remit.core.ids import parse_time, render_time, system_clock
 from remit.ledger.clock import ACCEPTED
 from remit.ledger.clock_acceptance import accept_clock
-from remit.testing.child_process import Fault
 from tests.crash.cases import APPEND_POINTS, BOTH, CLOCK_POINTS, MakePlace, faults, run
 from tests.crash.place import event, what_was_lost
 from tests.sampling import some
+from tests.support.child_process import Fault
 
 AHEAD = timedelta(days=366)
 

@@ -6,10 +6,10 @@ from remit.core.errors import EnvironmentFailureError, RemitError
 from remit.core.ids import render_time, system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer, private_key_problems, rotate_key
 from remit.crypto.signing import ROLES
-from remit.testing.child_process import Fault
 from tests.crash.cases import KEY_POINTS, ROTATION_POINTS, MakePlace, faults, run
 from tests.crash.place import Place
 from tests.sampling import some
+from tests.support.child_process import Fault
 
 
 def files(place: Place) -> list[str]:

@@ -6,10 +6,10 @@ from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys
 from remit.store.migrations_runner import migrate, shipped_migrations
-from remit.testing.child_process import Fault
 from tests.crash.cases import BOTH, MIGRATION_POINTS, MakePlace, faults, run
 from tests.crash.place import Place, what_was_lost
 from tests.sampling import some
+from tests.support.child_process import Fault
 
 
 def tables(place: Place) -> set[str]:

@@ -7,11 +7,11 @@ import pytest
 
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys
-from remit.testing.child_process import Fault
-from remit.testing.strace_kill import run_killed_at
 from tests.crash.cases import MakePlace, run
 from tests.crash.place import what_was_lost
 from tests.crash.test_kill_keys import what_is_wrong
+from tests.support.child_process import Fault
+from tests.support.strace_kill import run_killed_at
 
 
 @pytest.mark.parametrize("point", ["append.signed", "append.before_commit"])

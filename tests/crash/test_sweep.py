@@ -10,8 +10,6 @@ import pytest
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys
 from remit.store.migrations_runner import migrate
-from remit.testing.child_process import ChildExit, Fault, run_child
-from remit.testing.strace_kill import STATE_CHANGING, run_killed_at, sweep
 from tests.crash.cases import (
     ANCHOR_POINTS,
     APPEND_POINTS,
@@ -24,6 +22,8 @@ from tests.crash.cases import (
 )
 from tests.crash.place import Place, what_was_lost
 from tests.crash.test_kill_keys import what_is_wrong
+from tests.support.child_process import ChildExit, Fault, run_child
+from tests.support.strace_kill import STATE_CHANGING, run_killed_at, sweep
 
 pytestmark = [pytest.mark.slow_crash, pytest.mark.timeout(3_600)]
 

@@ -25,8 +25,8 @@ from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.writer import Batch
 from remit.store.claims import ClaimAcquired, ClaimKey, claim, finish_claim
 from remit.store.migrations_runner import migrate
-from remit.testing.child_process import acknowledge
 from tests.crash.place import Place, event
+from tests.support.child_process import acknowledge
 
 CALLERS = 32
 NOW = render_time(system_clock())

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from remit.testing.child_process import Fault, run_child
 from remit.testing.goal_evidence import find_problems, read_evidence
 from remit.testing.goal_workspace import GoalWorkspace, carry_through, make_scratch
 from tests import warm
 from tests.crash_goals.checking import check_all
 from tests.postgres_databases import fresh_database
 from tests.sampling import some
+from tests.support.child_process import Fault, run_child
 
 VARIABLE = "REMIT_TEST_LEDGER_URL"
 CHILD = """

@@ -19,11 +19,11 @@ from remit.contracts.plans.status import StatusUpdate
 from remit.core.canonical import digest
 from remit.core.ids import DEFAULT_TENANT, system_clock
 from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
-from remit.testing.crash_injection import Acknowledge
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 from tests.crash_plans.databases import DATABASE_SUFFIX, made_of, make, rows_and_shape
 from tests.crash_tasks.laboratory import Ground
+from tests.support.crash_injection import Acknowledge
 
 TIME_NS: Final = 1_700_000_000_123_456_789
 NOT_THE_PROJECTS: Final = frozenset({"agent_outputs", "agent_logs", "remit.yaml"})

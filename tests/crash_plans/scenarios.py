@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from remit.testing.crash_injection import Point
 from tests.crash_plans.plan import Case, PlanScenario
 from tests.crash_plans.servers import SETTINGS, STATEMENTS, OnServer
 from tests.crash_plans.taking_back import TakingBack
 from tests.crash_tasks.laboratory import Ground, Scenario
 from tests.crash_tasks.ways import Sabotage
+from tests.support.crash_injection import Point
 
 BYE: Final = ("bye\n", 0o644)
 MOVES: Final = ("moves\n", 0o600)

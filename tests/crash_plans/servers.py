@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from remit.testing.crash_injection import Acknowledge
 from tests.crash_plans.plan import Case, PlanScenario
 from tests.crash_tasks.laboratory import Ground
 from tests.postgres_server import shared_server_url, stop_server
+from tests.support.crash_injection import Acknowledge
 
 VARIABLE: Final = "REMIT_CRASH_SHOP_URL"
 SETTINGS: Final = {"connections": {"shop": {"type": "postgresql", "url_variable": VARIABLE}}}

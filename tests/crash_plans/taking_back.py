@@ -8,10 +8,10 @@ import os
 from collections.abc import Sequence
 
 from remit.cli import main
-from remit.testing.crash_injection import Acknowledge
 from remit.workspace.workspace import Workspace
 from tests.crash_plans.plan import Case, PlanScenario, apply, environ, opened, root_of
 from tests.crash_tasks.laboratory import Ground
+from tests.support.crash_injection import Acknowledge
 
 
 class TakingBack(PlanScenario):

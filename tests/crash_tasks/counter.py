@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from remit.testing.crash_injection import Acknowledge
 from tests.crash_tasks.laboratory import Ground
+from tests.support.crash_injection import Acknowledge
 
 BUGS: Final = ("in-place write", "no fsync", "no directory fsync", "synchronous=off", "short write", "doubled effect")
 COUNTS: Final = 2

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from remit.testing.crash_injection import (
+from tests.support.crash_injection import (
     PROCEED,
     Acknowledge,
     Action,

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, runtime_checkable
 
-from remit.testing.crash_injection import Acknowledge, Decide, InjectedRun, proceed, run_apart, run_watched
 from tests.crash_tasks.images import Device, copy_image, enter_namespace, make_image, pretend_reboot, unmount
+from tests.support.crash_injection import Acknowledge, Decide, InjectedRun, proceed, run_apart, run_watched
 
 LAYOUTS: Final[dict[str, dict[str, str]]] = {
     "together": {"state": "a", "left": "a", "right": "a"},

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from remit.testing.crash_injection import Point
 from tests.crash_tasks.counter import BUGS, Counter
 from tests.crash_tasks.laboratory import Ground, Scenario
 from tests.crash_tasks.task import Task
 from tests.crash_tasks.ways import Sabotage
+from tests.support.crash_injection import Point
 
 CAPABILITIES: Final = ("FILE_MOVE", "FILE_COPY", "FILE_DELETE")
 SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {

@@ -16,10 +16,10 @@ from remit.cli import main
 from remit.contracts.tasks.result import ExecutionResult
 from remit.core.ids import DEFAULT_TENANT, system_clock
 from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
-from remit.testing.crash_injection import Acknowledge
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 from tests.crash_tasks.laboratory import Ground
+from tests.support.crash_injection import Acknowledge
 
 TASK_ID: Final = "task-1"
 SOURCE, DESTINATION = "report.bin", "filed.bin"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from remit.testing.crash_injection import PROCEED, Action, Decide, Fail, InjectedRun, Kill, Point, Pretend, Shorten
-from remit.testing.short_writes import WRITES
 from tests.crash_tasks.laboratory import ChangesElsewhere, Laboratory
+from tests.support.crash_injection import PROCEED, Action, Decide, Fail, InjectedRun, Kill, Point, Pretend, Shorten
+from tests.support.short_writes import WRITES
 
 Acknowledged = Callable[[], tuple[str, ...]]
 Sabotage = Callable[[Point], bool]

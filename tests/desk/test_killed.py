@@ -7,18 +7,18 @@ import pytest
 from remit.core.errors import RefusedError
 from remit.core.ids import system_clock
 from remit.services.services import Services
-from remit.testing.child_process import Fault, run_child
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
+from tests.support.child_process import Fault, run_child
 
 CHILD = """
 import sys
 from datetime import timedelta
 from remit.services.services import Services
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
@@ -59,7 +59,7 @@ def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, po
 ASKING = """
 import sys
 from remit.services.services import Services
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 from tests.desk.conftest import agent
 with Workspace.open(sys.argv[1]) as workspace, Services(workspace) as desk:

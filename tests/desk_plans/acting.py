@@ -9,8 +9,8 @@ from pathlib import Path
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
 from remit.services.plans.service import PlanDesk
-from remit.testing.child_process import acknowledge
 from remit.workspace.workspace import Workspace
+from tests.support.child_process import acknowledge
 
 if __name__ == "__main__":
     root, what, *more = sys.argv[1:]

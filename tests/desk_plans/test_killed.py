@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.testing.child_process import ChildExit, Fault, run_child
 from tests import warm
 from tests.desk_plans.office import ADMIN, OPERATOR, Office
+from tests.support.child_process import ChildExit, Fault, run_child
 
 ACTING = Path(__file__).with_name("acting.py")
 BEFORE = ("append.before_commit",)

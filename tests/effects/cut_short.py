@@ -9,9 +9,9 @@ from typing import Any
 
 from remit.core.errors import RemitError
 from remit.effects.context import EffectContext
-from remit.testing.child_process import ChildExit, Fault, acknowledge, run_child
 from tests import warm
 from tests.effects.place import EFFECTS, Place
+from tests.support.child_process import ChildExit, Fault, acknowledge, run_child
 
 NOTE = "note "
 

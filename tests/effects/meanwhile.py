@@ -6,9 +6,9 @@ from typing import Any, Final
 import pytest
 
 from remit.effects.context import EffectContext
-from remit.testing.child_process import Fault
 from tests.effects.cut_short import notes_of, run_task
 from tests.effects.place import Place
+from tests.support.child_process import Fault
 
 CONTENT: Final = b"important" * 1000
 BOTH: Final = pytest.mark.parametrize("call", ["finish", "undo"])

@@ -13,10 +13,10 @@ import pytest
 from remit.core.errors import EnvironmentFailureError
 from remit.core.faultpoints import FAULT_POINTS
 from remit.effects.context import EffectContext
-from remit.testing.child_process import Fault
 from tests.disks import only_root
 from tests.effects.cut_short import notes_of, run_task
 from tests.effects.place import Place, world
+from tests.support.child_process import Fault
 
 COPYING: Final = (
     "effect.part_made",

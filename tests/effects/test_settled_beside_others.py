@@ -13,11 +13,11 @@ from remit.effects import file_copy as duplicate
 from remit.effects.context import EffectContext
 from remit.effects.tasks.files import DELETE
 from remit.fs import openat as beneath
-from remit.testing.child_process import Fault
 from tests.disks import only_root
 from tests.effects.cut_short import notes_of, run_task
 from tests.effects.meanwhile import BOTH, CONTENT, killed_at, recreate, save, transfer
 from tests.effects.place import Place, world
+from tests.support.child_process import Fault
 
 
 @pytest.fixture

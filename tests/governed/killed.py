@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 
 from remit.contracts.calls.call import CallAnswer
-from remit.testing.child_process import ChildExit, Fault, run_child
 from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.governed.place import Place
 from tests.governed.register import declare
+from tests.support.child_process import ChildExit, Fault, run_child
 
 CHILD = """
 import sys
 from remit.workspace.workspace import Workspace
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from tests.governed.register import declare
 
 with Workspace.open(sys.argv[1]) as workspace:

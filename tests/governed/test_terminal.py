@@ -7,9 +7,9 @@ from click.testing import CliRunner, Result
 from remit.cli.approvals.commands import approvals
 from remit.cli.recover import recover
 from remit.core.errors import RefusedError
-from remit.testing.child_process import Fault
 from tests.governed.killed import Killed
 from tests.governed.place import Place, declared
+from tests.support.child_process import Fault
 
 
 def remit(place: Place, command: object, *words: str) -> Result:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_pipelines.works import Works, nightly, pipeline
 from tests.plan_road.project import plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP
 from tests.sampling import some
+from tests.support.child_process import Fault, run_child
 
 BEFORE_INTENT = ["sql.copied", "sql.prepared", "pipeline.filled", "pipeline.taken", "road.checkpoint_made"]
 NOT_YET = ["road.intent_recorded"]

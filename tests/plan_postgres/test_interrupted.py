@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_postgres.place import Store, mixed, on_shop
 from tests.plan_road.project import create, plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP, ROLL_BACK
 from tests.sampling import some
+from tests.support.child_process import Fault, run_child
 
 BEFORE_INTENT = ["backup.copied", "road.checkpoint_made"]
 BACK = [

@@ -19,12 +19,12 @@ from remit.contracts.plans.outcome import PlanOutcome
 from remit.core.errors import EnvironmentFailureError
 from remit.execution.engine import IncompleteError
 from remit.plans.engines.postgres import PostgresEngine
-from remit.testing.child_process import Fault
 from tests.plan_postgres.place import Store, mixed
 from tests.plan_postgres.test_interrupted import killed, recovered
 from tests.plan_road.project import at_phase, ran, refused
 from tests.plan_road.test_recovery import APPLY
 from tests.postgres_server import OwnServer
+from tests.support.child_process import Fault
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
 from remit.plans.reports import publish as papers
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import Project, create, delete, plan_of, ran, replace
 from tests.plan_road.test_recovery import CLEARING, CLEARING_BACK, ROLL_BACK, killed
 from tests.sampling import some
+from tests.support.child_process import Fault, run_child
 
 pytestmark = pytest.mark.req("PX-28")
 

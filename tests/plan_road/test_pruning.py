@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from remit.testing.child_process import Fault
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 from tests.plan_road.project import Project, plan_of, replace
 from tests.plan_road.test_recovery import edits, killed, seed
 from tests.road.conftest import Hand
+from tests.support.child_process import Fault
 
 
 def applied(project: Project) -> str:

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import Project, create, delete, plan_of, ran, rename, replace
 from tests.sampling import some
+from tests.support.child_process import Fault, run_child
 
 APPLY = """
 import sys
 from remit.core.errors import Reason
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     acknowledge(workspace.apply(open(sys.argv[2], "rb").read()).status.signature)
@@ -22,7 +22,7 @@ with Workspace.open(sys.argv[1]) as workspace:
 ROLL_BACK = """
 import sys
 from remit.core.errors import Reason
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     acknowledge(workspace.rollback("last").signature)

@@ -6,9 +6,9 @@ import pytest
 
 from remit.cli.plans.render import left_as
 from remit.core.errors import Reason
-from remit.testing.child_process import Fault
 from tests.plan_road.project import Project, at_phase, create, plan_of, ran, replace
 from tests.plan_road.test_recovery import killed
+from tests.support.child_process import Fault
 
 
 @pytest.fixture

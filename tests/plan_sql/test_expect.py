@@ -14,7 +14,6 @@ import pytest
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.status import StatusUpdate
 from remit.core.errors import Reason, RefusedError
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import at_phase, create, plan_of, ran, refused, replace
 from tests.plan_road.test_recovery import APPLY
@@ -22,6 +21,7 @@ from tests.plan_sql.shop import CONNECTIONS, DATABASE, Shop, held_open, make_dat
 from tests.plan_sql.test_bounds import ENDLESS
 from tests.plan_sql.test_changes import UPDATE
 from tests.plan_sql.test_secrets import WORDS, everything_kept
+from tests.support.child_process import Fault, run_child
 
 ALL_DONE = "SELECT state, count(*) AS n FROM orders GROUP BY state"
 OTHER = {"other": {"type": "duckdb", "path": "other.duckdb"}}

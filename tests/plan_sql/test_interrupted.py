@@ -8,13 +8,13 @@ import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.plans.engines.database_files import WorkFolder, sweep
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP
 from tests.plan_sql.shop import Shop, sql
 from tests.plan_sql.test_changes import UPDATE
 from tests.sampling import some
+from tests.support.child_process import Fault, run_child
 
 BEFORE_INTENT = ["sql.copied", "sql.prepared", "backup.copied", "road.checkpoint_made"]
 NOT_YET = ["road.intent_recorded"]

@@ -17,10 +17,10 @@ from remit.core.ids import uuid7
 from remit.ledger.entry import COLUMNS, Entry, NewEntry
 from remit.ledger.findings import RecordFault
 from remit.store.process_identity import is_gone, this_process
-from remit.testing.child_process import run_child
 from remit.workspace.workspace import Workspace
 from tests.road.acting_capabilities import register
 from tests.road.conftest import VARIABLE, Hand, file_task, manifest, run, wait_for
+from tests.support.child_process import run_child
 
 MARKS = ", ".join("?" * len(Entry._fields))
 

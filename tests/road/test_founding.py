@@ -10,11 +10,11 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.core.ids import system_clock
 from remit.fs.state_dir import locate_state
 from remit.ledger.entry import NewEntry
-from remit.testing.child_process import Fault, run_child
 from remit.workspace.create import adopt, initialise
 from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.road.conftest import VARIABLE, manifest
+from tests.support.child_process import Fault, run_child
 
 
 class Place:

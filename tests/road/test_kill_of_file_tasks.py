@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from remit.testing.child_process import Fault, run_child
 from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.road.acting_capabilities import register
 from tests.road.conftest import file_task, made_workspace, manifest, run
 from tests.sampling import some
+from tests.support.child_process import Fault, run_child
 
 FILE_CHILD = """
 import sys
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 from tests.road.acting_capabilities import register
 with Workspace.open(sys.argv[1]) as workspace:
@@ -25,7 +25,7 @@ with Workspace.open(sys.argv[1]) as workspace:
 
 RECOVERING_CHILD = """
 import sys
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     acknowledge(str(len(workspace.recover())))
@@ -190,7 +190,7 @@ def test_a_kill_after_a_failed_effect_was_undone_leaves_nothing(tmp_path: Path) 
 FULL_DISK_CHILD = """
 import sys
 from remit.core.errors import RemitError
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     manifest, lease = (open(name, "rb").read() for name in sys.argv[2:4])

@@ -6,15 +6,15 @@ import pytest
 
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import system_clock
-from remit.testing.child_process import Fault, run_child
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.road.conftest import manifest
+from tests.support.child_process import Fault, run_child
 
 CHILD = """
 import sys
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     manifest = open(sys.argv[2], "rb").read()

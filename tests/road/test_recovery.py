@@ -16,12 +16,12 @@ from remit.execution.engine import Preview
 from remit.ledger.findings import RecordFault as Finding
 from remit.store.claims import ClaimHeld, ClaimKey, read_claim, unfinished
 from remit.store.process_identity import is_childless, lock_path
-from remit.testing.child_process import Fault, run_child
 from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.road.acting_capabilities import register
 from tests.road.conftest import VARIABLE, file_task, run, wait_for
 from tests.road.test_kill_of_file_tasks import FILE_CHILD
+from tests.support.child_process import Fault, run_child
 
 
 class Killed:

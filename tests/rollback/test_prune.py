@@ -9,9 +9,9 @@ import pytest
 from remit.core.errors import RefusedError
 from remit.plans.storage.pruning import KnownStatus, Prunable, in_use, prunable, prune
 from remit.plans.storage.run_folder import ReportFolder, list_reports
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.checkpoint.project import Done, Project
+from tests.support.child_process import Fault, run_child
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ CHILD = """
 import sys
 from datetime import UTC, datetime, timedelta
 from remit.plans.storage.pruning import prunable, prune
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 known = {sys.argv[2]: "EXPIRED"} if sys.argv[3] == "backups" else {}
 for item in prunable(sys.argv[1], known, datetime.now(UTC) + timedelta(days=1)):
     acknowledge(str(prune(sys.argv[1], item)))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from remit.core.faultpoints import reach
-from remit.testing.crash_injection import (
+from tests.sandbox.stepping_host import place, stepping_host, steps
+from tests.support.crash_injection import (
     PROCEED,
     Acknowledge,
     Action,
@@ -22,7 +23,6 @@ from remit.testing.crash_injection import (
     Pretend,
     run_watched,
 )
-from tests.sandbox.stepping_host import place, stepping_host, steps
 
 
 def a_run(root: Path) -> Callable[[Acknowledge], None]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from remit.core.faultpoints import setting_problem
-from remit.testing.child_process import run_child
 from tests.sandbox.plain_host import ROOT
+from tests.support.child_process import run_child
 
 HOST = ["reach", "plan.folders_made"]
 CHILD = [

@@ -19,9 +19,9 @@ from remit.crypto.rsa_key_files import (
     trust_token_key,
 )
 from remit.crypto.rsa_keys import key_thumbprint
-from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.sampling import some
+from tests.support.child_process import Fault, run_child
 from tests.tokens.forging import public_pem, rsa_key
 
 KILLED = {
@@ -37,7 +37,7 @@ import sys
 from pathlib import Path
 from remit.crypto.rsa_key_files import create_policy_key, rotate_policy_key
 from remit.core.ids import system_clock
-from remit.testing.child_process import acknowledge
+from tests.support.child_process import acknowledge
 folder = Path(sys.argv[2])
 if sys.argv[1] == "create":
     acknowledge(create_policy_key(folder, system_clock).kid)

@@ -2,8 +2,8 @@
 
 import sys
 
-from remit.testing.child_process import acknowledge
 from remit.workspace.workspace import Workspace
+from tests.support.child_process import acknowledge
 
 if __name__ == "__main__":
     root, what, whom = sys.argv[1:]

@@ -9,8 +9,8 @@ from remit.core.faultpoints import InjectedFaultError
 from remit.identity.models import LoggedIn
 from remit.identity.person import Person
 from remit.identity.revocations import Endings
-from remit.testing.child_process import Fault, run_child
 from tests import warm
+from tests.support.child_process import Fault, run_child
 from tests.web_who.place import Place
 
 ACTING = Path(__file__).with_name("acting.py")

@@ -4,7 +4,7 @@
 SIGKILL on ourselves: nothing runs after it, no `finally`, no flush, as in a real crash.
 
 A sandboxed process has no environment and may not kill. For it there is `REMIT_FAULT=announce`: every point is told to
-a supervisor by a write to standard output, and `remit.testing.crash_injection`, which is asked about each write, kills.
+a supervisor by a write to standard output. The supervisor of the crash tests is asked about each write, and kills.
 """
 
 import errno

@@ -292,16 +292,19 @@ def open_places(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Path
     return spots, decide_rights(uses)
 
 
-_KINDS: Final = {"Refused": RefusedError, "Misuse": UsageError}
-
-
 def describe(problem: BaseException) -> dict[str, str]:
     """An error as the host will hear of it. What is not one of ours is a bug, told with the line it came from."""
     if isinstance(problem, RemitError):
-        kind = next((word for word, cls in _KINDS.items() if isinstance(problem, cls)), "EnvironmentFailed")
-        return {"type": kind, **problem.as_json()}
+        return {"type": _kind_of(problem), **problem.as_json()}
     trace = problem.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}" if trace else ""
     return {"type": "bug", "what": f"{type(problem).__name__}: {problem}"[:MAX_TRACE], "where": where}
+
+
+def _kind_of(problem: RemitError) -> str:
+    """As `remit.sandbox.results.KINDS` names it."""
+    if isinstance(problem, RefusedError):
+        return "Refused"
+    return "Misuse" if isinstance(problem, UsageError) else "EnvironmentFailed"

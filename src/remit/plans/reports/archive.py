@@ -19,7 +19,8 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_C
 
 def archive(root: str, outcome: PlanOutcome) -> str | None:
     """Where it lies, below the root; None if this run was no success, and so is not archived.
-    EnvironmentFailureError."""
+    EnvironmentFailureError.
+    """
     if outcome.status.status != "SUCCESS":
         return None
     name = outcome.status.folder.rpartition("/")[2] + ".json"

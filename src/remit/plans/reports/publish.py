@@ -38,7 +38,8 @@ def render_papers(outcome: PlanOutcome, manifest: RollbackManifest | None = None
 
 def publish(folder: ReportFolder, outcome: PlanOutcome) -> None:
     """Durable on return; again is the same. EnvironmentFailureError if the disk is full, or the folder cannot be
-    written."""
+    written.
+    """
     folder.write(render_papers(outcome))
     reach("plan.published")
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from remit.testing.seccomp_notify import Report, libc, read_memory, write_memory
+from tests.support.seccomp_notify import Report, libc, read_memory, write_memory
 
 WRITES: Final = frozenset({"write", "pwrite64", "writev", "pwritev", "copy_file_range"})
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from remit.core import faultpoints
-from remit.testing.seccomp_notify import (
+from tests.support.seccomp_notify import (
     Report,
     announced_point,
     ask_about_changes,
@@ -35,7 +35,7 @@ from remit.testing.seccomp_notify import (
     may_create,
     parse_report,
 )
-from remit.testing.short_writes import write_half
+from tests.support.short_writes import write_half
 
 LONGEST_RUN: Final = 60.0
 LINGERING: Final = 5.0

@@ -71,7 +71,7 @@ def run_child(
     # Without O_APPEND two threads that write at once can be given the same place, and one word is lost.
     fcntl.fcntl(said, fcntl.F_SETFL, fcntl.fcntl(said, fcntl.F_GETFL) | os.O_APPEND)
     try:
-        child = subprocess.Popen(  # noqa: S603 - a test names its own program
+        child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from remit.testing.child_process import ChildExit, run_child
+from tests.support.child_process import ChildExit, run_child
 
 STATE_CHANGING: Final = (
     "chmod",

@@ -1,0 +1,1 @@
+"""What tests share: processes that are killed where the test says, and what survives them."""
