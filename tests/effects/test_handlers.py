@@ -5,12 +5,15 @@ from typing import Any, get_args
 
 import pytest
 
+from remit.contracts.plans.operations import ModifyOperation, SchemaOperation
 from remit.contracts.plans.plan import ActionType
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.edits.json_schema import require_valid_schema
 from remit.effects.edits.registry_full import RICH
 from remit.effects.edits.registry_plain import PLAIN
 from remit.effects.plans.handlers import HANDLERS, handlers
+from remit.plans.runtime.steps import _MOVES, _PARSED
+from remit.services.plans.agent_preview import _OPERATIONS
 
 
 @pytest.mark.req("PX-03")
@@ -28,6 +31,17 @@ def test_there_is_a_handler_for_every_kind_of_action() -> None:
     assert set(moves) == set(get_args(ActionType))
     names = {kind: type(handler).__name__ for kind, handler in HANDLERS.items()}
     assert names == {kind: f"{kind.title().replace('_', '')}Handler" for kind in get_args(ActionType)}
+
+
+def test_every_kind_of_action_on_files_is_known_wherever_kinds_are_told_apart() -> None:
+    assert {kind: handler.move for kind, handler in HANDLERS.items()} == _MOVES
+    assert set(_OPERATIONS) == set(get_args(ActionType)) - {"SQL_EXECUTE", "PIPELINE_RUN"}
+
+
+def test_every_edit_of_the_contract_has_an_editor() -> None:
+    models = {model for union in (ModifyOperation, SchemaOperation) for model in get_args(get_args(union)[0])}
+    assert {get_args(model.model_fields["type"].annotation)[0] for model in models} == set(RICH)
+    assert all(name.startswith(_PARSED) for name in set(RICH) - set(PLAIN)), "`needs_parsers` goes by the name"
 
 
 @pytest.mark.req("PX-03")
