@@ -1,10 +1,10 @@
-"""The road every request takes, whatever its door. A dry run is the same road, stopped after step 4.
+"""The engine: the steps that every request takes. A dry run takes the same steps and stops after step 4.
 
  1. parse: untrusted bytes to a closed model
  2. verify authority: signature, binding, expiry, revocation
  3. decide: may it happen (pure; a decision with its reasons)
  4. preview: the exact effect, masked for people, with a digest of the unmasked
- 5. consent: a yes bound to that digest, where the door asks for one
+ 5. consent: an approval bound to that digest, where the operation asks for one
  6. checkpoint: what is needed to go back, durable
  7. intent: the ledger says what is about to happen, and the idempotency key is claimed, durable
  8. effect: the thing itself
@@ -13,8 +13,17 @@
 10. outcome: signed, appended, in one transaction with the idempotency record
 11. report
 
-A refusal in steps 2 to 6 is recorded too, but claims no key: else anybody could use up somebody else's task. What was
-begun by a process that died enters at step 7: with the checkpoint of the one who began it.
+A refusal in steps 2 to 6 is recorded too, but claims no key: else one caller could use up the task id of another. What
+was begun by a process that died enters at step 7, with the checkpoint of that process.
+
+The engine knows the order and nothing else. `Operation` has a method for each step; each kind of request implements it:
+`plans/operation.py` (start there), `plans/rollback/operation.py`, `tasks/operation.py`, `browser/operation.py`,
+`browser/request_operation.py`, `calls/operation.py`, `goals/simulation_executor.py`. So a new check or effect goes into
+an operation, not in here. `journal.py` writes the records of a request: refusal, claim, intent, outcome. `recovery.py`
+finishes or undoes what a crash left.
+
+`reach("road.NAME")` marks a fault point: a place where tests kill the process. A new one is listed in `FAULT_POINTS`
+(`core/faultpoints.py`) and stands directly after its durable step; `tests/crash/cases.py` says which test kills there.
 """
 
 import functools

@@ -1,4 +1,22 @@
-"""The plan door: an approved plan, carried out in a sandbox, verified and reported; or taken back, all of it."""
+"""The operation of a plan: approved, carried out in a sandbox, verified and reported; or undone, all of it.
+
+The engine (`execution/engine.py`) calls one method for each step. What the method asks lies one call away:
+
+parse, verify_authority    the envelope: `contracts/plans/envelope.py`, `authority/envelope.py`
+decide                     `plans/policy/plan.py`: `decide_plan` calls every check that needs no look at the disk, so a
+                           new policy check goes there
+preview                    `plans/preview/build.py`; SQL and pipelines run on copies in `plans/preparation`
+consent                    `plans/approval_checks.py`; what an approval must name: `plans/policy/required_approvals.py`
+checkpoint                 `plans/apply/checkpoint.py`, and the backups and manifest in `plans/storage`
+effect, settle, undo,
+verify_effect, commit      `plans/apply/executor.py`
+succeed, fail              `plans/apply/outcome.py` builds the reports by `plans/reports`. A new field of the report:
+                           `contracts/plans/report.py` and `build_report` in `plans/reports/execution_report.py`
+publish                    `plans/reports/publish.py`
+
+`plans/service.py` calls the engine with it. The preview before an approval has `draft_operation.py`. The rollback of a
+run has `plans/rollback/operation.py`.
+"""
 
 import logging
 import uuid

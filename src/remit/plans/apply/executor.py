@@ -1,4 +1,21 @@
-"""The life of a begun plan: carried out or taken back, taken up where a process died, and verified at its end."""
+"""The executor of a plan that has begun: carried out or undone, resumed where a process died, verified at its end.
+
+It holds no code that changes the content of a file. It sends steps to a sandboxed process (`plans/runtime/runner.py`),
+and the code that runs there is in `effects`, which knows no key and no ledger:
+
+`effects/plans/apply.py`        the steps of a plan, wave by wave, and their undo
+`effects/plans/handlers.py`     one handler for each kind of action, such as FILE_MODIFY
+`effects/edits`                 one function for each edit of FILE_MODIFY; `registry_plain.py` and `registry_full.py`
+                                list them
+
+So a new edit is a model in `contracts/plans/operations.py`, a function in `effects/edits` and a row in a registry. A
+new kind of file action is a class in `contracts/plans/plan.py`, a handler, and a row in `_MOVES` of
+`plans/runtime/steps.py`.
+
+What to do when a step failed (keep or undo) is decided in `plans/policy/failure_handling.py`. What is changed on a
+database server is held open by `open_transactions.py` and committed last. `reach("plan.NAME")` marks a fault point: see
+`core/faultpoints.py`.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
