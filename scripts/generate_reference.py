@@ -1,9 +1,10 @@
-"""Writes the pages of docs/reference that the code itself can tell, or checks that they are current.
+"""Writes the pages and parts of pages that the code itself can tell, or checks that they are current.
 
 The command page is the `--help` of every command; the error page lists every reason and the code that each door gives
 for it; the contract page lists every field; the page of words every answer that confirms a goal; the settings page
-holds a table of remit.yaml between two markers, and the page of metrics one of all that a scrape can show. Limit: it
-says what the code says; what a command is good for is told elsewhere.
+holds a table of remit.yaml between two markers, and the page of metrics one of all that a scrape can show. The page of
+the architecture holds the table of the engine's steps, and a picture of a plan's way. Limit: it says what the code
+says; what a command is good for is told elsewhere.
 """
 
 import importlib
@@ -26,6 +27,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # run as a program, its own folder is on the path and the one above is not
     sys.path.insert(0, str(ROOT))
 
+from scripts.reference_architecture import render_plan_way, step_rows  # noqa: E402 - see above
 from scripts.reference_schemas import Line, schema_lines  # noqa: E402 - see above
 from scripts.reference_words import render_confirmation_words  # noqa: E402 - see above
 
@@ -221,6 +223,8 @@ def _with_table(page: str, name: str, rows: list[str]) -> str:
 
 # Each makes a page from the page that is there.
 PAGES: Final[dict[str, Callable[[str], str]]] = {
+    "docs/architecture.md": lambda page: _with_table(page, "architecture", step_rows()),
+    "docs/images/plan-way.svg": lambda _: render_plan_way(),
     "docs/reference/cli.md": lambda _: render_cli(find_command()),
     "docs/reference/confirmation-words.md": lambda _: render_confirmation_words(NOTE),
     "docs/reference/contracts.md": lambda _: render_contracts(),

@@ -5,17 +5,18 @@ import os
 import re
 import shutil
 import subprocess
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from scripts import reference_architecture as architecture
 from tests import warm
 from tests.docs_examples import ROOT, Command, ExampleError, parse_commands, run_commands
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *(ROOT / "docs").rglob("*.md")])
 MAKEFILE = (ROOT / "Makefile").read_text()
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 
 SAMPLE = """
@@ -80,10 +81,37 @@ def test_every_environment_variable_in_the_code_is_documented_and_the_other_way_
     assert _variables("\n".join(path.read_text(encoding="utf-8") for path in code)) == documented
 
 
-def test_design_page_lists_the_layers_that_the_import_check_enforces() -> None:
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    enforced = [", ".join(room.strip(" ()") for room in re.split("[:|]", layer)) for layer in contract["layers"]]
-    assert "\n".join(enforced) in (ROOT / "docs/design.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("about", architecture.CONTRACTS)
+def test_architecture_page_lists_the_layers_that_the_import_check_enforces(about: str) -> None:
+    enforced = [", ".join(layer) for layer in architecture.layers(about)]
+    assert "\n".join(["```text", *enforced, "```"]) in ARCHITECTURE
+
+
+def test_architecture_page_names_every_package_once() -> None:
+    table = ARCHITECTURE.partition("| package | what it holds |")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    there = {path.stem for path in (ROOT / "src/remit").iterdir() if path.suffix in {"", ".py"}}
+    assert sorted(named) == sorted(there - {"__init__", "__main__", "__pycache__"})
+
+
+def test_every_step_has_its_function_in_the_engine_and_its_places_for_a_plan() -> None:
+    engine = architecture.engine_functions()
+    assert [engine[number][0] for number in range(1, 12)] == [step.name for step in architecture.WAY]
+    places = [place for step in architecture.WAY for place in (*step.does, *step.by_way_of)]
+    methods = [method for step in architecture.WAY for method in step.methods]
+    places += [f"{architecture.ENGINE}:{function}" for _, function in engine.values()]
+    places += [f"{architecture.ENGINE}:Operation.{method}" for method in methods]
+    missing = [place for place in (*architecture.COMES_IN, *places) if not architecture.exists(place)]
+    assert missing == []
+    assert not architecture.exists("plans/operation.py:PlanOperation.fly")
+
+
+def test_every_file_and_test_that_the_architecture_page_names_exists() -> None:
+    named = set(re.findall(r"`((?:[\w.]+/)+\w+\.\w+)(?:::(\w+))?`", ARCHITECTURE))
+    assert ("tests/effects/test_handlers.py", "test_every_edit_of_the_contract_has_an_editor") in named
+    for path, test in named:
+        [file] = [place for place in (ROOT / path, ROOT / "src" / path, ROOT / "src/remit" / path) if place.is_file()]
+        assert f"def {test}(" in file.read_text(encoding="utf-8") or not test, (path, test)
 
 
 def test_commands_are_read_with_line_numbers_exit_codes_and_continuations() -> None:
