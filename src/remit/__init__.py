@@ -4,6 +4,9 @@ Every request takes the same steps, in `execution/engine.py`: parse, verify auth
 checkpoint, intent, effect, verify, outcome, report. What a step means for one kind of request is said by its operation:
 `plans/operation.py` for a plan; `tasks`, `browser`, `calls` and `goals` have their own.
 
+Programs that use Remit import from `remit`. Authors of executors import from `remit.executors`, and test with
+`remit.testing.check_capability`. Every other module is internal: any release may move, rename or remove it.
+
 Read on in `execution/engine.py`, then `plans/operation.py`, then `plans/apply/executor.py`. All packages, and which may
 import which, are in docs/architecture.md; import-linter checks it (pyproject.toml).
 
@@ -20,20 +23,64 @@ a fault point              `FAULT_POINTS` in `core/faultpoints.py`: see `executi
 a ledger entry             a `NewEntry` where it happens; `ledger` writes and verifies
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from remit.version import __version__
 
 if TYPE_CHECKING:
+    from remit.authority.capability_token import TokenRequest
+    from remit.calls.acting import acting
+    from remit.calls.function import NotDoneError
+    from remit.contracts.browser.browser import TokenConstraints
+    from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
+    from remit.governed_functions.decorator import governed
+    from remit.governed_functions.tool_schema import tool_of, tools_of
+    from remit.workspace.create import initialise
     from remit.workspace.workspace import Workspace
 
-__all__ = ["Workspace", "__version__"]
+__all__ = [
+    "EnvironmentFailureError",
+    "NotDoneError",
+    "Reason",
+    "RefusedError",
+    "RemitError",
+    "TokenConstraints",
+    "TokenRequest",
+    "UsageError",
+    "Workspace",
+    "__version__",
+    "acting",
+    "governed",
+    "initialise",
+    "tool_of",
+    "tools_of",
+]
+
+_DEFINED_IN: Final = {
+    "EnvironmentFailureError": "remit.core.errors",
+    "NotDoneError": "remit.calls.function",
+    "Reason": "remit.core.errors",
+    "RefusedError": "remit.core.errors",
+    "RemitError": "remit.core.errors",
+    "TokenConstraints": "remit.contracts.browser.browser",
+    "TokenRequest": "remit.authority.capability_token",
+    "UsageError": "remit.core.errors",
+    "Workspace": "remit.workspace.workspace",
+    "acting": "remit.calls.acting",
+    "governed": "remit.governed_functions.decorator",
+    "initialise": "remit.workspace.create",
+    "tool_of": "remit.governed_functions.tool_schema",
+    "tools_of": "remit.governed_functions.tool_schema",
+}
 
 
-def __getattr__(name: str) -> Any:
-    """`remit.Workspace` without paying for it at `remit --help`."""
-    if name == "Workspace":
-        from remit.workspace.workspace import Workspace  # noqa: PLC0415 - see above
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used: `remit --help` and the sandboxed process need none of them."""
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_DEFINED_IN[name]), name)
 
-        return Workspace
-    raise AttributeError(f"module 'remit' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

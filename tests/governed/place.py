@@ -9,7 +9,7 @@ from typing import Any
 from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import Approval, TokenConstraints
 from remit.contracts.calls.call import CallAnswer, CallResult
-from remit.governed import governed
+from remit.governed_functions import governed
 from remit.identity.person import Person
 from remit.workspace.workspace import Workspace
 from tests.road.conftest import Hand, made_workspace

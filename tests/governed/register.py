@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from remit.governed import governed
+from remit.governed_functions import governed
 from remit.workspace.workspace import Workspace
 
 

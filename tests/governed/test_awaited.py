@@ -10,7 +10,7 @@ import pytest
 from remit.calls.function import Invoker
 from remit.contracts.calls.call import CallAnswer
 from remit.core.errors import UsageError
-from remit.governed import acting, governed, value_of
+from remit.governed_functions import acting, governed, value_of
 from tests.governed.place import ADA, Place, result_of
 
 

@@ -13,7 +13,7 @@ from remit.calls.checkpoint import render_call
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.core.ids import render_time
 from remit.execution.engine import Preview
-from remit.governed import acting, governed, tool_of, tools_of
+from remit.governed_functions import acting, governed, tool_of, tools_of
 from tests.governed.place import AGENT, Place, code_of, declared, result_of
 
 

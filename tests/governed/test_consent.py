@@ -9,7 +9,7 @@ import pytest
 from remit.calls.service import Functions
 from remit.contracts.calls.call import CallPreview
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
-from remit.governed import acting, governed
+from remit.governed_functions import acting, governed
 from remit.identity.person import Person
 from remit.workspace.workspace import Workspace
 from tests.governed.place import ADA, AGENT, Place, code_of, declared, result_of

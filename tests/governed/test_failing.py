@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
-from remit.governed import NotDoneError, acting, governed
+from remit.governed_functions import NotDoneError, acting, governed
 from tests.governed.place import Place, code_of, result_of
 
 

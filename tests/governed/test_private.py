@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from remit.governed import governed
+from remit.governed_functions import governed
 from tests.governed.place import Place, result_of
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from remit.calls.errors import NEXT_STEPS
 from remit.contracts.calls.call import CallEffect, CallResult
-from remit.governed import governed
+from remit.governed_functions import governed
 from tests.governed.place import Place, result_of
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from remit.contracts.calls.call import CallPreview
-from remit.governed import governed
+from remit.governed_functions import governed
 from tests.governed.place import Place
 
 pytestmark = pytest.mark.req("VX-08")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from remit.governed import governed
+from remit.governed_functions import governed
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
 from tests.governed.place import result_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
-from remit.governed import governed
+from remit.governed_functions import governed
 from tests.road.conftest import file_task
 from tests.web_crash.access_scenarios import Invite, LogIn, Remove, Revoke
 from tests.web_crash.plan_scenarios import Apply, Approve, ComputeAgain, Deny, Propose, Undo, Withdraw

@@ -13,7 +13,7 @@ import pytest
 from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.calls.call import CallAnswer
-from remit.governed import governed
+from remit.governed_functions import governed
 from tests.browser_site import Site
 from tests.web_crash.place import AFTER, BEFORE, Place, place_with_browser
 from tests.web_crash.served import Server, kill_browser

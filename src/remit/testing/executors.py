@@ -1,4 +1,4 @@
-"""Kept for one release: import `check_capability` from `remit.testing.executor_contract`."""
+"""Kept for one release: import `check_capability` from `remit.testing`."""
 
 from remit.testing.executor_contract import check_capability
 

@@ -181,7 +181,7 @@ class WorkspaceServices:
 
     @cached_property
     def calls(self) -> Calls:
-        """Functions of this program that agents call under a token (`remit.governed`)."""
+        """Functions of this program that agents call under a token (`@governed`)."""
         from remit.calls.service import CallKeys, Calls
 
         keys = CallKeys(self._current_keyring, self._current_signer("executor"))

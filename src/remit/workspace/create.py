@@ -13,7 +13,7 @@ from remit.contracts.config.config import CONFIG_NAME
 from remit.contracts.ledger import LedgerHead
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
-from remit.core.ids import DEFAULT_TENANT, Clock, render_time
+from remit.core.ids import DEFAULT_TENANT, Clock, render_time, system_clock
 from remit.crypto.keyring import create_keys, load_keyring
 from remit.fs.atomic_write import make_private_directory, sync_directory, write_durably
 from remit.fs.state_dir import StateDirectory, locate_state, require_private, workspace_id
@@ -35,13 +35,19 @@ _NEWEST_HEAD: Final = f"SELECT {', '.join(HEAD_FIELDS)} FROM ledger_heads ORDER 
 
 
 def initialise(
-    directory: Path, environ: Mapping[str, str], clock: Clock, *, url_variable: str | None = None, new: bool = False
+    directory: Path | str,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock = system_clock,
+    *,
+    url_variable: str | None = None,
+    new: bool = False,
 ) -> tuple[Workspace, bool]:
     """Make a workspace, or complete one that a crash left half-made. The flag tells whether it was new.
 
     `new` says that an older state directory, of a folder that is no longer there, is none of ours.
     """
-    directory = _existing_folder(directory)
+    environ = os.environ if environ is None else environ
+    directory = _existing_folder(Path(directory))
     state = locate_state(directory, environ)
     fresh = not state.settings.exists()
     settings = _new_settings(directory, url_variable, clock) if fresh else read_settings(state)

@@ -7,7 +7,7 @@ what it does is its own; what is governed is whether, for whom, with which argum
 
 from remit.calls.acting import acting
 from remit.calls.function import NotDoneError
-from remit.governed.decorator import Governed, governed, value_of
-from remit.governed.tool_schema import tool_of, tools_of
+from remit.governed_functions.decorator import Governed, governed, value_of
+from remit.governed_functions.tool_schema import tool_of, tools_of
 
 __all__ = ["Governed", "NotDoneError", "acting", "governed", "tool_of", "tools_of", "value_of"]
