@@ -3,9 +3,7 @@
 import os
 from typing import Any
 
-from remit.core.errors import Reason, RefusedError
-from remit.effects.context import EffectContext
-from remit.fs.openat import rename_noreplace
+from remit.executors import EffectContext, Reason, RefusedError, rename_noreplace
 
 
 class _Half:

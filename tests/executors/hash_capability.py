@@ -4,9 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from remit.contracts.base import AbsolutePath, Contract, Identifier
-from remit.contracts.tasks.result import Nothing
-from remit.effects.registry import Capability, PathUse
+from remit.executors import AbsolutePath, Capability, Contract, Identifier, Nothing, PathUse
 
 
 class HashInputs(Contract):

@@ -4,8 +4,7 @@ import hashlib
 import os
 from typing import Any, Final
 
-from remit.effects.context import EffectContext
-from remit.fs.openat import open_file
+from remit.executors import EffectContext, open_file
 
 __all__ = ["HASH"]
 

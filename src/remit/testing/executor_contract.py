@@ -31,14 +31,16 @@ from remit.workspace.workspace import Workspace
 Arrange = Callable[[Path], Mapping[str, Any]]
 """Makes fresh files below the folder it is given, and returns the inputs of a task that uses them."""
 
-# What an effect may not even load: whoever has one of these within reach has a key, a ledger or a network library.
+# What an effect may not even load: with one of these in reach, it could use a key, the ledger or the store.
 FORBIDDEN: Final = (
     "remit.authority",
-    "remit.kernel",
+    "remit.crypto",
+    "remit.execution",
+    "remit.identity",
     "remit.ledger",
     "remit.store",
-    "remit.workspace.container",
-    "remit.workspace.workspace",
+    "remit.tasks",
+    "remit.workspace",
     "cryptography",
     "pydantic",
     "sqlite3",
