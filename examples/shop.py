@@ -13,17 +13,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from remit.authority.capability_token import TokenRequest
-from remit.contracts.browser.browser import TokenConstraints
+from remit import RemitError, TokenConstraints, TokenRequest, Workspace, governed, initialise, tool_of, tools_of
+
+# These are internal. A program of yours proposes plans and answers over HTTP or MCP; this one does it without a server.
 from remit.contracts.services.common import Decision
-from remit.core.errors import RemitError
-from remit.core.ids import system_clock
-from remit.governed import governed, tool_of, tools_of
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import person_at_terminal
 from remit.services.services import Services
-from remit.workspace.create import initialise
-from remit.workspace.workspace import Workspace
 
 WISH: Final = "Give acme 5% off, and write it down in discounts.md."
 PLAN: Final = {
@@ -127,12 +123,12 @@ def open_shop() -> Iterator[Shop]:
         project = Path(folder) / "project"
         project.mkdir()
         (project / "discounts.md").write_text("acme: 0%\n")
-        workspace, _ = initialise(project, {**os.environ, "REMIT_STATE": f"{folder}/state"}, system_clock)
+        workspace, _ = initialise(project, {**os.environ, "REMIT_STATE": f"{folder}/state"})
         with workspace, Services(workspace) as desk:
             customers = {"acme": 0}
             declare_functions(workspace, customers)
-            wish = TokenRequest("shop-assistant", CAPABILITIES, TokenConstraints(), timedelta(hours=1))
-            token = workspace.tokens.issue(wish).text
+            request = TokenRequest("shop-assistant", CAPABILITIES, TokenConstraints(), timedelta(hours=1))
+            token = workspace.tokens.issue(request).text
             yield Shop(workspace, desk, ShopTools(desk, token), customers)
 
 
