@@ -19,3 +19,7 @@ def __getattr__(name: str) -> object:
 
         return check_capability
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
