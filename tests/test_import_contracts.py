@@ -61,6 +61,14 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         ),
         ({"executors/__init__": "import remit.sandbox.host", "sandbox/host": ""}, EFFECTS),
         ({"effects/context": "import remit.executors", "executors/__init__": ""}, ONE_WAY),
+        (
+            {
+                "__init__": "from remit.workspace.workspace import Workspace",
+                "executors/__init__": "from remit import Workspace",
+                "workspace/workspace": "Workspace = 1",
+            },
+            EFFECTS,
+        ),
         ({"sandbox/child": "import remit.crypto.signing", "crypto/signing": ""}, EFFECTS),
         ({"sandbox/child": "import remit.sandbox.host", "sandbox/host": ""}, EFFECTS),
         ({"effects/context": "import remit.tasks.kernel", "tasks/kernel": ""}, EFFECTS),
@@ -87,6 +95,7 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         "executors to keys by way of effects",
         "executors to sandbox host",
         "effects to executors",
+        "executors to workspace by way of the public names",
         "child to keys",
         "child to host",
         "effects to kernel",
