@@ -34,7 +34,7 @@ from remit.mcp_server.server import build_server
 from remit.mcp_server.sessions import MAX_SESSIONS, McpSession, McpSessions
 from remit.services.services import Services
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("remit.mcp_server.http")
 MAX_BODY: Final = 8 << 20
 WATCH_SECONDS: Final = 1.0
 """Between two looks whether the tokens of open sessions still count. With each request its own is verified anyway."""

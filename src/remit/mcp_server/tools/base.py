@@ -20,7 +20,7 @@ from remit.mcp_server.context import ServerContext, ToolCall
 from remit.mcp_server.schemas import input_schema, output_schema
 from remit.observability.request_context import belonging_to
 
-_LOGGER: Final = logging.getLogger(__name__)
+_LOGGER: Final = logging.getLogger("remit.mcp_server.tool")
 
 READS: Final = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 

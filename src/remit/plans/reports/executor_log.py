@@ -22,7 +22,7 @@ MAX_LINE: Final = 64 << 10
 # Never waits for a FIFO, never follows a link.
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-_logger: Final = logging.getLogger(__name__)
+_logger: Final = logging.getLogger("remit.reports.executor_log")
 
 
 class ExecutorLog:

@@ -22,7 +22,14 @@ from remit.web.http.problems import MEDIA_TYPE
 from remit.web.http.request import JSON, needs_body
 
 Refs = Mapping[tuple[type[Contract], JsonSchemaMode], dict[str, Any]]
-REF: Final = "#/components/schemas/{model}"
+_REFERS: Final = "#/components/schemas/"
+REF: Final = _REFERS + "{model}"
+_PUBLISHED: Final = {
+    "remit__contracts__browser__errors__TokenRevoked": "remit__contracts__browser_errors__TokenRevoked",
+    "remit__contracts__services__ledger__Finding": "remit__contracts__desk_record__Finding",
+}
+"""Where two models have one name, pydantic names them after their modules. Generated clients know those names:
+a model keeps the one that it was published under when its module moves."""
 DESCRIPTION: Final = (
     "Agents come with a capability token (`Authorization: Bearer`), people with the cookie of a login and, for what"
     " changes something, the header `X-Remit-CSRF`. Every error is problem+json: `code` is one of Remit's reasons,"
@@ -139,8 +146,20 @@ def _schemas(routes: list[APIRoute]) -> _Schemas:
             wanted.append((told.body, "validation"))
         wanted += [(model, "serialization") for each in told.answers.values() for model in _models(each)]
     refs, found = models_json_schema(list(dict.fromkeys(wanted)), ref_template=REF)
-    by_model: Any = refs
-    return _Schemas(by_model, found.get("$defs", {}))
+    by_model: Any = {model: _as_published(ref) for model, ref in refs.items()}
+    definitions = {_PUBLISHED.get(name, name): _as_published(each) for name, each in found.get("$defs", {}).items()}
+    return _Schemas(by_model, definitions)
+
+
+def _as_published(node: Any) -> Any:
+    if isinstance(node, str) and node.startswith(_REFERS):
+        name = node.removeprefix(_REFERS)
+        return REF.format(model=_PUBLISHED.get(name, name))
+    if isinstance(node, list):
+        return [_as_published(each) for each in node]
+    if isinstance(node, dict):
+        return {key: _as_published(value) for key, value in node.items()}
+    return node
 
 
 def _complete(

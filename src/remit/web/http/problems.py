@@ -25,7 +25,7 @@ from remit.core.errors import MEANING, EnvironmentFailureError, Reason, RefusedE
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "1"
 """Seconds, where nobody knows better."""
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("remit.web.problems")
 
 
 ErrorPage = Callable[[Request, int, RemitError, dict[str, str]], Response]
