@@ -17,6 +17,7 @@ AT_THE_ROOT: Final = {
     "__main__": "`python -m remit`",
     "version": "the version, read by the build",
     "errors": "re-exports for one release",
+    "governed": "re-exports for one release",
 }
 NOUNS_IN_ING: Final = frozenset(
     {

@@ -157,7 +157,7 @@ def test_an_error_is_reported_and_leaves_one_whole_file(tmp_path: Path, point: s
     fault = Fault(f"durable.{point}", action="error")
     ended = run_child([sys.executable, "-c", WRITE, str(tmp_path / "file"), "replace"], fault=fault)
     assert ended.exit_code == 1
-    assert "EnvironmentFailed: could not write a file: the disk, or a quota on it, is full" in ended.output
+    assert "EnvironmentFailureError: could not write a file: the disk, or a quota on it, is full" in ended.output
     assert (tmp_path / "file").read_bytes() == content
     assert os.listdir(tmp_path) == ["file"]
 

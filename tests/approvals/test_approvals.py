@@ -435,7 +435,7 @@ def test_nobody_makes_a_person_but_those_who_authenticate() -> None:
         if re.search(r"\bPerson\(", path.read_text("utf-8"))
     }
     # At a terminal, by a login link, by a provider's signed token.
-    assert makers == {"approval/people.py", "people/people.py", "web/oidc_tokens.py"}
+    assert makers == {"identity/person.py", "identity/people.py", "web/login/id_token.py"}
 
 
 def test_a_question_is_open_no_longer_than_its_token_counts(desk: Desk) -> None:

@@ -211,7 +211,7 @@ def test_history_tricks_change_the_address_within_the_site_only(stage: Stage) ->
 
 
 def test_an_endless_loop_is_told_and_the_session_can_be_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("session", "frames", "pressing"):
+    for module in ("session", "documents", "click"):
         monkeypatch.setattr(f"remit.browser.chromium.{module}.CALL_SECONDS", 1.0)
     stage.show("<button id=b onclick='setTimeout(() => { for (;;); }, 0)'>x</button>")
     stage.run(stage.session.click(Element("#b")))

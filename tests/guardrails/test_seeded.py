@@ -61,7 +61,7 @@ BYPASS: Final[dict[str, Edit]] = {
         END,
         "def f(SimulationExecutor):\n    return SimulationExecutor(1, 2)\n",
     ),
-    "makes other hands": ("goals/service.py", END, "def f(GoalHands):\n    return GoalHands(1)\n"),
+    "makes other hands": ("goals/service.py", END, "def f(GoalActionRunner):\n    return GoalActionRunner(1)\n"),
     "lets the rules reach a task": ("goals/rules_loader.py", END, "from remit.tasks.service import Tasks\n"),
 }
 

@@ -95,7 +95,7 @@ def interrupt_at(step: int, code_files: tuple[str, ...]) -> Any:
 
 @pytest.mark.req("EI-09")
 def test_an_interrupt_at_each_moment_of_taking_a_child_loses_nothing(host: SandboxHost) -> None:
-    files = ("sandbox/pool.py", "sandbox/host.py", "sandbox/quotas.py")
+    files = ("sandbox/zygote_pool.py", "sandbox/host.py", "sandbox/quotas.py")
     before = open_descriptors()
     for step in range(1, 3_000):
         old = sys.gettrace()

@@ -26,7 +26,7 @@ from tests.sandbox.kills import KINDS, Kill, error_of_a_slow_death, measure, quo
 RUNS: Final = 40 if os.environ.get("REMIT_LONG") == "1" else 5
 P99: Final = 0.25
 WORST: Final = 1.0
-SLOW_DEATH: Final = "CutShort effect_failed"
+SLOW_DEATH: Final = "InterruptedTaskError effect_failed"
 
 
 def assert_fast(kind: str, who: str, kills: list[Kill]) -> None:

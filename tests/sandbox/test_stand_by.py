@@ -207,7 +207,7 @@ def test_a_large_order_that_does_not_fit_at_once_stands_by_as_well(host: Sandbox
 
 @pytest.mark.req("EI-09")
 def test_an_interrupt_at_each_moment_of_standing_by_loses_nothing(host: SandboxHost, folder: Path) -> None:
-    files = ("sandbox/pool.py", "sandbox/host.py", "sandbox/quotas.py", "sandbox/conversation.py")
+    files = ("sandbox/zygote_pool.py", "sandbox/host.py", "sandbox/quotas.py", "sandbox/session.py")
     before = open_descriptors()
     for step in range(1, 3_000):
         old = sys.gettrace()

@@ -105,15 +105,15 @@ def test_two_processes_claim_one_thousand_keys_and_each_has_one_winner(place: st
     wins: Counter[int] = Counter()
     losers: Counter[str] = Counter()
     for number, pair in enumerate(zip(*race(place), strict=True)):
-        assert [saw for saw, _ in pair].count("Won") == 1, f"task-{number}: {pair}"
-        winner = 0 if pair[0][0] == "Won" else 1
+        assert [saw for saw, _ in pair].count("ClaimAcquired") == 1, f"task-{number}: {pair}"
+        winner = 0 if pair[0][0] == "ClaimAcquired" else 1
         saw, learned = pair[1 - winner]
         said[f"task-{number}"] = pair[winner][1]
-        assert learned == (pair[winner][1] if saw == "Done" else None)
+        assert learned == (pair[winner][1] if saw == "ClaimCompleted" else None)
         wins[winner] += 1
         losers[saw] += 1
     assert wins.total() == losers.total() == ROUNDS
-    assert set(losers) <= {"Running", "Done"}
+    assert set(losers) <= {"ClaimHeld", "ClaimCompleted"}
     assert min(wins[0], wins[1]) > 0, f"they never raced: {wins}"
 
     with store.reading() as reading:

@@ -34,9 +34,8 @@ class Place:
             self.port = int(taken.getsockname()[1])
         self.admin = self.person("admin", "ann")
         self.mia = self.person("operator", "mia", user="mia", tenant="acme")
-        self.bot = agent_of(
-            self.workspace, "bot", *ALL_CAPS, *EVERYTHING, user="mia", tenant="acme", domains=("shop.test",)
-        )
+        self.bot = agent_of(self.workspace, "bot", *ALL_CAPS, user="mia", tenant="acme")
+        self.browsing_bot = agent_of(self.workspace, "bot", *EVERYTHING, domains=("shop.test",))
         self._numbers = itertools.count(1)
 
     @property

@@ -48,9 +48,9 @@ def hold(place: Place, site: Site, server: Server) -> tuple[str, str]:
 
     def act(kind: str, **more: Any) -> Any:
         action = {"action_id": place.fresh("act"), "type": kind, "target": site.url("/"), **more}
-        answer = server.post("/v1/browser/actions", action, place.bot)
+        answer = server.post("/v1/browser/actions", action, place.browsing_bot)
         while answer.tree["state"] == "running":
-            answer = server.get(f"/v1/browser/actions/{action['action_id']}", place.bot, wait=20)
+            answer = server.get(f"/v1/browser/actions/{action['action_id']}", place.browsing_bot, wait=20)
         return answer.tree
 
     opened = act("navigate")
