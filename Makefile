@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 	--no-emit-index-url --no-header --quiet $(PINS)
 CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-structure check-agent
 
-.PHONY: help demo examples test long conformance crash crash-tasks crash-plans crash-goals crash-web check $(CHECKS) bench docs pins release system clean
+.PHONY: help demo examples test long conformance compat crash crash-tasks crash-plans crash-goals crash-web check $(CHECKS) bench docs pins release system clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
@@ -81,6 +81,9 @@ $(SUITE):
 conformance: $(DEV) $(SUITE) ## run the official MCP conformance suite, and 10,000 calls of the HTTP API against its OpenAPI (slow)
 	@$(BIN)/python -m tests.mcp_conformance .cache/mcp-conformance
 	@$(BIN)/python -m tests.web_api.fuzz --calls 10000
+
+compat: $(DEV) ## compare what users meet with the version before, and open a workspace that it left
+	@$(BIN)/python -m tests.compat
 
 crash: $(DEV) system ## run the full crash sweep (slow)
 	@$(PYTEST) -m slow_crash
