@@ -62,19 +62,19 @@ def check_upgrade(made: Made, *, approvals_hold: bool = False) -> list[str]:
     built-in list of protected files grew, so the rules that they were signed under changed.
     """
     return [
-        *_check_stored_names(made),
-        *_check_migration(made),
+        *check_stored_names(made),
+        *check_migration(made),
         *_check_recovery(made),
-        *_check_calls(made),
+        *check_calls(made),
         *_check_finished_tasks(made),
         *_check_finished_plans(made),
-        *_check_waiting(made),
+        *check_waiting(made),
         *_check_approved(made, approvals_hold=approvals_hold),
         *_check_ledger(made),
     ]
 
 
-def _check_stored_names(made: Made) -> Iterator[str]:
+def check_stored_names(made: Made) -> Iterator[str]:
     """What is kept names no module: it would have to be found there for ever."""
     [database] = made.folder.glob("state/*/ledger.sqlite3")
     connection = sqlite3.connect(database)
@@ -86,7 +86,7 @@ def _check_stored_names(made: Made) -> Iterator[str]:
             yield from (f"{path} names a module: {match[0].decode()}" for match in _MODULE.finditer(path.read_bytes()))
 
 
-def _check_migration(made: Made) -> Iterator[str]:
+def check_migration(made: Made) -> Iterator[str]:
     code, said = made.remit("migrate")
     if code or ("0005_previews" not in said and "up to date" not in said.lower()):
         yield f"remit migrate: {code} {said}"
@@ -139,7 +139,7 @@ def _check_recovered_plans(made: Made, states: dict[str, str]) -> Iterator[str]:
         yield f"the rollback is told as done: {made.plan_files('killed-rollback-road.effect_done')}"
 
 
-def _check_calls(made: Made) -> Iterator[str]:
+def check_calls(made: Made) -> Iterator[str]:
     """With the functions declared; one that cannot be undone is of unknown effect, and is not called again."""
     file = made.folder / "shop.json"
     with made.open() as workspace:
@@ -196,7 +196,7 @@ def _check_finished_plans(made: Made) -> Iterator[str]:
         yield f"the goal is not taken back: {said}"
 
 
-def _check_waiting(made: Made) -> Iterator[str]:
+def check_waiting(made: Made) -> Iterator[str]:
     plans = made.story["plans"]
     code, said = made.remit("approvals", "show", plans["pending"]["proposal"], "--json")
     if code or json.loads(said)["proposal"]["state"] != "PENDING":
