@@ -39,8 +39,8 @@ def main() -> int:
         sizes = ", ".join(f"{surface} {len(entries)}" for surface, entries in before.items())
         sys.stdout.write(f"compared with {commit}: {sizes}\n{len(found)} differences, {len(known)} reviewed\n")
         problems += check_upgrade(make_with(source, folder / "made"), approvals_hold=given.against is not None)
-    for problem in problems:
-        sys.stderr.write(f"compat: {problem}\n")
+    for line in problems:
+        sys.stderr.write(f"compat: {line}\n")
     sys.stdout.write(f"compat: {'FAILED' if problems else 'ok'}\n")
     return 1 if problems else 0
 

@@ -16,6 +16,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -177,7 +178,7 @@ class Maker:
             with self._open() as workspace:
                 lease = workspace.issue_lease(manifest).canonical()
             self.story["tasks"][name] = {"manifest": manifest.decode(), "lease": lease.decode()}
-            self._kill(point, lambda workspace, m=manifest, le=lease: workspace.execute_task(m, le))
+            self._kill(point, partial(_with, "execute_task", manifest, lease))
 
     def _killed_plans(self) -> None:
         for kind, point in PLAN_KILLS:
@@ -190,10 +191,9 @@ class Maker:
             told = {"envelope": envelope.canonical().decode(), "id": envelope.envelope_id}
             self.story["plans"][name] = told
             if kind == "rollback":
-                self._kill(point, lambda workspace, key=envelope.envelope_id: workspace.rollback(key))
+                self._kill(point, partial(_with, "rollback", envelope.envelope_id))
             else:
-                raw = envelope.canonical()
-                self._kill(point, lambda workspace, raw=raw: workspace.apply(raw))
+                self._kill(point, partial(_with, "apply", envelope.canonical()))
 
     def _killed_calls(self) -> None:
         file = self.root.parent / "shop.json"
@@ -314,6 +314,12 @@ def declare(workspace: Any, file: Path) -> dict[str, Any]:
         return append(value)
 
     return {"add": add, "final": final}
+
+
+def _with(method: str, *arguments: Any) -> Any:
+    """The last of the arguments is the workspace: the others are known before there is one."""
+    *given, workspace = arguments
+    return getattr(workspace, method)(*given)
 
 
 def _plan_of(name: str, *actions: dict[str, Any]) -> bytes:

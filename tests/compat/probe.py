@@ -169,7 +169,7 @@ def _openapi() -> Surface:
         settings = _find("WebSettings").of(workspace.config.web).listening_at(8080)
         desk = _find("Services")(workspace, console_url=settings.url)
         app = _find("build_app")(desk, settings)
-        tree = _without_wording(_find("document", beside="operation")(app))
+        tree: Surface = _without_wording(_find("document", beside="operation")(app))
         tree["routes"] = {
             f"{method} {path}": True
             for path, route in _routes(app.routes)
