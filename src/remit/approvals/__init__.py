@@ -1,1 +1,1 @@
-"""Questions to a person, and the answers: each bound to one thing, given once, by somebody who is not the agent."""
+"""Requests for a person's approval, and the decisions: each bound to one thing, given once, never by an agent."""

@@ -1,9 +1,9 @@
-"""The browser host: a process in the background, one a workspace, in which sessions live from one command to the next.
+"""The browser host: one background process for each workspace. Sessions live in it from one command to the next.
 
-frames     what is said over the socket, and how much of it at most
-place      where the socket, the lock and the log are
-client     finding the host, starting one if there is none, asking it
-sayings    what one caller is to be told, and whether he is still there
-server     answering, each caller in a thread of its own; the metrics too
-__main__   the process itself
+framing      what is said over the socket, and how much of it at most
+socket_path  where the socket, the lock and the log are
+client       finds the host, starts one if there is none, and asks it
+outbox       what one caller is to be told, and whether the caller is still there
+server       answers, each caller in a thread of its own; the metrics too
+__main__     the process itself
 """

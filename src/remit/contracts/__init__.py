@@ -1,4 +1,4 @@
-"""The words every room speaks: closed, strict, frozen, bounded wire models, and nothing else.
+"""Closed, strict, frozen, bounded models of every document that comes in or goes out, and nothing else.
 
 An unknown, missing or mistyped field is refused, never ignored or converted. The JSON Schemas that Remit ships are
 generated from these models.

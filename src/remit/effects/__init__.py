@@ -1,1 +1,1 @@
-"""The hands. An effect knows its inputs and its output and nothing of keys, ledger or store."""
+"""The code that runs inside the sandboxed process. It knows its inputs and its output; no key, ledger or store."""

@@ -1,1 +1,1 @@
-"""Where an effect may reach: names judged as text, then opened beneath an allowed directory, following no link."""
+"""Where an effect may reach: paths judged as text, then opened below an allowed folder, following no link."""

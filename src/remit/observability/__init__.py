@@ -1,1 +1,1 @@
-"""What Remit says about itself: the check-up behind `remit doctor`, and structured logs."""
+"""What Remit says about itself: metrics, JSON logs and spans."""

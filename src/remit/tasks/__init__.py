@@ -1,1 +1,1 @@
-"""The kernel's side of the task door: it grants leases and judges results. No executor can import it."""
+"""Tasks: one file operation under a lease. The kernel grants leases and judges results; no executor can import it."""

@@ -1,10 +1,10 @@
-"""The web server: HTTP API, console, and MCP over HTTP. Thin: all of it calls the desk.
+"""The web server: HTTP API, console, and MCP over HTTP. Thin: all of it calls the services.
 
-app        puts the parts together
-settings   where it listens and what it lets through
-exchange   one request: its body, its caller, how long he waits; and the answer's bytes
-problems   every error as problem+json, and the one table of statuses
-openapi    what the API says of itself
-sse        the stream of events
-api/       the routes under /v1
+app, serve    put the parts together
+config        where it listens and what it lets through
+http          one request: its body, its caller; every error as problem+json; OpenAPI; the stream of events
+security      limits, headers, and what is refused before it is read
+login         login links and OIDC
+server        the process and its sockets
+api, console  the routes under /v1; the pages for people
 """

@@ -1,0 +1,1 @@
+"""Carries out an approved plan, verifies it, undoes it after a failure, and resumes it after a crash."""

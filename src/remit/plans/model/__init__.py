@@ -1,0 +1,1 @@
+"""Values and small functions that the parts of `plans` share."""

@@ -1,1 +1,1 @@
-"""May it happen: pure decisions, each a frozen value with its reasons. No clock, no disk, no database."""
+"""What a plan may do: pure decisions, each a frozen value with its reasons. No clock, no disk, no database."""

@@ -1,0 +1,1 @@
+"""What a plan's SQL and pipelines would produce, found out on copies before anything is changed."""

@@ -1,0 +1,1 @@
+"""What a plan would change, as people are shown it."""

@@ -1,0 +1,1 @@
+"""Plans that agents propose: their drafts, stored previews, decisions and evidence."""

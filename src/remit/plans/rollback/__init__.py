@@ -1,0 +1,1 @@
+"""Restores on request what a plan changed, in whole or in part."""

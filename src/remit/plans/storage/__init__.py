@@ -1,1 +1,1 @@
-"""The way back: what is kept, durably, before an effect may begin."""
+"""Backups, the manifest and the folder of a run: durable before an effect may begin."""

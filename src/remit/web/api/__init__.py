@@ -1,1 +1,1 @@
-"""The routes under /v1, one module for each part of the desk. None decides anything: the desk and the road do."""
+"""The routes under /v1, one module for each part of the services. None decides anything: services and engine do."""
