@@ -16,7 +16,7 @@ a CLI command              a module in `cli`, its row in `COMMANDS` (`cli/__init
                            (`cli/common/permissions.py`)
 an HTTP route, an MCP tool `web/api`, `mcp_server/tools`: thin; both call `services`
 a model of a document      `contracts`
-an edit or a file action   `contracts/plans`, `effects/edits`, `effects/plans`: see `plans/apply/executor.py`
+an edit or a file action   `contracts/plans`, `effects`, `plans/runtime/steps.py`: see `plans/apply/executor.py`
 a policy check of a plan   `plans/policy/plan.py`
 a field of a report        `contracts/plans/report.py` and `plans/reports`: see `plans/operation.py`
 a fault point              `FAULT_POINTS` in `core/faultpoints.py`: see `execution/engine.py`

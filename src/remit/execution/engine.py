@@ -5,15 +5,15 @@
  3. decide: may it happen (pure; a decision with its reasons)
  4. preview: the exact effect, masked for people, with a digest of the unmasked
  5. consent: an approval bound to that digest, where the operation asks for one
- 6. checkpoint: what is needed to go back, durable
+ 6. checkpoint: what is needed to undo it, durable
  7. intent: the ledger says what is about to happen, and the idempotency key is claimed, durable
  8. effect: the thing itself
  9. verify: the world is as the effect claimed; what people will read of it is written, what is held elsewhere is
-    committed, and what only the way back needed is removed
+    committed, and what only an undo needed is removed
 10. outcome: signed, appended, in one transaction with the idempotency record
 11. report
 
-A refusal in steps 2 to 6 is recorded too, but claims no key: else one caller could use up the task id of another. What
+A refusal in steps 2 to 7 is recorded too, but claims no key: else one caller could use up the task id of another. What
 was begun by a process that died enters at step 7, with the checkpoint of that process.
 
 The engine knows the order and nothing else. `Operation` has a method for each step; each kind of request implements it:
@@ -59,7 +59,7 @@ PATIENCE_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What will happen: a masked sentence for people, and a digest of the unmasked request for binding a yes to it."""
+    """What will happen: a masked sentence for people, and a digest of the unmasked request, for approvals to bind to."""
 
     summary: str
     digest: str
@@ -67,7 +67,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """Where the road runs: its record, its clock, and the folder in which processes that run tasks keep their locks."""
+    """Where the engine runs: its ledger, its clock, and the folder where processes that run tasks keep their locks."""
 
     ledger: Ledger
     clock: Clock
@@ -88,15 +88,15 @@ class IncompleteError(EnvironmentFailureError):
 
 
 class SuspendedError(IncompleteError):
-    """Begun, and put aside until somebody asks again. Nobody is at work on it: any process may go on with it."""
+    """Begun, and suspended until a caller asks again. No process is at work on it: any process may resume it."""
 
 
 class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
-    """What the numbered steps mean for one kind of request. A door has no order of its own."""
+    """What the numbered steps mean for one kind of request. An operation has no order of its own."""
 
     name: str
     """The scope of its claims, and the first word of the kinds of its ledger entries."""
-    try_again: str = "If it is still wanted, ask for it anew, under another id."
+    try_again: str = "If it is still wanted, ask for it again, under another id."
     """What to do about a request that came to nothing because its process died."""
 
     @abstractmethod
@@ -116,11 +116,11 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
 
     @abstractmethod
     def consent(self, granted: Granted, preview: Preview, now: datetime) -> str:
-        """Who said yes, and how; or a refusal."""
+        """Who approved it, and how; or a refusal."""
 
     @abstractmethod
     def checkpoint(self, granted: Granted, preview: Preview) -> str:
-        """What is needed to finish it or to go back, as text; anything that it refers to is durable."""
+        """What is needed to finish or to undo it, as text; anything that it refers to is durable."""
 
     def prewarm(self, granted: Granted, begun: Begun) -> None:
         """Get ready for the effect while the intent is being written. Nothing of it may reach the world yet."""
@@ -136,11 +136,11 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """What the intent uses up, such as an approval, in its very transaction. A refusal undoes the intent too."""
 
     def recheck_authority(self, granted: Granted, batch: Batch, now: datetime) -> None:
-        """The same where another had begun it and died: nothing is used up twice, but whoever goes on must count."""
+        """The same after another process had begun it and died: nothing is used up twice; the authority must be valid."""
 
     @abstractmethod
     def load_checkpoint(self, checkpoint: str) -> tuple[Request, Begun]:
-        """The checkpoint read back, by us or by whoever takes over. The request in it has no authority any more."""
+        """The checkpoint read back, by this process or one that takes over. The request in it has no authority any more."""
 
     @abstractmethod
     def effect(self, granted: Granted, begun: Begun, note: Note) -> Made:
@@ -179,7 +179,7 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """
 
     def clear_up(self, begun: Begun, outcome: Outcome, note: Note) -> None:
-        """Remove what only the way back needed. Whoever does notes it first: from there on there is only forward."""
+        """Remove what only an undo needed. It is noted first: from there on it is finished and never undone."""
 
     def discard(self, checkpoint: str) -> None:
         """A checkpoint whose intent was never recorded: remove what it refers to."""
@@ -196,56 +196,56 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """A stored outcome, its signature verified."""
 
     def extra_entries(self, request: Request, outcome: Outcome) -> Sequence[ExtraRecord]:  # noqa: ARG002 - for doors that do
-        """Entries and rows of the door's own, masked, in the transaction of this outcome or refusal."""
+        """Entries and rows of the operation's own, masked, in the transaction of this outcome or refusal."""
         return ()
 
 
 def run_operation(
-    door: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Begun, Made, Outcome],
     raw: tuple[bytes, ...],
-    site: ExecutionContext,
+    context: ExecutionContext,
     *,
     dry_run: bool = False,
     on_refusal: Callable[[RefusedError], None] = lambda _: None,
     on_stored: Callable[[], None] = lambda: None,
     actor: str | None = None,
 ) -> Outcome | Preview:
-    """Take a request down the road. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
+    """Take a request through the steps. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
 
     A dry run raises what a full run would record as refused: it signs and records nothing. `on_refusal` is told of a
     refusal in steps 2 to 7: by this call nothing was claimed or done. `on_stored` is told when the outcome is one from
     before: by this call nothing was done either. `actor` is who asks: the intent names him.
     """
-    with ExecutionSpan(door.name) as journey, ExitStack() as standing:
-        door = journey.follow(door)
-        request = door.parse(raw)  # 1. parse
-        journal = journey.follow(Journal(site.ledger, door.trace(request), site.hosts, site.patience, actor))
+    with ExecutionSpan(operation.name) as span, ExitStack() as standing:
+        operation = span.follow(operation)
+        request = operation.parse(raw)  # 1. parse
+        journal = span.follow(Journal(context.ledger, operation.trace(request), context.hosts, context.patience, actor))
         try:
-            granted = journal.judge(door.verify_authority, request, site.clock())  # 2. verify authority
-            standing.callback(door.release, granted)
-            entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
+            granted = journal.judge(operation.verify_authority, request, context.clock())  # 2. verify authority
+            standing.callback(operation.release, granted)
+            entered = _enter(operation, journal, request, granted, context.clock, dry_run=dry_run)
         except RefusedError as problem:
-            journey.refused(problem.reason)
+            span.refused(problem.reason)
             on_refusal(problem)
             if dry_run:
                 raise
-            refusal = door.fail(request, problem)
-            journal.record_refusal(problem, door.extra_entries(request, refusal))
+            refusal = operation.fail(request, problem)
+            journal.record_refusal(problem, operation.extra_entries(request, refusal))
             return refusal
         if isinstance(entered, StoredOutcome):
-            journey.ending = "stored"
+            span.ending = "stored"
             on_stored()
-            return door.load_outcome(*entered)
+            return operation.load_outcome(*entered)
         if isinstance(entered, Preview):
-            journey.ending = "previewed"
+            span.ending = "previewed"
             return entered
-        outcome = _carry_out(door, journal, request, granted, *entered)
-        journey.ending = "done"
+        outcome = _carry_out(operation, journal, request, granted, *entered)
+        span.ending = "done"
         return outcome
 
 
 def _enter(
-    door: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     request: Request,
     granted: Granted,
@@ -253,56 +253,56 @@ def _enter(
     *,
     dry_run: bool,
 ) -> tuple[ClaimedExecution, Begun] | StoredOutcome | Preview:
-    """Steps 3 to 7, again from the start whenever somebody else was faster."""
+    """Steps 3 to 7, again from the start whenever another process was faster."""
 
     def still_alive(now: datetime) -> None:
-        journal.judge(door.require_still_valid, granted, now)
+        journal.judge(operation.require_still_valid, granted, now)
 
     while True:
         found = journal.look()
         if isinstance(found, StoredOutcome):
             return found
-        decision = door.decide(request)  # 3. decide
+        decision = operation.decide(request)  # 3. decide
         decision.require()
         if found is not None:  # the world may be half changed, so looking at it now would tell nothing
             if dry_run:
-                return _unfinished(door.trace(request))
-            _, begun = door.load_checkpoint(found.checkpoint)
-            entered = journal.resume(found, still_alive, functools.partial(door.recheck_authority, granted))
+                return _unfinished(operation.trace(request))
+            _, begun = operation.load_checkpoint(found.checkpoint)
+            entered = journal.resume(found, still_alive, functools.partial(operation.recheck_authority, granted))
         else:
             try:
-                preview = door.preview(granted)  # 4. preview
+                preview = operation.preview(granted)  # 4. preview
                 if dry_run:
                     return preview
-                consent = door.consent(granted, preview, clock())  # 5. consent
-                checkpoint, begun = _make_checkpoint(door, granted, preview)  # 6. checkpoint
+                consent = operation.consent(granted, preview, clock())  # 5. consent
+                checkpoint, begun = _make_checkpoint(operation, granted, preview)  # 6. checkpoint
             except (RefusedError, EnvironmentFailureError) as problem:
                 if journal.look() is None:
                     raise _as_refusal(problem) from None
-                continue  # whoever was faster has changed what we looked at
+                continue  # the faster one has changed what we looked at
             reach("road.checkpoint_made")
             intent = _intent(decision, preview, consent)
-            entered = _record_intent(door, journal, granted, intent, checkpoint, still_alive)
+            entered = _record_intent(operation, journal, granted, intent, checkpoint, still_alive)
         if entered is not None:
             return entered, begun
 
 
 def _make_checkpoint(
-    door: Operation[Request, Granted, Begun, Made, Outcome], granted: Granted, preview: Preview
+    operation: Operation[Request, Granted, Begun, Made, Outcome], granted: Granted, preview: Preview
 ) -> tuple[str, Begun]:
     """With everything ready for the effect. If that fails, or is interrupted, nothing of the checkpoint stays."""
-    checkpoint = door.checkpoint(granted, preview)
+    checkpoint = operation.checkpoint(granted, preview)
     try:
-        _, begun = door.load_checkpoint(checkpoint)
-        door.prewarm(granted, begun)
+        _, begun = operation.load_checkpoint(checkpoint)
+        operation.prewarm(granted, begun)
     except BaseException:
-        door.discard(checkpoint)
+        operation.discard(checkpoint)
         raise
     return checkpoint, begun
 
 
 def _record_intent(
-    door: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     granted: Granted,
     intent: dict[str, Any],
@@ -310,18 +310,18 @@ def _record_intent(
     still_alive: Callable[[datetime], None],
 ) -> ClaimedExecution | None:
     try:
-        spend = functools.partial(door.consume_authority, granted)
+        spend = functools.partial(operation.consume_authority, granted)
         entered = journal.enter(intent, checkpoint, still_alive, spend)  # 7. intent
     except RefusedError:  # anything else: it may be recorded, for all we know
-        door.discard(checkpoint)
+        operation.discard(checkpoint)
         raise
     if entered is None:
-        door.discard(checkpoint)
+        operation.discard(checkpoint)
     return entered
 
 
 def _carry_out(
-    door: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     request: Request,
     granted: Granted,
@@ -332,24 +332,24 @@ def _carry_out(
     interrupted: BaseException | None = None
     try:
         reach("road.taken_over" if entered.resumed else "road.intent_recorded")
-        made = door.settle(begun, journal.notes(), journal.note) if entered.resumed else None
+        made = operation.settle(begun, journal.notes(), journal.note) if entered.resumed else None
         if entered.resumed:
             reach("road.settled")
         try:
-            made = door.effect(granted, begun, journal.note) if made is None else made  # 8. effect
+            made = operation.effect(granted, begun, journal.note) if made is None else made  # 8. effect
         except IncompleteError:
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure
             interrupted = None if isinstance(problem, Exception) else problem
-            outcome = finish_failure(door, request, begun, _as_failure(problem))
+            outcome = finish_failure(operation, request, begun, _as_failure(problem))
         else:
             reach("road.effect_done")
-            outcome = conclude(door, journal, request, begun, made)
-        outcome = record(door, journal, entered, request, begun, outcome)
+            outcome = conclude(operation, journal, request, begun, made)
+        outcome = record(operation, journal, entered, request, begun, outcome)
     except BaseException as problem:
         journal.give_up(entered.won, to_anybody=isinstance(problem, SuspendedError))
         if isinstance(problem, RefusedError):  # which would say that nothing was touched
-            raise _unsettled(problem, door.trace(request)) from problem
+            raise _unsettled(problem, operation.trace(request)) from problem
         raise
     if interrupted is not None:
         raise interrupted
@@ -357,7 +357,7 @@ def _carry_out(
 
 
 def conclude(
-    door: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     request: Request,
     begun: Begun,
@@ -365,33 +365,33 @@ def conclude(
 ) -> Outcome:
     """The outcome of an effect that took place, once the world was looked at. One that is contradicted is undone."""
     try:
-        door.verify_effect(begun, made)  # 9. verify
-        outcome = door.succeed(request, begun, made)
-        door.publish(begun, outcome)
-        door.commit(begun, outcome, journal.note)
+        operation.verify_effect(begun, made)  # 9. verify
+        outcome = operation.succeed(request, begun, made)
+        operation.publish(begun, outcome)
+        operation.commit(begun, outcome, journal.note)
     except (VerificationFailedError, ReportWriteError) as problem:
         try:
-            door.undo(begun, journal.notes(), journal.note)
+            operation.undo(begun, journal.notes(), journal.note)
         except RemitError as second:
-            raise _unsettled(second, door.trace(request)) from problem
-        return finish_failure(door, request, begun, problem)
+            raise _unsettled(second, operation.trace(request)) from problem
+        return finish_failure(operation, request, begun, problem)
     reach("road.published")
-    door.clear_up(begun, outcome, journal.note)
+    operation.clear_up(begun, outcome, journal.note)
     return outcome
 
 
 def finish_failure(
-    door: Operation[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, problem: RemitError
+    operation: Operation[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, problem: RemitError
 ) -> Outcome:
     """A failure that is to be recorded: nothing of it stands in the world any more."""
-    outcome = door.fail(request, problem, begun)
-    FAILURES.add(door.name, problem.reason.value)
-    door.publish(begun, outcome)
+    outcome = operation.fail(request, problem, begun)
+    FAILURES.add(operation.name, problem.reason.value)
+    operation.publish(begun, outcome)
     return outcome
 
 
 def record(
-    door: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     entered: ClaimedExecution,
     request: Request,
@@ -400,19 +400,19 @@ def record(
 ) -> Outcome:
     """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
     try:
-        stored = door.store_outcome(outcome)
-        also = door.extra_entries(request, outcome)
-        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)  # 10. outcome
+        stored = operation.store_outcome(outcome)
+        also = operation.extra_entries(request, outcome)
+        journal.record_outcome(entered.won, stored, operation.show_outcome(outcome, stored), also)  # 10. outcome
     except EnvironmentFailureError as problem:
-        raise _unrecorded(problem, door.trace(request)) from problem
+        raise _unrecorded(problem, operation.trace(request)) from problem
     except RefusedError as problem:
-        if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # somebody took it over, and what he made of it counts
+        if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # another process took it over, and its outcome counts
             raise
-        door.undo(begun, journal.notes(), journal.note)
-        outcome = finish_failure(door, request, begun, problem)
-        stored = door.store_outcome(outcome)
-        also = door.extra_entries(request, outcome)
-        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)
+        operation.undo(begun, journal.notes(), journal.note)
+        outcome = finish_failure(operation, request, begun, problem)
+        stored = operation.store_outcome(outcome)
+        also = operation.extra_entries(request, outcome)
+        journal.record_outcome(entered.won, stored, operation.show_outcome(outcome, stored), also)
     reach("road.outcome_recorded")
     return outcome
 
@@ -428,7 +428,7 @@ def _unfinished(trace: RequestIds) -> Preview:
 
 
 def _unsettled(problem: RemitError, trace: RequestIds) -> IncompleteError:
-    if isinstance(problem, IncompleteError):  # the door has said it in words of its own
+    if isinstance(problem, IncompleteError):  # the operation has said it in words of its own
         return problem
     return IncompleteError(
         Reason.EFFECT_FAILED,
@@ -439,7 +439,7 @@ def _unsettled(problem: RemitError, trace: RequestIds) -> IncompleteError:
 
 
 def _unrecorded(problem: EnvironmentFailureError, trace: RequestIds) -> IncompleteError:
-    """The world is as the outcome says, and nobody can read it there."""
+    """The world is as the outcome says, and the report of it could not be written."""
     return IncompleteError(
         problem.reason,
         f"it came to its end, and how it ended could not be recorded: {problem.what}",

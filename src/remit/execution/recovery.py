@@ -44,8 +44,8 @@ class Recovered(Generic[Outcome]):
 
 
 def recover(
-    door: Operation[Request, Any, Begun, Made, Outcome],
-    site: ExecutionContext,
+    operation: Operation[Request, Any, Begun, Made, Outcome],
+    context: ExecutionContext,
     *,
     spare: Collection[str] = (),
     presumed_dead: Collection[str] = (),
@@ -57,33 +57,37 @@ def recover(
     knows to be dead where we cannot know it: on another machine, or before a reboot. `abandoned` names those that
     somebody closes although they cannot be settled: nothing is touched, and the outcome says that the truth is unknown.
     """
-    with site.ledger.store.reading() as connection:
-        left = [claimed for claimed in unfinished(connection, door.name) if claimed.key.key not in spare]
+    with context.ledger.store.reading() as connection:
+        left = [claimed for claimed in unfinished(connection, operation.name) if claimed.key.key not in spare]
     reports = []
     for claimed in left:
-        dead = is_orphan(claimed, site.ledger.store.dialect) or claimed.key.key in presumed_dead
+        dead = is_orphan(claimed, context.ledger.store.dialect) or claimed.key.key in presumed_dead
         if not dead and is_known_here(claimed.owner):
             continue  # at work
         try:
             closed = claimed.key.key in abandoned
-            report = _settle(door, site, claimed, closed=closed) if dead else _unknown(claimed)
+            report = _settle(operation, context, claimed, closed=closed) if dead else _unknown(claimed)
         except Exception as problem:  # noqa: BLE001 - one that cannot be settled must not keep us from the others
             report = Recovered(claimed.key.key, claimed.claimed_at, problem=as_remit_error(problem))
         if report is not None:
-            RECOVERED.add(door.name, _ending(report))
+            RECOVERED.add(operation.name, _ending(report))
             reports.append(report)
     return reports
 
 
 def _settle(
-    door: Operation[Request, Any, Begun, Made, Outcome], site: ExecutionContext, orphan: ClaimHeld, *, closed: bool
+    operation: Operation[Request, Any, Begun, Made, Outcome],
+    context: ExecutionContext,
+    orphan: ClaimHeld,
+    *,
+    closed: bool,
 ) -> Recovered[Outcome] | None:
     """None if somebody else was faster."""
     key = orphan.key
     placeholder = RequestIds(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
-    Journal(site.ledger, placeholder, site.hosts, 0).require_intended(orphan)
-    request, begun = door.load_checkpoint(orphan.checkpoint)
-    trace = dataclasses.replace(door.trace(request), correlation_id=orphan.correlation_id)
+    Journal(context.ledger, placeholder, context.hosts, 0).require_intended(orphan)
+    request, begun = operation.load_checkpoint(orphan.checkpoint)
+    trace = dataclasses.replace(operation.trace(request), correlation_id=orphan.correlation_id)
     if (trace.key, trace.request_digest) != (key.key, orphan.request_digest):
         raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
@@ -92,22 +96,22 @@ def _settle(
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
     if not closed:
-        door.decide(request).require()
-    journal = Journal(site.ledger, trace, site.hosts, 0)
+        operation.decide(request).require()
+    journal = Journal(context.ledger, trace, context.hosts, 0)
     entered = journal.resume(orphan, lambda _: None)
     if entered is None:
         return None
     try:
         if closed:
-            return _close(door, journal, entered, request, begun, orphan)
-        return _finish(door, journal, entered, request, begun, orphan)
+            return _close(operation, journal, entered, request, begun, orphan)
+        return _finish(operation, journal, entered, request, begun, orphan)
     except BaseException as problem:
         journal.give_up(entered.won, to_anybody=isinstance(problem, SuspendedError))
         raise
 
 
 def _finish(
-    door: Operation[Request, Any, Begun, Made, Outcome],
+    operation: Operation[Request, Any, Begun, Made, Outcome],
     journal: Journal,
     entered: ClaimedExecution,
     request: Request,
@@ -115,23 +119,23 @@ def _finish(
     orphan: ClaimHeld,
 ) -> Recovered[Outcome]:
     reach("road.taken_over")
-    made = door.settle(begun, journal.notes(), journal.note)
+    made = operation.settle(begun, journal.notes(), journal.note)
     reach("road.settled")
     if made is None:
         problem = EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "it was interrupted before it took effect; nothing was changed",
-            next_step=door.try_again,
+            next_step=operation.try_again,
         )
-        outcome = finish_failure(door, request, begun, problem)
+        outcome = finish_failure(operation, request, begun, problem)
     else:
-        outcome = conclude(door, journal, request, begun, made)
-    outcome = record(door, journal, entered, request, begun, outcome)
+        outcome = conclude(operation, journal, request, begun, made)
+    outcome = record(operation, journal, entered, request, begun, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, took_effect=made is not None)
 
 
 def _close(
-    door: Operation[Request, Any, Begun, Made, Outcome],
+    operation: Operation[Request, Any, Begun, Made, Outcome],
     journal: Journal,
     entered: ClaimedExecution,
     request: Request,
@@ -143,9 +147,9 @@ def _close(
         "it was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
         next_step="Look at the files that it names. A snapshot or backup, if it made one, is kept.",
     )
-    outcome = door.fail(request, problem, begun)
-    door.publish(begun, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
-    outcome = record(door, journal, entered, request, begun, outcome)
+    outcome = operation.fail(request, problem, begun)
+    operation.publish(begun, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
+    outcome = record(operation, journal, entered, request, begun, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, unknown=True)
 
 
