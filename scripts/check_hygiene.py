@@ -52,6 +52,8 @@ def machine_patterns(root: Path, home: Path) -> dict[str, re.Pattern[str]]:
 def find_violations(root: Path, names: list[str], patterns: dict[str, re.Pattern[str]]) -> Iterator[str]:
     for name in names:
         path = root / name
+        if path.is_symlink() and path.readlink().is_absolute():
+            yield f"{name}:1: is a link to a place of one machine"
         if path.is_symlink() or not path.is_file():
             continue
         for number, line in enumerate(path.read_bytes().decode("utf-8", errors="replace").splitlines(), start=1):

@@ -36,3 +36,10 @@ def test_a_planted_violation_is_found_with_its_line(tmp_path: Path, pieces: tupl
 )
 def test_innocent_text_passes(tmp_path: Path, innocent: str) -> None:
     assert _found(tmp_path, innocent) == []
+
+
+def test_a_link_to_a_place_of_one_machine_is_found_and_a_relative_one_passes(tmp_path: Path) -> None:
+    (tmp_path / "here").symlink_to("file.txt")
+    (tmp_path / "there").symlink_to("/srv/elsewhere")
+    found = list(find_violations(tmp_path, ["here", "there"], PATTERNS))
+    assert found == ["there:1: is a link to a place of one machine"]

@@ -59,7 +59,7 @@ PATIENCE_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What will happen: a masked sentence for people, and a digest of the unmasked request, for approvals to bind to."""
+    """What will happen: a masked sentence for people, and a digest of the unmasked request, which approvals bind."""
 
     summary: str
     digest: str
@@ -136,11 +136,11 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """What the intent uses up, such as an approval, in its very transaction. A refusal undoes the intent too."""
 
     def recheck_authority(self, granted: Granted, batch: Batch, now: datetime) -> None:
-        """The same after another process had begun it and died: nothing is used up twice; the authority must be valid."""
+        """The same after another process began it and died: nothing is used up twice; the authority must be valid."""
 
     @abstractmethod
     def load_checkpoint(self, checkpoint: str) -> tuple[Request, Begun]:
-        """The checkpoint read back, by this process or one that takes over. The request in it has no authority any more."""
+        """The checkpoint read back, by this process or one that takes over. Its request has no authority any more."""
 
     @abstractmethod
     def effect(self, granted: Granted, begun: Begun, note: Note) -> Made:
