@@ -40,6 +40,7 @@ def test_whoever_is_killed_while_he_proposes_has_proposed_once_or_not(office: Of
 def test_an_envelope_is_recorded_with_the_answer_or_not_at_all(office: Office) -> None:
     for point in (*BEFORE, "proposal.approved", *AFTER, "proposal.answered"):
         made, path = office.proposed()
+        office.plans.look(ADMIN, made.proposal_id)  # waits until this process has stored the preview for the next one
         issued = office.project.kinds().count("envelope.issued")
         killed(office, point, "approve", made.proposal_id)
         is_answered = point in {*AFTER, "proposal.answered"}

@@ -57,9 +57,9 @@ def hold(place: Place, site: Site, server: Server) -> tuple[str, str]:
     assert opened["result"]["success"], opened
     # Nobody answers: whoever waits is told so, and not held.
     action = {"action_id": place.fresh("act"), "type": "click", "target": site.url("/"), "selector": "#go"}
-    asked = server.post("/v1/browser/actions", action, place.bot, Prefer="wait=0")
+    asked = server.post("/v1/browser/actions", action, place.browsing_bot, Prefer="wait=0")
     while asked.tree["state"] == "running":
-        asked = server.post("/v1/browser/actions", action, place.bot, Prefer="wait=1")
+        asked = server.post("/v1/browser/actions", action, place.browsing_bot, Prefer="wait=1")
     assert (asked.status, asked.tree["state"]) == (202, "waiting"), asked.body
     return str(action["action_id"]), str(asked.tree["waiting"]["id"])
 
@@ -140,7 +140,7 @@ def test_all_that_waited_is_there_can_be_answered_and_is_done_once(world: tuple[
         # The request that the browser still holds, and the call that a program wants to make.
         for question in (held, call.approval_id):
             say_yes(server, question, ann)
-        done = server.tree(f"/v1/browser/actions/{action}", place.bot, wait=30)
+        done = server.tree(f"/v1/browser/actions/{action}", place.browsing_bot, wait=30)
         assert (done["state"], done["result"]["success"]) == ("done", True), done
         assert [seen.body for seen in site.posts()] == [b"item=42"]
         assert (function.call().state, function.made) == ("done", [2])
@@ -156,7 +156,7 @@ def test_asked_to_end_it_lets_go_of_whoever_waits_and_the_browser_goes_on_holdin
         answers: list[Answer] = []
 
         def wait() -> None:
-            answers.append(server.get(f"/v1/browser/actions/{action}", place.bot, wait=30))
+            answers.append(server.get(f"/v1/browser/actions/{action}", place.browsing_bot, wait=30))
 
         waiting = threading.Thread(target=wait)
         waiting.start()
@@ -171,7 +171,7 @@ def test_asked_to_end_it_lets_go_of_whoever_waits_and_the_browser_goes_on_holdin
         assert server.said["recovered"] == 0
         said = {"approved": False, "reason": "not today"}
         assert server.post(f"/v1/inbox/request/{held}/decision", said, place.admin).tree["state"] == "DENIED"
-        done = server.tree(f"/v1/browser/actions/{action}", place.bot, wait=30)
+        done = server.tree(f"/v1/browser/actions/{action}", place.browsing_bot, wait=30)
         assert (done["state"], done["result"]["success"], done["result"]["sent"]) == ("done", False, 0), done
 
 
@@ -213,6 +213,6 @@ def look_at_void(place: Place, server: Server, action: str, held: str, plan: str
     digest = server.tree(f"/v1/inbox/request/{held}", place.admin)["request"]["request_digest"]
     decision = {"approved": True, "shown_digest": digest}
     assert server.post(f"/v1/inbox/request/{held}/decision", decision, place.admin).status == 409
-    done = server.tree(f"/v1/browser/actions/{action}", place.bot, wait=30)
+    done = server.tree(f"/v1/browser/actions/{action}", place.browsing_bot, wait=30)
     assert (done["state"], done["result"]["success"], done["result"]["sent"]) == ("done", False, 0), done
     assert "not sent" in json.dumps(done["result"]["error"])

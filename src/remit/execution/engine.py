@@ -22,8 +22,9 @@ The engine knows the order and nothing else. `Operation` has a method for each s
 an operation, not in here. `journal.py` writes the records of a request: refusal, claim, intent, outcome. `recovery.py`
 finishes or undoes what a crash left.
 
-`reach("road.NAME")` marks a fault point: a place where tests kill the process. A new one is listed in `FAULT_POINTS`
-(`core/faultpoints.py`) and stands directly after its durable step; `tests/crash/cases.py` says which test kills there.
+A call of `reach` marks a fault point: a place where tests kill the process. Those in here begin with `road.`. A new one
+is listed in `FAULT_POINTS` (`core/faultpoints.py`) and stands directly after its durable step; `tests/crash/cases.py`
+says which test kills there.
 """
 
 import functools

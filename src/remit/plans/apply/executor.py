@@ -13,8 +13,8 @@ new kind of file action is a class in `contracts/plans/plan.py`, a handler, and 
 `plans/runtime/steps.py`.
 
 What to do when a step failed (keep or undo) is decided in `plans/policy/failure_handling.py`. What is changed on a
-database server is held open by `open_transactions.py` and committed last. `reach("plan.NAME")` marks a fault point: see
-`core/faultpoints.py`.
+database server is held open by `open_transactions.py` and committed last. A call of `reach`
+marks a fault point, with a name that begins with `plan.`: see `core/faultpoints.py`.
 """
 
 from collections.abc import Callable, Collection, Mapping
