@@ -99,13 +99,13 @@ WAY: Final = (
         "intent",
         "The ledger says what is about to happen. The key of the request is claimed in the same transaction.",
         ("require_still_valid", "consume_authority"),
-        ("execution/journal.py:Journal.enter",),
+        ("execution/journal.py:Journal.claim",),
         ("ledger/writer.py", "store/claims.py"),
     ),
     Step(
         "effect",
         "The change itself, in a sandbox, under quotas.",
-        ("effect", "settle"),
+        ("effect", "recover_effect"),
         (
             "plans/apply/executor.py:PlanExecutor.carry_out",
             "plans/runtime/runner.py:PlanRunner.carry_out",

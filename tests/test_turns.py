@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from remit.core.concurrency import ConcurrencyLimiter, aside, away
+from remit.core.concurrency import ConcurrencyLimiter, released, yielding
 
 
 class Crowd:
     """Threads that want a turn one after the other, and who had one, in which order."""
 
-    def __init__(self, turns: ConcurrencyLimiter) -> None:
-        self.turns = turns
+    def __init__(self, limiter: ConcurrencyLimiter) -> None:
+        self.limiter = limiter
         self.had: list[int] = []
         self.at_once = 0
         self.most_at_once = 0
@@ -30,10 +30,10 @@ class Crowd:
         wait_for(lambda: number in self.had or self._waiting() == len(self.threads) - len(self.had))
 
     def _waiting(self) -> int:
-        return len(self.turns.begun.line) + len(self.turns.computing.line)
+        return len(self.limiter.started.queue) + len(self.limiter.computing.queue)
 
     def _want(self, number: int, work: Callable[[], object] | None) -> None:
-        with self.turns.taken():
+        with self.limiter.acquired():
             with self.lock:
                 self.had.append(number)
                 self.at_once += 1
@@ -57,26 +57,26 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def crowd(turns: ConcurrencyLimiter) -> Iterator[Crowd]:
+def crowd(limiter: ConcurrencyLimiter) -> Iterator[Crowd]:
     """Nothing is left over afterwards."""
-    made = Crowd(turns)
+    made = Crowd(limiter)
     try:
         yield made
     finally:
         made.end()
-    for places in (turns.begun, turns.computing):
-        assert (places.taken, len(places.line), len(places.coming_back)) == (0, 0, 0)
+    for places in (limiter.started, limiter.computing):
+        assert (places.in_use, len(places.queue), len(places.returning)) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("begun, computing", [(1, 1), (4, 1), (4, 2)])
-def test_only_so_many_at_once_and_in_the_order_they_came(begun: int, computing: int) -> None:
-    with crowd(ConcurrencyLimiter(begun, computing)) as people:
+@pytest.mark.parametrize("started, computing", [(1, 1), (4, 1), (4, 2)])
+def test_only_so_many_at_once_and_in_the_order_they_came(started: int, computing: int) -> None:
+    with crowd(ConcurrencyLimiter(started, computing)) as people:
         for number in range(8):
             people.want(number)
         assert people.had == list(range(computing))
         people.end()
         assert sorted(people.had) == list(range(8))
-        assert begun > 1 or people.had == list(range(8)), "of two who may begin at once, either may be faster"
+        assert started > 1 or people.had == list(range(8)), "of two who may begin at once, either may be faster"
         assert people.most_at_once == computing
 
 
@@ -84,17 +84,17 @@ def test_whoever_steps_aside_lets_one_that_has_begun_compute_and_comes_back_befo
     on, back = threading.Event(), threading.Event()
 
     def step_aside() -> None:
-        with aside():
+        with yielding():
             assert on.wait(10)
         back.set()
 
-    with crowd(ConcurrencyLimiter(begun=2, computing=1)) as people:
+    with crowd(ConcurrencyLimiter(started=2, computing=1)) as people:
         people.want(0, step_aside)
         people.want(1)  # has begun too, and computes
         people.want(2)  # may not begin: two have
         assert people.had == [0, 1]
         on.set()
-        wait_for(lambda: len(people.turns.computing.coming_back) == 1)
+        wait_for(lambda: len(people.limiter.computing.returning) == 1)
         assert not back.is_set(), "one computes at a time"
         people.go.set()
         assert back.wait(10)
@@ -107,15 +107,15 @@ def test_whoever_goes_away_lets_others_begin_and_does_not_wait_in_line_to_go_on(
     on, back = threading.Event(), threading.Event()
 
     def go_away() -> None:
-        with away():
+        with released():
             assert on.wait(10)
         back.set()
 
     def wait_for_the_first() -> None:
-        with away():
+        with released():
             assert back.wait(10)
 
-    with crowd(ConcurrencyLimiter(begun=1, computing=1)) as people:
+    with crowd(ConcurrencyLimiter(started=1, computing=1)) as people:
         people.want(0, go_away)
         people.want(1, wait_for_the_first)
         people.want(2, wait_for_the_first)
@@ -125,24 +125,24 @@ def test_whoever_goes_away_lets_others_begin_and_does_not_wait_in_line_to_go_on(
 
 
 def test_without_a_turn_there_is_nothing_to_give() -> None:
-    turns = ConcurrencyLimiter(1, 1)
-    with aside(), away():
-        assert (turns.begun.taken, turns.computing.taken) == (0, 0)
-    with turns.taken(), turns.taken():
-        assert (turns.begun.taken, turns.computing.taken) == (1, 1), "whoever has a turn keeps it"
-        with aside(), aside():
-            assert (turns.begun.taken, turns.computing.taken) == (1, 0)
-        with away():
-            assert (turns.begun.taken, turns.computing.taken) == (0, 0)
-    assert (turns.begun.taken, turns.computing.taken) == (0, 0)
+    limiter = ConcurrencyLimiter(1, 1)
+    with yielding(), released():
+        assert (limiter.started.in_use, limiter.computing.in_use) == (0, 0)
+    with limiter.acquired(), limiter.acquired():
+        assert (limiter.started.in_use, limiter.computing.in_use) == (1, 1), "whoever has a turn keeps it"
+        with yielding(), yielding():
+            assert (limiter.started.in_use, limiter.computing.in_use) == (1, 0)
+        with released():
+            assert (limiter.started.in_use, limiter.computing.in_use) == (0, 0)
+    assert (limiter.started.in_use, limiter.computing.in_use) == (0, 0)
 
 
 def test_a_failure_gives_the_turn_back() -> None:
-    turns = ConcurrencyLimiter(1, 1)
-    for wait in (aside, away):
-        with pytest.raises(ZeroDivisionError), turns.taken(), wait():
+    limiter = ConcurrencyLimiter(1, 1)
+    for wait in (yielding, released):
+        with pytest.raises(ZeroDivisionError), limiter.acquired(), wait():
             raise ZeroDivisionError
-        assert (turns.begun.taken, turns.computing.taken) == (0, 0)
+        assert (limiter.started.in_use, limiter.computing.in_use) == (0, 0)
 
 
 def test_whoever_waited_for_long_goes_ahead() -> None:
@@ -155,14 +155,14 @@ def test_whoever_waited_for_long_goes_ahead() -> None:
 
 def test_a_place_that_was_lost_is_taken_over_by_whoever_waited_for_it() -> None:
     """Such as by an interrupt between the taking and the `try`."""
-    turns = ConcurrencyLimiter(1, 1, patience=0.01)
-    for places in (turns.begun, turns.computing):
-        places.take_at_once()
-        with turns.taken():
+    limiter = ConcurrencyLimiter(1, 1, patience=0.01)
+    for places in (limiter.started, limiter.computing):
+        places.acquire_now()
+        with limiter.acquired():
             pass
-        assert (turns.begun.taken, turns.computing.taken) == (0, 0)
-        places.give()  # one too many
-        assert places.taken == 0
+        assert (limiter.started.in_use, limiter.computing.in_use) == (0, 0)
+        places.release()  # one too many
+        assert places.in_use == 0
 
 
 def test_whoever_comes_back_with_a_lock_that_the_one_who_computes_wants_does_not_wait_for_long() -> None:
@@ -171,7 +171,7 @@ def test_whoever_comes_back_with_a_lock_that_the_one_who_computes_wants_does_not
     def wait_with_the_lock() -> None:
         with lock:
             has_it.set()
-            with aside():
+            with yielding():
                 wait_for(lambda: 1 in people.had)
         back.set()
 
@@ -179,16 +179,16 @@ def test_whoever_comes_back_with_a_lock_that_the_one_who_computes_wants_does_not
         with lock:
             assert back.wait(10)
 
-    with crowd(ConcurrencyLimiter(begun=2, computing=1, patience=100)) as people:
+    with crowd(ConcurrencyLimiter(started=2, computing=1, patience=100)) as people:
         people.want(0, wait_with_the_lock)
         assert has_it.wait(10)
         people.want(1, want_the_lock)
         assert back.wait(10)
 
 
-@pytest.mark.parametrize("begun", [1, 2])
-def test_whoever_is_interrupted_while_waiting_leaves_the_line(begun: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = ConcurrencyLimiter(begun, 1)
+@pytest.mark.parametrize("started", [1, 2])
+def test_whoever_is_interrupted_while_waiting_leaves_the_line(started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    limiter = ConcurrencyLimiter(started, 1)
 
     class Struck:
         def __init__(self) -> None:
@@ -200,11 +200,11 @@ def test_whoever_is_interrupted_while_waiting_leaves_the_line(begun: int, monkey
             self.held = True
             return True
 
-    with crowd(turns) as people:
+    with crowd(limiter) as people:
         people.want(0)
         with monkeypatch.context() as patched:
             patched.setattr("remit.core.concurrency.threading.Lock", Struck)
-            with pytest.raises(KeyboardInterrupt), turns.taken():
+            with pytest.raises(KeyboardInterrupt), limiter.acquired():
                 pass
-        assert (len(turns.begun.line), len(turns.computing.line)) == (0, 0)
-        assert (turns.begun.taken, turns.computing.taken) == (1, 1)
+        assert (len(limiter.started.queue), len(limiter.computing.queue)) == (0, 0)
+        assert (limiter.started.in_use, limiter.computing.in_use) == (1, 1)

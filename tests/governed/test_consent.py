@@ -225,9 +225,9 @@ def test_a_call_that_waits_is_gone_on_with_by_whichever_process_is_asked(
         waiting = outer.call(**given)
         assert waiting.state == "waiting"
         # Another process knows nothing of what this one has given up; it may settle what was left, before it is asked.
-        monkeypatch.setattr("remit.execution.journal._given_up", set())
+        monkeypatch.setattr("remit.execution.journal._abandoned_tokens", set())
         assert place.workspace.recover() == []
-        monkeypatch.setattr("remit.execution.journal._given_up", set())
+        monkeypatch.setattr("remit.execution.journal._abandoned_tokens", set())
         place.yes(waiting)
         assert result_of(outer.call(**given)).status == "SUCCESS"
     assert begun == ["acme"] * 2

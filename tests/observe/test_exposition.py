@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from remit.core.metrics import HTTP_SECONDS, ROAD_REQUESTS
+from remit.core.metrics import EXECUTIONS, HTTP_SECONDS
 from remit.observability import prometheus as executor_text
 from remit.observability.browser_metrics import BUCKETS, DURATION, PENDING, REQUESTS, SUCCESS, Metrics
 from remit.observability.gauges import GAUGES, QUESTIONS, look_at_chains
@@ -28,7 +28,7 @@ def _read(body: bytes) -> Read:
 
 
 def test_all_that_is_known_is_in_the_text_and_nothing_else() -> None:
-    ROAD_REQUESTS.add("task", "done")
+    EXECUTIONS.add("task", "done")
     HTTP_SECONDS.observe(0.2, "/healthz")
     body, media_type = render({gauge: {("x",) * len(gauge.labels): 1.0} for gauge in GAUGES}, (), 0)
     told = [line.split()[2] for line in body.decode().splitlines() if line.startswith("# TYPE")]

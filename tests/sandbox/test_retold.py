@@ -27,7 +27,7 @@ USED = Usage(seconds=1.0, memory_bytes=2, read_bytes=3, write_bytes=4)
     ],
 )
 def test_every_problem_can_be_told_again(problem: RemitError, kind: type[RemitError]) -> None:
-    placed, reworded = problem.retold(where="there"), problem.retold(what="not so")
+    placed, reworded = problem.with_changes(where="there"), problem.with_changes(what="not so")
     assert type(placed) is type(reworded) is kind
     assert placed.as_json() == {**problem.as_json(), "where": "there"}
     assert reworded.as_json() == {**problem.as_json(), "what": "not so"}

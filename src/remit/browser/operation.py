@@ -84,7 +84,7 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
         return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=action.action_id,
-            door=self.name,
+            scope=self.name,
             key=action.action_id,
             request_digest=request.digest,
             capability_id=f"browser.{action.type}",
@@ -232,7 +232,7 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
             }
         return made
 
-    def settle(self, begun: BegunAction, notes: Notes, note: Note) -> Made | None:
+    def recover_effect(self, begun: BegunAction, notes: Notes, note: Note) -> Made | None:
         action_id = begun.action.action_id
         return tell_cut_short(action_id, self.requests_of(action_id))
 

@@ -205,7 +205,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
             raise _unknown(begun, ending.problem)
         return ending
 
-    def settle(self, begun: BegunRequest, notes: Notes, note: Note) -> Ending | None:
+    def recover_effect(self, begun: BegunRequest, notes: Notes, note: Note) -> Ending | None:
         return Ending(None, sent=True, problem="the process that sent it ended")
 
     def undo(self, begun: BegunRequest, notes: Notes, note: Note) -> None:

@@ -59,7 +59,7 @@ from remit.ledger.writer import Batch
 
 @dataclass(frozen=True)
 class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | InterruptedCall, CallResult]):
-    """`settles_only`: nobody's authority is at hand, so what was cut short is brought to an end, and not repeated."""
+    """`recovers_only`: nobody's authority is at hand, so what was cut short is brought to an end, and not repeated."""
 
     functions: Mapping[str, GovernedFunction]
     keyring: Callable[[], Keyring]
@@ -69,8 +69,8 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
     invoke: Invoker = field(default_factory=Invoker)
     wait: float | None = 0.0
     on_waiting: Callable[[Approval], None] = lambda _: None
-    settles_only: bool = False
-    is_begun: Callable[[CallRequest], bool] = lambda _: False
+    recovers_only: bool = False
+    has_intent: Callable[[CallRequest], bool] = lambda _: False
     """Whether this very call stands as begun, by whomever, and has no end yet."""
     name: str = field(default="call", init=False)
 
@@ -95,7 +95,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
         return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=request.call_id,
-            door=self.name,
+            scope=self.name,
             key=request.call_id,
             request_digest=request.digest,
             capability_id=f"call.{request.name}",
@@ -192,7 +192,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
         begun.fate.effect = "none" if function.read_only else "done"
         return Returned(closed)
 
-    def settle(self, begun: BegunCall, notes: Notes, note: Note) -> InterruptedCall | None:
+    def recover_effect(self, begun: BegunCall, notes: Notes, note: Note) -> InterruptedCall | None:
         """None where it may be done from the start: as if it had never begun, or because once more does no harm."""
         function = begun.request.function
         if function is None:
@@ -203,7 +203,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
         elif function.read_only:
             begun.fate.effect = "none"
             end = "and only reads: nothing was changed"
-        elif function.idempotent and self.settles_only:
+        elif function.idempotent and self.recovers_only:
             raise SuspendedError(
                 Reason.IN_PROGRESS,
                 "it was cut short; the same call again, with the same key and a valid token, makes it whole",
@@ -217,7 +217,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
             )
         else:
             end = ""
-        if not self.settles_only:
+        if not self.recovers_only:
             return None
         problem = EnvironmentFailureError(
             Reason.EFFECT_FAILED,
@@ -260,7 +260,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
         return self._signed(request, status="SUCCESS", effect=begun.fate.effect, value=made.value, error=None)
 
     def fail(self, request: CallRequest, problem: RemitError, begun: BegunCall | None = None) -> CallResult:
-        if begun is None and self.is_begun(request):
+        if begun is None and self.has_intent(request):
             raise begun_before(problem, request)
         effect = "none" if begun is None else begun.fate.effect
         error = CallError.of(problem)

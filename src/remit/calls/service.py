@@ -121,12 +121,12 @@ class Calls:
         """
         raw = self._raw(name, key, arguments, token)
         if not self._recovered:
-            self._recover_once(spare=(key,))
-        door = self._door(Invoker(loop), wait, on_waiting)
+            self._recover_once(excluded=(key,))
+        operation = self._operation(Invoker(loop), wait, on_waiting)
         stored: list[bool] = []
         try:
             with within(token, key, wait):
-                result = run_operation(door, raw, self._site(), on_stored=lambda: stored.append(True))
+                result = run_operation(operation, raw, self._context(), on_stored=lambda: stored.append(True))
         except (AwaitsPersonError, SuspendedInCallError) as waits:
             return CallAnswer(state="waiting", call_id=key, waiting=waits.waiting)
         if isinstance(result, Preview):
@@ -135,23 +135,25 @@ class Calls:
 
     def preview(self, name: str, arguments: bytes, *, token: str, key: str) -> CallResult | Preview:
         """What a call would do: the same road, stopped before consent. Raises what a full run would refuse."""
-        return run_operation(self._door(), self._raw(name, key, arguments, token), self._site(), dry_run=True)
+        return run_operation(self._operation(), self._raw(name, key, arguments, token), self._context(), dry_run=True)
 
     def recover(
-        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+        self, *, excluded: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[CallResult]]:
         """Undo what can be undone, and say of the rest that nobody knows. Of what can be repeated, leave that open.
 
         What only waits, for a person's answer about a call within it or to be made again after that, is no trouble and
         not told.
         """
-        door = self._door(settles_only=True)
-        settled = recover(door, self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
+        operation = self._operation(recovers_only=True)
+        recovered = recover(
+            operation, self._context(), excluded=excluded, presumed_dead=presumed_dead, abandoned=abandoned
+        )
         remove_stale_locks(self._state.hosts)
-        if not any(report.problem for report in settled):
-            return settled
+        if not any(report.problem for report in recovered):
+            return recovered
         asked = [each.action_id for each in self._approvals().listed("PENDING", "APPROVED")]
-        return [each for each in settled if each.problem is None or not is_asked_within(each.key, asked)]
+        return [each for each in recovered if each.problem is None or not is_asked_within(each.key, asked)]
 
     def _raw(self, name: str, key: str, arguments: bytes, token: str) -> tuple[bytes, ...]:
         try:
@@ -165,13 +167,13 @@ class Calls:
                 next_step="Take the id of the agent's own tool call as the key.",
             ) from None
 
-    def _door(
+    def _operation(
         self,
         invoke: Invoker | None = None,
         wait: float | None = 0.0,
         on_waiting: Callable[[Approval], None] = lambda _: None,
         *,
-        settles_only: bool = False,
+        recovers_only: bool = False,
     ) -> CallOperation:
         return CallOperation(
             self.registry,
@@ -182,25 +184,25 @@ class Calls:
             invoke or Invoker(),
             wait,
             on_waiting,
-            settles_only,
-            self._is_begun,
+            recovers_only,
+            self._has_intent,
         )
 
-    def _is_begun(self, request: CallRequest) -> bool:
+    def _has_intent(self, request: CallRequest) -> bool:
         with self._ledger().store.glancing() as connection:
             found = read_claim(connection, ClaimKey(DEFAULT_TENANT, CallOperation.name, request.call_id))
         return isinstance(found, ClaimHeld) and found.request_digest == request.digest
 
-    def _recover_once(self, spare: Collection[str]) -> None:
+    def _recover_once(self, excluded: Collection[str]) -> None:
         with self._recovering:
             if self._recovered:
                 return
             self._recovered = True  # first: an undo that makes a governed call itself comes by here again
-        for report in self.recover(spare=spare):
+        for report in self.recover(excluded=excluded):
             if report.problem is not None:
                 _LOG.warning("a call could not be settled", extra={"key": report.key, "why": str(report.problem)})
 
-    def _site(self) -> ExecutionContext:
+    def _context(self) -> ExecutionContext:
         return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
 

@@ -13,124 +13,124 @@ from contextlib import contextmanager
 from typing import Final
 
 PATIENCE_SECONDS: Final = 2.0
-BACK_SECONDS: Final = 0.03
+RETURN_SECONDS: Final = 0.03
 """Whoever comes back may hold a lock that the one who computes is waiting for; and has a sandbox to look after."""
 
 
-class _Held(threading.local):
-    turns: "ConcurrencyLimiter | None" = None
+class _ThreadState(threading.local):
+    limiter: "ConcurrencyLimiter | None" = None
 
 
-_HELD: Final = _Held()
+_THREAD: Final = _ThreadState()
 
 
-class _Places:
+class _Slots:
     """So many places, for whoever came first; before those, for whoever had one and comes back."""
 
-    def __init__(self, most: int, patience: float, back_patience: float) -> None:
+    def __init__(self, most: int, patience: float, return_patience: float) -> None:
         self._most = most
-        self._patience = patience, back_patience
+        self._patience = patience, return_patience
         self._lock = threading.Lock()  # guards the rest
-        self.taken = 0
-        self.coming_back: deque[threading.Lock] = deque()
-        self.line: deque[threading.Lock] = deque()
+        self.in_use = 0
+        self.returning: deque[threading.Lock] = deque()
+        self.queue: deque[threading.Lock] = deque()
 
-    def take(self, *, back: bool = False) -> None:
+    def acquire(self, *, returning: bool = False) -> None:
         with self._lock:
-            if self.taken < self._most and not self.coming_back and (back or not self.line):
-                self.taken += 1
+            if self.in_use < self._most and not self.returning and (returning or not self.queue):
+                self.in_use += 1
                 return
             called = threading.Lock()
             called.acquire()
-            (self.coming_back if back else self.line).append(called)
+            (self.returning if returning else self.queue).append(called)
         try:
-            was_called = called.acquire(timeout=self._patience[back])
+            was_called = called.acquire(timeout=self._patience[returning])
         except BaseException:
-            if not self._leave_line(called):
-                self.give()
+            if not self._leave_queue(called):
+                self.release()
             raise
-        if not was_called and self._leave_line(called) and back:
-            self.take_at_once()
+        if not was_called and self._leave_queue(called) and returning:
+            self.acquire_now()
         # Else a place counts as lost, and this one has it now.
 
-    def take_at_once(self) -> None:
+    def acquire_now(self) -> None:
         with self._lock:
-            self.taken += 1
+            self.in_use += 1
 
-    def give(self) -> None:
+    def release(self) -> None:
         with self._lock:
-            self.taken = max(0, self.taken - 1)
-            while self.taken < self._most and (line := self.coming_back or self.line):
-                self.taken += 1
-                line.popleft().release()
+            self.in_use = max(0, self.in_use - 1)
+            while self.in_use < self._most and (queue := self.returning or self.queue):
+                self.in_use += 1
+                queue.popleft().release()
 
-    def _leave_line(self, called: threading.Lock) -> bool:
+    def _leave_queue(self, called: threading.Lock) -> bool:
         """False if it has been called meanwhile: then it has its place."""
         with self._lock:
-            for line in (self.coming_back, self.line):
-                if called in line:
-                    line.remove(called)
+            for queue in (self.returning, self.queue):
+                if called in queue:
+                    queue.remove(called)
                     return True
             return False
 
 
 class ConcurrencyLimiter:
-    """At most `begun` threads have begun, and at most `computing` of them compute."""
+    """At most `started` threads have begun, and at most `computing` of them compute."""
 
     def __init__(
-        self, begun: int, computing: int, patience: float = PATIENCE_SECONDS, back_patience: float = BACK_SECONDS
+        self, started: int, computing: int, patience: float = PATIENCE_SECONDS, return_patience: float = RETURN_SECONDS
     ) -> None:
-        self.begun = _Places(begun, patience, back_patience)
-        self.computing = _Places(computing, patience, back_patience)
+        self.started = _Slots(started, patience, return_patience)
+        self.computing = _Slots(computing, patience, return_patience)
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def acquired(self) -> Iterator[None]:
         """With a turn of one's own. Whoever has one already keeps it."""
-        if _HELD.turns is not None:
+        if _THREAD.limiter is not None:
             yield
             return
-        self.begun.take()
+        self.started.acquire()
         try:
-            self.computing.take()
-            _HELD.turns = self
+            self.computing.acquire()
+            _THREAD.limiter = self
             try:
                 yield
             finally:
-                _HELD.turns = None
-                self.computing.give()
+                _THREAD.limiter = None
+                self.computing.release()
         finally:
-            self.begun.give()
+            self.started.release()
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def yielding() -> Iterator[None]:
     """While waiting for a moment, for a disk or a sandbox: another that has begun may compute."""
-    turns = _HELD.turns
-    if turns is None:
+    limiter = _THREAD.limiter
+    if limiter is None:
         yield
         return
-    _HELD.turns = None
-    turns.computing.give()
+    _THREAD.limiter = None
+    limiter.computing.release()
     try:
         yield
     finally:
-        turns.computing.take(back=True)
-        _HELD.turns = turns
+        limiter.computing.acquire(returning=True)
+        _THREAD.limiter = limiter
 
 
 @contextmanager
-def away() -> Iterator[None]:
+def released() -> Iterator[None]:
     """While waiting for who knows how long, for a person, a browser or another caller: others may begin.
 
     Whoever comes back has begun already, and does not wait in line for that: others may be waiting for what it holds.
     """
-    turns = _HELD.turns
-    if turns is None:
+    limiter = _THREAD.limiter
+    if limiter is None:
         yield
         return
-    with aside():
-        turns.begun.give()
+    with yielding():
+        limiter.started.release()
         try:
             yield
         finally:
-            turns.begun.take_at_once()
+            limiter.started.acquire_now()

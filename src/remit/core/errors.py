@@ -183,7 +183,7 @@ MEANING: Final[dict[Reason, str]] = {
 
 
 MAX_MESSAGE: Final = 2_000
-SETTLE: Final = (
+RECOVER_ADVICE: Final = (
     "Fix what stands in the way, then end this process and run: remit recover. Do not ask for it under another id."
 )
 """The next step after an effect that was begun, and of which it is not known whether it is done."""
@@ -201,7 +201,7 @@ def render_line(text: str) -> str:
     return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
 
 
-def show_line(text: str) -> str:
+def mask_for_review(text: str) -> str:
     """As `render_line`, for what somebody says yes or no to: in doubt it is shown, and never is a host hidden."""
     shown = printable(mask_shown(text[:LOOKED_AT]))
     return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
@@ -240,7 +240,7 @@ class RemitError(Exception):
         advice = f". {self.next_step}" if self.next_step else ""
         return f"{self.what}{place}{advice}"
 
-    def retold(
+    def with_changes(
         self, *, what: str | None = None, where: str | None = None, next_step: str | None = None
     ) -> "RemitError":
         """The same problem, with other words or another place; of its plain kind, since a subclass may want more."""

@@ -83,12 +83,12 @@ class Histogram(Counted):
 _QUICK: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _BROAD: Final = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
-ROAD_REQUESTS: Final = Counter(
+EXECUTIONS: Final = Counter(
     "remit_road_requests_total",
     "Requests that came to the end of the road, by how: done, refused, stored, previewed, malformed, unsettled",
     ("door", "ending"),
 )
-ROAD_SECONDS: Final = Histogram(
+EXECUTION_SECONDS: Final = Histogram(
     "remit_road_seconds",
     "From the first step to the last; a person's time to answer is in it",
     ("door",),
@@ -120,7 +120,7 @@ HTTP_SECONDS: Final = Histogram(
 )
 
 COUNTERS: Final = (
-    ROAD_REQUESTS,
+    EXECUTIONS,
     REFUSALS,
     FAILURES,
     RECOVERED,
@@ -129,4 +129,4 @@ COUNTERS: Final = (
     SANDBOX_KILLS,
     HTTP_REQUESTS,
 )
-DISTRIBUTIONS: Final = (ROAD_SECONDS, COMMITS, SANDBOX_SECONDS, HTTP_SECONDS)
+DISTRIBUTIONS: Final = (EXECUTION_SECONDS, COMMITS, SANDBOX_SECONDS, HTTP_SECONDS)

@@ -37,7 +37,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from remit.core.errors import SETTLE, EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
+from remit.core.errors import RECOVER_ADVICE, EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock
 from remit.core.metrics import FAILURES
@@ -147,11 +147,11 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def effect(self, granted: Granted, begun: Begun, note: Note) -> Made:
         """Do it, whole; or raise, with the world as it was before; or raise `IncompleteError`.
 
-        `note` records, durably, what `settle` or `undo` will need; they are given all that was noted.
+        `note` records, durably, what `recover_effect` or `undo` will need; they are given all that was noted.
         """
 
     @abstractmethod
-    def settle(self, begun: Begun, notes: Notes, note: Note) -> Made | None:
+    def recover_effect(self, begun: Begun, notes: Notes, note: Note) -> Made | None:
         """What a process that died had begun: finished, if it had reached the world; else cleared away, and None."""
 
     @abstractmethod
@@ -217,14 +217,16 @@ def run_operation(
     refusal in steps 2 to 7: by this call nothing was claimed or done. `on_stored` is told when the outcome is one from
     before: by this call nothing was done either. `actor` is who asks: the intent names him.
     """
-    with ExecutionSpan(operation.name) as span, ExitStack() as standing:
+    with ExecutionSpan(operation.name) as span, ExitStack() as cleanup:
         operation = span.follow(operation)
         request = operation.parse(raw)  # 1. parse
         journal = span.follow(Journal(context.ledger, operation.trace(request), context.hosts, context.patience, actor))
         try:
-            granted = journal.judge(operation.verify_authority, request, context.clock())  # 2. verify authority
-            standing.callback(operation.release, granted)
-            entered = _enter(operation, journal, request, granted, context.clock, dry_run=dry_run)
+            granted = journal.check_authority(
+                operation.verify_authority, request, context.clock()
+            )  # 2. verify authority
+            cleanup.callback(operation.release, granted)
+            execution = _claim_request(operation, journal, request, granted, context.clock, dry_run=dry_run)
         except RefusedError as problem:
             span.refused(problem.reason)
             on_refusal(problem)
@@ -233,19 +235,19 @@ def run_operation(
             refusal = operation.fail(request, problem)
             journal.record_refusal(problem, operation.extra_entries(request, refusal))
             return refusal
-        if isinstance(entered, StoredOutcome):
+        if isinstance(execution, StoredOutcome):
             span.ending = "stored"
             on_stored()
-            return operation.load_outcome(*entered)
-        if isinstance(entered, Preview):
+            return operation.load_outcome(*execution)
+        if isinstance(execution, Preview):
             span.ending = "previewed"
-            return entered
-        outcome = _carry_out(operation, journal, request, granted, *entered)
+            return execution
+        outcome = _execute(operation, journal, request, granted, *execution)
         span.ending = "done"
         return outcome
 
 
-def _enter(
+def _claim_request(
     operation: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     request: Request,
@@ -256,11 +258,11 @@ def _enter(
 ) -> tuple[ClaimedExecution, Begun] | StoredOutcome | Preview:
     """Steps 3 to 7, again from the start whenever another process was faster."""
 
-    def still_alive(now: datetime) -> None:
-        journal.judge(operation.require_still_valid, granted, now)
+    def require_valid(now: datetime) -> None:
+        journal.check_authority(operation.require_still_valid, granted, now)
 
     while True:
-        found = journal.look()
+        found = journal.find_existing()
         if isinstance(found, StoredOutcome):
             return found
         decision = operation.decide(request)  # 3. decide
@@ -269,7 +271,7 @@ def _enter(
             if dry_run:
                 return _unfinished(operation.trace(request))
             _, begun = operation.load_checkpoint(found.checkpoint)
-            entered = journal.resume(found, still_alive, functools.partial(operation.recheck_authority, granted))
+            execution = journal.resume(found, require_valid, functools.partial(operation.recheck_authority, granted))
         else:
             try:
                 preview = operation.preview(granted)  # 4. preview
@@ -278,14 +280,14 @@ def _enter(
                 consent = operation.consent(granted, preview, clock())  # 5. consent
                 checkpoint, begun = _make_checkpoint(operation, granted, preview)  # 6. checkpoint
             except (RefusedError, EnvironmentFailureError) as problem:
-                if journal.look() is None:
+                if journal.find_existing() is None:
                     raise _as_refusal(problem) from None
                 continue  # the faster one has changed what we looked at
             reach("road.checkpoint_made")
             intent = _intent(decision, preview, consent)
-            entered = _record_intent(operation, journal, granted, intent, checkpoint, still_alive)
-        if entered is not None:
-            return entered, begun
+            execution = _record_intent(operation, journal, granted, intent, checkpoint, require_valid)
+        if execution is not None:
+            return execution, begun
 
 
 def _make_checkpoint(
@@ -308,33 +310,33 @@ def _record_intent(
     granted: Granted,
     intent: dict[str, Any],
     checkpoint: str,
-    still_alive: Callable[[datetime], None],
+    require_valid: Callable[[datetime], None],
 ) -> ClaimedExecution | None:
     try:
-        spend = functools.partial(operation.consume_authority, granted)
-        entered = journal.enter(intent, checkpoint, still_alive, spend)  # 7. intent
+        consume_authority = functools.partial(operation.consume_authority, granted)
+        execution = journal.claim(intent, checkpoint, require_valid, consume_authority)  # 7. intent
     except RefusedError:  # anything else: it may be recorded, for all we know
         operation.discard(checkpoint)
         raise
-    if entered is None:
+    if execution is None:
         operation.discard(checkpoint)
-    return entered
+    return execution
 
 
-def _carry_out(
+def _execute(
     operation: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
     request: Request,
     granted: Granted,
-    entered: ClaimedExecution,
+    execution: ClaimedExecution,
     begun: Begun,
 ) -> Outcome:
     """Steps 8 to 11. What cannot be told apart from a crash is left as a crash leaves it: claimed, for recovery."""
     interrupted: BaseException | None = None
     try:
-        reach("road.taken_over" if entered.resumed else "road.intent_recorded")
-        made = operation.settle(begun, journal.notes(), journal.note) if entered.resumed else None
-        if entered.resumed:
+        reach("road.taken_over" if execution.resumed else "road.intent_recorded")
+        made = operation.recover_effect(begun, journal.notes(), journal.note) if execution.resumed else None
+        if execution.resumed:
             reach("road.settled")
         try:
             made = operation.effect(granted, begun, journal.note) if made is None else made  # 8. effect
@@ -346,11 +348,11 @@ def _carry_out(
         else:
             reach("road.effect_done")
             outcome = conclude(operation, journal, request, begun, made)
-        outcome = record(operation, journal, entered, request, begun, outcome)
+        outcome = record(operation, journal, execution, request, begun, outcome)
     except BaseException as problem:
-        journal.give_up(entered.won, to_anybody=isinstance(problem, SuspendedError))
+        journal.abandon(execution.claim, to_anybody=isinstance(problem, SuspendedError))
         if isinstance(problem, RefusedError):  # which would say that nothing was touched
-            raise _unsettled(problem, operation.trace(request)) from problem
+            raise _unknown_outcome(problem, operation.trace(request)) from problem
         raise
     if interrupted is not None:
         raise interrupted
@@ -374,7 +376,7 @@ def conclude(
         try:
             operation.undo(begun, journal.notes(), journal.note)
         except RemitError as second:
-            raise _unsettled(second, operation.trace(request)) from problem
+            raise _unknown_outcome(second, operation.trace(request)) from problem
         return finish_failure(operation, request, begun, problem)
     reach("road.published")
     operation.clear_up(begun, outcome, journal.note)
@@ -394,7 +396,7 @@ def finish_failure(
 def record(
     operation: Operation[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
-    entered: ClaimedExecution,
+    execution: ClaimedExecution,
     request: Request,
     begun: Begun,
     outcome: Outcome,
@@ -402,8 +404,8 @@ def record(
     """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
     try:
         stored = operation.store_outcome(outcome)
-        also = operation.extra_entries(request, outcome)
-        journal.record_outcome(entered.won, stored, operation.show_outcome(outcome, stored), also)  # 10. outcome
+        extra = operation.extra_entries(request, outcome)
+        journal.record_outcome(execution.claim, stored, operation.show_outcome(outcome, stored), extra)  # 10. outcome
     except EnvironmentFailureError as problem:
         raise _unrecorded(problem, operation.trace(request)) from problem
     except RefusedError as problem:
@@ -412,8 +414,8 @@ def record(
         operation.undo(begun, journal.notes(), journal.note)
         outcome = finish_failure(operation, request, begun, problem)
         stored = operation.store_outcome(outcome)
-        also = operation.extra_entries(request, outcome)
-        journal.record_outcome(entered.won, stored, operation.show_outcome(outcome, stored), also)
+        extra = operation.extra_entries(request, outcome)
+        journal.record_outcome(execution.claim, stored, operation.show_outcome(outcome, stored), extra)
     reach("road.outcome_recorded")
     return outcome
 
@@ -425,17 +427,17 @@ def _intent(decision: PolicyDecision, preview: Preview, consent: str) -> dict[st
 
 def _unfinished(trace: RequestIds) -> Preview:
     summary = "what a process that died had begun is finished; or, had it not taken effect, done from the start"
-    return Preview(f"{trace.capability_id or trace.door} {trace.key}: {summary}", trace.request_digest)
+    return Preview(f"{trace.capability_id or trace.scope} {trace.key}: {summary}", trace.request_digest)
 
 
-def _unsettled(problem: RemitError, trace: RequestIds) -> IncompleteError:
+def _unknown_outcome(problem: RemitError, trace: RequestIds) -> IncompleteError:
     if isinstance(problem, IncompleteError):  # the operation has said it in words of its own
         return problem
     return IncompleteError(
         Reason.EFFECT_FAILED,
         f"the effect was begun, and whether it is done could not be told: {problem.what}",
-        where=problem.where or f"{trace.door} {trace.key}",
-        next_step=SETTLE,
+        where=problem.where or f"{trace.scope} {trace.key}",
+        next_step=RECOVER_ADVICE,
     )
 
 
@@ -444,7 +446,7 @@ def _unrecorded(problem: EnvironmentFailureError, trace: RequestIds) -> Incomple
     return IncompleteError(
         problem.reason,
         f"it came to its end, and how it ended could not be recorded: {problem.what}",
-        where=problem.where or f"{trace.door} {trace.key}",
+        where=problem.where or f"{trace.scope} {trace.key}",
         next_step="Fix what stands in the way, then run: remit recover. Do not ask for it under another id.",
     )
 

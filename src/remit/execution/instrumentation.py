@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from remit.core.errors import Reason, RefusedError
-from remit.core.metrics import REFUSALS, ROAD_REQUESTS, ROAD_SECONDS
+from remit.core.metrics import EXECUTION_SECONDS, EXECUTIONS, REFUSALS
 from remit.observability import tracing
 
 T = TypeVar("T")
@@ -16,26 +16,26 @@ Ending = Literal["done", "refused", "stored", "previewed", "malformed", "unsettl
 class ExecutionSpan:
     """From the first step to the last. Whoever walks says how it ended; whatever raises before that says it too."""
 
-    __slots__ = ("_began", "_door", "_trail", "ending")
+    __slots__ = ("_began", "_operation", "_recorder", "ending")
 
-    def __init__(self, door: str) -> None:
-        self._door = door
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
         self._began = 0.0
-        self._trail: tracing.TraceRecorder | None = None
+        self._recorder: tracing.TraceRecorder | None = None
         self.ending: Ending | None = None
 
-    def follow(self, walked: T) -> T:
+    def follow(self, traced: T) -> T:
         """The same, and each step that is taken with it is a span."""
-        return walked if self._trail is None else self._trail.follow(walked)
+        return traced if self._recorder is None else self._recorder.follow(traced)
 
     def refused(self, reason: Reason) -> None:
         self.ending = "refused"
-        REFUSALS.add(self._door, reason.value)
+        REFUSALS.add(self._operation, reason.value)
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
         if tracing.tracer is not None:
-            self._trail = tracing.TraceRecorder(tracing.tracer, self._door)
+            self._recorder = tracing.TraceRecorder(tracing.tracer, self._operation)
         return self
 
     def __exit__(
@@ -43,8 +43,8 @@ class ExecutionSpan:
     ) -> None:
         if self.ending is None:
             self.ending = "malformed" if isinstance(problem, RefusedError) else "unsettled"
-        ROAD_REQUESTS.add(self._door, self.ending)
+        EXECUTIONS.add(self._operation, self.ending)
         if self.ending != "previewed":
-            ROAD_SECONDS.observe(time.monotonic() - self._began, self._door)
-        if self._trail is not None:
-            self._trail.end(self.ending)
+            EXECUTION_SECONDS.observe(time.monotonic() - self._began, self._operation)
+        if self._recorder is not None:
+            self._recorder.end(self.ending)

@@ -47,26 +47,26 @@ def recover(
     operation: Operation[Request, Any, Begun, Made, Outcome],
     context: ExecutionContext,
     *,
-    spare: Collection[str] = (),
+    excluded: Collection[str] = (),
     presumed_dead: Collection[str] = (),
     abandoned: Collection[str] = (),
 ) -> list[Recovered[Outcome]]:
     """Settle every request of this door that was begun by a process that is dead. The others are left alone.
 
-    `spare` names requests that somebody is about to settle himself. `presumed_dead` names those whose process somebody
+    `excluded` names requests that a caller is about to recover. `presumed_dead` names those whose process somebody
     knows to be dead where we cannot know it: on another machine, or before a reboot. `abandoned` names those that
     somebody closes although they cannot be settled: nothing is touched, and the outcome says that the truth is unknown.
     """
     with context.ledger.store.reading() as connection:
-        left = [claimed for claimed in unfinished(connection, operation.name) if claimed.key.key not in spare]
+        claims = [claimed for claimed in unfinished(connection, operation.name) if claimed.key.key not in excluded]
     reports = []
-    for claimed in left:
+    for claimed in claims:
         dead = is_orphan(claimed, context.ledger.store.dialect) or claimed.key.key in presumed_dead
         if not dead and is_known_here(claimed.owner):
             continue  # at work
         try:
             closed = claimed.key.key in abandoned
-            report = _settle(operation, context, claimed, closed=closed) if dead else _unknown(claimed)
+            report = _recover_one(operation, context, claimed, closed=closed) if dead else _unknown(claimed)
         except Exception as problem:  # noqa: BLE001 - one that cannot be settled must not keep us from the others
             report = Recovered(claimed.key.key, claimed.claimed_at, problem=as_remit_error(problem))
         if report is not None:
@@ -75,7 +75,7 @@ def recover(
     return reports
 
 
-def _settle(
+def _recover_one(
     operation: Operation[Request, Any, Begun, Made, Outcome],
     context: ExecutionContext,
     orphan: ClaimHeld,
@@ -98,28 +98,28 @@ def _settle(
     if not closed:
         operation.decide(request).require()
     journal = Journal(context.ledger, trace, context.hosts, 0)
-    entered = journal.resume(orphan, lambda _: None)
-    if entered is None:
+    execution = journal.resume(orphan, lambda _: None)
+    if execution is None:
         return None
     try:
         if closed:
-            return _close(operation, journal, entered, request, begun, orphan)
-        return _finish(operation, journal, entered, request, begun, orphan)
+            return _close(operation, journal, execution, request, begun, orphan)
+        return _finish(operation, journal, execution, request, begun, orphan)
     except BaseException as problem:
-        journal.give_up(entered.won, to_anybody=isinstance(problem, SuspendedError))
+        journal.abandon(execution.claim, to_anybody=isinstance(problem, SuspendedError))
         raise
 
 
 def _finish(
     operation: Operation[Request, Any, Begun, Made, Outcome],
     journal: Journal,
-    entered: ClaimedExecution,
+    execution: ClaimedExecution,
     request: Request,
     begun: Begun,
     orphan: ClaimHeld,
 ) -> Recovered[Outcome]:
     reach("road.taken_over")
-    made = operation.settle(begun, journal.notes(), journal.note)
+    made = operation.recover_effect(begun, journal.notes(), journal.note)
     reach("road.settled")
     if made is None:
         problem = EnvironmentFailureError(
@@ -130,14 +130,14 @@ def _finish(
         outcome = finish_failure(operation, request, begun, problem)
     else:
         outcome = conclude(operation, journal, request, begun, made)
-    outcome = record(operation, journal, entered, request, begun, outcome)
+    outcome = record(operation, journal, execution, request, begun, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, took_effect=made is not None)
 
 
 def _close(
     operation: Operation[Request, Any, Begun, Made, Outcome],
     journal: Journal,
-    entered: ClaimedExecution,
+    execution: ClaimedExecution,
     request: Request,
     begun: Begun,
     orphan: ClaimHeld,
@@ -149,7 +149,7 @@ def _close(
     )
     outcome = operation.fail(request, problem, begun)
     operation.publish(begun, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
-    outcome = record(operation, journal, entered, request, begun, outcome)
+    outcome = record(operation, journal, execution, request, begun, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, unknown=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from remit.contracts.goals.dispatch import SimulationOutcome
 from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket, SimulationMatchPacket
-from remit.core.concurrency import ConcurrencyLimiter, away
+from remit.core.concurrency import ConcurrencyLimiter, released
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import Clock, render_time, uuid7
 from remit.core.ttl_cache import TTLCache
@@ -62,14 +62,14 @@ class GoalService:
         ledger: Callable[[], Ledger],
         keyring: Callable[[], Keyring],
         clock: Clock,
-        turns: ConcurrencyLimiter,
+        limiter: ConcurrencyLimiter,
     ) -> None:
         self.rules = rules
         self.finder: Finder = EmbeddedFinder()
         self._ledger = ledger
         self._keyring = keyring
         self._clock = clock
-        self._turns = turns
+        self._limiter = limiter
         self._past = PastRules()
         self._threads: TTLCache[tuple[str, str], tuple[str, ThreadState | None]] = TTLCache(256, 600)
         door = SimulationOperation(ledger, keyring, rules, self._past, hands, clock)
@@ -243,7 +243,7 @@ class GoalService:
         if isinstance(self.finder, EmbeddedFinder):
             packet, proof = self.finder.find_with_proof(asked, catalogue)
             return packet, (StoredDocument("finder_proof", proof),)
-        with away():
+        with released():
             found = self.finder.find(asked, catalogue)
         return FINDER_PACKET.from_tree(found.tree(), source="the Finder's packet"), ()
 
@@ -273,7 +273,7 @@ class GoalService:
     @contextmanager
     def _turn(self, tenant: str, correlation_id: str) -> Iterator[None]:
         self._recover_once(tenant, correlation_id)
-        with self._turns.taken():
+        with self._limiter.acquired():
             yield
 
     def _recover_once(self, tenant: str, correlation_id: str) -> None:
@@ -283,7 +283,7 @@ class GoalService:
                 return
             with self._ledger().store.reading() as connection:
                 asked = read_history(connection, self._keyring, tenant, correlation_id).newest("DISPATCHED")
-            for report in self.executor.recover(spare=(asked.row.idempotency_key,) if asked is not None else ()):
+            for report in self.executor.recover(excluded=(asked.row.idempotency_key,) if asked is not None else ()):
                 if report.problem is not None:
                     _LOG.warning("a dispatch could not be settled", extra={"why": str(report.problem)})
             self._recovered = True

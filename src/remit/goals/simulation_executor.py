@@ -190,7 +190,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         reach("simulation.ran")
         return ended
 
-    def settle(self, begun: StartedDispatch, notes: Notes, note: Note) -> BoundActionResult | None:
+    def recover_effect(self, begun: StartedDispatch, notes: Notes, note: Note) -> BoundActionResult | None:
         return self.hands.run(begun.prepared, begun.seconds) if self.hands.has_begun(begun.prepared) else None
 
     def undo(self, begun: StartedDispatch, notes: Notes, note: Note) -> None:

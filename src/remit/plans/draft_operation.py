@@ -83,7 +83,7 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
     def effect(self, granted: DraftPlan, begun: Never, note: Note) -> Never:
         raise _unapproved()
 
-    def settle(self, begun: Never, notes: Notes, note: Note) -> Never:
+    def recover_effect(self, begun: Never, notes: Notes, note: Note) -> Never:
         raise _unapproved()
 
     def undo(self, begun: Never, notes: Notes, note: Note) -> Never:

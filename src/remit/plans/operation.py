@@ -8,7 +8,7 @@ decide                     `plans/policy/plan.py`: `decide_plan` calls every che
 preview                    `plans/preview/build.py`; SQL and pipelines run on copies in `plans/preparation`
 consent                    `plans/approval_checks.py`; what an approval must name: `plans/policy/required_approvals.py`
 checkpoint                 `plans/apply/checkpoint.py`, and the backups and manifest in `plans/storage`
-effect, settle, undo,
+effect, recover_effect, undo,
 verify_effect, commit      `plans/apply/executor.py`
 succeed, fail              `plans/apply/outcome.py` builds the reports by `plans/reports`. A new field of the report:
                            `contracts/plans/report.py` and `build_report` in `plans/reports/execution_report.py`
@@ -106,7 +106,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=request.envelope_id,
-            door=self.name,
+            scope=self.name,
             key=request.envelope_id,
             request_digest=request.digest,
             task_id=request.envelope_id,
@@ -242,8 +242,8 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         ready = PreparedOutputs(descriptors, self._wanted.get(begun.envelope_id))
         return self._lives.carry_out(granted.envelope.plan, begun, ready, require_still_valid, note)
 
-    def settle(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
-        return self._lives.settle(begun, notes, note)
+    def recover_effect(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
+        return self._lives.recover_effect(begun, notes, note)
 
     def undo(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> None:
         self._lives.undo(begun, notes, note)

@@ -153,7 +153,7 @@ class PastRuns:
             trace = RequestIds(
                 DEFAULT_TENANT, claimed.correlation_id, "rollback", claimed.key.key, claimed.request_digest
             )
-            stored = Journal(self._ledger(), trace, self._hosts, 0).checked(claimed)
+            stored = Journal(self._ledger(), trace, self._hosts, 0).verify_stored(claimed)
             found.append(load_rollback_outcome(stored.text, self._keyring()))
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
@@ -190,7 +190,7 @@ class PastRuns:
     def outcome_of(self, done: ClaimCompleted) -> PlanOutcome:
         """As the ledger vouches for it."""
         trace = RequestIds(DEFAULT_TENANT, done.correlation_id, "plan", done.key.key, done.request_digest)
-        stored = Journal(self._ledger(), trace, self._hosts, 0).checked(done)
+        stored = Journal(self._ledger(), trace, self._hosts, 0).verify_stored(done)
         return load_plan_outcome(stored.text, self._keyring())
 
     def claim(self, key: str, scope: str = "plan") -> ClaimCompleted | ClaimHeld | None:

@@ -169,7 +169,7 @@ class Plans:
         try:
             if not self._recovered:
                 request = self._door().parse((envelope,))
-                self._recover_once(hooks, spare=(request.envelope_id,))
+                self._recover_once(hooks, excluded=(request.envelope_id,))
             door = self._door(replace(hooks, on_status=on_status))
             outcome = run_operation(
                 door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored, actor=hooks.actor
@@ -197,10 +197,12 @@ class Plans:
         return LaterRollback(last.order_id, last.executed_at, whole=last.manifest.status == "EXECUTED")
 
     def recover(
-        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+        self, *, excluded: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[PlanOutcome]]:
         """Finish or take back what processes that died had begun."""
-        settled = recover(self._door(), self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
+        settled = recover(
+            self._door(), self._site(), excluded=excluded, presumed_dead=presumed_dead, abandoned=abandoned
+        )
         remove_stale_locks(self._state.hosts)
         sweep(self._state.work)
         ran = [_as_ran(report) for report in settled]
@@ -320,11 +322,11 @@ class Plans:
     def _site(self) -> ExecutionContext:
         return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
-    def _recover_once(self, hooks: PlanHooks, spare: Collection[str] = ()) -> None:
+    def _recover_once(self, hooks: PlanHooks, excluded: Collection[str] = ()) -> None:
         with self._recovering:
             if self._recovered:
                 return
-            reports: list[Recovered[Any]] = [*self.recover(spare=spare), *self.recover_rollbacks()]
+            reports: list[Recovered[Any]] = [*self.recover(excluded=excluded), *self.recover_rollbacks()]
             for report in reports:
                 if report.problem is not None:
                     _LOG.warning("a plan could not be settled", extra={"key": report.key, "why": str(report.problem)})

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from remit.core.concurrency import aside
+from remit.core.concurrency import yielding
 from remit.core.errors import Reason, RefusedError, RemitError, UsageError
 from remit.parsing import Bounds, parse_json
 from remit.sandbox.framing import (
@@ -167,7 +167,7 @@ class ChildSession:
         while True:
             if self._outgoing:
                 self._poll.modify(channel, select.POLLIN | select.POLLOUT)
-            with aside():
+            with yielding():
                 ready = dict(self._poll.poll(max(look_at - time.monotonic(), 0.0) * 1_000))
             if self._outgoing and ready.get(channel, 0) & select.POLLOUT:
                 self._send_more()

@@ -57,7 +57,9 @@ def result_for_agent(workspace: Workspace, result: ExecutionResult) -> Execution
     if not isinstance(output, CopyOutput) or not isinstance(output.undo_metadata, CopyUndo):
         return result
     told = output.model_copy(update={"undo_metadata": Nothing()})
-    return sign_success(workspace.tasks.door().signer(), result.executor_id, result.task_id, result.capability_id, told)
+    return sign_success(
+        workspace.tasks.operation().signer(), result.executor_id, result.task_id, result.capability_id, told
+    )
 
 
 def holds_digest(result: ExecutionResult | None) -> bool:
@@ -72,7 +74,7 @@ def _named(workspace: Workspace, manifest: TaskManifest) -> Iterator[str]:
         return
     try:
         yield from (
-            place.path for place in locate_paths(manifest, capability, workspace.tasks.door().rules.bases).values()
+            place.path for place in locate_paths(manifest, capability, workspace.tasks.operation().rules.bases).values()
         )
     except RemitError:  # likewise
         return
@@ -90,7 +92,7 @@ def _is_protected(workspace: Workspace, path: str) -> bool:
     """By its name below the root, and below each directory that tasks may work in. What no plan may touch at all, such
     as a policy that says who may do what, counts too.
     """
-    folders = (project_root(workspace), *workspace.tasks.door().rules.bases())
+    folders = (project_root(workspace), *workspace.tasks.operation().rules.bases())
     above = [f"{folder.rstrip('/')}/" for folder in folders]
     below = [path.removeprefix(folder) for folder in above if path.startswith(folder)]
     names = below or [path.rpartition("/")[2]]

@@ -28,7 +28,7 @@ _UNFINISHED = f"""SELECT {_COLUMNS} FROM claims WHERE scope = ? AND state = 'CLA
   ORDER BY claimed_at, tenant_id, key"""
 _TAKE_OVER = """UPDATE claims SET owner = ?, claim_token = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
-_LET_GO = """UPDATE claims SET owner = ?
+_RELEASE = """UPDATE claims SET owner = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
 _FINISH = """UPDATE claims SET state = 'DONE', result = ?, finished_at = ?, outcome_seq = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
@@ -158,10 +158,10 @@ def take_over(connection: Connection, orphan: ClaimHeld, token: str = "") -> Cla
     return ClaimAcquired(key, token) if changed == 1 else None
 
 
-def let_go(connection: Connection, won: ClaimAcquired) -> None:
+def release_claim(connection: Connection, won: ClaimAcquired) -> None:
     """It stays claimed and unfinished, and nobody is at work on it. Nothing happens if somebody has taken it over."""
     key = won.key
-    connection.execute(_LET_GO, (NOBODY, key.tenant_id, key.scope, key.key, won.token))
+    connection.execute(_RELEASE, (NOBODY, key.tenant_id, key.scope, key.key, won.token))
 
 
 def finish_claim(connection: Connection, won: ClaimAcquired, result: str, at: str, outcome_seq: int = 0) -> None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from remit.core.concurrency import aside
+from remit.core.concurrency import yielding
 from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError
 from remit.core.faultpoints import reach
 from remit.core.metrics import COMMITS
@@ -111,7 +111,7 @@ class GroupCommit(Generic[S]):
                     self._leader = unit
                 leads = self._leader is unit
             while not leads and not unit.settled:
-                with aside():
+                with yielding():
                     unit.sleep.acquire(timeout=LOOK_UP_SECONDS)
                 leads = self._leader is unit
             if not unit.settled:
@@ -186,7 +186,7 @@ class GroupCommit(Generic[S]):
                 session.seal()
                 reach("append.before_commit")
                 committing = True
-                waiting.enter_context(aside())
+                waiting.enter_context(yielding())
                 connection.commit()
                 fate.durable = True
                 reach("append.committed")

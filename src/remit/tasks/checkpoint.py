@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from remit.contracts.tasks.task import TaskManifest
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import show_line
+from remit.core.errors import mask_for_review
 from remit.effects.registry import Capability, PathUse
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.fs.openat import FileIdentity
@@ -32,12 +32,12 @@ def render_preview(
     manifest: TaskManifest, capability: Capability, located: Mapping[str, Located], before: Mapping[str, FileIdentity]
 ) -> str:
     """One masked line: which files will be read, taken away and made, and how large they are."""
-    steps = [f"keep a snapshot of {show_line(located[capability.snapshot].path)}"] if capability.snapshot else []
+    steps = [f"keep a snapshot of {mask_for_review(located[capability.snapshot].path)}"] if capability.snapshot else []
     for name, place in located.items():
         size = f" ({before[name].size:,} bytes)" if name in before else ""
-        steps.append(f"{_VERBS[capability.paths[name]]} {show_line(place.path)}{size}")
+        steps.append(f"{_VERBS[capability.paths[name]]} {mask_for_review(place.path)}{size}")
     # Each part by itself: a task may be called after a password, and the files that it names are none.
-    what = f"{show_line(manifest.capability_id)} as task {show_line(manifest.task_id)}"
+    what = f"{mask_for_review(manifest.capability_id)} as task {mask_for_review(manifest.task_id)}"
     return f"{what}: {', '.join(steps)}" if steps else what
 
 

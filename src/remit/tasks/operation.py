@@ -15,7 +15,7 @@ from remit.contracts.base import Contract
 from remit.contracts.tasks.result import ExecutionError, ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest, TransferInputs
 from remit.core.canonical import digest_bytes
-from remit.core.errors import SETTLE, EnvironmentFailureError, Reason, RefusedError, RemitError, task_code
+from remit.core.errors import RECOVER_ADVICE, EnvironmentFailureError, Reason, RefusedError, RemitError, task_code
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring, Signer
@@ -120,7 +120,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=self.correlation_id or manifest.task_id,
-            door=self.name,
+            scope=self.name,
             key=manifest.task_id,
             request_digest=request.digest,
             task_id=manifest.task_id,
@@ -202,7 +202,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             return made
         return answers[0]
 
-    def settle(self, begun: BegunTask, notes: Notes, note: Note) -> EffectOutput | None:
+    def recover_effect(self, begun: BegunTask, notes: Notes, note: Note) -> EffectOutput | None:
         output = self._call(begun, "finish", notes, note).output
         return None if output is None else EffectOutput(self._closed(begun.manifest, output))
 
@@ -256,7 +256,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             try:
                 self._call(begun, "undo", notes, note)
             except EnvironmentFailureError:
-                made = self.settle(begun, notes, note) if isinstance(problem, Exception) else None
+                made = self.recover_effect(begun, notes, note) if isinstance(problem, Exception) else None
                 if made is None:
                     raise
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
@@ -264,7 +264,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
                 Reason.EFFECT_FAILED,
                 f"the effect failed ({problem}), and what it had begun could not be undone yet ({second})",
                 where=begun.manifest.task_id,
-                next_step=SETTLE,
+                next_step=RECOVER_ADVICE,
             ) from problem
         reach("road.undone")
         return made

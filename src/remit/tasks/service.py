@@ -110,10 +110,12 @@ class Tasks:
         leased: NewEntry | None = None,
     ) -> ExecutionResult:
         if not self._recovered:
-            self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
+            self._recover_once(excluded=(TaskManifest.parse(manifest).task_id,))
         most = None if seconds is None else min(seconds, self._seconds)
-        door = self.door(on_progress, correlation_id, most, leased)
-        outcome = run_operation(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
+        operation = self.operation(on_progress, correlation_id, most, leased)
+        outcome = run_operation(
+            operation, (manifest, lease), self._context(), on_refusal=on_refusal, on_stored=on_stored
+        )
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         return outcome
@@ -121,14 +123,20 @@ class Tasks:
     def preview(
         self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[RefusedError], None] = lambda _: None
     ) -> ExecutionResult | Preview:
-        return run_operation(self.door(), (manifest, lease), self._site(), dry_run=True, on_refusal=on_refusal)
+        return run_operation(self.operation(), (manifest, lease), self._context(), dry_run=True, on_refusal=on_refusal)
 
     def recover(
-        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+        self, *, excluded: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[ExecutionResult]]:
-        settled = recover(self.door(), self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
+        recovered = recover(
+            self.operation(),
+            self._context(),
+            excluded=excluded,
+            presumed_dead=presumed_dead,
+            abandoned=abandoned,
+        )
         remove_stale_locks(self._state.hosts)
-        return settled
+        return recovered
 
     def restore(
         self,
@@ -185,7 +193,7 @@ class Tasks:
         journal = Journal(self._ledger(), trace, self._state.hosts, 0)
         journal.require_intended(done)
         begun = parse_checkpoint(done.checkpoint)
-        stored = journal.checked(done)
+        stored = journal.verify_stored(done)
         result = self.kernel.accept(raw, begun.manifest.canonical(), at=stored.recorded_at)
         if result.canonical() != stored.text.encode():
             raise RefusedError(
@@ -200,26 +208,26 @@ class Tasks:
         with self._ledger().store.glancing() as connection:
             return read_claim(connection, ClaimKey(DEFAULT_TENANT, "task", task_id))
 
-    def _recover_once(self, spare: Collection[str]) -> None:
+    def _recover_once(self, excluded: Collection[str]) -> None:
         with self._recovering:
             if self._recovered:
                 return
             if not self._confined:
                 _LOG.warning("effects are not confined by the kernel (sandbox: unsafe-none)")
-            for report in self.recover(spare=spare):
+            for report in self.recover(excluded=excluded):
                 if report.problem is not None:
                     _LOG.warning(
                         "a task could not be settled", extra={"task_id": report.key, "why": str(report.problem)}
                     )
             self._recovered = True
 
-    def _site(self) -> ExecutionContext:
+    def _context(self) -> ExecutionContext:
         return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
     def _executor(self, capability_id: str) -> str | None:
         return executor_of(self.registry, capability_id, confined=self._confined)
 
-    def door(
+    def operation(
         self,
         on_progress: Callable[[int, int], None] | None = None,
         correlation_id: str | None = None,

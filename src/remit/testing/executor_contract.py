@@ -88,9 +88,9 @@ class _Bench:
 
     def begin(self, manifest: bytes) -> tuple[BegunTask, TaskOperation]:
         """Everything that comes before the effect, and nothing recorded."""
-        door = self.workspace.tasks.door()
-        granted = door.verify_authority(door.parse((manifest, self.lease(manifest))), system_clock())
-        return door.load_checkpoint(door.checkpoint(granted, door.preview(granted)))[1], door
+        operation = self.workspace.tasks.operation()
+        granted = operation.verify_authority(operation.parse((manifest, self.lease(manifest))), system_clock())
+        return operation.load_checkpoint(operation.checkpoint(granted, operation.preview(granted)))[1], operation
 
     def sandbox(self, quotas: Quotas) -> SandboxHost:
         effects = (self.capability.effect,)
@@ -212,11 +212,11 @@ def _is_settled_when_cut_short(bench: _Bench) -> Iterator[str]:
         return
     calls: tuple[Call, ...] = ("undo", "finish")
     for call in calls:
-        begun, door = bench.begin(bench.task())
+        begun, operation = bench.begin(bench.task())
         before = bench.files()
         try:
             with bench.sandbox(Quotas(1 << 28, read_bytes=1, write_bytes=1, seconds=10)) as tight:
-                tight.run(door.order(begun, "run"))
+                tight.run(operation.order(begun, "run"))
         except InterruptedTaskError as cut:
             notes = cut.notes
         except RemitError:  # it failed on its own, which other checks tell
@@ -226,7 +226,7 @@ def _is_settled_when_cut_short(bench: _Bench) -> Iterator[str]:
             continue
         try:
             with bench.sandbox(Quotas(1 << 28, read_bytes=1 << 30, write_bytes=1 << 30, seconds=10)) as ample:
-                made = ample.run(door.order(begun, call, notes)).output
+                made = ample.run(operation.order(begun, call, notes)).output
         except RemitError as problem:
             made = {}
             if call == "finish":  # undoing may be too late; finishing never is

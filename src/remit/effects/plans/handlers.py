@@ -146,7 +146,7 @@ def edit_file(
         return handler.edit(before, operation, editors)
     except RemitError as problem:
         where = f"{path}, {problem.where}" if problem.where else path
-        raise problem.retold(where=where) from None
+        raise problem.with_changes(where=where) from None
 
 
 def _edit(before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited:

@@ -452,4 +452,4 @@ def _named(text: RequestedText) -> Iterator[None]:
     except RemitError as problem:
         if not text.name or problem.where != THE_TEXT:
             raise
-        raise problem.retold(where=text.name) from None
+        raise problem.with_changes(where=text.name) from None

@@ -119,7 +119,7 @@ def claim_of(ledger: Ledger, scope: str, key: str) -> ClaimCompleted | ClaimHeld
 
 def recorded_outcome(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
     """What a door recorded under a key, held against the ledger. No authority is asked for: it may be over by now."""
-    return _journal_of(ledger, hosts, done).checked(done).text
+    return _journal_of(ledger, hosts, done).verify_stored(done).text
 
 
 def recorded_checkpoint(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:

@@ -19,7 +19,7 @@ from remit.contracts.plans.plan import Plan
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import TaskManifest
 from remit.core.canonical import canonical_bytes, digest
-from remit.core.concurrency import away
+from remit.core.concurrency import released
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.goals.actions.browser import BrowserHand, claim_of, recorded_checkpoint, recorded_outcome
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction
@@ -84,7 +84,7 @@ class GoalActionRunner:
     def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         if prepared["type"] == "task":
             return self._run_task(prepared, seconds)
-        with away():  # databases, browsers and people are waited for at many places
+        with released():  # databases, browsers and people are waited for at many places
             match prepared["type"]:
                 case "plan":
                     return self._run_plan(prepared, min(seconds, prepared.get(SECONDS_LEFT, seconds)))
@@ -174,7 +174,7 @@ class GoalActionRunner:
         try:
             # Who confirms an irreversible simulation has read that; what of it needs that, only a look can say.
             is_final = simulation.impact == "irreversible"
-            with away():
+            with released():
                 named = tuple(self._plans().preview(plan.canonical(), hooks).needs.irreversible) if is_final else ()
                 approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
                 return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()

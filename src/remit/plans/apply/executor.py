@@ -212,7 +212,7 @@ class PlanExecutor:
 
     # --- taken up where a process died --------------------------------------------------------------------------------
 
-    def settle(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
+    def recover_effect(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
         """What it had come to is brought to its end; None: it had come to nothing, and everything is as before."""
         if begun.doomed:
             return self._remember(begun, RunResult("FAILED", preflight_results(begun, self.setting.now())))

@@ -154,7 +154,7 @@ def _begun(servers: Servers, wanted: PreparedStatements) -> OpenTransaction:
             if problem.reason is not Reason.DATABASE_BUSY:
                 raise
             if is_last or not wanted.server.lock_seconds_left:
-                raise problem.retold(next_step=_USED) from None
+                raise problem.with_changes(next_step=_USED) from None
     raise AssertionError("the last attempt returns or raises")
 
 

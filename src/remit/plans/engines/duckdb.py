@@ -21,7 +21,7 @@ from remit.contracts.plans.sql_report import (
     ToldColumn,
     ToldStatement,
 )
-from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, show_line
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, mask_for_review
 from remit.core.text import printable
 from remit.effects.plans.handlers import NEW_FILE
 from remit.effects.registry import PathUse
@@ -125,7 +125,7 @@ class Engine:
                 raise _cut_short(cut, question.seconds) from None
             except RemitError as problem:
                 told = without_text(problem.what, has_values=bool(question.parameters))
-                raise problem.retold(what=told) from None
+                raise problem.with_changes(what=told) from None
         return read_answer(finished.output)
 
     def require_wanted(self) -> None:
@@ -289,7 +289,7 @@ def _statement(one: Mapping[str, Any]) -> ToldStatement:
         {
             "number": one["number"],
             "kind": "UPSERT" if one.get("upserts") else one["kind"],
-            "words": show_line(str(one["words"])[:_LONGEST_WORDS]),
+            "words": mask_for_review(str(one["words"])[:_LONGEST_WORDS]),
             "reads": _names(one["reads"]),
             "writes": _names(one["writes"]),
             "rows_read": one.get("rows_read"),
@@ -304,7 +304,7 @@ def _names(names: Any) -> list[str] | None:
 
 
 def _name(name: str) -> str:
-    return show_line(name[:_LONGEST_NAME])[: 2 * _LONGEST_NAME]
+    return mask_for_review(name[:_LONGEST_NAME])[: 2 * _LONGEST_NAME]
 
 
 def _column(number: int, name: str, kind: str) -> ToldColumn:

@@ -360,7 +360,7 @@ def _told(problem: RemitError, server: PostgresServer, call: PostgresRequest) ->
     if problem.where == _THE_HOLD:
         return _held_too_long(server)
     where = server.where if problem.where == _THE_SERVER else problem.where
-    return problem.retold(where=where)
+    return problem.with_changes(where=where)
 
 
 def _timed_out(server: PostgresServer, call: PostgresRequest) -> EnvironmentFailureError:

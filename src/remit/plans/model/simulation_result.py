@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from remit.contracts.plans.change_log import DiffSummary
-from remit.core.errors import EnvironmentFailureError, Reason, show_line
+from remit.core.errors import EnvironmentFailureError, Reason, mask_for_review
 from remit.core.text import printable
 from remit.effects.plans.steps import State
 from remit.masking import is_hidden, mask_diff, mask_shown, mask_sql
@@ -85,7 +85,7 @@ def _read(frame: Mapping[str, Any], text: str) -> SimulatedStep:
         number=frame["number"],
         before=_state(frame["before"]),
         after=_state(frame["after"]),
-        said=show_line(_text(frame["said"])[:_LONGEST]),
+        said=mask_for_review(_text(frame["said"])[:_LONGEST]),
         unchanged=_flag(frame["unchanged"]),
         diff=DiffSummary(lines_added=added, lines_removed=removed, preview=preview),
         left_out=_count(diff.get("left_out", 0)),
@@ -108,7 +108,7 @@ def read_findings(findings: Sequence[Any]) -> tuple[FoundIn, ...]:
 
 
 def read_remarks(remarks: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(show_line(_text(remark))[:_LONGEST] for remark in remarks[:MAX_REMARKS])
+    return tuple(mask_for_review(_text(remark))[:_LONGEST] for remark in remarks[:MAX_REMARKS])
 
 
 def error_of(error: Mapping[str, str]) -> dict[str, str]:
@@ -189,7 +189,7 @@ def _state(values: Any) -> State | None:
 
 
 def _finding(finding: Any) -> FoundIn:
-    rule, where, what = (show_line(_text(finding[name])) for name in ("rule", "where", "what"))
+    rule, where, what = (mask_for_review(_text(finding[name])) for name in ("rule", "where", "what"))
     return FoundIn(rule[:64], where[:500], what)
 
 

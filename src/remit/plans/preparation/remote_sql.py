@@ -213,7 +213,7 @@ def _tried(servers: Servers, wanted: PreparedStatements, *, in_earnest: bool) ->
             )
     except RemitError as problem:  # of all of them together
         where = wanted.server.where if is_of_the_text(problem.where) else problem.where
-        raise problem.retold(where=where) from None
+        raise problem.with_changes(where=where) from None
 
 
 def _forget(ran: PostgresResult) -> int:

@@ -242,4 +242,4 @@ def _began_empty(problem: RemitError) -> RemitError:
     if problem.reason is not Reason.SQL_FAILED:
         return problem
     what = f"{problem.what}; there is no such database yet, so it began empty"
-    return problem.retold(what=what)
+    return problem.with_changes(what=what)

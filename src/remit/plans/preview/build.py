@@ -14,7 +14,7 @@ from remit.contracts.plans.envelope import ApprovedInput
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import FindingRule
 from remit.core.canonical import canonical_bytes, digest_bytes
-from remit.core.errors import Reason, RefusedError, RemitError, show_line
+from remit.core.errors import Reason, RefusedError, RemitError, mask_for_review
 from remit.effects.plans.database_files import is_marked
 from remit.effects.plans.diff import BINARY
 from remit.effects.plans.steps import PlanStep, State, StepPlan, make_waves
@@ -308,7 +308,7 @@ def _summary(plan: Plan, steps: Sequence[PlanStep], seen: Sequence[SimulatedStep
     counts = f"{things}, +{added:,} -{removed:,} lines"
     failing = len({step.action_id for step in steps if step.problem})
     if elsewhere is not None:
-        counts += f", {len(elsewhere.actions):,} of them on {show_line(elsewhere.server)}"
+        counts += f", {len(elsewhere.actions):,} of them on {mask_for_review(elsewhere.server)}"
         failing += sum(1 for one in elsewhere.actions if one.problem)
     # Each part by itself: a plan may be called after a password, and what is counted here is none.
-    return f"plan {show_line(plan.plan_id)}: {counts}" + (f"; {failing:,} would fail" if failing else "")
+    return f"plan {mask_for_review(plan.plan_id)}: {counts}" + (f"; {failing:,} would fail" if failing else "")

@@ -99,7 +99,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
         return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=order.envelope_id,
-            door=self.name,
+            scope=self.name,
             key=order.order_id,
             request_digest=request.digest,
             task_id=order.envelope_id,
@@ -213,7 +213,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
             places = begun.course().places_there()
             return self._runner(begun).carry_out(begun.steps, places, times, reached.may_go_on, restoring=given)
 
-    def settle(self, begun: BegunRollback, notes: Notes, note: Note) -> RunResult | None:
+    def recover_effect(self, begun: BegunRollback, notes: Notes, note: Note) -> RunResult | None:
         rows = begun.rows()
         if not begun.steps.steps and rows is None:
             return RunResult("SUCCESS", ())

@@ -45,7 +45,7 @@ class ServiceContext:
         """The text of an outcome, believed because the ledger carries its digest."""
         key = done.key
         trace = RequestIds(key.tenant_id, done.correlation_id, key.scope, key.key, done.request_digest)
-        return Journal(self.workspace.ledger, trace, self.workspace.state.hosts, 0).checked(done).text
+        return Journal(self.workspace.ledger, trace, self.workspace.state.hosts, 0).verify_stored(done).text
 
     def settle(self) -> Job[int]:
         """Finish or clear away what processes that died had begun; how many things that were."""

@@ -22,7 +22,7 @@ from remit.contracts.plans.preview import MAX_FINDINGS, NeededApprovals, Preview
 from remit.contracts.plans.sql_report import MAX_SQL_SHOWN
 from remit.contracts.plans.validation_rules import MatchesJsonSchema, SqlExpect, ValidationRule
 from remit.core.canonical import digest_bytes
-from remit.core.errors import show_line
+from remit.core.errors import mask_for_review
 from remit.effects.edits.data_files import PLAIN_CHECKS, ContentFinding
 from remit.effects.edits.splice import Edited
 from remit.effects.edits.whole_file import content_of
@@ -56,7 +56,7 @@ def agent_title(plan: Plan) -> str:
     actions = len(plan.action_plan)
     files = len({plain_spelling(action.target) for action in plan.action_plan if action.target is not None})
     things = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
-    return f"plan {show_line(plan.plan_id)}: {things}"
+    return f"plan {mask_for_review(plan.plan_id)}: {things}"
 
 
 def agent_risk(plan: Plan, config: SystemConfig) -> RiskLevel:

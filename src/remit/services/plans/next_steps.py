@@ -22,7 +22,7 @@ def after_apply(problem: RemitError) -> RemitError:
     """An approval that cannot be used is not asked for again by the same id: the plan is proposed anew."""
     if not _is_for_a_terminal(problem):
         return problem
-    return problem.retold(next_step=PUT_BACK if problem.reason is Reason.BINDING_MISMATCH else _ANEW)
+    return problem.with_changes(next_step=PUT_BACK if problem.reason is Reason.BINDING_MISMATCH else _ANEW)
 
 
 def after_undo(problem: RemitError, caller: Caller, link: str | None) -> RemitError:
@@ -30,10 +30,12 @@ def after_undo(problem: RemitError, caller: Caller, link: str | None) -> RemitEr
     if not _is_for_a_terminal(problem):
         return problem
     if problem.reason is Reason.DRIFTED:
-        return problem.retold(next_step=_on_drift(problem, caller, link))
+        return problem.with_changes(next_step=_on_drift(problem, caller, link))
     if problem.reason is Reason.ROLLBACK_EXPIRED:
-        return problem.retold(next_step="If its backups are still there, a person can try at a terminal.")
-    return problem.retold(next_step=problem.next_step.replace(_PICKING, "") if _PICKING in problem.next_step else "")
+        return problem.with_changes(next_step="If its backups are still there, a person can try at a terminal.")
+    return problem.with_changes(
+        next_step=problem.next_step.replace(_PICKING, "") if _PICKING in problem.next_step else ""
+    )
 
 
 def _on_drift(problem: RemitError, caller: Caller, link: str | None) -> str:

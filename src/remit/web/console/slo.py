@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.core.ids import parse_time, render_time
-from remit.core.metrics import COMMITS, HTTP_SECONDS, REFUSALS, ROAD_SECONDS, Histogram, HistogramData
+from remit.core.metrics import COMMITS, EXECUTION_SECONDS, HTTP_SECONDS, REFUSALS, Histogram, HistogramData
 from remit.goals.slo import MOST, WINDOW, Rate, rolling_error_rate
 from remit.observability.gauges import look_at_chains
 from remit.store.connection import Connection
@@ -54,7 +54,7 @@ def levels(request: Request) -> Response:
         levels=[_error_level(rate), *_waiting(desk, now)],
         goals=hours,
         roads=[
-            *_spreads(ROAD_SECONDS, "From the first step to the last"),
+            *_spreads(EXECUTION_SECONDS, "From the first step to the last"),
             *_spreads(COMMITS, "A commit of the ledger"),
         ],
         http=_all_of(HTTP_SECONDS),
