@@ -69,18 +69,18 @@ long: $(DEV) $(DBT) $(EXAMPLES) system ## run the tests with all that takes long
 	@REMIT_LONG=1 $(PYTEST) -m "not slow_crash"
 
 # The suite needs a newer Node.js than Debian has: one comes with it, pinned by hash like the rest; npm only fetches it.
-SUITE := .cache/mcp-conformance/.$(call digest,tests/mcp_conformance/package.json tests/mcp_conformance/package-lock.json)
+SUITE := .cache/mcp-conformance/.$(call digest,tests/mcp_server/conformance/package.json tests/mcp_server/conformance/package-lock.json)
 
 $(SUITE):
 	@command -v npm >/dev/null || sh scripts/install_packages.sh nodejs npm
 	@rm -rf .cache/mcp-conformance && mkdir -p .cache/mcp-conformance
-	@cp tests/mcp_conformance/package.json tests/mcp_conformance/package-lock.json .cache/mcp-conformance
+	@cp tests/mcp_server/conformance/package.json tests/mcp_server/conformance/package-lock.json .cache/mcp-conformance
 	@npm ci --prefix .cache/mcp-conformance --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
 conformance: $(DEV) $(SUITE) ## run the official MCP conformance suite, and 10,000 calls of the HTTP API against its OpenAPI (slow)
-	@$(BIN)/python -m tests.mcp_conformance .cache/mcp-conformance
-	@$(BIN)/python -m tests.web_api.fuzz --calls 10000
+	@$(BIN)/python -m tests.mcp_server.conformance .cache/mcp-conformance
+	@$(BIN)/python -m tests.web.api.fuzz --calls 10000
 
 compat: $(DEV) ## compare what users meet with the version before, and open a workspace that it left
 	@$(BIN)/python -m tests.compat
@@ -89,17 +89,17 @@ crash: $(DEV) system ## run the full crash sweep (slow)
 	@$(PYTEST) -m slow_crash
 
 crash-tasks: $(DEV) system ## stop tasks at every change to a disk: kill, power cut, full disk (slow; needs root)
-	@$(BIN)/python -m tests.crash_tasks
+	@$(BIN)/python -m tests.crash.tasks
 
 crash-goals: $(DEV) system ## 10,000 goals on each store while workers are killed: one effect each (slow)
-	@$(BIN)/python -m tests.crash_goals
-	@$(BIN)/python -m tests.crash_goals --store postgresql
+	@$(BIN)/python -m tests.crash.goals
+	@$(BIN)/python -m tests.crash.goals --store postgresql
 
 crash-plans: $(DEV) system ## the same with plans and their rollbacks (slow; needs root)
-	@$(BIN)/python -m tests.crash_plans
+	@$(BIN)/python -m tests.crash.plans
 
 crash-web: $(DEV) system ## kill the server at every step of every request, under load and at any moment (slow)
-	@$(PYTEST) -m slow_crash tests/web_crash
+	@$(PYTEST) -m slow_crash tests/crash/web
 
 check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene, structure, the agent core's guardrails
 

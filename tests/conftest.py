@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from remit.crypto import rsa_key_files as token_key_files
 from scripts.conformance import read_promises
-from tests.postgres_databases import drop_free_databases, fresh_database
-from tests.postgres_server import ServerUnavailableError, shared_server_url, stop_server
+from tests.support.postgres_databases import drop_free_databases, fresh_database
+from tests.support.postgres_server import ServerUnavailableError, shared_server_url, stop_server
 
 # A shell starts what runs in the background with Ctrl-C ignored, and every child of it would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

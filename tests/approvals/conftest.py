@@ -10,7 +10,7 @@ from remit.contracts.browser.browser import Approval, HTTPPreview
 from remit.fs.change_signal import ChangeSignal
 from remit.identity.person import Person
 from remit.ledger.writer import Batch
-from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
+from tests.support.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
 
 __all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "world"]
 

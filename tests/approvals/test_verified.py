@@ -11,8 +11,8 @@ from remit.identity.person import Person
 from remit.identity.tokens import Tokens
 from remit.ledger.findings import RecordFault
 from tests.approvals.conftest import Desk
-from tests.store_fixtures import World
-from tests.tokens.conftest import made_tokens, policy_key
+from tests.identity.conftest import made_tokens, policy_key
+from tests.support.store_fixtures import World
 
 __all__ = ["policy_key"]
 

@@ -16,14 +16,14 @@ from remit.approvals.watcher import AnswerWatch
 from remit.fs import change_signal as bell_module
 from remit.fs.change_signal import ChangeSignal
 from remit.store.postgresql import PostgresStore
-from tests import warm
 from tests.approvals.conftest import ADA, Desk, question
-from tests.store_fixtures import World, open_ledger
+from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
+from tests.support.store_fixtures import World, open_ledger
 
 pytestmark = pytest.mark.req("VX-09")
 AT_ONCE = 0.2
-ANSWERING = Path(__file__).with_name("answering.py")
+ANSWERING = Path(__file__).with_name("answering_process.py")
 
 
 class Now:
@@ -51,7 +51,15 @@ def desk(world: World, clock: Now) -> Desk:
 def command(desk: Desk, answer: str, approval_id: str) -> list[str]:
     store = desk.world.store
     schema = store.schema if isinstance(store, PostgresStore) else ""
-    return [warm.python(), str(ANSWERING), str(desk.world.keys.parent), desk.world.url, schema, answer, approval_id]
+    return [
+        preloaded.python(),
+        str(ANSWERING),
+        str(desk.world.keys.parent),
+        desk.world.url,
+        schema,
+        answer,
+        approval_id,
+    ]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Runs the real command in a real process, in a folder of its own. See `tests.warm` for how it is quick."""
+"""Runs the real command in a real process, in a folder of its own. `tests.support.preloaded` says how it is quick."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests import warm
+from tests.support import preloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def remit(tmp_path: Path) -> Remit:
 
     def run(*arguments: str, stdin: bytes = b"", cwd: Path | None = None, **environ: str) -> Ran:
         done = subprocess.run(
-            [warm.remit(), *arguments],
+            [preloaded.remit(), *arguments],
             cwd=cwd or project,
             input=stdin,
             capture_output=True,

@@ -14,7 +14,7 @@ from remit.core.errors import RefusedError
 from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Ran, Remit
 from tests.cli.terminal import Typed, at_a_terminal
-from tests.plan_road.project import plan_of, refused, replace
+from tests.plans.project import plan_of, refused, replace
 
 AHEAD = timedelta(days=366)
 TASK = {"task_id": "t-1", "capability_id": "NO_EFFECT", "inputs": {}, "constraints": {"reversible": True}}

@@ -11,7 +11,7 @@ from remit.cli.common.output_file import written_output
 from remit.core.errors import EnvironmentFailureError, RefusedError
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased, write_manifest
-from tests.disks import only_root, small_disk
+from tests.support.small_disks import only_root, small_disk
 
 
 def entries(remit: Remit) -> int:

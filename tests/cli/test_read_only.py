@@ -13,7 +13,7 @@ from remit.core.errors import EnvironmentFailureError
 from remit.store.sqlite import SqliteStore
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased
-from tests.disks import only_root
+from tests.support.small_disks import only_root
 
 pytestmark = only_root
 

@@ -7,7 +7,7 @@ from remit.contracts.base import Contract, OneOf
 from remit.contracts.schemas import CONTRACTS, load_contract
 from tests.contracts import plan_examples as plans
 from tests.contracts.catalogue_examples import CATALOGUES
-from tests.contracts.door_examples import BROWSER, CALLS, GOALS
+from tests.contracts.operation_examples import BROWSER, CALLS, GOALS
 from tests.contracts.values import DIGEST, KEY_ID, LATER, OTHER_UUID4, SIGNATURE, TIME, UUID4, UUID7
 
 

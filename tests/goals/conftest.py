@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.goals.office import Office
-from tests.postgres_databases import fresh_database
-from tests.road.conftest import Hand
+from tests.goals.goal_office import Office
+from tests.support.postgres_databases import fresh_database
+from tests.support.task_workspace import MovableClock
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> MovableClock:
+    return MovableClock()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def office(request: pytest.FixtureRequest, tmp_path: Path, clock: Hand) -> Iterator[Office]:
+def office(request: pytest.FixtureRequest, tmp_path: Path, clock: MovableClock) -> Iterator[Office]:
     if request.param == "sqlite":
         made = Office(tmp_path, clock=clock)
         yield made
@@ -29,7 +29,7 @@ def office(request: pytest.FixtureRequest, tmp_path: Path, clock: Hand) -> Itera
 
 
 @pytest.fixture
-def desk(tmp_path: Path, clock: Hand) -> Iterator[Office]:
+def desk(tmp_path: Path, clock: MovableClock) -> Iterator[Office]:
     """An office on SQLite: where the store makes no difference."""
     made = Office(tmp_path, clock=clock)
     yield made

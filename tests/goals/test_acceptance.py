@@ -20,7 +20,7 @@ from remit.ledger.entry import Entry
 from remit.ledger.goal_tables import append_agent_row
 from remit.ledger.projections import projection_drift, rebuild
 from remit.store.connection import GuardedTableError
-from tests.goals.office import TENANT, Office, goal_bytes
+from tests.goals.goal_office import TENANT, Office, goal_bytes
 
 Check = Callable[[Office], None]
 DISPATCHED = "SELECT count(*) FROM agent_execution_ledger WHERE event = 'DISPATCHED'"

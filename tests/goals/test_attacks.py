@@ -34,9 +34,9 @@ from remit.identity.person import Person
 from remit.ledger.documents import DocumentStore, StoredDocument
 from remit.ledger.goal_queries import step_events
 from remit.ledger.goal_tables import row_values
-from tests.goals.office import ANN, PING, POLICY, SIMULATIONS, TENANT, TOUCH, UNDO_ARCHIVE, Office, goal_bytes
+from tests.goals.goal_office import ANN, PING, POLICY, SIMULATIONS, TENANT, TOUCH, UNDO_ARCHIVE, Office, goal_bytes
 from tests.goals.test_final_gate import NOBODY, decided
-from tests.road.conftest import Hand
+from tests.support.task_workspace import MovableClock
 
 COUNT: dict[str, Any] = {
     **PING,
@@ -615,7 +615,7 @@ def trace_of(office: Office, correlation: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("AC-06")
-def test_what_was_asked_long_ago_cannot_be_made_younger_in_the_database(desk: Office, clock: Hand) -> None:
+def test_what_was_asked_long_ago_cannot_be_made_younger_in_the_database(desk: Office, clock: MovableClock) -> None:
     waiting = desk.done("copy the form as mine", user="leo").goal.correlation_id
     desk.goals.approve(waiting, tenant=TENANT, who=ANN, approved=True)
     clock.offset = timedelta(minutes=11)

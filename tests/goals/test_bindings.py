@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from remit.core.errors import RefusedError
-from tests.goals.office import ARCHIVE, PING, UNDO_ARCHIVE, Office
+from tests.goals.goal_office import ARCHIVE, PING, UNDO_ARCHIVE, Office
 
 TITLE = "x'); DROP TABLE todo; --"
 ADD: dict[str, Any] = {

@@ -16,7 +16,7 @@ from remit.goals import core
 from remit.goals.recording import record_decision
 from remit.store.sqlite import SqliteConnection
 from scripts.agent_guardrails_sources import Sources
-from tests.goals.office import TENANT, Office, goal_bytes
+from tests.goals.goal_office import TENANT, Office, goal_bytes
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SOURCES: Final = ROOT / "src" / "remit"

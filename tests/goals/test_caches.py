@@ -10,7 +10,7 @@ from remit.goals.access.policy import AccessPolicy
 from remit.goals.binding import tokenizer as finder_words
 from remit.goals.finder import finder
 from remit.goals.service import GoalService
-from tests.goals.office import POLICY, TENANT, Office
+from tests.goals.goal_office import POLICY, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'
 

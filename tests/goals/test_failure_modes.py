@@ -15,8 +15,8 @@ from remit.goals.actions.runner import GoalActionRunner
 from remit.goals.service import Reply
 from remit.goals.simulation_executor import SimulationExecutor
 from remit.plans.service import Plans
-from tests.goals.office import ARCHIVE, PING, SIMULATIONS, TENANT, Office, goal_bytes
-from tests.road.conftest import Hand
+from tests.goals.goal_office import ARCHIVE, PING, SIMULATIONS, TENANT, Office, goal_bytes
+from tests.support.task_workspace import MovableClock
 
 CLAIMS: Final = "SELECT count(*) FROM claims"
 REFUSALS: Final = "SELECT count(*) FROM ledger_entries WHERE kind = 'agent.refused'"
@@ -116,7 +116,7 @@ def test_no_simulation_found_escalates(cell: Cell) -> None:
 
 
 @pytest.mark.req("AC-12", "AC-05")
-def test_a_confirmation_that_is_missing_ambiguous_refused_or_late_has_its_code(cell: Cell, clock: Hand) -> None:
+def test_a_confirmation_that_is_missing_ambiguous_refused_or_late_has_its_code(cell: Cell, clock: MovableClock) -> None:
     office = cell.office
     assert cell.asked.outcome.reason_code == "CONFIRMATION_REQUIRED"
     assert cell.run().reason_code == "CONFIRMATION_REQUIRED"

@@ -9,7 +9,7 @@ from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.goals.core import AgentCore
 from remit.ledger.documents import load_document
 from remit.ledger.goal_queries import step_events
-from tests.goals.office import ARCHIVE, POLICY, SIMULATIONS, TENANT, Office
+from tests.goals.goal_office import ARCHIVE, POLICY, SIMULATIONS, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'
 APPROVAL = POLICY.replace('@id("mia-archives")\npermit', '@id("mia-archives")\n@verdict("approval_required")\npermit')

@@ -12,7 +12,7 @@ import pytest
 from remit.goals.access import cedar as access_engine
 from remit.goals.access import policy as access
 from remit.goals.simulation_executor import SimulationOperation
-from tests.goals.office import POLICY, TENANT, Office
+from tests.goals.goal_office import POLICY, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'
 

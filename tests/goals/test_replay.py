@@ -10,7 +10,7 @@ from remit.core.canonical import digest
 from remit.goals.replay import REPLAY_CODE
 from remit.goals.simulation_executor import SimulationExecutor
 from remit.store.connection import GuardedTableError
-from tests.goals.office import POLICY, TENANT, Office
+from tests.goals.goal_office import POLICY, TENANT, Office
 
 EVERYBODY = POLICY + '\n@id("open-door")\npermit (principal, action, resource);\n'
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guardrails.copied import ROOT, Copied
+from tests.guardrails.project_copy import ROOT, Copied
 
 GATE = "scripts/check_agent_execution_core.sh"
 

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from scripts.agent_guardrails_sources import RULES, Violation
-from tests.guardrails.copied import Copied
+from tests.guardrails.project_copy import Copied
 
 Edit = tuple[str, str, str]
 END: Final = ""

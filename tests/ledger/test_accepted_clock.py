@@ -25,7 +25,7 @@ from remit.ledger.heads import Anchors, sign_head
 from remit.ledger.search import SearchFilter, find_entries, first_seq_since, last_seq_before
 from remit.ledger.verify.key_events import rotate_and_record
 from remit.ledger.writer import Batch, Ledger
-from tests.store_fixtures import Ticking, World
+from tests.support.store_fixtures import Ticking, World
 
 AHEAD = timedelta(days=366)
 ADA = ("os:ada", "os:ada (Ada)")

@@ -17,7 +17,7 @@ from remit.ledger.anchor_file import SLOT
 from remit.ledger.entry import NewEntry
 from remit.ledger.findings import RecordFault
 from remit.ledger.heads import MAX_OPEN, Anchors
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 ONE = NewEntry("acme", "test.event", "corr", {})
 

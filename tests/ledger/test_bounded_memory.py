@@ -11,7 +11,7 @@ import pytest
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.store.sqlite import SqliteStore
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 MEASURE = """
 import json, re, sys

@@ -12,7 +12,7 @@ from remit.crypto.signing import Keyring
 from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import NewEntry
 from remit.ledger.findings import RecordFault
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 
 def export(world: World, tenant_id: str = "acme", correlation_id: str | None = None) -> bytes:

@@ -16,7 +16,7 @@ from remit.ledger.bundle import MAX_LINE, verify_bundle
 from remit.ledger.entry import GENESIS, entry_hash
 from remit.ledger.findings import RecordFault
 from tests.ledger.test_bundle import auditor, export
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 Lines = list[dict[str, Any]]
 

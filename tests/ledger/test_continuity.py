@@ -9,7 +9,7 @@ from remit.core.errors import EnvironmentFailureError, Reason
 from remit.ledger.entry import NewEntry
 from remit.ledger.findings import RecordFault
 from remit.ledger.heads import Anchors
-from tests.store_fixtures import World, open_ledger
+from tests.support.store_fixtures import World, open_ledger
 
 ONE = NewEntry("acme", "test.event", "corr", {})
 

@@ -11,7 +11,7 @@ from remit.ledger.anchor_file import BLANK
 from remit.ledger.entry import NewEntry
 from remit.ledger.findings import RecordFault
 from remit.ledger.writer import MAX_PAYLOAD, Batch
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 ODD_TEXTS = [
     '"}],"kind":"approved"}',

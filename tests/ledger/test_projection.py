@@ -15,7 +15,7 @@ from remit.ledger.findings import RecordFault
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import TRANSITIONS, append_step, projection_drift, rebuild
 from remit.ledger.writer import Batch
-from tests.store_fixtures import World, open_ledger
+from tests.support.store_fixtures import World, open_ledger
 
 EVENTS = sorted({event for allowed in TRANSITIONS.values() for event in allowed})
 TENANTS = itertools.count(1)

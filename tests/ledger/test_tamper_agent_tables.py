@@ -7,7 +7,7 @@ from remit.ledger.entry import NewEntry
 from remit.ledger.findings import RecordFault
 from remit.ledger.goal_tables import AccessRow, AgentRow, ConfirmationRow, StepRow, append_agent_row
 from remit.ledger.projections import append_step
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 STEPS = "agent_execution_ledger"
 CONFIRMATIONS = "agent_execution_confirmation_ledger"

@@ -8,7 +8,7 @@ from remit.crypto.keyring import create_keys, load_signer
 from remit.ledger.entry import COLUMNS, GENESIS, Entry
 from remit.ledger.findings import RecordFault
 from remit.ledger.heads import sign_head
-from tests.store_fixtures import Found, World
+from tests.support.store_fixtures import Found, World
 
 ELSEWHERE = "sha256:" + "ab" * 32
 EDITS = {

@@ -16,7 +16,7 @@ from remit.ledger.findings import RecordFault
 from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck
 from remit.ledger.writer import Ledger
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from remit.ledger.findings import RecordFault
 from remit.store.migrations_runner import migrate
 from remit.store.schema_check import present_shape, schema_changes, shipped_shape, tables
 from scripts.generate_shape import PLACE, render_shape
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 
 def changes(world: World) -> list[str]:

@@ -15,7 +15,7 @@ from remit.ledger.heads import Anchors
 from remit.ledger.verify.triggers import foreign_triggers, missing_guards
 from remit.ledger.verify.verifier import verify_store
 from remit.store.sqlite import SqliteStore
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 
 def said(world: World) -> list[tuple[RecordFault, str]]:

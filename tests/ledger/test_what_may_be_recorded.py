@@ -10,8 +10,8 @@ from remit.core.errors import Reason, RefusedError
 from remit.ledger.bundle import verify_bundle, write_bundle
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import MAX_PAYLOAD
-from tests.sampling import some
-from tests.store_fixtures import World
+from tests.support.sampling import some
+from tests.support.store_fixtures import World
 
 IDS = ["tenant_id", "correlation_id", "task_id", "capability_id", "actor"]
 BAD_IDS = {

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
-from tests.mcp_server.serving import serving
-from tests.mcp_server.talking import Desked, Talk, over_http, talking
+from tests.mcp_server.http_server import serving
+from tests.mcp_server.mcp_office import Desked, Talk, over_http, talking
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 
 from remit.contracts.services.plans import ProposalView
 from remit.mcp_server.server import TOOLS
-from tests.mcp_server.talking import APPROVER, CAPS, CONSOLE, PLAIN, Desked, Talk, over_http, talking
+from tests.mcp_server.mcp_office import APPROVER, CAPS, CONSOLE, PLAIN, Desked, Talk, over_http, talking
 
 TOOL_NAMES: Final = {
     "preview_plan",

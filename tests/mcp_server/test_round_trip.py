@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.mcp_server.talking import CONSOLE, Desked, Talk, over_http, over_stdio, talking, words_of
+from tests.mcp_server.mcp_office import CONSOLE, Desked, Talk, over_http, over_stdio, talking, words_of
 
 WAYS = (
     "http, 2026-07-28",

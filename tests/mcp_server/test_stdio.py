@@ -15,8 +15,8 @@ import pytest
 
 from remit.mcp_server.auth import token_from_file
 from remit.services.base.server_lock import announced
-from tests import warm
-from tests.mcp_server.talking import CONSOLE, Desked, over_http, talking
+from tests.mcp_server.mcp_office import CONSOLE, Desked, over_http, talking
+from tests.support import preloaded
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -73,7 +73,7 @@ def _served(desked: Desked, *options: str, program: tuple[str, ...] = (), token:
     environ.pop("REMIT_TOKEN", None)
     if token is not None:
         environ["REMIT_TOKEN"] = token
-    command = [*(program or (warm.remit(),)), "mcp", "-C", str(desked.office.root), *options]
+    command = [*(program or (preloaded.remit(),)), "mcp", "-C", str(desked.office.root), *options]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ) as process:
         yield Wire(process)
@@ -125,7 +125,7 @@ def test_it_does_not_start_for_nobody(options: tuple[str, ...], token: str | Non
     environ.pop("REMIT_TOKEN", None)
     if token is not None:
         environ["REMIT_TOKEN"] = token
-    command = [warm.remit(), "mcp", "-C", str(desked.office.root), *options]
+    command = [preloaded.remit(), "mcp", "-C", str(desked.office.root), *options]
     done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False, timeout=60, input="")
     assert done.returncode == 2
     assert done.stdout == ""

@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError
 
 from remit.mcp_server.stdio_stream import MOST_UNANSWERED, Incoming, Outgoing, Unanswered
-from tests.mcp_server.talking import Desked
+from tests.mcp_server.mcp_office import Desked
 
 LIMIT: Final = 8 << 20
 META: Final = {

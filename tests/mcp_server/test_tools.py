@@ -16,7 +16,7 @@ from remit.identity.callers import PersonCaller
 from remit.mcp_server.auth import by_bearer
 from remit.mcp_server.server import build_server
 from remit.mcp_server.tools.plans import TOOLS as PLAN_TOOLS
-from tests.mcp_server.talking import APPROVER, MIA, Desked, Talk, words_of
+from tests.mcp_server.mcp_office import APPROVER, MIA, Desked, Talk, words_of
 
 ADMIN = PersonCaller(APPROVER.person, "admin")
 

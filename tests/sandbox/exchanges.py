@@ -10,7 +10,7 @@ from pathlib import Path
 
 from remit.effects.registry import PathUse
 from remit.sandbox.orders import Build, FolderGrant
-from tests.sandbox.arena import PLANS
+from tests.sandbox.hostile_sandbox import PLANS
 from tests.sandbox.stepping_host import place, stepping_host, steps
 
 BOTH = ("one", "two")

@@ -17,7 +17,7 @@ from typing import Any, Final
 from remit.core.errors import Reason, RemitError
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.orders import Quotas
-from tests.sandbox.arena import MIB, Arena, a_host, an_order, make_arena
+from tests.sandbox.hostile_sandbox import MIB, Arena, a_host, an_order, make_arena
 
 KINDS: Final = ("time", "memory", "read", "write")
 AMPLE: Final = Quotas(memory_bytes=1024 * MIB, read_bytes=64 * 1024 * MIB, write_bytes=16 * 1024 * MIB, seconds=20.0)

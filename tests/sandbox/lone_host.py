@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.sandbox.arena import Arena, a_host, an_order
+from tests.sandbox.hostile_sandbox import Arena, a_host, an_order
 
 
 def main() -> None:

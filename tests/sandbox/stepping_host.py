@@ -6,7 +6,7 @@ from typing import Any, Final
 from remit.effects.registry import PathUse
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import FolderGrant, Order, Quotas
-from tests.sandbox.arena import PLANS
+from tests.sandbox.hostile_sandbox import PLANS
 from tests.sandbox.plain_host import QUOTAS, ROOT
 
 EFFECT: Final = "tests.sandbox.stepping_effects:STEPPING"

@@ -13,7 +13,7 @@ from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Build
 from remit.sandbox.seccomp import allow_list
 from tests.sandbox import system_call_numbers
-from tests.sandbox.arena import Arena, a_host, attempt, make_arena
+from tests.sandbox.hostile_sandbox import Arena, a_host, attempt, make_arena
 from tests.sandbox.system_call_numbers import ENDS_OR_STOPS, HARMLESS
 from tests.sandbox.test_hostile_calls import (
     ATTRIBUTES,
@@ -29,7 +29,7 @@ from tests.sandbox.test_hostile_calls import (
     Call,
     here,
 )
-from tests.sandbox.test_walls import ALLOW, DENY, MACHINES, walk
+from tests.sandbox.test_seccomp import ALLOW, DENY, MACHINES, walk
 
 ENGINE: Final = Build(engine=True)
 F_GETLK, F_SETLK, F_SETLKW, F_OFD_SETLK, F_SETLEASE = 5, 6, 7, 37, 1024

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
-from tests.sandbox.arena import BUILDS, Arena, a_host, attempt, make_arena
+from tests.sandbox.hostile_sandbox import BUILDS, Arena, a_host, attempt, make_arena
 from tests.sandbox.system_call_numbers import ENDS_OR_STOPS, HARMLESS, number_of
 
 SELF, PARENT, FOLDER, FILE, CHANNEL = ({"is": word} for word in ("self", "parent", "folder", "file", "channel"))

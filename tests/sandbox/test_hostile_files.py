@@ -15,7 +15,7 @@ import pytest
 from remit.core.errors import RemitError
 from remit.effects.registry import PathUse
 from remit.sandbox.host import SandboxHost
-from tests.sandbox.arena import BUILDS, SECRET, Arena, a_host, an_order, attempt, attempt_watched, make_arena
+from tests.sandbox.hostile_sandbox import BUILDS, SECRET, Arena, a_host, an_order, attempt, attempt_watched, make_arena
 from tests.sandbox.system_call_numbers import number_of
 
 REFUSALS: Final = {errno.EACCES, errno.EPERM, errno.EXDEV}

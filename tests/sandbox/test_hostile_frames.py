@@ -14,8 +14,19 @@ import pytest
 
 from remit.core.errors import Reason, RemitError
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
-from tests.sandbox.arena import BUILDS, MIB, ROOMY, Arena, a_host, an_order, attempt, cut_short, is_healthy, make_arena
 from tests.sandbox.hostile_frames import frame
+from tests.sandbox.hostile_sandbox import (
+    BUILDS,
+    MIB,
+    ROOMY,
+    Arena,
+    a_host,
+    an_order,
+    attempt,
+    cut_short,
+    is_healthy,
+    make_arena,
+)
 
 SOON: Final = 3.0
 """Far below the time quota of ROOMY: it was the frame that ended the task, not the clock."""

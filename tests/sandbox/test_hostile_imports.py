@@ -11,7 +11,7 @@ import pytest
 from remit.effects.registry import PathUse
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import FolderGrant, Order
-from tests.sandbox.arena import ROOMY, Arena, make_arena
+from tests.sandbox.hostile_sandbox import ROOMY, Arena, make_arena
 
 EFFECT = """
 import json, os, sys

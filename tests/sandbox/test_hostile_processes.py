@@ -17,7 +17,7 @@ import pytest
 from remit.core.errors import EnvironmentFailureError, Reason
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.orders import Build
-from tests.sandbox.arena import (
+from tests.sandbox.hostile_sandbox import (
     BUILDS,
     ROOMY,
     ROOT,

@@ -13,7 +13,7 @@ from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_signer
 from remit.crypto.signing import ROLES, Signer
 from remit.sandbox.host import SandboxHost
-from tests.sandbox.arena import BUILDS, Arena, a_host, attempt, attempt_watched, make_arena
+from tests.sandbox.hostile_sandbox import BUILDS, Arena, a_host, attempt, attempt_watched, make_arena
 
 PASSWORD = "pass-the-salt-" + os.urandom(8).hex()
 REFUSALS = {errno.EACCES, errno.EPERM}

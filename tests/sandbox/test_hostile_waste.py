@@ -13,7 +13,7 @@ import pytest
 
 from remit.core.errors import Reason, RemitError
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
-from tests.sandbox.arena import MIB, ROOMY, Arena, a_host, attempt, cut_short, is_healthy, make_arena
+from tests.sandbox.hostile_sandbox import MIB, ROOMY, Arena, a_host, attempt, cut_short, is_healthy, make_arena
 
 QUOTAS = replace(ROOMY, memory_bytes=64 * MIB, read_bytes=64 * MIB, write_bytes=8 * MIB, seconds=0.5)
 

@@ -18,7 +18,7 @@ from remit.sandbox.host import SandboxHost
 from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import Build
 from tests.sandbox import exchanges, test_quota_kills
-from tests.sandbox.arena import PLANS, TASKS
+from tests.sandbox.hostile_sandbox import PLANS, TASKS
 from tests.sandbox.plain_host import open_descriptors
 from tests.sandbox.stepping_host import place, stepping_host, steps
 from tests.sandbox.test_quota_kills import as_nobody, interpreter_for_nobody

@@ -20,7 +20,7 @@ from typing import Final
 import pytest
 
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
-from tests.sandbox.arena import MIB, ROOT, Arena, a_host, attempt, make_arena
+from tests.sandbox.hostile_sandbox import MIB, ROOT, Arena, a_host, attempt, make_arena
 from tests.sandbox.kills import KINDS, Kill, error_of_a_slow_death, measure, quotas_for
 
 RUNS: Final = 40 if os.environ.get("REMIT_LONG") == "1" else 5

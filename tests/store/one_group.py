@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 
 def event(tenant_id: str = "acme", **payload: Any) -> NewEntry:

@@ -10,7 +10,7 @@ from remit.ledger.goal_tables import AccessRow, ConfirmationRow, append_agent_ro
 from remit.ledger.writer import Batch
 from remit.store.claims import ClaimAcquired, ClaimKey, claim, finish_claim
 from remit.store.connection import GuardedTableError
-from tests.store_fixtures import LEDGER_TABLES, World
+from tests.support.store_fixtures import LEDGER_TABLES, World
 
 AT = "2026-01-01T00:00:00Z"
 PLACE = {"correlation_id": "corr", "plan_id": "plan", "step_id": "one", "user_id": "alice"}

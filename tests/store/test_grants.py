@@ -21,7 +21,7 @@ from remit.store.grants import grant_runtime_role
 from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
-from tests.store_fixtures import LEDGER_TABLES, Ticking, World
+from tests.support.store_fixtures import LEDGER_TABLES, Ticking, World
 
 AT = "2026-01-01T00:00:00Z"
 

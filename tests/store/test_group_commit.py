@@ -16,7 +16,7 @@ from remit.ledger.findings import RecordFault
 from remit.ledger.writer import Batch
 from remit.store.connection import ConflictError
 from tests.store.one_group import Gate, event, run_as_one_group
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 CALLERS = 16
 

@@ -16,7 +16,7 @@ from remit.ledger.writer import Batch
 from remit.store import group_commit as group
 from remit.store.connection import Connection, DatabaseFailureError
 from tests.store.one_group import Gate, event, run_as_one_group
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 Works = list[Callable[[Batch], Any]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.store.postgresql import PostgresStore
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 PROCESSES = 4
 ENTRIES_EACH = 100

@@ -13,7 +13,7 @@ from remit.store import migrations_runner as migrate_module
 from remit.store.connection import Store
 from remit.store.migrations_runner import Migration, migrate, require_current, shipped_migrations
 from remit.store.sqlite import SqliteStore
-from tests.store_fixtures import Ticking, World
+from tests.support.store_fixtures import Ticking, World
 
 NAMES = ["0001_foundation", "0002_browser", "0003_agent", "0004_proposals", "0005_previews"]
 

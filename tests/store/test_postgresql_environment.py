@@ -12,7 +12,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, UsageError
 from remit.ledger.bundle import write_bundle
 from remit.store.connection import DatabaseBusyError, DatabaseFailureError, GuardedTableError
 from remit.store.postgresql import PostgresConnection, PostgresStore
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 
 @pytest.fixture

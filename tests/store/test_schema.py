@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.store_fixtures import World
+from tests.support.store_fixtures import World
 
 STEPS = "agent_execution_ledger"
 CURRENT = "agent_execution_current"

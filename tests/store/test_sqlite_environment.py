@@ -13,7 +13,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, UsageError
 from remit.store.connection import DatabaseBusyError, DatabaseFailureError
 from remit.store.migrations_runner import migrate
 from remit.store.sqlite import SqliteStore
-from tests.store_fixtures import Ticking
+from tests.support.store_fixtures import Ticking
 
 HOLD = """
 import sqlite3, sys

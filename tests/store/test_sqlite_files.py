@@ -14,7 +14,7 @@ from remit.ledger.findings import RecordFault
 from remit.store.migrations_runner import migrate
 from remit.store.sqlite import SqliteStore
 from remit.store.sqlite_files import log_of
-from tests.store_fixtures import Ticking, World, database_url, dialect, empty_store, store, store_url, world
+from tests.support.store_fixtures import Ticking, World, database_url, dialect, empty_store, store, store_url, world
 
 __all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "world"]
 

@@ -1,0 +1,64 @@
+"""The pipelines that remit.yaml registers: looked at by name, never run."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from remit.diagnostics.check import Check
+from tests.diagnostics.sound_workspace import Place
+
+pytestmark = pytest.mark.req("PX-21")
+
+
+@pytest.fixture
+def look(place: Place) -> Callable[..., Check]:
+    def with_pipeline(**pipeline: Any) -> Check:
+        settings = {
+            "version": 1,
+            "connections": {
+                "shop": {"type": "duckdb", "path": "shop.duckdb"},
+                "closed": {"type": "duckdb", "path": "shop.duckdb", "read_only": True},
+            },
+            "pipeline_packages": ["etl"],
+            "pipelines": {"own": pipeline},
+        }
+        (place.root / "remit.yaml").write_text(json.dumps(settings))
+        return place.look()["pipeline own"]
+
+    (place.root / "etl").mkdir()
+    (place.root / "etl/run.py").write_text("raise SystemExit('it was run')\n")
+    (place.root / "one.sql").write_text("SELECT 1;\n")
+    return with_pipeline
+
+
+def test_what_could_run_is_fine_and_is_not_run(look: Callable[..., Check]) -> None:
+    assert look(type="python", steps=["etl.run:run"], writes=["out.txt"]).found == "python, 1 step"
+    found = look(type="sql", connection="shop", steps=["one.sql"])
+    assert (found.status, found.found) == ("ok", "sql, 1 step")
+
+
+@pytest.mark.parametrize(
+    "pipeline, status, words",
+    [
+        ({"type": "python", "steps": ["os:remove"], "writes": ["x"]}, "fail", "in no package"),
+        ({"type": "python", "steps": ["etl.run:run"], "writes": ["x"], "reads": ["no/such"]}, "warn", "no/such"),
+        ({"type": "python", "steps": ["etl.run:run", "etl.no:run"], "writes": ["x"]}, "warn", "etl.no: no such module"),
+        ({"type": "sql", "connection": "nobody", "steps": ["one.sql"]}, "fail", "no connection"),
+        ({"type": "sql", "connection": "closed", "steps": ["one.sql"]}, "fail", "read_only"),
+        ({"type": "sql", "connection": "shop", "steps": ["one.sql", "two.sql"]}, "warn", "two.sql"),
+        ({"type": "sql", "connection": "shop", "steps": ["../one.sql"]}, "fail", ".."),
+    ],
+)
+def test_what_could_not_run_is_told(
+    look: Callable[..., Check], pipeline: dict[str, Any], status: str, words: str
+) -> None:
+    found = look(**pipeline)
+    assert (found.status, words in found.found, found.next_step != "") == (status, True, True)
+
+
+def test_that_dbt_is_not_installed_is_told(look: Callable[..., Check]) -> None:
+    found = look(type="dbt", project="etl", connection="shop")
+    assert found.status == "warn"
+    assert "remit[dbt]" in found.next_step

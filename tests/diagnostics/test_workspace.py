@@ -1,0 +1,323 @@
+"""A workspace: each seeded fault is found, graded and answered with what to do; a sound one passes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from remit.authority.capability_token import TokenRequest
+from remit.cli.doctor import examine_workspace
+from remit.contracts.browser.browser import TokenConstraints
+from remit.core.ids import render_time, system_clock
+from remit.crypto.keyring import create_keys, rotate_key
+from remit.diagnostics import workspace
+from remit.ledger.clock_acceptance import ChainClock
+from remit.workspace.workspace import Workspace
+from tests.diagnostics.sound_workspace import ROOT, Place, change, key_file
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def test_a_sound_workspace_passes_every_check(place: Place) -> None:
+    checks = place.look()
+    place_on_disk = {"file system", "free space", "durable write"}  # the machine's affair: it may warn there
+    optional = {name for name, check in checks.items() if check.status == "absent"}
+    assert optional == {"catalogue"}
+    assert {name for name, check in checks.items() if check.status != "ok"} - optional <= place_on_disk
+    assert list(checks) == [
+        "workspace",
+        "configuration",
+        "base directories",
+        "sandbox",
+        "exchange",
+        "catalogue",
+        "state directory",
+        "file system",
+        "free space",
+        "durable write",
+        "key files",
+        "keyring",
+        "store",
+        "tables",
+        "anchors",
+        "guards",
+        "clock and ledger",
+    ]
+
+
+def test_looking_changes_nothing_in_the_state_directory(place: Place) -> None:
+    def content() -> dict[str, bytes]:
+        files = (path for path in place.state.path.rglob("*") if path.is_file())
+        return {str(path): path.read_bytes() for path in files if not path.name.endswith(("-wal", "-shm"))}
+
+    before = content()
+    place.look()
+    assert content() == before
+
+
+def test_a_private_key_is_never_opened(place: Place) -> None:
+    """The check-up is run where opening one would be seen."""
+    program = (
+        "import os, sys, pathlib; from remit.cli.doctor import examine; from remit.core.ids import system_clock\n"
+        "sys.addaudithook(lambda event, args: event == 'open' and str(args[0]).endswith('.pem') and os._exit(99))\n"
+        "examine(pathlib.Path(sys.argv[1]), os.environ, system_clock)\n"
+    )
+    environ = {**os.environ, **place.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", program, place.root], env=environ, check=False)
+    assert done.returncode == 0
+
+
+def test_the_key_that_signs_tokens_is_known_and_missed(place: Place) -> None:
+    with Workspace.open(place.root, environ=place.environ) as opened:
+        opened.tokens.issue(TokenRequest("bot", ("browser.click",), TokenConstraints(), timedelta(hours=1)))
+    assert place.look()["keyring"].status == "ok"
+    (key,) = (place.state.keys / "policy").glob("*.pem")
+    key.unlink()
+    check = place.look()["keyring"]
+    assert (check.status, "remit token rotate-key" in check.next_step) == ("fail", True)
+
+
+def _world_readable_key(place: Place) -> None:
+    key_file(place.state).chmod(0o644)
+
+
+def _key_behind_a_link(place: Place) -> None:
+    path = key_file(place.state)
+    path.rename(place.root / "stolen.pem")
+    path.symlink_to(place.root / "stolen.pem")
+
+
+def _lost_keys(place: Place) -> None:
+    shutil.rmtree(place.state.keys)
+
+
+def _lost_private_key(place: Place) -> None:
+    key_file(place.state, "audit").unlink()
+
+
+def _keyring_of_somebody_else(place: Place) -> None:
+    other = place.root / "other"
+    create_keys(other, system_clock)
+    shutil.copy(other / "keyring.json", place.state.keys / "keyring.json")
+
+
+def _keyring_with_a_wrong_id(place: Place) -> None:
+    path = place.state.keys / "keyring.json"
+    document = json.loads(path.read_bytes())
+    first, second = document["keys"][:2]
+    first["key_id"], second["key_id"] = second["key_id"], first["key_id"]
+    path.write_text(json.dumps(document))
+
+
+def _keyring_without_a_role(place: Place) -> None:
+    path = place.state.keys / "keyring.json"
+    document = json.loads(path.read_bytes())
+    document["keys"] = [key for key in document["keys"] if key["role"] != "protocol"]
+    path.write_text(json.dumps(document))
+
+
+def _keyring_of_rubbish(place: Place) -> None:
+    (place.state.keys / "keyring.json").write_bytes(b"\xff{")
+
+
+def _missing_store(place: Place) -> None:
+    place.state.database.unlink()
+
+
+def _damaged_store(place: Place) -> None:
+    for path in place.state.path.glob("ledger.sqlite3*"):
+        path.write_bytes(b"this is no database" * 1_000)
+
+
+def _open_store_file(place: Place) -> None:
+    place.state.database.chmod(0o666)
+
+
+def _outdated_store(place: Place) -> None:
+    change(place, "DELETE FROM schema_migrations")
+
+
+def _newer_store(place: Place) -> None:
+    change(place, "INSERT INTO schema_migrations VALUES (9999, 'future', 'sha256:0', '2030-01-01T00:00:00Z')")
+
+
+def _store_of_other_tables(place: Place) -> None:
+    change(place, "UPDATE schema_migrations SET digest = 'sha256:0'")
+
+
+def _lost_guard(place: Place) -> None:
+    change(place, "DROP TRIGGER ledger_entries_no_delete")
+
+
+_ENTRY = """INSERT INTO ledger_entries
+  (tenant_id, seq, entry_id, created_at, kind, correlation_id, payload, prev_hash, hash)
+  VALUES ('zz', 1, 'e', ?, 'k', 'c', '{}', 'p', 'h')"""
+
+
+def _entry_from_the_future(place: Place) -> None:
+    change(place, _ENTRY, render_time(datetime.now(UTC) + timedelta(hours=3)))
+
+
+def _entry_without_a_time(place: Place) -> None:
+    change(place, _ENTRY, "noon")
+
+
+def _open_state(place: Place) -> None:
+    place.state.path.chmod(0o755)
+
+
+def _lost_state(place: Place) -> None:
+    shutil.rmtree(place.state.path)
+
+
+def _lost_settings(place: Place) -> None:
+    place.state.settings.unlink()
+
+
+def _wrong_config(place: Place) -> None:
+    (place.root / "remit.yaml").write_text("version: 1\nroot: .\nno_such_setting: 1\n")
+
+
+def _configure(place: Place, text: str) -> None:
+    with (place.root / "remit.yaml").open("a") as config:
+        config.write(text)
+
+
+def _missing_base(place: Place) -> None:
+    _configure(place, f"base_directories: [{place.root}, {place.root / 'nowhere'}]\n")
+
+
+def _base_behind_a_link(place: Place) -> None:
+    (place.root / "link").symlink_to(place.root)
+    _configure(place, f"base_directories: [{place.root / 'link'}]\n")
+
+
+def _base_over_the_state(place: Place) -> None:
+    _configure(place, f"base_directories: [{place.state.path.parent}]\n")
+
+
+@pytest.mark.parametrize(
+    "spoil, name, found, next_step",
+    [
+        (_world_readable_key, "key files", "open to others (mode 0644)", "remit keys rotate ROLE --revoke"),
+        (_key_behind_a_link, "key files", "is a symbolic link", "chmod -R go-rwx"),
+        (_lost_keys, "key files", "is missing", "backup"),
+        (_lost_keys, "keyring", "is missing", "backup"),
+        (_lost_private_key, "keyring", "the private key is gone for: audit", "remit keys rotate audit"),
+        (_keyring_of_somebody_else, "keyring", "the private key is gone for: kernel", "backup"),
+        (_keyring_with_a_wrong_id, "keyring", "a key id does not fit its key", "Mend"),
+        (_keyring_without_a_role, "keyring", "no single active key for: protocol", "remit init"),
+        (_keyring_of_rubbish, "keyring", "keyring.json", ""),
+        (_missing_store, "store", "the ledger's database is missing", "backup"),
+        (_damaged_store, "store", "damaged", "restore the last backup"),
+        (_open_store_file, "store", "open to others (mode 0666)", "chmod -R go-rwx"),
+        (_open_store_file, "state directory", "open to others (mode 0666)", "chmod -R go-rwx"),
+        (_outdated_store, "tables", "the store lacks migration 0001", "remit migrate"),
+        (_newer_store, "tables", "newer than this program", "Update Remit"),
+        (_store_of_other_tables, "tables", "differs from the one this store was built with", "backup"),
+        (_lost_guard, "guards", "lost its guard ledger_entries_no_delete", "remit ledger verify"),
+        (_entry_from_the_future, "clock and ledger", "behind the ledger's newest entry", "remit clock accept"),
+        (_entry_without_a_time, "clock and ledger", "ValueError", ""),
+        (_open_state, "state directory", "open to others (mode 0755)", "chmod -R go-rwx"),
+        (_lost_state, "state directory", "is missing", "remit init"),
+        (_lost_settings, "workspace", "never finished", "remit init"),
+        (_wrong_config, "configuration", "no_such_setting", ""),
+        (
+            _missing_base,
+            "base directories",
+            "does not exist, or is not one (remit.yaml, $.base_directories[1]",
+            "Create",
+        ),
+        (_base_behind_a_link, "base directories", "(remit.yaml, $.base_directories[0]", "Write its real path"),
+        (_base_over_the_state, "base directories", "a task could reach the keys", "REMIT_STATE"),
+    ],
+    ids=lambda value: value.__name__.strip("_") if callable(value) else "",
+)
+def test_a_seeded_fault_fails_its_check_and_names_the_way_out(
+    place: Place, spoil: Callable[[Place], None], name: str, found: str, next_step: str
+) -> None:
+    assert place.look()[name].status == "ok"
+    spoil(place)
+    check = place.look()[name]
+    assert check.status == "fail"
+    assert found in check.found
+    assert next_step in check.next_step
+    assert check.next_step
+
+
+def test_base_directories_are_named_and_none_means_that_no_task_may_touch_a_file(place: Place) -> None:
+    assert place.look()["base directories"].found == "none: no task may touch a file"
+    _configure(place, f"base_directories: [{place.root}]\n")
+    check = place.look()["base directories"]
+    assert (check.status, check.found) == ("ok", str(place.root))
+
+
+def test_a_workspace_that_runs_effects_unconfined_is_warned_of_what_that_means(place: Place) -> None:
+    assert place.look()["sandbox"].status == "ok"
+    _configure(place, "sandbox: unsafe-none\n")
+    check = place.look()["sandbox"]
+    assert check.status == "warn"
+    assert "all that this user may do" in check.found
+    assert "sandbox: required" in check.next_step
+
+
+def test_settings_that_cannot_be_read_are_one_failed_check_and_not_three(place: Place) -> None:
+    _wrong_config(place)
+    assert not {"base directories", "sandbox"} & place.look().keys()
+
+
+def test_a_missing_store_is_not_made_by_looking_for_it(place: Place) -> None:
+    place.state.database.unlink()
+    place.look()
+    assert not place.state.database.exists()
+
+
+def test_a_key_that_a_rotation_left_behind_is_a_warning(place: Place) -> None:
+    old = key_file(place.state)
+    kept = old.read_bytes()
+    rotate_key(place.state.keys, "kernel", system_clock)
+    assert place.look()["keyring"].status == "ok"
+    old.write_bytes(kept)
+    old.chmod(0o600)
+    check = place.look()["keyring"]
+    assert check.status == "warn"
+    assert check.next_step == f"Left by an interrupted rotation, or planted: rm {old}"
+
+
+def test_a_database_out_of_wal_is_a_warning(place: Place) -> None:
+    change(place, "PRAGMA journal_mode=DELETE")
+    check = place.look()["store"]
+    assert (check.status, "journal mode delete" in check.found) == ("warn", True)
+
+
+def test_a_folder_where_others_could_exchange_the_state_is_a_warning(place: Place) -> None:
+    home = place.state.path.parent
+    home.chmod(0o777)
+    check = place.look()["state directory"]
+    assert (check.status, f"chmod go-w {home}" in check.next_step) == ("warn", True)
+    home.chmod(0o1777)
+    assert place.look()["state directory"].status == "ok"
+
+
+def test_state_that_overlaps_the_workspace_fails(place: Place) -> None:
+    environ = {**place.environ, "REMIT_STATE": str(place.root / "inside")}
+    (check,) = examine_workspace(place.root, environ, system_clock)
+    assert (check.name, check.status) == ("state directory", "fail")
+    assert check.next_step == "Set REMIT_STATE to a folder outside of every workspace."
+
+
+@pytest.mark.parametrize(
+    "behind, status", [(timedelta(0), "ok"), (timedelta(milliseconds=900), "ok"), (timedelta(seconds=2), "fail")]
+)
+def test_a_clock_behind_the_newest_entry_fails_beyond_a_moment(behind: timedelta, status: str) -> None:
+    chain = ChainClock("default", NOW + behind, behind, None)
+    assert workspace.check_ledger_clock([chain], NOW).status == status
+
+
+def test_an_empty_ledger_is_behind_nothing() -> None:
+    assert workspace.check_ledger_clock([], NOW).status == "ok"

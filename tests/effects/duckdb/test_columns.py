@@ -1,0 +1,43 @@
+"""Columns that are added with a constraint, and samples of rows: where the engine has another shape than elsewhere."""
+
+from typing import Any
+
+import duckdb
+import pytest
+
+from remit.core.errors import EnvironmentFailureError, RefusedError
+from tests.effects.duckdb.duckdb_sandbox import Shop
+
+
+@pytest.mark.req("PX-18")
+@pytest.mark.parametrize(
+    "column, rows",
+    [
+        ("c INTEGER NOT NULL DEFAULT 3", [(1, 3), (2, 3)]),
+        ("c INTEGER DEFAULT 3 NOT NULL", [(1, 3), (2, 3)]),
+        ("c INTEGER UNIQUE", [(1, None), (2, None)]),
+    ],
+)
+def test_a_column_with_a_constraint_is_added_at_once(shop: Shop, column: str, rows: list[Any]) -> None:
+    output = shop.run(f"ALTER TABLE t ADD COLUMN {column}; SELECT count(*) FROM t")
+    assert [(one["kind"], one["writes"]) for one in output["statements"]] == [("ALTER", ["t"]), ("SELECT", [])]
+    assert shop.ask("SELECT a, c FROM t ORDER BY a") == rows
+    with duckdb.connect(str(shop.database)) as database, pytest.raises(duckdb.ConstraintException):
+        database.execute(
+            "INSERT INTO t (a, c) SELECT 9, NULL" if rows[0][1] else "INSERT INTO t SELECT 1, 'x', 5 FROM t"
+        )
+
+
+@pytest.mark.req("PX-18")
+def test_a_column_that_may_not_be_empty_and_is_fails_as_a_whole(shop: Shop) -> None:
+    before = shop.digest
+    with pytest.raises(EnvironmentFailureError, match="NOT NULL constraint failed"):
+        shop.run("ALTER TABLE t ADD COLUMN c INTEGER NOT NULL")
+    assert shop.digest == before
+    with pytest.raises(RefusedError, match="MULTI"):
+        shop.run("PIVOT t ON b USING sum(a)")
+
+
+@pytest.mark.req("PX-18")
+def test_a_sample_of_rows_can_be_read(shop: Shop) -> None:
+    assert len(shop.run("SELECT a FROM t USING SAMPLE 1 ROWS")["rows"]) == 1

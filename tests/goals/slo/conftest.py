@@ -1,0 +1,5 @@
+"""A ledger on either database."""
+
+from tests.support.store_fixtures import database_url, dialect, empty_store, store, store_url, world
+
+__all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "world"]

@@ -1,0 +1,285 @@
+"""A person's yes to a call: to this very call as it was shown, used once, and never by the agent itself."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from remit.calls.service import Functions
+from remit.contracts.calls.call import CallPreview
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
+from remit.governed_functions import acting, governed
+from remit.identity.person import Person
+from remit.workspace.workspace import Workspace
+from tests.governed_functions.customer_workspace import ADA, AGENT, Place, code_of, declared, result_of
+
+
+@pytest.fixture(scope="module")
+def asking(place: Place) -> Any:
+    return declared(
+        place,
+        "crm.ask",
+        risk="HIGH",
+        preview=lambda customer, percent: f"{customer} has {place.discounts.get(customer, 0)}%, and gets {percent}%",
+    )
+
+
+def test_a_call_waits_for_a_person_and_the_same_call_goes_on_with_the_answer_once(place: Place, asking: Any) -> None:
+    token = place.token("crm.ask")
+    given = {"token": token, "key": "ask-1", "customer": "acme", "percent": 5}
+    waiting = asking.call(**given)
+    assert waiting.state == "waiting"
+    assert asking.call(**given) == waiting, "asking again puts a second question"
+    [question] = place.pending()
+    shown = question.preview
+    assert isinstance(shown, CallPreview)
+    assert (shown.function, shown.risk, shown.reversible) == ("crm.ask", "HIGH", False)
+    assert shown.arguments == {"customer": "acme", "percent": "5"}
+    assert shown.estimated_effect == "acme has 0%, and gets 5%"
+    assert place.calls == []
+    place.yes(waiting)
+    assert result_of(asking.call(**given)).value == {"customer": "acme", "percent": 5}
+    assert asking.call(**given).stored
+    assert place.calls == ["acme"]
+    assert place.workspace.approvals.show(question.approval_id).state == "USED"
+    assert place.kinds("ask-1") == [
+        "approval.requested",
+        "approval.approved",
+        "call.intent",
+        "approval.used",
+        "call.outcome",
+        "call.audit",
+    ]
+
+
+def test_a_no_is_a_no_for_that_key_however_often_it_is_asked(place: Place, asking: Any) -> None:
+    given = {"token": place.token("crm.ask"), "key": "ask-no", "customer": "acme", "percent": 5}
+    place.no(asking.call(**given))
+    for answer in (asking.call(**given), asking.call(**given)):
+        assert (code_of(answer), result_of(answer).effect) == ("approval_denied", "none")
+        assert "too much" in str(result_of(answer).error)
+    assert (place.calls, place.pending()) == ([], [])
+
+
+def test_a_yes_is_for_the_call_that_was_shown_and_not_for_the_world_as_it_became(place: Place, asking: Any) -> None:
+    token = place.token("crm.ask")
+    first = asking.call(token=token, key="ask-bound", customer="acme", percent=5)
+    place.yes(first)
+    place.discounts["acme"] = 30
+    second = asking.call(token=token, key="ask-bound", customer="acme", percent=5)
+    assert second.state == "waiting"
+    assert second.waiting.what == "acme has 30%, and gets 5%"
+    old = place.workspace.approvals.show(first.waiting.approval_id)
+    assert (old.state, "asked anew" in str(old.reason)) == ("VOID", True), "two questions about one call"
+    other = asking.call(token=token, key="ask-bound", customer="acme", percent=90)
+    assert other.state == "waiting", "a yes to 5 percent let 90 through"
+    renewed = asking.call(token=place.token("crm.ask"), key="ask-bound", customer="acme", percent=5)
+    assert renewed.state == "waiting", "a yes to one token was used by another"
+    assert place.calls == []
+    place.workspace.approvals.void([each.approval_id for each in place.pending()], "the test is over")
+
+
+def test_the_agent_cannot_answer_and_a_revoked_token_voids_its_question(place: Place, asking: Any) -> None:
+    token = place.token("crm.ask")
+    given = {"token": token, "key": "ask-own", "customer": "acme", "percent": 5}
+    waiting = asking.call(**given)
+    with pytest.raises(RefusedError) as refused:
+        place.workspace.approvals.decide(waiting.waiting.approval_id, approved=True, who=Person(AGENT))
+    assert refused.value.reason is Reason.PERMISSION_DENIED
+    place.workspace.tokens.revoke(place.workspace.tokens.verify(token).jti, actor="os:ada")
+    assert place.workspace.approvals.show(waiting.waiting.approval_id).state == "VOID"
+    assert code_of(asking.call(**given)) == "revoked"
+    assert place.calls == []
+
+
+def test_a_question_outlives_its_process_and_a_day_and_no_longer(place: Place, asking: Any) -> None:
+    given = {"token": place.token("crm.ask"), "key": "ask-old", "customer": "acme", "percent": 5}
+    waiting = asking.call(**given)
+    question = place.workspace.approvals.show(waiting.waiting.approval_id)
+    assert question.host == "lasting"
+    with Workspace.open(place.workspace.root, environ=place.workspace.environ, clock=place.clock) as elsewhere:
+        elsewhere.approvals.void_orphans()
+        elsewhere.approvals.decide(question.approval_id, approved=True, who=ADA)
+    place.clock.offset += timedelta(hours=24, seconds=1)
+    late = asking.call(**given)
+    assert (late.state, place.calls) == ("waiting", []), "a yes counts for a day"
+    assert place.workspace.approvals.show(question.approval_id).state == "EXPIRED"
+    place.workspace.approvals.void([late.waiting.approval_id], "the test is over")
+
+
+def test_a_caller_who_waits_is_woken_by_the_answer(place: Place, asking: Any) -> None:
+    token, answers = place.token("crm.ask"), []
+    done = threading.Thread(
+        target=lambda: answers.append(asking.call(token=token, key="ask-wait", wait=60, customer="acme", percent=5))
+    )
+    with place.workspace.approvals.bell.listening() as listener:
+        done.start()
+        while not place.pending():
+            listener.wait(5)
+    place.workspace.approvals.decide(place.pending()[0].approval_id, approved=True, who=ADA)
+    done.join(30)
+    assert result_of(answers[0]).status == "SUCCESS"
+    with acting(token, key="ask-plain"), pytest.raises(RefusedError) as refused:
+        asking("acme", 6)
+    assert refused.value.reason is Reason.APPROVAL_PENDING
+    place.workspace.approvals.void([each.approval_id for each in place.pending()], "the test is over")
+
+
+def test_a_policy_asks_only_where_its_rule_says_so(place: Place) -> None:
+    def allow(customer: str, percent: int) -> str:
+        return "allow" if percent <= 10 else "ask"
+
+    careful = declared(place, "crm.policy", consent="policy", allow=allow)
+    token = place.token("crm.policy")
+    small = careful.call(token=token, key="policy-1", customer="acme", percent=10)
+    assert result_of(small).status == "SUCCESS"
+    large = careful.call(token=token, key="policy-2", customer="acme", percent=11)
+    assert (large.state, place.calls) == ("waiting", ["acme"])
+    place.workspace.approvals.void([large.waiting.approval_id], "the test is over")
+    always = declared(place, "crm.always", consent="person", allow=lambda **_: True)
+    assert always.call(token=place.token("crm.always"), key="policy-3", customer="a", percent=1).state == "waiting"
+    place.workspace.approvals.void([each.approval_id for each in place.pending()], "the test is over")
+
+
+def test_what_a_person_cannot_be_shown_whole_is_not_asked(place: Place, asking: Any) -> None:
+    token = place.token("crm.ask")
+    answer = asking.call(token=token, key="ask-long", customer="a" * 10_001, percent=5)
+    assert (code_of(answer), place.pending()) == ("too_large", [])
+
+
+def test_nobody_is_asked_only_where_there_is_a_way_back_or_nothing_to_take_back(place: Place) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"consent": "none"},
+        {"consent": "policy"},
+        {"consent": "anybody"},
+        {"risk": "SOME"},
+        {"read_only": True, "undo": print},
+        {"before": dict},
+        {"private": ("secret",)},
+    ]
+    for declaration in wrong:
+        with pytest.raises(UsageError):
+            declared(place, "crm.wrong", **declaration)
+    assert "crm.wrong" not in place.workspace.calls.registry
+
+    @governed(place.workspace, "crm.read", consent="none", read_only=True)
+    def read(customer: str) -> int | None:
+        return place.discounts.get(customer)
+
+    answer = read.call(token=place.token("crm.read"), key="read-1", customer="acme")
+    assert (result_of(answer).effect, result_of(answer).value) == ("none", None)
+
+
+def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_is_made_once(
+    place: Place, asking: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = declared(place, "within.first", consent="none", undo=lambda *_, **__: None)
+    begun: list[str] = []
+
+    @governed(place.workspace, "within.outer", consent="policy", allow=lambda **_: "allow", idempotent=True)
+    def outer(customer: str) -> list[Any]:
+        begun.append(customer)
+        return [first(customer, 1), asking(customer, 2)]
+
+    token = place.token("crm.ask", "within.first", "within.outer")
+    given: dict[str, Any] = {"token": token, "key": "within-1", "customer": "acme"}
+    with acting(token):
+        waiting = outer.call(**given)
+        assert waiting.waiting is not None
+        assert [each.approval_id for each in place.pending()] == [waiting.waiting.approval_id]
+        assert outer.call(**given) == waiting
+        assert place.calls == ["acme"], "what was done within is not done again"
+        assert place.workspace.recover() == [], "it waits, and nothing is wrong with it"
+        with monkeypatch.context() as elsewhere:  # in a process that does not have the function, such as the command
+            elsewhere.setattr(place.workspace.calls, "registry", Functions())
+            assert place.workspace.recover() == []
+        place.yes(waiting)
+        assert place.workspace.recover() == []
+        done = result_of(outer.call(**given))
+        assert done.value == [{"customer": "acme", "percent": 1}, {"customer": "acme", "percent": 2}]
+        assert outer.call(**given).stored
+    assert (place.calls, begun) == (["acme"] * 2, ["acme"] * 3)
+    with acting(token, key="within-2"), pytest.raises(RefusedError) as waits:  # of a plain call, as ever
+        outer("beta")
+    assert waits.value.reason is Reason.APPROVAL_PENDING
+    with acting(token):
+        place.no(outer.call(token=token, key="within-2", customer="beta"))
+        denied = result_of(outer.call(token=token, key="within-2", customer="beta"))
+    assert (denied.status, "a person said no" in str(denied.error)) == ("FAILURE", True)
+
+
+def test_a_call_that_waits_is_gone_on_with_by_whichever_process_is_asked(
+    place: Place, asking: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    @governed(place.workspace, "anywhere.outer", consent="policy", allow=lambda **_: "allow", idempotent=True)
+    def outer(customer: str) -> Any:
+        begun.append(customer)
+        return asking(customer, 4)
+
+    token = place.token("crm.ask", "anywhere.outer")
+    given: dict[str, Any] = {"token": token, "key": "anywhere-1", "customer": "acme"}
+    with acting(token):
+        waiting = outer.call(**given)
+        assert waiting.state == "waiting"
+        # Another process knows nothing of what this one has given up; it may settle what was left, before it is asked.
+        monkeypatch.setattr("remit.execution.journal._abandoned_tokens", set())
+        assert place.workspace.recover() == []
+        monkeypatch.setattr("remit.execution.journal._abandoned_tokens", set())
+        place.yes(waiting)
+        assert result_of(outer.call(**given)).status == "SUCCESS"
+    assert begun == ["acme"] * 2
+
+
+def test_a_call_that_has_begun_is_not_said_to_have_failed_by_a_token_that_ended_meanwhile(
+    place: Place, asking: Any
+) -> None:
+    """Part of it is done, and another token goes on with it."""
+    begun: list[str] = []
+    ends: list[str] = []
+
+    def end_some(**_: object) -> str:
+        while ends:
+            place.workspace.tokens.revoke(place.workspace.tokens.verify(ends.pop()).jti, actor="os:ada")
+        return "allow"
+
+    @governed(place.workspace, "begun.outer", consent="policy", allow=end_some, idempotent=True)
+    def outer(customer: str) -> Any:
+        begun.append(customer)
+        return asking(customer, 3)
+
+    first, second, third = (place.token("crm.ask", "begun.outer") for _ in range(3))
+    given: dict[str, Any] = {"key": "begun-1", "customer": "acme"}
+    with acting(first):
+        assert outer.call(token=first, **given).state == "waiting"
+    before = place.kinds("begun-1")
+    place.workspace.tokens.revoke(place.workspace.tokens.verify(first).jti, actor="os:ada")
+    ends.append(second)  # between the first look at it and the transaction
+    for token in (first, second):
+        with acting(token), pytest.raises(EnvironmentFailureError) as refused:
+            outer.call(token=token, **given)
+        assert (refused.value.reason, "revoked" in refused.value.what) == (Reason.IN_PROGRESS, True)
+    assert (begun, place.kinds("begun-1")) == (["acme"], before), "nothing is done, and nothing is signed"
+    with acting(third):
+        place.yes(outer.call(token=third, **given))
+        assert result_of(outer.call(token=third, **given)).status == "SUCCESS"
+
+
+@pytest.mark.parametrize("more", [{}, {"idempotent": True, "undo": lambda *_, **__: None}], ids=["once", "undone"])
+def test_any_other_call_fails_where_one_within_it_waits_and_says_what_to_do(
+    place: Place, asking: Any, more: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    name = f"within.{request.node.callspec.id}"
+
+    @governed(place.workspace, name, consent="policy", allow=lambda **_: "allow", **more)
+    def outer(customer: str) -> Any:
+        return asking(customer, 3)
+
+    token = place.token("crm.ask", name)
+    with acting(token):
+        failed = result_of(outer.call(token=token, key=name, customer=name))
+    assert (failed.status, failed.effect) == ("FAILURE", "undone" if more else "unknown")
+    assert "have it called before, give `acting` a `wait`, or declare this function idempotent" in str(failed.error)
+    assert place.calls == []

@@ -1,0 +1,201 @@
+"""kill -9 while SQL is prepared, and after: the database is as before or as after, and nothing lies about."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.plans.engines.database_files import WorkFolder, sweep
+from tests.plans.project import plan_of, ran, replace
+from tests.plans.sql.shop import Shop, sql
+from tests.plans.sql.test_changes import UPDATE
+from tests.plans.test_recovery import APPLY, KILL_AT_STEP
+from tests.support import preloaded
+from tests.support.child_process import Fault, run_child
+from tests.support.sampling import some
+
+BEFORE_INTENT = ["sql.copied", "sql.prepared", "backup.copied", "road.checkpoint_made"]
+NOT_YET = ["road.intent_recorded"]
+DONE = ["road.effect_done", "plan.published", "road.published", "plan.clearing", "plan.cleared_one", "plan.cleared"]
+
+PLAN = plan_of(
+    replace("a1", "notes.txt"),
+    sql("a2", UPDATE),
+    sql("a3", "INSERT INTO orders VALUES (4, 'new', 0)"),
+    sql("a4", "SELECT * FROM orders ORDER BY id", save_results_to="out/rows.csv"),
+)
+
+
+def killed(shop: Shop, tmp_path: Path, fault: Fault) -> bytes:
+    """Approve, and apply in a process that is killed at that point; the envelope."""
+    shop.write("notes.txt")
+    envelope = shop.approve(PLAN).canonical()
+    kept = tmp_path / "envelope.json"
+    kept.write_bytes(envelope)
+    shop.before = shop.tree()
+    ended = run_child(
+        [preloaded.python(), "-c", APPLY, str(shop.root), str(kept)], fault=fault, environment=shop.environ
+    )
+    assert ended.killed, ended
+    return envelope
+
+
+def require_done(shop: Shop) -> None:
+    assert shop.rows("SELECT id, state FROM orders ORDER BY id") == [
+        (1, "done"),
+        (2, "done"),
+        (3, "done"),
+        (4, "new"),
+    ]
+    assert shop.read("out/rows.csv").count("\n") == 5
+    assert not list(shop.root.rglob(".remit-*"))
+
+
+@pytest.mark.req("PX-28")
+@pytest.mark.parametrize("point", some(BEFORE_INTENT, 2))
+def test_before_the_intent_nothing_has_happened(shop: Shop, tmp_path: Path, point: str) -> None:
+    envelope = killed(shop, tmp_path, Fault(point))
+    assert shop.tree() == shop.before
+    assert shop.workspace.recover() == []
+    assert shop.left_over() == []
+    assert ran(shop.workspace.apply(envelope)).status.status == "SUCCESS"
+    require_done(shop)
+
+
+@pytest.mark.req("PX-28")
+@pytest.mark.parametrize("point", some(NOT_YET, 2))
+def test_what_was_prepared_dies_with_its_process_and_a_repeat_says_so(shop: Shop, tmp_path: Path, point: str) -> None:
+    envelope = killed(shop, tmp_path, Fault(point))
+    outcome = ran(shop.workspace.apply(envelope))
+    assert outcome.status.status == "FAILED"
+    (error,) = outcome.errors
+    assert "what was prepared died with the process that had begun it; nothing was changed" in error.message
+    assert "remit approve" in error.message
+    assert shop.tree() == shop.before
+    assert shop.workspace.verify_ledger().holds
+    assert shop.apply(PLAN).status.status == "SUCCESS"
+    require_done(shop)
+
+
+@pytest.mark.req("PX-28")
+@pytest.mark.parametrize("point", some(NOT_YET, 2))
+def test_recovery_takes_back_what_had_not_begun(shop: Shop, tmp_path: Path, point: str) -> None:
+    killed(shop, tmp_path, Fault(point))
+    (report,) = shop.workspace.recover()
+    assert isinstance(report.outcome, PlanOutcome)
+    assert report.outcome.status.status == "ROLLED_BACK"
+    assert shop.tree() == shop.before
+
+
+@pytest.mark.req("PX-28")
+@pytest.mark.parametrize("done", [1, 2])
+def test_killed_between_two_actions_on_one_database_all_of_it_is_taken_back(
+    shop: Shop, tmp_path: Path, done: int
+) -> None:
+    shop.write("notes.txt")
+    kept = tmp_path / "envelope.json"
+    kept.write_bytes(shop.approve(PLAN).canonical())
+    before = shop.tree()
+    command = [preloaded.python(), "-c", KILL_AT_STEP, str(shop.root), str(kept), str(done)]
+    assert run_child(command, environment=shop.environ).killed
+    (report,) = shop.workspace.recover()
+    assert isinstance(report.outcome, PlanOutcome), report.problem
+    assert report.outcome.status.status == "ROLLED_BACK"
+    assert shop.tree() == before
+    assert not list(shop.root.rglob(".remit-*"))
+
+
+@pytest.mark.req("PX-28")
+@pytest.mark.parametrize("point", some(DONE, 2))
+def test_what_was_done_is_finished_without_what_was_prepared(shop: Shop, tmp_path: Path, point: str) -> None:
+    envelope = killed(shop, tmp_path, Fault(point))
+    (report,) = shop.workspace.recover()
+    assert isinstance(report.outcome, PlanOutcome)
+    assert report.outcome.status.status == "SUCCESS", report.outcome.errors
+    assert [told.action_id for told in report.outcome.report.sql] == ["a2", "a3", "a4"]
+    require_done(shop)
+    assert ran(shop.workspace.apply(envelope)) == report.outcome
+    shop.workspace.rollback("last")
+    assert shop.tree() == shop.before
+
+
+@pytest.mark.req("PX-28")
+def test_a_full_disk_while_it_is_prepared_is_told_and_leaves_nothing(shop: Shop, tmp_path: Path) -> None:
+    shop.write("notes.txt")
+    kept = tmp_path / "envelope.json"
+    kept.write_bytes(shop.approve(PLAN).canonical())
+    before = shop.tree()
+    script = APPLY.replace(".status.signature", ".status")
+    command = [preloaded.python(), "-c", script, str(shop.root), str(kept)]
+    ended = run_child(command, fault=Fault("sql.copied", action="error"), environment=shop.environ)
+    assert not ended.killed
+    assert shop.tree() == before
+    assert shop.left_over() == []
+
+
+def test_only_folders_that_nobody_holds_are_swept_away(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    assert sweep(work) == 0
+    with WorkFolder.make(work) as held:
+        (held.folder("inside") / "file").write_text("x")
+        left = work / ("a" * 32)
+        (left / "deep").mkdir(parents=True)
+        (left / "deep" / "copy").write_text("x")
+        (work / "not-ours").mkdir()
+        assert sweep(work) == 1
+        assert sorted(path.name for path in work.iterdir()) == sorted([held.path.name, "not-ours"])
+        assert held.path.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in work.iterdir()] == ["not-ours"]
+
+
+def test_a_link_in_place_of_a_work_folder_is_left_alone(tmp_path: Path) -> None:
+    work, precious = tmp_path / "work", tmp_path / "precious"
+    for folder in (work, precious):
+        folder.mkdir()
+    (precious / "file").write_text("x")
+    (work / ("b" * 32)).symlink_to(precious)
+    inside = work / ("c" * 32)
+    inside.mkdir()
+    (inside / "link").symlink_to(precious)
+    assert sweep(work) == 1
+    assert (precious / "file").read_text() == "x"
+
+
+def test_a_folder_that_is_locked_by_another_descriptor_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "work" / ("d" * 32)
+    folder.mkdir(parents=True)
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert sweep(folder.parent) == 0
+    os.close(lock)
+    assert sweep(folder.parent) == 1
+
+
+def test_nothing_stays_open_that_was_prepared(shop: Shop) -> None:
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    shop.write("notes.txt")
+    shop.apply(PLAN)  # all sandboxes are there now
+    shop.workspace.rollback("last")
+    before = opened()
+    for number in range(2):
+        shop.workspace.preview(PLAN)
+        shop.apply(PLAN.replace(b"plan-001", f"again-{number}".encode()))
+        shop.workspace.rollback("last")
+    assert opened() <= before + 2  # a pool of processes may be a child ahead
+
+
+@pytest.mark.req("PX-28")
+def test_half_a_paper_that_a_killed_process_left_is_removed_by_recovery(shop: Shop, tmp_path: Path) -> None:
+    """Killed after the second of the three times that papers are renamed: the last of them has no name yet."""
+    killed(shop, tmp_path, Fault("durable.synced", 2))
+    half_written = [path.name for path in shop.root.glob("agent_outputs/reports/*/.*.tmp")]
+    assert any(name.startswith(".status.json.") for name in half_written), half_written
+    (report,) = shop.workspace.recover()
+    assert isinstance(report.outcome, PlanOutcome)
+    folder = shop.report_folder(report.outcome)
+    assert (folder / "status.json").exists()
+    assert list(folder.glob(".*")) == []

@@ -1,0 +1,208 @@
+"""The documentation is true: its commands work, its links lead somewhere. And the runner that says so can say no."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scripts import reference_architecture as architecture
+from tests.support import preloaded
+from tests.support.docs_examples import ROOT, Command, ExampleError, parse_commands, run_commands
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *(ROOT / "docs").rglob("*.md")])
+MAKEFILE = (ROOT / "Makefile").read_text()
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+
+SAMPLE = """
+Text with a `$ remit nowhere` in a line.
+
+```console
+$ printf 'hello' > greeting
+$ cat greeting
+hello
+$ cat missing  # exit: 1
+$ printf '%s' \\
+>     joined > other
+$ cat > plan.json <<'END'
+{"not": "a command"}
+$ neither is this
+END
+```
+
+```python
+total = 1
+print(total)
+```
+
+```text
+$ not a shell
+```
+
+1. A list:
+
+   ```sh
+   $ cd sub
+   $ ls
+   ```
+"""
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.timeout(600)  # a page is many commands, each a process
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_command_on_the_page_does_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    commands = parse_commands(page.read_text(encoding="utf-8"))
+    run_commands(commands, tmp_path, MAKEFILE, Path(preloaded.remit()).parent, preloaded.python())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_relative_link_on_the_page_leads_to_a_file(page: Path) -> None:
+    targets = [found["target"].partition("#")[0] for found in LINK.finditer(page.read_text(encoding="utf-8"))]
+    broken = [t for t in targets if t and "://" not in t and not (page.parent / t).exists()]
+    assert broken == []
+
+
+def _variables(text: str) -> set[str]:
+    return set(re.findall(r"\bREMIT_[A-Z_]*[A-Z]\b", text))
+
+
+def test_every_environment_variable_in_the_code_is_documented_and_the_other_way_round() -> None:
+    documented = _variables((ROOT / "docs/reference/settings.md").read_text())
+    code = [*(ROOT / "src").rglob("*.py"), ROOT / "tests/conftest.py"]
+    assert _variables("\n".join(path.read_text(encoding="utf-8") for path in code)) == documented
+
+
+@pytest.mark.parametrize("about", architecture.CONTRACTS)
+def test_architecture_page_lists_the_layers_that_the_import_check_enforces(about: str) -> None:
+    enforced = [", ".join(layer) for layer in architecture.layers(about)]
+    assert "\n".join(["```text", *enforced, "```"]) in ARCHITECTURE
+
+
+def test_architecture_page_names_every_package_once() -> None:
+    table = ARCHITECTURE.partition("| package | what it holds |")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    there = {path.stem for path in (ROOT / "src/remit").iterdir() if path.suffix in {"", ".py"}}
+    assert sorted(named) == sorted(there - {"__init__", "__main__", "__pycache__"})
+
+
+def test_every_step_has_its_function_in_the_engine_and_its_places_for_a_plan() -> None:
+    engine = architecture.engine_functions()
+    assert [engine[number][0] for number in range(1, 12)] == [step.name for step in architecture.WAY]
+    places = [place for step in architecture.WAY for place in (*step.does, *step.by_way_of)]
+    methods = [method for step in architecture.WAY for method in step.methods]
+    places += [f"{architecture.ENGINE}:{function}" for _, function in engine.values()]
+    places += [f"{architecture.ENGINE}:Operation.{method}" for method in methods]
+    missing = [place for place in (*architecture.COMES_IN, *places) if not architecture.exists(place)]
+    assert missing == []
+    assert not architecture.exists("plans/operation.py:PlanOperation.fly")
+
+
+def test_every_file_and_test_that_the_architecture_page_names_exists() -> None:
+    named = set(re.findall(r"`((?:[\w.]+/)+\w+\.\w+)(?:::(\w+))?`", ARCHITECTURE))
+    assert ("tests/effects/plans/test_handlers.py", "test_every_edit_of_the_contract_has_an_editor") in named
+    for path, test in named:
+        [file] = [place for place in (ROOT / path, ROOT / "src" / path, ROOT / "src/remit" / path) if place.is_file()]
+        assert f"def {test}(" in file.read_text(encoding="utf-8") or not test, (path, test)
+
+
+def test_commands_are_read_with_line_numbers_exit_codes_and_continuations() -> None:
+    assert parse_commands(SAMPLE) == [
+        Command("printf 'hello' > greeting", 5),
+        Command("cat greeting", 6),
+        Command("cat missing", 8, exit_code=1),
+        Command("printf '%s' \\\n    joined > other", 9),
+        Command('cat > plan.json <<\'END\'\n{"not": "a command"}\n$ neither is this\nEND', 11),
+        Command("total = 1\nprint(total)", 18, python=True),
+        Command("cd sub", 29),
+        Command("ls", 30),
+    ]
+
+
+def test_commands_of_one_page_share_a_workspace_and_run_in_order(tmp_path: Path) -> None:
+    page = "```console\n$ mkdir sub\n$ printf one > sub/file\n$ cd sub\n$ cat file\n```\n"
+    assert run_commands(parse_commands(page), tmp_path, "") == 3
+    assert (tmp_path / "workspace/sub/file").read_text() == "one"
+
+
+def test_a_python_block_runs_where_the_commands_before_it_led(tmp_path: Path) -> None:
+    page = "```console\n$ mkdir sub\n$ cd sub\n```\n\n```python\nopen('file', 'w').write('two')\n```\n"
+    assert run_commands(parse_commands(page), tmp_path, "") == 2
+    assert (tmp_path / "workspace/sub/file").read_text() == "two"
+
+
+def test_state_and_home_lie_beside_the_workspace_not_in_it(tmp_path: Path) -> None:
+    run_commands([Command('printf "%s %s" "$REMIT_STATE" "$HOME" > seen', 1)], tmp_path, "")
+    assert (tmp_path / "workspace/seen").read_text() == f"{tmp_path}/state {tmp_path}/home"
+
+
+@pytest.mark.parametrize(
+    "command, why",
+    [
+        (Command("cat nothing-here", 1), "exited 1, not 0"),
+        (Command("echo fine", 1, exit_code=2), "exited 0, not 2"),
+        (Command("make no-such-target", 1), "there is no `make no-such-target`"),
+        (Command("curl somewhere", 1), "nobody said whether `curl` is to be run"),
+        (Command("remit no-such-command", 1), "exited"),
+        (Command("raise SystemExit(3)", 1, python=True), "exited 3, not 0"),
+    ],
+)
+def test_an_example_that_lies_is_caught(command: Command, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ExampleError, match=re.escape(why)):
+        run_commands([command], tmp_path, MAKEFILE)
+
+
+def test_a_make_target_that_exists_is_accepted_and_not_run(tmp_path: Path) -> None:
+    assert run_commands([Command("make test WORKERS=1", 1)], tmp_path, MAKEFILE) == 0
+
+
+def test_the_log_page_shows_what_running_tasks_writes_and_names_every_message(tmp_path: Path) -> None:
+    page = (ROOT / "docs/reference/logs.md").read_text(encoding="utf-8")
+    sample = [json.loads(line) for line in page.splitlines() if line.startswith('{"ts"')]
+    messages = re.findall(
+        r"^\| `([a-z ]+)` \|", page.partition("| message | when |")[2].partition("\n\n")[0], re.MULTILINE
+    )
+    commands = []
+    for command in parse_commands((ROOT / "README.md").read_text(encoding="utf-8")):
+        runs = command.text.startswith("remit task run")  # each one twice: the second gets the earlier outcome
+        commands += [replace(command, text=f"REMIT_LOG=debug {command.text} 2>> log")] * 2 if runs else [command]
+    last = max(at for at, command in enumerate(commands) if "REMIT_LOG" in command.text)
+    run_commands(commands[: last + 1], tmp_path, MAKEFILE, Path(preloaded.remit()).parent)
+    lines = (tmp_path / "workspace/project/log").read_text().splitlines()
+    said = "Already done before; nothing was done now. The stored result:"  # to a person, on the same stream
+    written = [json.loads(line) for line in lines if line != said]
+    assert all(record.pop("ts").endswith("Z") for record in [*sample, *written])
+    assert written[:2] == sample
+    assert {record["message"] for record in written} == set(messages)
+
+
+def test_a_second_machine_goes_on_with_a_postgresql_ledger_only_under_the_same_keys(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    project, here, there = tmp_path / "project", tmp_path / "here", tmp_path / "there"
+
+    def remit(state: Path, *arguments: str) -> int:
+        environ = {**os.environ, "REMIT_STATE": str(state), "LEDGER_URL": postgres_url}
+        done = subprocess.run([preloaded.remit(), *arguments], cwd=project, env=environ, check=False)
+        return done.returncode
+
+    project.mkdir()
+    assert remit(here, "init", "--database-variable", "LEDGER_URL") == 0
+    assert remit(there, "init", "--database-variable", "LEDGER_URL") != 0
+    [state] = here.iterdir()
+    copy = there / state.name
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(parents=True, mode=0o700)
+    shutil.copytree(state / "keys", copy / "keys")
+    shutil.copy2(state / "workspace.json", copy)
+    assert remit(there, "keys", "rotate", "kernel") == 0
+    assert remit(there, "ledger", "verify") == 0
+    assert remit(here, "ledger", "verify") == 0

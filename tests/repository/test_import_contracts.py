@@ -1,0 +1,127 @@
+"""The import contracts can fail: each forbidden import, planted in an empty copy of the map, is found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ALWAYS_THERE = ["core/ids", "masking/text", "version", "contracts/base", "plans/model/folders", "goals/outcomes"]
+ONE_WAY = "Imports go one way BROKEN"
+EFFECTS = "Effects and the sandboxed child know only contracts"
+IN_PLANS = "Inside plans"
+IN_GOALS = "Inside goals"
+
+
+def _lint(folder: Path, rooms: dict[str, str]) -> tuple[int, str]:
+    """Run the project's contracts over a package `remit` that consists of the given files."""
+    package = folder / "remit"
+    for name, source in {"__init__": "", **dict.fromkeys(ALWAYS_THERE, ""), **rooms}.items():
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for folder_of in path.parents[: len(Path(name).parts)]:
+            (folder_of / "__init__.py").touch()
+        path.write_text(source)
+    done = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-logo", "--no-cache", "--config", ROOT / "pyproject.toml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
+    code, said = _lint(tmp_path, {"ledger/append": "import remit.store.rows", "store/rows": "import remit.core.errors"})
+    assert (code, "4 kept, 0 broken" in said) == (0, True), said
+
+
+@pytest.mark.parametrize(
+    "rooms, broken",
+    [
+        ({"core/errors": "import remit.contracts.base"}, ONE_WAY),
+        ({"authority/lease": "import remit.execution.engine", "execution/engine": ""}, ONE_WAY),
+        ({"effects/context": "import remit.store.claims", "store/claims": ""}, EFFECTS),
+        (
+            {"effects/context": "import remit.fs.paths", "fs/paths": "import remit.store.claims", "store/claims": ""},
+            EFFECTS,
+        ),
+        ({"executors/__init__": "import remit.store.claims", "store/claims": ""}, EFFECTS),
+        (
+            {
+                "executors/__init__": "import remit.effects.registry",
+                "effects/registry": "import remit.crypto.signing",
+                "crypto/signing": "",
+            },
+            EFFECTS,
+        ),
+        ({"executors/__init__": "import remit.sandbox.host", "sandbox/host": ""}, EFFECTS),
+        ({"effects/context": "import remit.executors", "executors/__init__": ""}, ONE_WAY),
+        (
+            {
+                "__init__": "from remit.workspace.workspace import Workspace",
+                "executors/__init__": "from remit import Workspace",
+                "workspace/workspace": "Workspace = 1",
+            },
+            EFFECTS,
+        ),
+        ({"sandbox/child": "import remit.crypto.signing", "crypto/signing": ""}, EFFECTS),
+        ({"sandbox/child": "import remit.sandbox.host", "sandbox/host": ""}, EFFECTS),
+        ({"effects/context": "import remit.tasks.kernel", "tasks/kernel": ""}, EFFECTS),
+        ({"sandbox/child": "import remit.tasks.kernel", "tasks/kernel": ""}, EFFECTS),
+        ({"sandbox/host": "import remit.tasks.kernel", "tasks/kernel": ""}, ONE_WAY),
+        ({"execution/engine": "import remit.tasks.kernel", "tasks/kernel": ""}, ONE_WAY),
+        ({"effects/context": "import remit.plans.service", "plans/service": ""}, EFFECTS),
+        ({"sandbox/child": "import remit.workspace.open", "workspace/open": ""}, EFFECTS),
+        ({"plans/operation": "import remit.tasks.service", "tasks/service": ""}, ONE_WAY),
+        ({"browser/service": "import remit.plans.service", "plans/service": ""}, ONE_WAY),
+        ({"ledger/writer": "import remit.execution.engine", "execution/engine": ""}, ONE_WAY),
+        ({"approvals/service": "import remit.plans.service", "plans/service": ""}, ONE_WAY),
+        ({"plans/runtime/runner": "import remit.plans.apply.executor", "plans/apply/executor": ""}, IN_PLANS),
+        ({"goals/core": "import remit.goals.promotion", "goals/promotion": ""}, IN_GOALS),
+        ({"goals/core": "import remit.goals.actions.runner", "goals/actions/runner": ""}, IN_GOALS),
+        ({"goals/gates": "import remit.goals.service", "goals/service": ""}, IN_GOALS),
+    ],
+    ids=[
+        "upwards",
+        "authority to the engine",
+        "effects to store",
+        "effects to store by way of fs",
+        "executors to store",
+        "executors to keys by way of effects",
+        "executors to sandbox host",
+        "effects to executors",
+        "executors to workspace by way of the public names",
+        "child to keys",
+        "child to host",
+        "effects to kernel",
+        "child to kernel",
+        "sandbox host to kernel",
+        "engine to kernel",
+        "effects to plans",
+        "child to workspace",
+        "plans to tasks",
+        "browser to plans",
+        "ledger to engine",
+        "approvals to plans",
+        "runtime to apply",
+        "core of goals to promotion",
+        "core of goals to what has actions signed",
+        "gates to the service",
+    ],
+)
+@pytest.mark.req("EI-17")
+def test_a_forbidden_import_is_found(tmp_path: Path, rooms: dict[str, str], broken: str) -> None:
+    code, said = _lint(tmp_path, rooms)
+    assert code == 1, said
+    assert any(line.startswith(broken) and line.endswith("BROKEN") for line in said.splitlines()), said
+
+
+def test_a_room_that_is_not_on_the_map_is_found(tmp_path: Path) -> None:
+    code, said = _lint(tmp_path, {"helpers": ""})
+    assert code == 1
+    assert "helpers" in said

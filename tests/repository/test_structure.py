@@ -1,0 +1,71 @@
+"""The shape of the code is counted, and each count can fail: a planted breach of each rule is found."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from scripts import check_structure
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+MANY_CLASSES: Final = "".join(f"class Thing{number}:\n    pass\n" for number in range(check_structure.MOST_TWICE + 1))
+BREACHES: Final[dict[str, tuple[dict[str, str], str]]] = {
+    "a module at the root": ({"helpers.py": ""}, "a module at the root of the package"),
+    "a module named after an activity": ({"core/going.py": ""}, "a module named after an activity"),
+    "an exception": ({"core/errors.py": "class Refused(Exception):\n    pass\n"}, "the exception Refused"),
+    "an exception of another name": (
+        {
+            "core/errors.py": "class BaseError(Exception):\n    pass\n",
+            "fs/a.py": "import x\nclass Gone(x.BaseError):\n    pass\nclass Lost(Gone):\n    pass\n",
+        },
+        "the exception Lost",
+    ),
+    "class names": ({"core/a.py": MANY_CLASSES, "fs/b.py": MANY_CLASSES}, "the class name Thing0 is defined 2 times"),
+    "an import inside a function": (
+        {"ledger/a.py": "def f() -> None:\n    from remit.store import claims\n"},
+        "a function imports remit.store",
+    ),
+    "a relative import inside a function": (
+        {"ledger/a.py": "def f() -> None:\n    from . import b\n"},
+        "imports remit",
+    ),
+    "a long module": ({"core/a.py": "\n" * (check_structure.MOST_LINES + 1)}, "801 lines"),
+}
+
+
+def planted(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in {"__init__.py": "", "version.py": "", **files}.items():
+        path = folder / "src" / "remit" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_the_code_has_the_shape_that_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_structure.main([]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+def test_a_planted_breach_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str], breach: str) -> None:
+    files, what = BREACHES[breach]
+    assert check_structure.main(["--root", str(planted(tmp_path, files))]) == 1
+    assert what in capsys.readouterr().err
+
+
+def test_what_is_allowed_passes(tmp_path: Path) -> None:
+    allowed = {
+        "cli/serve.py": "def serve() -> None:\n    from remit.web import app\n",
+        "ledger/a.py": "def f() -> None:\n    import duckdb\n",
+        "core/errors.py": "class LostError(Exception):\n    pass\n",
+        "crypto/signing.py": "",
+    }
+    assert check_structure.main(["--root", str(planted(tmp_path, allowed))]) == 0
+
+
+def test_every_listed_place_is_there() -> None:
+    """A list that names what is gone allows what nothing needs."""
+    tree = check_structure.Tree(ROOT)
+    stems = {path.stem for path in tree.texts}
+    assert stems >= check_structure.NOUNS_IN_ING
+    assert all((ROOT / "src" / "remit" / f"{name}.py").exists() for name in check_structure.AT_THE_ROOT)
+    assert all((ROOT / "src" / "remit" / name).exists() for name in check_structure.LATE_IMPORTS)

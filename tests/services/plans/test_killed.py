@@ -1,0 +1,70 @@
+"""Killed at any step, a proposal is what the ledger says: made or not, answered or not, and its envelope with it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.services.plans.proposal_workspace import ADMIN, OPERATOR, Office
+from tests.support import preloaded
+from tests.support.child_process import ChildExit, Fault, run_child
+
+ACTING = Path(__file__).with_name("acting_process.py")
+BEFORE = ("append.before_commit",)
+AFTER = ("append.committed",)
+
+
+def killed(office: Office, point: str, *what: str) -> ChildExit:
+    command = [preloaded.python(), str(ACTING), str(office.project.root), *what]
+    ended = run_child(command, fault=Fault(point), environment=office.project.environ)
+    assert ended.killed, f"{point}: {ended.output}"
+    assert ended.acknowledged == (), point
+    return ended
+
+
+def test_whoever_is_killed_while_he_proposes_has_proposed_once_or_not(office: Office, tmp_path: Path) -> None:
+    for point in (*BEFORE, "proposal.inserted", *AFTER, "proposal.made"):
+        document, _ = office.plan()
+        file = tmp_path / "plan.json"
+        file.write_bytes(document)
+        before = len(office.plans.waiting(ADMIN))
+        killed(office, point, "propose", str(file), point)
+        is_made = point in {*AFTER, "proposal.made"}
+        assert len(office.plans.waiting(ADMIN)) == before + is_made, point
+        again = office.plans.propose(ADMIN, document, key=point)
+        assert len(office.plans.waiting(ADMIN)) == before + 1, point
+        assert [kind for kind, _ in office.entries(again.proposal_id)] == ["proposal.made"], point
+        office.plans.cancel(ADMIN, again.proposal_id)
+    assert office.workspace.verify_ledger().holds
+
+
+def test_an_envelope_is_recorded_with_the_answer_or_not_at_all(office: Office) -> None:
+    for point in (*BEFORE, "proposal.approved", *AFTER, "proposal.answered"):
+        made, path = office.proposed()
+        office.plans.look(ADMIN, made.proposal_id)  # waits until this process has stored the preview for the next one
+        issued = office.project.kinds().count("envelope.issued")
+        killed(office, point, "approve", made.proposal_id)
+        is_answered = point in {*AFTER, "proposal.answered"}
+        now = office.plans.get(ADMIN, made.proposal_id)
+        assert now.state == ("APPROVED" if is_answered else "PENDING"), point
+        assert office.project.kinds().count("envelope.issued") == issued + is_answered, point
+        if not is_answered:
+            office.yes(made.proposal_id)
+        assert office.plans.apply(OPERATOR, made.proposal_id, wait=30).state == "APPLIED", point
+        assert office.project.read(path) == "one\nTWO\nthree\n"
+    made, _ = office.proposed()
+    killed(office, "proposal.answered", "deny", made.proposal_id)
+    assert office.plans.get(ADMIN, made.proposal_id).state == "DENIED"
+    assert office.workspace.verify_ledger().holds
+
+
+@pytest.mark.parametrize("point", ["road.intent_recorded", "road.effect_done"])
+def test_a_run_that_was_killed_is_told_as_unfinished_and_settled_by_the_next(office: Office, point: str) -> None:
+    made, path = office.approved()
+    killed(office, point, "apply", made.proposal_id)
+    now = office.plans.get(office.agent, made.proposal_id)
+    assert (now.state, now.progress) == ("UNFINISHED", None)
+    settled = office.plans.apply(office.agent, made.proposal_id, wait=30)
+    done = settled.state == "APPLIED"
+    assert done or settled.state in {"ROLLED_BACK", "FAILED"}
+    assert office.project.read(path) == ("one\nTWO\nthree\n" if done else "one\ntwo\nthree\n")
+    assert office.workspace.verify_ledger().holds

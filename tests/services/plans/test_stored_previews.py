@@ -1,0 +1,295 @@
+"""The preview of a proposed plan is computed once and stored; views show that one, or say that there is none."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remit.cli.approvals.plans import compute_plan, show_plan
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason
+from remit.ledger.entry import NewEntry
+from remit.ledger.findings import RecordFault
+from remit.ledger.writer import Batch
+from remit.plans.model.callbacks import PlanHooks
+from remit.plans.preview.document import PlanPreview
+from remit.plans.proposals.draft import ProposalDraft
+from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
+from remit.store.connection import GuardedTableError
+from tests.plans.project import create, plan_of
+from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER, Office, refused
+from tests.services.plans.test_killed import AFTER, BEFORE, killed
+from tests.services.plans.test_rows import (
+    Shelf,
+    database_url,
+    dialect,
+    empty_store,
+    reason_of,
+    shelf,
+    store,
+    store_url,
+    world,
+)
+
+__all__ = ["database_url", "dialect", "empty_store", "shelf", "store", "store_url", "world"]
+
+FIRST = ComputedPreview("sha256:" + "1" * 64, b'{"first":true}', "first", "LOW")
+SECOND = ComputedPreview("sha256:" + "2" * 64, b'{"second":true}', "second", "LOW")
+OTHER = "'{\"forged\":true}'"
+
+
+def without_a_preview(office: Office) -> str:
+    """As a proposal that was made before previews were stored."""
+    document, _ = office.plan()
+    plan = Plan.parse(document)
+    draft = ProposalDraft(plan.canonical(), plan.plan_id, "an earlier plan", "LOW", ADMIN.actor)
+    return str(office.workspace.proposals.propose(draft).proposal_id)
+
+
+@pytest.mark.req("PV-01")
+def test_one_preview_from_the_proposal_to_the_approval_and_its_digest_is_on_record(office: Office) -> None:
+    made, _ = office.proposed(ADMIN)
+    first = office.plans.look(VIEWER, made.proposal_id)
+    assert (first.computed_by, first.changed_since) == ("os:ada", ())
+    assert first == office.plans.look(VIEWER, made.proposal_id), "not a field of it is made anew"
+    again = office.plans.compute(OPERATOR, made.proposal_id)
+    assert again.preview_digest == first.preview_digest, "the same inputs give the same digest at any time"
+    assert again.computed_by == "os:oto"
+    assert office.yes(made.proposal_id).state == "APPROVED"
+    kinds = office.entries(made.proposal_id)
+    assert kinds == [
+        ("proposal.made", "os:ada"),
+        ("proposal.previewed", "os:oto"),
+        ("proposal.approved", "os:bob"),
+    ]
+    assert office.workspace.verify_ledger().holds
+
+
+@pytest.mark.req("PV-04")
+def test_people_read_the_preview_in_the_title_of_a_plan_and_its_agent_does_not(office: Office) -> None:
+    made, _ = office.proposed()
+    assert office.plans.finish_previews(60)
+    seen = {
+        "page": office.plans.get(VIEWER, made.proposal_id).title,
+        "list": office.plans.listed(VIEWER).items[0].title,
+        "inbox": office.plans.waiting(VIEWER)[0].title,
+    }
+    assert all("+1 -1 lines" in title for title in seen.values()), seen
+    for view in (office.plans.get(office.agent, made.proposal_id), office.plans.listed(office.agent).items[0]):
+        assert (view.title, "lines" in view.title) == (made.title, False)
+
+
+def test_a_plan_that_was_denied_or_withdrawn_is_not_looked_at_any_more(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preview of an agent's plan waits behind another one of the same agent."""
+    gate, begun = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        begun.set()
+        gate.wait(60)
+
+    first, _ = office.proposed()
+    assert office.plans.finish_previews(60)
+    row = office.workspace.proposals.find(first.proposal_id)
+    assert row is not None
+    office.plans._previews.begin("hold", hold, subject="hold", owner=row.proposed_by)  # noqa: SLF001 - to be sure that it waits
+    assert begun.wait(60)
+    denied, withdrawn = (office.proposed()[0].proposal_id for _ in range(2))
+    office.plans.decide(APPROVER, denied, approved=False)
+    office.plans.cancel(office.agent, withdrawn)
+    wanted, _ = office.proposed()
+    looked_at: list[bytes] = []
+    preview: Callable[[bytes, PlanHooks], PlanPreview] = office.workspace.plans.preview
+
+    def counted(plan: bytes, hooks: PlanHooks) -> PlanPreview:
+        looked_at.append(plan)
+        return preview(plan, hooks)
+
+    monkeypatch.setattr(office.workspace.plans, "preview", counted)
+    gate.set()
+    assert office.plans.finish_previews(60)
+    assert len(looked_at) == 1, "the one that still waits for an answer"
+    assert "proposal.previewed" in [kind for kind, _ in office.entries(wanted.proposal_id)]
+
+
+@pytest.mark.req("PV-01")
+def test_a_changed_input_makes_it_stale_by_name_and_it_is_not_approved_until_it_is_computed_again(
+    office: Office,
+) -> None:
+    made, path = office.proposed(ADMIN)
+    new = office.plans.propose(ADMIN, plan_of(create("a", "fresh.txt"), plan_id="fresh"))
+    office.project.write(path, "one\ntwo\nother\n")
+    office.project.write("fresh.txt", "somebody was faster\n")
+    for proposal_id, name, how in (
+        (made.proposal_id, path, "was changed since this preview was computed"),
+        (new.proposal_id, "fresh.txt", "was not there when this preview was computed"),
+    ):
+        (changed,) = office.plans.look(VIEWER, proposal_id).changed_since
+        assert (changed.path, how in changed.how) == (name, True)
+        problem = refused(office.yes, proposal_id)
+        assert (problem.reason, name in problem.where) == (Reason.HASH_MISMATCH, True)
+    assert office.plans.compute(OPERATOR, made.proposal_id).changed_since == ()
+    assert office.yes(made.proposal_id).state == "APPROVED"
+    doomed = office.plans.compute(OPERATOR, new.proposal_id).document
+    assert doomed.problems, "what would fail now is shown"
+    assert "would fail" in refused(office.yes, new.proposal_id).what
+
+
+@pytest.mark.req("PV-02")
+def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_propose(office: Office) -> None:
+    name = without_a_preview(office)
+    problem = refused(office.plans.look, VIEWER, name)
+    assert isinstance(problem, PreviewNotStoredError)
+    assert f"remit approvals compute {name}" in problem.next_step
+    digest = "sha256:" + "0" * 64
+    answer: dict[str, Any] = {"approved": True, "preview_digest": digest}
+    assert refused(office.plans.decide, APPROVER, name, **answer).reason is Reason.STATE_MISSING
+    for caller in (VIEWER, APPROVER, office.token("reader", "plan.apply")):
+        assert refused(office.plans.compute, caller, name).reason in {
+            Reason.PERMISSION_DENIED,
+            Reason.CAPABILITY_MISSING,
+        }
+    assert refused(office.plans.compute, office.agent, name).reason is Reason.STATE_MISSING, "another's proposal"
+    assert [kind for kind, _ in office.entries(name)] == ["proposal.made"], "what was refused left no trace"
+    shown = office.plans.compute(OPERATOR, name)
+    assert shown == office.plans.look(VIEWER, name)
+    assert office.yes(name).state == "APPROVED"
+
+
+def test_of_an_approved_plan_only_what_was_approved_is_computed_again_and_of_a_closed_one_nothing(
+    office: Office,
+) -> None:
+    made, path = office.approved()
+    assert office.plans.compute(OPERATOR, made.proposal_id).changed_since == ()
+    office.project.write(path, "another\n")
+    assert refused(office.plans.compute, OPERATOR, made.proposal_id).reason is Reason.HASH_MISMATCH
+    before = office.plans.look(VIEWER, made.proposal_id).document
+    assert "TWO" in before.files[0].diff, "what was approved is still shown"
+    for closed in (office.applied()[0], office.proposed()[0]):
+        if closed.state == "PENDING":
+            office.plans.decide(ADMIN, closed.proposal_id, approved=False)
+        assert refused(office.plans.compute, OPERATOR, closed.proposal_id).reason is Reason.TRANSITION_INVALID
+
+
+def test_whoever_is_killed_while_a_preview_is_computed_again_has_stored_it_once_or_not(office: Office) -> None:
+    for point in (*BEFORE, "proposal.preview_stored", *AFTER, "proposal.previewed"):
+        made, path = office.proposed(ADMIN)
+        first = office.plans.look(VIEWER, made.proposal_id)
+        office.project.write(path, "one\ntwo\nother\n")
+        killed(office, point, "compute", made.proposal_id)
+        is_stored = point in {*AFTER, "proposal.previewed"}
+        now = office.plans.look(VIEWER, made.proposal_id)
+        assert (now.preview_digest != first.preview_digest, now.changed_since == ()) == (is_stored, is_stored), point
+        assert len(office.entries(made.proposal_id)) == 1 + is_stored, point
+        if not is_stored:
+            office.plans.compute(OPERATOR, made.proposal_id)
+        assert office.yes(made.proposal_id).state == "APPROVED", point
+    assert office.workspace.verify_ledger().holds
+
+
+# --- rows, on both databases -----------------------------------------------------------------------------------------
+
+CHANGES = {
+    "another document": f"UPDATE proposal_previews SET document = {OTHER}",
+    "no document": "UPDATE proposal_previews SET document = NULL",
+    "another digest": "UPDATE proposal_previews SET preview_digest = 'sha256:0'",
+    "another digest of the document": "UPDATE proposal_previews SET document_digest = 'sha256:0'",
+    "by another": "UPDATE proposal_previews SET computed_by = 'os:eve'",
+    "at another time": "UPDATE proposal_previews SET computed_at = '2020-01-01T00:00:00.000000Z'",
+    "from another place": "UPDATE proposal_previews SET entry_seq = 1",
+    "of another proposal": "UPDATE proposal_previews SET proposal_id = 'another'",
+    "removed": "DELETE FROM proposal_previews",
+}
+
+
+@pytest.mark.req("PV-01")
+def test_every_change_of_a_stored_preview_is_refused_found_and_never_shown(shelf: Shelf) -> None:
+    shelf.propose(9)  # so that the entries of the other begin later
+    row = shelf.propose(1, preview=FIRST)
+    shelf.proposals.preview_again(row.proposal_id, SECOND, "os:ada")
+    attacker = shelf.world.attacker
+    kept = attacker.run("SELECT * FROM proposal_previews")
+    back = [("INSERT INTO proposal_previews VALUES (?, ?, ?, ?, ?, ?, ?, ?)", each) for each in kept]
+    assert shelf.world.verify().findings == []
+    for name, statement in CHANGES.items():
+        with pytest.raises(Exception, match="append-only"):
+            attacker.run(statement)
+        attacker.tamper(statement)
+        assert shelf.world.faults() & {RecordFault.ROW_EDITED, RecordFault.ROW_MISSING}, name
+        if name in {"of another proposal", "removed"}:
+            assert shelf.proposals.preview_of(row) is None, name
+        else:
+            assert reason_of(shelf.proposals.preview_of, row) is Reason.EVIDENCE_INVALID, name
+        attacker.tamper("DELETE FROM proposal_previews", *back)
+    found = shelf.proposals.preview_of(row)
+    assert found is not None
+    assert (found.document, found.computed_by) == (SECOND.document.decode(), "os:ada")
+    assert shelf.world.verify().findings == []
+
+
+def test_an_earlier_preview_with_its_own_signed_entry_is_not_shown_for_the_later_one(shelf: Shelf) -> None:
+    row = shelf.propose(1, preview=FIRST)
+    attacker = shelf.world.attacker
+    earlier = attacker.run("SELECT * FROM proposal_previews")[0]
+    shelf.proposals.preview_again(row.proposal_id, SECOND, "os:ada")
+    insert = ("INSERT INTO proposal_previews VALUES (?, ?, ?, ?, ?, ?, ?, ?)", earlier)
+    attacker.tamper("DELETE FROM proposal_previews", insert)
+    assert reason_of(shelf.proposals.preview_of, row) is Reason.EVIDENCE_INVALID
+    assert RecordFault.ROW_EDITED in shelf.world.faults()
+
+
+def test_a_lost_row_is_computed_again_and_one_of_an_earlier_version_needs_none(shelf: Shelf) -> None:
+    old, row = shelf.propose(1), shelf.propose(2, preview=FIRST)
+    assert shelf.proposals.preview_of(old) is None
+    assert shelf.world.verify().findings == []
+    shelf.world.attacker.tamper("DELETE FROM proposal_previews")
+    assert RecordFault.ROW_MISSING in shelf.world.faults()
+    for each in (old, row):
+        shelf.proposals.preview_again(each.proposal_id, SECOND, "os:ada")
+        found = shelf.proposals.preview_of(each)
+        assert found is not None
+        assert found.preview_digest == SECOND.preview_digest
+    assert shelf.world.verify().findings == []
+
+
+def test_the_document_goes_with_the_text_of_the_plan_and_stays_where_it_was_denied(shelf: Shelf) -> None:
+    withdrawn, denied = shelf.propose(1, preview=FIRST), shelf.propose(2, preview=FIRST)
+    shelf.proposals.withdraw(withdrawn.proposal_id, "agent:bot")
+    shelf.proposals.deny(denied.proposal_id, ADMIN.person)
+    gone = shelf.world.attacker.run("SELECT proposal_id FROM proposal_previews WHERE document IS NULL")
+    assert gone == [(withdrawn.proposal_id,)]
+    assert reason_of(shelf.proposals.preview_of, shelf.found(withdrawn)) is Reason.TRANSITION_INVALID
+    assert shelf.proposals.preview_of(shelf.found(denied)) is not None
+    for row in (withdrawn, denied):
+        again = shelf.proposals.preview_again
+        assert reason_of(again, row.proposal_id, SECOND, "os:ada") is Reason.TRANSITION_INVALID
+    assert shelf.world.verify().findings == []
+
+
+def test_the_database_takes_no_preview_without_its_entry(shelf: Shelf) -> None:
+    row = shelf.propose()
+    insert = "INSERT INTO proposal_previews VALUES (?, ?, 'd', 'd', 'os:eve', 'now', ?, '{}')"
+
+    def forge(batch: Batch) -> None:
+        entry = batch.append(NewEntry(row.tenant_id, "proposal.previewed", "another", {}))
+        batch.store.execute(insert, (row.tenant_id, row.proposal_id, entry.seq))
+
+    with pytest.raises((GuardedTableError, Exception), match=r"append-only|evidence"):
+        shelf.world.ledger.transact(forge)
+    assert shelf.proposals.preview_of(row) is None
+
+
+def test_commands_say_that_none_is_stored_and_compute_it(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
+    name = without_a_preview(office)
+    place = Path(office.project.root)
+    show_plan(office.workspace, name, ADMIN.person, place, full=False, as_json=False)
+    said = capfd.readouterr().out
+    assert "none is stored" in said
+    assert "approvals compute" in said
+    compute_plan(office.workspace, name, ADMIN.person, place, full=False, as_json=False)
+    assert "+TWO" in capfd.readouterr().out
+    show_plan(office.workspace, name, ADMIN.person, place, full=False, as_json=False)
+    assert "+TWO" in capfd.readouterr().out

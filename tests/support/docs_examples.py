@@ -1,0 +1,152 @@
+"""Runs the examples in the documentation, so that they cannot lie.
+
+In a ```console or ```sh block, a line that starts with `$ ` is a command; other lines are output, for readers only. A
+command may go on after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`. A
+```python block is a program of its own and must exit 0. All of one file run in order, in one fresh directory, from the
+folder that the last `cd` led to. What needs the network, or a person, is never run, but a `make` target that is shown
+must exist.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RUN: Final = frozenset(
+    {"remit", "cat", "cd", "cp", "echo", "git", "ln", "ls", "mkdir", "mv", "printf", "python", "rm", "sed"}
+)
+NOT_RUN: Final = frozenset({"make", "pip", "sudo", "apt-get"})
+TIMEOUT_SECONDS: Final = 60
+
+_FENCE: Final = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>\w*)")
+_ASSIGNMENT: Final = re.compile(r"^[A-Z_]+=")
+_EXIT: Final = re.compile(r"\s*#\s*exit:\s*(?P<code>\d+)\s*$")
+_HERE_DOCUMENT: Final = re.compile(r"<<-?\s*['\"]?(?P<end>\w+)['\"]?")
+
+
+class ExampleError(AssertionError):
+    """An example that does not do what the page says."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a page: its text, its first line's number, and the exit code that the page promises."""
+
+    text: str
+    line: int
+    exit_code: int = 0
+    python: bool = False
+
+    def arguments(self, python: str) -> list[str]:
+        return [python, "-c", self.text] if self.python else ["sh", "-c", self.text]
+
+    @property
+    def program(self) -> str:
+        if self.python:
+            return "python"
+        words = shlex.split(self.text.splitlines()[0], comments=True)
+        return next(word for word in words if not _ASSIGNMENT.match(word))
+
+
+def parse_commands(markdown: str) -> list[Command]:
+    found: list[Command] = []
+    for language, block in _blocks(markdown):
+        if language == "python":
+            found.append(Command("\n".join(line for _, line in block), block[0][0], python=True))
+        else:
+            found += _block_commands(block)
+    return found
+
+
+def _blocks(markdown: str) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+    block: list[tuple[int, str]] = []
+    opened: re.Match[str] | None = None
+    for number, line in enumerate(markdown.splitlines(), start=1):
+        fence = _FENCE.match(line)
+        if opened is None:
+            opened, block = fence, []
+        elif fence and fence["fence"] == opened["fence"] and not fence["language"]:
+            if block and opened["language"] in {"console", "sh", "python"}:
+                yield opened["language"], block
+            opened = None
+        else:
+            block.append((number, line.removeprefix(opened["indent"])))
+
+
+def _block_commands(block: list[tuple[int, str]]) -> Iterator[Command]:
+    lines = iter(block)
+    for number, line in lines:
+        if not line.startswith("$ "):
+            continue
+        text = line.removeprefix("$ ")
+        while text.endswith("\\"):
+            text += "\n" + next(lines)[1].removeprefix("> ")
+        promised = _EXIT.search(text)
+        text = _EXIT.sub("", text)
+        here = _HERE_DOCUMENT.search(text)
+        while here and text.splitlines()[-1] != here["end"]:
+            text += "\n" + next(lines)[1].removeprefix("> ")
+        yield Command(text, number, int(promised["code"]) if promised else 0)
+
+
+def run_commands(
+    commands: list[Command], scratch: Path, makefile: str, programs: Path | None = None, python: str = sys.executable
+) -> int:
+    """Run them in order in a fresh workspace below `scratch`; how many were run. Raises at the first that lies.
+
+    `programs` is a folder to look for programs in first; `python` runs the programs that are shown whole.
+    """
+    folder = scratch / "workspace"
+    folder.mkdir()
+    found = [str(programs)] if programs else []
+    environment = {
+        "PATH": os.pathsep.join([*found, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "HOME": str(scratch / "home"),
+        "LANG": "C.UTF-8",
+        "NO_COLOR": "1",
+        "REMIT_STATE": str(scratch / "state"),
+    }
+    ran = 0
+    for command in commands:
+        if command.program in NOT_RUN:
+            _check_make_targets(command, makefile)
+        elif command.program == "cd":
+            folder = (folder / shlex.split(command.text)[1]).resolve()
+        elif command.program in RUN:
+            _run(command, python, folder, environment)
+            ran += 1
+        else:
+            raise ExampleError(f"line {command.line}: nobody said whether `{command.program}` is to be run")
+    return ran
+
+
+def _run(command: Command, python: str, folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        command.arguments(python),
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode != command.exit_code:
+        said = done.stdout.decode("utf-8", errors="replace")
+        raise ExampleError(
+            f"line {command.line}: `{command.text}` exited {done.returncode}, not {command.exit_code}:\n{said}"
+        )
+
+
+def _check_make_targets(command: Command, makefile: str) -> None:
+    if command.program == "make":
+        targets = [word for word in shlex.split(command.text, comments=True)[1:] if "=" not in word]
+        for target in targets:
+            if not re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE):
+                raise ExampleError(f"line {command.line}: there is no `make {target}`")

@@ -1,0 +1,6 @@
+"""A workspace on each database, made the way a user makes it."""
+
+from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.task_workspace import base, clock, kinds, source, workspace
+
+__all__ = ["base", "clock", "kinds", "source", "workspace", "zygotes_are_kept"]

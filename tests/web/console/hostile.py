@@ -1,0 +1,79 @@
+"""A workspace in which every text that somebody else can choose tries to become markup, or to change what is read."""
+
+from typing import Any, NamedTuple
+
+from remit.identity.callers import PersonCaller
+from remit.identity.person import Person
+from tests.web.console.console_workspace import ADMIN, APP, TENANT, USER, Stage, created, replaced
+
+MARKUP = "\"'><img src=x onerror=window.__fired=1><script>window.__fired=2</script>"
+ATTRIBUTE = '" onmouseover="window.__fired=3" autofocus onfocus="window.__fired=4'
+SCHEME = "javascript:window.__fired=5"
+BIDI = "\u202egnp.exe\u2066\u200b\x1b[2J"
+MIA = PersonCaller(Person("link:mia"), "operator", USER, TENANT)
+
+
+class Filled(NamedTuple):
+    """The address of every page that there is, by name."""
+
+    paths: dict[str, str]
+
+
+def fill(stage: Stage) -> Filled:
+    name = "docs/" + MARKUP.replace("/", "") + ".md"
+    stage.write("src/app.py")
+    stage.agent = stage.token(f"bot{ATTRIBUTE}")
+    waiting = stage.propose(
+        f"plan{MARKUP}",
+        replaced(f"one{ATTRIBUTE}", "src/app.py", "LIMIT = 10", f"LIMIT = '{MARKUP}'  # {BIDI}"),
+        created(f"two{MARKUP}", name, f"{MARKUP}\n{ATTRIBUTE}\n{BIDI}\n", f"one{ATTRIBUTE}"),
+        created("three", "scripts/run.sh", "#!/bin/sh\n"),
+        note=f"{MARKUP}{BIDI}",
+    )
+    done = _applied(stage)
+    held = stage.hold(
+        f"https://shop.example/{MARKUP}", f"bot{MARKUP}"[:200], **{MARKUP: MARKUP + BIDI, SCHEME: ATTRIBUTE}
+    )
+    closed = stage.hold("https://shop.example/closed", "closed-bot")
+    stage.workspace.approvals.decide(closed.approval_id, approved=False, who=Person("os:x"), reason=MARKUP + BIDI)
+    goal = stage.desk.goals.ask(MIA, f"copy the form as invoice-7 {MARKUP}", "en", None, None, 10)
+    stage.desk.goals.ask(MIA, "copy the form as invoice-8", "en", "../../logout", None, 10)
+    question = {"kind": "confirmation", "tenant": TENANT, "id": "../../logout"}
+    return Filled(
+        {
+            "inbox": "/inbox",
+            "plan": f"/inbox/plan/{waiting.proposal_id}",
+            "request": f"/inbox/request/{held.approval_id}",
+            "closed request": f"/inbox/request/{closed.approval_id}",
+            "confirmation": "/inbox/question?" + "&".join(f"{key}={value}" for key, value in question.items()),
+            "runs": "/runs",
+            "run": f"/runs/{done}",
+            "goals": "/goals",
+            "goal": f"/goals/one?tenant={TENANT}&id={goal.correlation_id}",
+            "ledger": "/ledger",
+            "search": "/ledger?text=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E&kind=proposal.",
+            "bad search": "/ledger?since=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E",
+            "entry": "/ledger/entry?tenant=default&seq=12",
+            "trace": f"/ledger/trace?tenant={TENANT}&correlation={goal.correlation_id}",
+            "verify": "/ledger/verify",
+            "catalogue": f"/catalogue?tenant={TENANT}",
+            "empty catalogue": "/catalogue?tenant=globex",
+            "simulation": f"/catalogue/simulation?tenant={TENANT}&id=ping",
+            "tokens": "/tokens",
+            "people": "/people",
+            "levels": "/levels",
+            "login": "/login",
+            "404": "/%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E",
+            "404 of ours": "/inbox/question?kind=plan&id=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E",
+            "said": "/inbox?said=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E",
+        }
+    )
+
+
+def _applied(stage: Stage) -> str:
+    stage.write("src/other.py", APP)
+    made: Any = stage.approved(
+        f"done{MARKUP}"[:200], replaced(f"a{MARKUP}", "src/other.py", "LIMIT = 10", f"LIMIT = '{MARKUP}'")
+    )
+    stage.desk.plans.apply(ADMIN, made.proposal_id, 20)
+    return str(made.proposal_id)
