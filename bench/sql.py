@@ -158,7 +158,7 @@ class Stopwatch:
         ("the SQL, in the sandbox", Engine, "run"),
         ("hashing what it left", lineages, "keep"),
         ("the backup", plan_door, "take_all"),
-        ("the exchange, in the sandbox", PlanRunner, "carry_out"),
+        ("the exchange, in the sandbox", PlanRunner, "execute"),
         ("looking at it afterwards", PlanExecutor, "verify"),
     )
     BACKUP: Final = "the backup"

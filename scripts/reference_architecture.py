@@ -107,8 +107,8 @@ WAY: Final = (
         "The change itself, in a sandbox, under quotas.",
         ("effect", "recover_effect"),
         (
-            "plans/apply/executor.py:PlanExecutor.carry_out",
-            "plans/runtime/runner.py:PlanRunner.carry_out",
+            "plans/apply/executor.py:PlanExecutor.execute",
+            "plans/runtime/runner.py:PlanRunner.execute",
             "effects/plans/apply.py:CarryOut",
         ),
         ("plans/model/folders.py", "plans/engines/postgres.py", "sandbox/host.py", "fs/openat.py"),

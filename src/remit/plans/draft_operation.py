@@ -13,7 +13,7 @@ from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.execution.decision import PolicyDecision
 from remit.execution.engine import Note, Notes, Operation, Preview
 from remit.execution.journal import RequestIds
-from remit.plans.apply.environment import PlanSetting
+from remit.plans.apply.environment import PlanEnvironment
 from remit.plans.policy.plan import decide_plan
 from remit.plans.preview.build import PreviewTools, preview_plan
 from remit.plans.preview.document import PlanPreview
@@ -32,7 +32,7 @@ class DraftPlan:
 class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
     """For `remit preview` and `remit approve`: the same road as an approved plan's, stopped after the preview."""
 
-    setting: PlanSetting
+    environment: PlanEnvironment
     name: str = field(default="draft", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> DraftPlan:
@@ -48,25 +48,25 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
         return request
 
     def decide(self, request: DraftPlan) -> PolicyDecision:
-        rules = self.setting.rules
+        rules = self.environment.rules
         return decide_plan(request.plan, rules.config(), rules.root(), None)
 
     def preview(self, granted: DraftPlan) -> PlanPreview:
-        rules = self.setting.rules
-        seen = preview_plan(
+        rules = self.environment.rules
+        preview = preview_plan(
             granted.plan,
             rules.config(),
             rules.root(),
             PreviewTools(
-                self.setting.runner("draft", rich=needs_parsers(granted.plan, rules.config())),
-                replace(self.setting.workshop("draft", granted.plan.plan_id), tries_rules=True),
+                self.environment.runner("draft", rich=needs_parsers(granted.plan, rules.config())),
+                replace(self.environment.engines("draft", granted.plan.plan_id), tries_rules=True),
             ),
             plan_digest=granted.digest,
             at=render_time(rules.clock()),
             diffs="full",
         )
-        seen.prepared.close()  # nothing will be made of it
-        return replace(seen, wanted=None)
+        preview.prepared.close()  # nothing will be made of it
+        return replace(preview, wanted=None)
 
     def consent(self, granted: DraftPlan, preview: Preview, now: datetime) -> str:
         raise _unapproved()
@@ -80,22 +80,22 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
     def load_checkpoint(self, checkpoint: str) -> Never:
         raise _unapproved()
 
-    def effect(self, granted: DraftPlan, begun: Never, note: Note) -> Never:
+    def effect(self, granted: DraftPlan, checkpoint: Never, note: Note) -> Never:
         raise _unapproved()
 
-    def recover_effect(self, begun: Never, notes: Notes, note: Note) -> Never:
+    def recover_effect(self, checkpoint: Never, notes: Notes, note: Note) -> Never:
         raise _unapproved()
 
-    def undo(self, begun: Never, notes: Notes, note: Note) -> Never:
+    def undo(self, checkpoint: Never, notes: Notes, note: Note) -> Never:
         raise _unapproved()
 
-    def verify_effect(self, begun: Never, made: Never) -> Never:
+    def verify_effect(self, checkpoint: Never, run_result: Never) -> Never:
         raise _unapproved()
 
-    def succeed(self, request: DraftPlan, begun: Never, made: Never) -> Never:
+    def succeed(self, request: DraftPlan, checkpoint: Never, run_result: Never) -> Never:
         raise _unapproved()
 
-    def fail(self, request: DraftPlan, problem: RemitError, begun: Any = None) -> Never:
+    def fail(self, request: DraftPlan, problem: RemitError, checkpoint: Any = None) -> Never:
         raise problem
 
     def store_outcome(self, outcome: Never) -> Never:

@@ -41,10 +41,23 @@ from remit.execution.journal import RequestIds
 from remit.execution.protected_paths import is_forbidden
 from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
-from remit.plans.apply.checkpoint import PlanCheckpoint, parse_begun, render_begun, with_ownership, without_rows
-from remit.plans.apply.environment import PlanSetting
+from remit.plans.apply.checkpoint import (
+    PlanCheckpoint,
+    parse_checkpoint,
+    render_checkpoint,
+    strip_all_rows,
+    with_ownership,
+)
+from remit.plans.apply.environment import PlanEnvironment
 from remit.plans.apply.executor import PlanExecutor
-from remit.plans.apply.outcome import STANDS, action_rows, build_outcome, load_plan_outcome, manifest_of, server_rows
+from remit.plans.apply.outcome import (
+    EFFECTIVE_STATUSES,
+    action_rows,
+    build_outcome,
+    build_run_manifest,
+    load_plan_outcome,
+    server_rows,
+)
 from remit.plans.apply.verify_and_undo import RunResult
 from remit.plans.approval_checks import require_same_inputs
 from remit.plans.engines.database_files import require_idle, require_none_busy
@@ -74,7 +87,7 @@ class PlanRequest:
     envelope_id: str
     digest: str
     envelope: Envelope | None = None
-    begun: PlanCheckpoint | None = None
+    checkpoint: PlanCheckpoint | None = None
 
 
 @dataclass(frozen=True)
@@ -83,17 +96,17 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
 
     keyring: Callable[[], Keyring]
     signer: Callable[[], Signer]
-    setting: PlanSetting
+    environment: PlanEnvironment
     _prepared: dict[str, PreparedAll] = field(default_factory=dict, init=False, repr=False)
     """By envelope: what SQL left, from the preview until the request has ended."""
-    _wanted: dict[str, PreparedStatements] = field(default_factory=dict, init=False, repr=False)
+    _statements: dict[str, PreparedStatements] = field(default_factory=dict, init=False, repr=False)
     """Likewise: what is to be run on a server."""
     name: str = field(default="plan", init=False)
     try_again: str = field(default="If the plan is still wanted, approve it again: remit approve", init=False)
 
     @cached_property
-    def _lives(self) -> PlanExecutor:
-        return PlanExecutor(self.setting, self.keyring)
+    def _executor(self) -> PlanExecutor:
+        return PlanExecutor(self.environment, self.keyring)
 
     # --- 1 to 5 -------------------------------------------------------------------------------------------------------
 
@@ -113,179 +126,189 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         )
 
     def verify_authority(self, request: PlanRequest, now: datetime) -> ApprovedPlan:
-        self.setting.tell(request.envelope_id, _plan_id(request), "CHECKING", 0, 0)
+        self.environment.tell(request.envelope_id, _plan_id(request), "CHECKING", 0, 0)
         if request.envelope is None:
             raise UsageError(Reason.MISUSE, "what was read back from a checkpoint has no authority")
         envelope = request.envelope
-        digest = self.setting.rules.config().digest()
+        digest = self.environment.rules.config().digest()
         return verify_envelope(envelope, digest, self.keyring(), now, plan_digest=envelope.plan.digest())
 
     def decide(self, request: PlanRequest) -> PolicyDecision:
         if request.envelope is not None:
-            envelope, rules = request.envelope, self.setting.rules
+            envelope, rules = request.envelope, self.environment.rules
             return decide_plan(envelope.plan, rules.config(), rules.root(), envelope.approvals)
-        return self._decide_begun(request.begun)
+        return self._decide_on_resume(request.checkpoint)
 
     def preview(self, granted: ApprovedPlan) -> PlanPreview:
-        envelope, rules = granted.envelope, self.setting.rules
+        envelope, rules = granted.envelope, self.environment.rules
         self._require_not_void(envelope.envelope_id)
-        runner = self.setting.runner(envelope.envelope_id, rich=needs_parsers(envelope.plan, rules.config()))
-        workshop = self.setting.workshop(envelope.envelope_id, envelope.plan.plan_id)
-        digest, now = envelope.plan_digest, self.setting.now()
-        self._forget_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
+        runner = self.environment.runner(envelope.envelope_id, rich=needs_parsers(envelope.plan, rules.config()))
+        engines = self.environment.engines(envelope.envelope_id, envelope.plan.plan_id)
+        digest, now = envelope.plan_digest, self.environment.now()
+        self._discard_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
         try:
-            means = PreviewTools(runner, workshop, in_earnest=True)
-            seen = preview_plan(envelope.plan, rules.config(), rules.root(), means, plan_digest=digest, at=now)
+            tools = PreviewTools(runner, engines, in_earnest=True)
+            preview = preview_plan(envelope.plan, rules.config(), rules.root(), tools, plan_digest=digest, at=now)
         except RemitError as problem:
             if problem.reason is Reason.CANCELLED:
-                raise self._cancelled_in_time(envelope.envelope_id) from problem
+                raise self._cancelled_error(envelope.envelope_id) from problem
             raise
-        self._prepared[envelope.envelope_id] = seen.prepared
-        if seen.wanted is not None:
-            self._wanted[envelope.envelope_id] = seen.wanted
-        return seen
+        self._prepared[envelope.envelope_id] = preview.prepared
+        if preview.wanted is not None:
+            self._statements[envelope.envelope_id] = preview.wanted
+        return preview
 
     def release(self, granted: ApprovedPlan) -> None:
-        self._lives.held.close(granted.envelope.envelope_id)
-        self._forget_prepared(granted.envelope.envelope_id)
+        self._executor.transactions.close(granted.envelope.envelope_id)
+        self._discard_prepared(granted.envelope.envelope_id)
 
     def consent(self, granted: ApprovedPlan, preview: Preview, now: datetime) -> str:
         """The envelope is the yes; this sees that it was to this very effect."""
-        envelope, seen = granted.envelope, _plan_preview(preview)
+        envelope, plan_preview = granted.envelope, _as_plan_preview(preview)
         self._require_not_cancelled(envelope.envelope_id)
-        require_none_busy(seen.problems)
-        require_same_inputs(envelope, seen)
-        denials = uncovered(seen.findings, seen.needs, envelope.approvals)
+        require_none_busy(plan_preview.problems)
+        require_same_inputs(envelope, plan_preview)
+        denials = uncovered(plan_preview.findings, plan_preview.needs, envelope.approvals)
         PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
         return f"envelope {envelope.envelope_id}"
 
     # --- 6, 7 ---------------------------------------------------------------------------------------------------------
 
     def checkpoint(self, granted: ApprovedPlan, preview: Preview) -> str:
-        seen, envelope, config = _plan_preview(preview), granted.envelope, self.setting.rules.config()
-        self.setting.tell(envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(seen.steps.steps))
-        _require_idle_databases(seen, self.setting.rules.root())
-        now = self.setting.rules.clock()
-        begun = PlanCheckpoint(
+        plan_preview, envelope, config = _as_plan_preview(preview), granted.envelope, self.environment.rules.config()
+        self.environment.tell(
+            envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(plan_preview.steps.steps)
+        )
+        _require_idle_databases(plan_preview, self.environment.rules.root())
+        now = self.environment.rules.clock()
+        checkpoint = PlanCheckpoint(
             request_digest=granted.digest,
             plan_id=envelope.plan.plan_id,
             ids=Ids(envelope.envelope_id, *(str(uuid.uuid4()) for _ in range(3))),
-            root=self.setting.rules.root(),
+            root=self.environment.rules.root(),
             folder=folder_name(now, envelope.envelope_id),
             started_at=render_time(now),
             instructions=envelope.plan.execution_instructions,
             rollback_days=config.retention.rollback_days,
             rich=needs_parsers(envelope.plan, config),
-            doomed=seen.doomed,
-            steps=seen.steps,
-            first=seen.first,
+            doomed=plan_preview.doomed,
+            steps=plan_preview.steps,
+            first=plan_preview.first,
             originals={},
-            folders=() if seen.doomed else seen.folders,
-            diffs={one.number: one.diff for one in seen.seen},
-            told=without_rows(seen.prepared.told),
-            elsewhere=seen.elsewhere,
-            pipelines=pipelines_within([kept_of(told) for told in seen.prepared.pipelines.values()]),
+            folders=() if plan_preview.doomed else plan_preview.folders,
+            diffs={one.number: one.diff for one in plan_preview.seen},
+            told=strip_all_rows(plan_preview.prepared.told),
+            remote=plan_preview.remote,
+            pipelines=pipelines_within([kept_of(pipeline) for pipeline in plan_preview.prepared.pipelines.values()]),
         )
-        with ReportFolder.make(begun.root, begun.folder) as folder:
+        with ReportFolder.make(checkpoint.root, checkpoint.folder) as folder:
             try:
-                if seen.doomed:
+                if plan_preview.doomed:
                     folder.write({})  # so that it is durable
                 else:
-                    begun = self._backed_up(begun, seen, config, folder)
+                    checkpoint = self._back_up(checkpoint, plan_preview, config, folder)
                 self._require_not_cancelled(envelope.envelope_id)
             except BaseException:
                 folder.discard()
                 raise
-        return render_begun(begun)
+        return render_checkpoint(checkpoint)
 
-    def _backed_up(
-        self, begun: PlanCheckpoint, seen: PlanPreview, config: SystemConfig, folder: ReportFolder
+    def _back_up(
+        self, checkpoint: PlanCheckpoint, plan_preview: PlanPreview, config: SystemConfig, folder: ReportFolder
     ) -> PlanCheckpoint:
-        places = begun.places()
-        new_bytes = sum(step.after.size for step in begun.steps.steps if step.after and step.move != "rename")
-        new_bytes += begun.elsewhere.image_bytes if begun.elsewhere is not None else 0
-        databases = {step.path for step in begun.steps.steps if is_marked(step)}
-        listed = [places[path] for path in range(len(places))]
-        originals = take_all(listed, seen.kept, folder, config.limits, new_bytes, databases=databases)
-        begun = with_ownership(begun, originals)
-        planned = [step.number for step in begun.steps.steps if step.problem is None]
-        write_way_back(folder, manifest_of(begun, planned, begun.started_at))
-        return begun
+        places = checkpoint.places()
+        new_bytes = sum(step.after.size for step in checkpoint.steps.steps if step.after and step.move != "rename")
+        new_bytes += checkpoint.remote.image_bytes if checkpoint.remote is not None else 0
+        databases = {step.path for step in checkpoint.steps.steps if is_marked(step)}
+        all_places = [places[path] for path in range(len(places))]
+        originals = take_all(all_places, plan_preview.kept, folder, config.limits, new_bytes, databases=databases)
+        checkpoint = with_ownership(checkpoint, originals)
+        planned = [step.number for step in checkpoint.steps.steps if step.problem is None]
+        write_way_back(folder, build_run_manifest(checkpoint, planned, checkpoint.started_at))
+        return checkpoint
 
     def require_still_valid(self, granted: ApprovedPlan, now: datetime) -> None:
         envelope = granted.envelope
-        config_digest = self.setting.rules.config().digest()
+        config_digest = self.environment.rules.config().digest()
         verify_envelope(envelope, config_digest, self.keyring(), now, plan_digest=envelope.plan_digest)
 
-    def discard(self, checkpoint: str) -> None:
-        begun = parse_begun(checkpoint)
+    def discard(self, text: str) -> None:
+        checkpoint = parse_checkpoint(text)
         try:
-            with ReportFolder.open(begun.root, begun.folder) as folder:
+            with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 folder.discard()
-            with opened(begun.root, REPORTS) as reports:
-                beneath.remove_folder(reports, begun.folder)
+            with opened(checkpoint.root, REPORTS) as reports:
+                beneath.remove_folder(reports, checkpoint.folder)
         except RemitError as problem:  # `remit prune` will find it
             _LOG.warning("a report folder could not be removed", extra={"why": str(problem)})
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[PlanRequest, PlanCheckpoint]:
-        begun = parse_begun(checkpoint)
-        return PlanRequest(begun.envelope_id, begun.request_digest, None, begun), begun
+    def load_checkpoint(self, text: str) -> tuple[PlanRequest, PlanCheckpoint]:
+        checkpoint = parse_checkpoint(text)
+        return PlanRequest(checkpoint.envelope_id, checkpoint.request_digest, None, checkpoint), checkpoint
 
     # --- 8, 9: its life -----------------------------------------------------------------------------------------------
 
-    def effect(self, granted: ApprovedPlan, begun: PlanCheckpoint, note: Note) -> RunResult:
+    def effect(self, granted: ApprovedPlan, checkpoint: PlanCheckpoint, note: Note) -> RunResult:
         def require_still_valid() -> None:
-            self.require_still_valid(granted, self.setting.rules.clock())
+            self.require_still_valid(granted, self.environment.rules.clock())
 
-        prepared = self._prepared.get(begun.envelope_id)
+        prepared = self._prepared.get(checkpoint.envelope_id)
         descriptors = prepared.descriptors if prepared is not None else {}
-        ready = PreparedOutputs(descriptors, self._wanted.get(begun.envelope_id))
-        return self._lives.carry_out(granted.envelope.plan, begun, ready, require_still_valid, note)
+        ready = PreparedOutputs(descriptors, self._statements.get(checkpoint.envelope_id))
+        return self._executor.execute(granted.envelope.plan, checkpoint, ready, require_still_valid, note)
 
-    def recover_effect(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
-        return self._lives.recover_effect(begun, notes, note)
+    def recover_effect(self, checkpoint: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
+        return self._executor.recover_effect(checkpoint, notes, note)
 
-    def undo(self, begun: PlanCheckpoint, notes: Notes, note: Note) -> None:
-        self._lives.undo(begun, notes, note)
+    def undo(self, checkpoint: PlanCheckpoint, notes: Notes, note: Note) -> None:
+        self._executor.undo(checkpoint, notes, note)
 
-    def verify_effect(self, begun: PlanCheckpoint, made: RunResult) -> None:
-        self._lives.verify(begun, made)
+    def verify_effect(self, checkpoint: PlanCheckpoint, run_result: RunResult) -> None:
+        self._executor.verify(checkpoint, run_result)
 
-    def succeed(self, request: PlanRequest, begun: PlanCheckpoint, made: RunResult) -> PlanOutcome:
-        return self._outcome(begun, made)
+    def succeed(self, request: PlanRequest, checkpoint: PlanCheckpoint, run_result: RunResult) -> PlanOutcome:
+        return self._outcome(checkpoint, run_result)
 
     def fail(
-        self, request: PlanRequest, problem: RemitError, begun: PlanCheckpoint | None = None
+        self, request: PlanRequest, problem: RemitError, checkpoint: PlanCheckpoint | None = None
     ) -> PlanOutcome | PlanRefusal:
-        if begun is None:
-            error = refusal_of(problem, request.envelope_id, self.setting.rules.clock)
+        if checkpoint is None:
+            error = refusal_of(problem, request.envelope_id, self.environment.rules.clock)
             status: Literal["REFUSED", "CANCELLED"] = "CANCELLED" if problem.reason is Reason.CANCELLED else "REFUSED"
             return PlanRefusal(status=status, envelope_id=request.envelope_id, errors=(error,))
-        return self._outcome(begun, self._lives.failure(begun, problem))
+        return self._outcome(checkpoint, self._executor.failure(checkpoint, problem))
 
-    def publish(self, begun: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal) -> None:
+    def publish(self, checkpoint: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal) -> None:
         if isinstance(outcome, PlanRefusal):
             return
-        self.setting.tell(begun.envelope_id, begun.plan_id, "REPORTING", len(begun.steps.steps), len(begun.steps.steps))
+        self.environment.tell(
+            checkpoint.envelope_id,
+            checkpoint.plan_id,
+            "REPORTING",
+            len(checkpoint.steps.steps),
+            len(checkpoint.steps.steps),
+        )
         try:
-            with ReportFolder.open(begun.root, begun.folder) as folder:
+            with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 publish(folder, outcome)
         except (RemitError, OSError) as problem:
-            told = as_remit_error(problem)
-            if outcome.status.status in STANDS:
-                raise ReportWriteError(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
-            _LOG.warning("the papers of a plan could not be written", extra={"why": str(told)})
-        if outcome.status.status in STANDS:
-            self._lives.require_untouched(begun)  # once more: writing papers takes its time
+            error = as_remit_error(problem)
+            if outcome.status.status in EFFECTIVE_STATUSES:
+                raise ReportWriteError(
+                    error.reason, error.what, where=error.where, next_step=error.next_step
+                ) from problem
+            _LOG.warning("the papers of a plan could not be written", extra={"why": str(error)})
+        if outcome.status.status in EFFECTIVE_STATUSES:
+            self._executor.verify_originals(checkpoint)  # once more: writing papers takes its time
 
-    def commit(self, begun: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
-        if isinstance(outcome, PlanOutcome) and outcome.status.status in STANDS:
-            self._lives.commit(begun, note)
+    def commit(self, checkpoint: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+        if isinstance(outcome, PlanOutcome) and outcome.status.status in EFFECTIVE_STATUSES:
+            self._executor.commit(checkpoint, note)
 
-    def clear_up(self, begun: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
-        if isinstance(outcome, PlanRefusal) or outcome.status.status not in STANDS:
+    def clear_up(self, checkpoint: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+        if isinstance(outcome, PlanRefusal) or outcome.status.status not in EFFECTIVE_STATUSES:
             return
-        self._lives.clear_up(begun, note)
+        self._executor.clear_up(checkpoint, note)
 
     # --- 10 -----------------------------------------------------------------------------------------------------------
 
@@ -302,7 +325,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     def load_outcome(self, stored: str, recorded_at: str) -> PlanOutcome:
         outcome = load_plan_outcome(stored, self.keyring())
         try:
-            with ReportFolder.open(self.setting.rules.root(), outcome.status.folder.rpartition("/")[2]) as folder:
+            with ReportFolder.open(self.environment.rules.root(), outcome.status.folder.rpartition("/")[2]) as folder:
                 if folder.read("status.json") is None:
                     restore_papers(folder, outcome)
         except RemitError as problem:  # for people only: what counts is in the ledger
@@ -311,30 +334,32 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _forget_prepared(self, envelope_id: str) -> None:
+    def _discard_prepared(self, envelope_id: str) -> None:
         if (prepared := self._prepared.pop(envelope_id, None)) is not None:
             prepared.close()
-        self._wanted.pop(envelope_id, None)
+        self._statements.pop(envelope_id, None)
 
-    def _decide_begun(self, begun: PlanCheckpoint | None) -> PolicyDecision:
+    def _decide_on_resume(self, checkpoint: PlanCheckpoint | None) -> PolicyDecision:
         """What was begun is finished or taken back where it was begun, and nowhere else."""
-        if begun is None or begun.root != self.setting.rules.root():
+        if checkpoint is None or checkpoint.root != self.environment.rules.root():
             denial = Denial(
                 Reason.PATH_REFUSED,
                 "this plan was begun in another folder",
-                where=begun.root if begun else "",
+                where=checkpoint.root if checkpoint else "",
                 next_step="Set `root` in remit.yaml as it was, and run: remit recover",
             )
             return PolicyDecision(denials=(denial,))
-        config = self.setting.rules.config()
-        changed = paths_of(begun.steps.steps)
-        why = {place.path: is_forbidden(place.below, config) for n, place in begun.places().items() if n in changed}
+        config = self.environment.rules.config()
+        changed = paths_of(checkpoint.steps.steps)
+        why = {
+            place.path: is_forbidden(place.below, config) for n, place in checkpoint.places().items() if n in changed
+        }
         denials = tuple(Denial(Reason.PATH_REFUSED, reason, where=path) for path, reason in why.items() if reason)
-        return PolicyDecision((f"begun under envelope {begun.envelope_id}",), denials)
+        return PolicyDecision((f"begun under envelope {checkpoint.envelope_id}",), denials)
 
     def _require_not_void(self, envelope_id: str) -> None:
         """Whoever comes with an approval that was cancelled before is refused like with any other that is void."""
-        if self.setting.cancellations.is_recorded(envelope_id):
+        if self.environment.cancellations.is_recorded(envelope_id):
             raise RefusedError(
                 Reason.REVOKED,
                 "this approval was cancelled",
@@ -343,12 +368,12 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             )
 
     def _require_not_cancelled(self, envelope_id: str) -> None:
-        if self.setting.hooks.is_cancelled() or self.setting.cancellations.is_recorded(envelope_id):
-            raise self._cancelled_in_time(envelope_id)
+        if self.environment.hooks.is_cancelled() or self.environment.cancellations.is_recorded(envelope_id):
+            raise self._cancelled_error(envelope_id)
 
-    def _cancelled_in_time(self, envelope_id: str) -> RefusedError:
+    def _cancelled_error(self, envelope_id: str) -> RefusedError:
         """Nothing was begun yet."""
-        is_void = self.setting.cancellations.is_recorded(envelope_id)
+        is_void = self.environment.cancellations.is_recorded(envelope_id)
         what = "it was cancelled before anything was changed"
         return RefusedError(
             Reason.CANCELLED,
@@ -359,31 +384,31 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             else "The approval was not used: apply it again, if the plan shall run after all.",
         )
 
-    def _outcome(self, begun: PlanCheckpoint, ran: RunResult) -> PlanOutcome:
+    def _outcome(self, checkpoint: PlanCheckpoint, run_result: RunResult) -> PlanOutcome:
         return build_outcome(
-            begun,
-            ran,
+            checkpoint,
+            run_result,
             self.signer(),
-            self.setting.rules.clock,
-            confined=self.setting.rules.config().sandbox == "required",
-            looks=self._lives.looks(begun),
+            self.environment.rules.clock,
+            confined=self.environment.rules.config().sandbox == "required",
+            verified_files=self._executor.verified_files(checkpoint),
         )
 
 
 def _plan_id(request: PlanRequest) -> str:
     if request.envelope is not None:
         return request.envelope.plan.plan_id
-    return request.begun.plan_id if request.begun is not None else request.envelope_id
+    return request.checkpoint.plan_id if request.checkpoint is not None else request.envelope_id
 
 
-def _plan_preview(preview: Preview) -> PlanPreview:
+def _as_plan_preview(preview: Preview) -> PlanPreview:
     if not isinstance(preview, PlanPreview):
         raise UsageError(Reason.MISUSE, "a plan's preview was made by another door")
     return preview
 
 
-def _require_idle_databases(seen: PlanPreview, root: str) -> None:
+def _require_idle_databases(plan_preview: PlanPreview, root: str) -> None:
     """Once more, right before the old bytes are kept: whoever opened one since would go on with a file that is gone."""
-    for step in seen.steps.steps:
+    for step in plan_preview.steps.steps:
         if is_marked(step) and step.problem is None and not step.unchanged:
-            require_idle(locate_below(root, seen.steps.paths[step.path]), writes=True)
+            require_idle(locate_below(root, plan_preview.steps.paths[step.path]), writes=True)

@@ -16,9 +16,9 @@ from remit.execution.journal import Journal, RequestIds
 from remit.ledger.writer import Ledger
 from remit.plans.apply.abandoned import is_of_unknown_effect
 from remit.plans.apply.environment import PlanRules
-from remit.plans.apply.outcome import STANDS, load_plan_outcome
+from remit.plans.apply.outcome import EFFECTIVE_STATUSES, load_plan_outcome
 from remit.plans.rollback.checkpoint import load_rollback_outcome
-from remit.plans.rollback.preview import Taken
+from remit.plans.rollback.preview import RollbackTarget
 from remit.plans.storage.manifest import fold
 from remit.plans.storage.pruning import KnownStatus
 from remit.plans.storage.run_folder import REPORTS, SCRIPT
@@ -72,7 +72,7 @@ class PastRuns:
         with self._ledger().store.reading() as connection:
             for key, result in connection.rows(_ENDED, (DEFAULT_TENANT,)):
                 newest = newest or str(key)
-                if json.loads(result)["status"]["status"] in STANDS:
+                if json.loads(result)["status"]["status"] in EFFECTIVE_STATUSES:
                     return str(key)
         return newest
 
@@ -116,7 +116,7 @@ class PastRuns:
         status = self.outcome_of(claimed).status
         return {status.report_id, status.folder.rpartition("/")[2]}
 
-    def taken(self, envelope_id: str) -> Taken:
+    def rollback_target(self, envelope_id: str) -> RollbackTarget:
         found = self.claim(envelope_id)
         if not isinstance(found, ClaimCompleted):
             raise RefusedError(
@@ -133,14 +133,14 @@ class PastRuns:
                 where=f"envelope {envelope_id}",
                 next_step=f"Its report names what is left. Backups are restored by {outcome.status.folder}/{SCRIPT}",
             )
-        if outcome.manifest is None or outcome.status.status not in STANDS:
+        if outcome.manifest is None or outcome.status.status not in EFFECTIVE_STATUSES:
             raise RefusedError(
                 Reason.MISUSE,
                 f"there is nothing to take back: the plan ended as {outcome.status.status}",
                 where=f"envelope {envelope_id}",
                 next_step="Its report tells why.",
             )
-        return Taken(outcome, fold(outcome.manifest, self.rollbacks_of(outcome), self._rules.clock()))
+        return RollbackTarget(outcome, fold(outcome.manifest, self.rollbacks_of(outcome), self._rules.clock()))
 
     def rollbacks_of(self, outcome: PlanOutcome) -> list[RollbackOutcome]:
         """Every rollback of this run that has an outcome, in their order."""

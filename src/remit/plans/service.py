@@ -23,7 +23,7 @@ from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch, Ledger
-from remit.plans.apply.environment import CANCEL_LOOK, Cancellations, PlanRules, PlanSetting
+from remit.plans.apply.environment import CANCEL_POLL_SECONDS, Cancellations, PlanEnvironment, PlanRules
 from remit.plans.approval_checks import reject_unused_allowances, require_applicable
 from remit.plans.draft_operation import DraftOperation
 from remit.plans.engines.database_files import sweep
@@ -90,7 +90,9 @@ class Plans:
 
     def preview(self, plan: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanPreview:
         """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `RefusedError`."""
-        found = run_operation(DraftOperation(self._setting(hooks)), (plan,), self._site(), dry_run=True)
+        found = run_operation(
+            DraftOperation(self._environment(hooks)), (plan,), self._execution_context(), dry_run=True
+        )
         if not isinstance(found, PlanPreview):
             raise UsageError(Reason.MISUSE, "a dry run ended in something else than a preview")
         return found
@@ -112,18 +114,18 @@ class Plans:
         Refuses one of which something would fail; with `even_if_it_fails`, only one that would stop there. `as_seen` is
         the digest of the preview that the yes was to; `also` is done in the transaction that records the envelope.
         """
-        seen = self.preview(plan, hooks)
-        if as_seen is not None and seen.digest != as_seen:
-            raise not_as_seen(seen.plan.plan_id)
-        require_applicable(seen, even_if_it_fails=even_if_it_fails)
-        denials = uncovered(seen.findings, seen.needs, approvals)
+        preview = self.preview(plan, hooks)
+        if as_seen is not None and preview.digest != as_seen:
+            raise preview_outdated_error(preview.plan.plan_id)
+        require_applicable(preview, even_if_it_fails=even_if_it_fails)
+        denials = uncovered(preview.findings, preview.needs, approvals)
         PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
-        reject_unused_allowances(seen, approvals)
+        reject_unused_allowances(preview, approvals)
         envelope = issue_envelope(
             self._keys.protocol(),
-            seen.plan,
-            seen.config_digest,
-            seen.inputs,
+            preview.plan,
+            preview.config_digest,
+            preview.inputs,
             approvals,
             self._clock(),
             life,
@@ -168,14 +170,19 @@ class Plans:
 
         try:
             if not self._recovered:
-                request = self._door().parse((envelope,))
+                request = self._operation().parse((envelope,))
                 self._recover_once(hooks, excluded=(request.envelope_id,))
-            door = self._door(replace(hooks, on_status=on_status))
+            operation = self._operation(replace(hooks, on_status=on_status))
             outcome = run_operation(
-                door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored, actor=hooks.actor
+                operation,
+                (envelope,),
+                self._execution_context(),
+                on_refusal=hooks.on_refusal,
+                on_stored=on_stored,
+                actor=hooks.actor,
             )
         except IncompleteError as problem:
-            error = unsettled_error(problem, self._clock).tree()
+            error = manual_recovery_error(problem, self._clock).tree()
             ExecutorLog(self._rules.root(), self._clock).write("plan.unsettled", level="error", error=error)
             raise
         except RefusedError as problem:  # only what could not be parsed: all else is recorded
@@ -184,8 +191,8 @@ class Plans:
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         self._report(outcome, phases)
-        if stored and isinstance(outcome, PlanOutcome) and (taken_back := self.taken_back(outcome)) is not None:
-            hooks.on_taken_back(taken_back)
+        if stored and isinstance(outcome, PlanOutcome) and (later := self.taken_back(outcome)) is not None:
+            hooks.on_taken_back(later)
         return outcome
 
     def taken_back(self, outcome: PlanOutcome) -> LaterRollback | None:
@@ -200,16 +207,20 @@ class Plans:
         self, *, excluded: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[PlanOutcome]]:
         """Finish or take back what processes that died had begun."""
-        settled = recover(
-            self._door(), self._site(), excluded=excluded, presumed_dead=presumed_dead, abandoned=abandoned
+        recovered = recover(
+            self._operation(),
+            self._execution_context(),
+            excluded=excluded,
+            presumed_dead=presumed_dead,
+            abandoned=abandoned,
         )
         remove_stale_locks(self._state.hosts)
         sweep(self._state.work)
-        ran = [_as_ran(report) for report in settled]
-        for outcome in (report.outcome for report in ran):
+        plan_reports = [_require_plan_outcome(report) for report in recovered]
+        for outcome in (report.outcome for report in plan_reports):
             if outcome is not None:
                 clear_half_written(outcome, self._rules.root())
-        return ran
+        return plan_reports
 
     def cancel(
         self, envelope_id: str, actor: str | None = None, patience: float = CANCEL_PATIENCE
@@ -245,16 +256,16 @@ class Plans:
         `drift` is the digest of the drifted files that `force` is a yes to; without one, of whatever stands there.
         """
         self._recover_once(hooks)
-        taken = self._runs.taken(self._runs.find(report))
-        has_more = is_due(taken.manifest, checkpoints)  # refuses an id that is not there
-        earlier = self._runs.rollbacks_of(taken.outcome)
+        target = self._runs.rollback_target(self._runs.find(report))
+        has_more = is_due(target.manifest, checkpoints)  # refuses an id that is not there
+        earlier = self._runs.rollbacks_of(target.outcome)
         if not has_more and earlier:
             hooks.on_stored()
             return earlier[-1]
         order = issue_rollback(
             self._keys.protocol(),
-            taken.outcome.status.envelope_id,
-            taken.manifest.manifest_id,
+            target.outcome.status.envelope_id,
+            target.manifest.manifest_id,
             len(earlier) + 1,
             tuple(dict.fromkeys(checkpoints)),
             self._clock(),
@@ -262,9 +273,9 @@ class Plans:
             drift=drift if force else None,
         )
         outcome = run_operation(
-            self._rollback_door(),
+            self._rollback_operation(),
             (order.canonical(),),
-            self._site(),
+            self._execution_context(),
             on_refusal=hooks.on_refusal,
             on_stored=hooks.on_stored,
             actor=hooks.actor,
@@ -279,7 +290,9 @@ class Plans:
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[RollbackOutcome]]:
         """Finish or take back the rollbacks that processes that died had begun."""
-        return recover(self._rollback_door(), self._site(), presumed_dead=presumed_dead, abandoned=abandoned)
+        return recover(
+            self._rollback_operation(), self._execution_context(), presumed_dead=presumed_dead, abandoned=abandoned
+        )
 
     def prune(self, *, dry_run: bool = False) -> list[Pruned]:
         """Remove backups of runs that were taken back or can no longer be, and folders of runs that never began."""
@@ -307,19 +320,21 @@ class Plans:
                 return self._runs.outcome_of(found)
             if time.monotonic() > deadline:
                 raise _still_running(envelope_id)
-            time.sleep(CANCEL_LOOK)
+            time.sleep(CANCEL_POLL_SECONDS)
 
-    def _rollback_door(self) -> RollbackOperation:
-        return RollbackOperation(self._keys.keyring, self._keys.executor, self._setting(), self._runs.taken)
+    def _rollback_operation(self) -> RollbackOperation:
+        return RollbackOperation(
+            self._keys.keyring, self._keys.executor, self._environment(), self._runs.rollback_target
+        )
 
-    def _door(self, hooks: PlanHooks = NO_HOOKS) -> PlanOperation:
-        return PlanOperation(self._keys.keyring, self._keys.executor, self._setting(hooks))
+    def _operation(self, hooks: PlanHooks = NO_HOOKS) -> PlanOperation:
+        return PlanOperation(self._keys.keyring, self._keys.executor, self._environment(hooks))
 
-    def _setting(self, hooks: PlanHooks = NO_HOOKS) -> PlanSetting:
+    def _environment(self, hooks: PlanHooks = NO_HOOKS) -> PlanEnvironment:
         cancellations = Cancellations(lambda envelope_id: self._runs.is_recorded(envelope_id, CANCELLED))
-        return PlanSetting(self._rules, self._fleet, cancellations, self._state.work, hooks)
+        return PlanEnvironment(self._rules, self._fleet, cancellations, self._state.work, hooks)
 
-    def _site(self) -> ExecutionContext:
+    def _execution_context(self) -> ExecutionContext:
         return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
     def _recover_once(self, hooks: PlanHooks, excluded: Collection[str] = ()) -> None:
@@ -352,7 +367,7 @@ class Plans:
             _LOG.warning("a report could not be archived", extra={"why": str(problem)})
 
 
-def _as_ran(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutcome]:
+def _require_plan_outcome(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutcome]:
     """What was begun has an outcome; only what was not can be refused."""
     outcome = report.outcome
     if isinstance(outcome, PlanRefusal):
@@ -360,13 +375,13 @@ def _as_ran(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutco
     return Recovered(report.key, report.began_at, outcome, report.took_effect, report.problem, report.unknown)
 
 
-def unsettled_error(problem: IncompleteError, clock: Clock) -> ErrorResponse:
+def manual_recovery_error(problem: IncompleteError, clock: Clock) -> ErrorResponse:
     """For whoever has to go on by hand."""
     error = refusal_of(problem, problem.where or "plan", clock)
     return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
 
 
-def not_as_seen(plan_id: str, path: str = "", compute: str = "") -> RefusedError:
+def preview_outdated_error(plan_id: str, path: str = "", compute: str = "") -> RefusedError:
     """The plan would no longer do what the preview shows. `path` changed, if known; `compute` is the command to use."""
     return RefusedError(
         Reason.HASH_MISMATCH,

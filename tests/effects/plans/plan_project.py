@@ -85,7 +85,7 @@ class PlanPlace:
     notes: list[Mapping[str, Any]] = field(default_factory=list)
     asked: list[Mapping[str, Any]] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)
-    may_go_on: Callable[[int], bool] = lambda _: True
+    check_next_wave: Callable[[int], bool] = lambda _: True
 
     def file(self, name: str, content: bytes | str = b"some bytes\n", mode: int = 0o644) -> Path:
         path = self.root / name
@@ -224,7 +224,7 @@ class PlanPlace:
     def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         self.asked.append(question)
         wave = question["wave"]
-        if not self.may_go_on(wave):
+        if not self.check_next_wave(wave):
             return {"go": False}
         if wave > 0:
             not_done = [number for number, end in self.ends() if end != "done"]

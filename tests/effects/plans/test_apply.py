@@ -182,7 +182,7 @@ def test_a_file_replaced_between_staging_and_switch_is_left_as_it_was_made(place
         place.file("mine", "somebody's").rename(place.root / "a")
         return True
 
-    place.may_go_on = replaced
+    place.check_next_wave = replaced
     place.run(plan)
     assert place.told(0, "failed")["error"]["reason"] == "hash_mismatch"
     assert contents(place.root) == {"a": (0o644, b"somebody's")}
@@ -197,7 +197,7 @@ def test_a_file_written_to_between_staging_and_switch_is_left_as_it_was_made(pla
         (place.root / "a").write_bytes(b"z")
         return True
 
-    place.may_go_on = written_to
+    place.check_next_wave = written_to
     place.run(plan)
     assert place.told(0, "failed")["error"]["reason"] == "hash_mismatch"
     assert list(tree(place.root).items()) == [("a", ((place.root / "a").stat().st_ino, 0o644, b"z"))]
@@ -211,7 +211,7 @@ def test_a_file_removed_between_staging_and_switch_leaves_no_bytes_behind(place:
         (place.root / "a").unlink()
         return True
 
-    place.may_go_on = removed
+    place.check_next_wave = removed
     place.run(plan)
     assert place.told(0, "failed")["error"]["reason"] == "file_missing"
     assert tree(place.root) == {}
@@ -261,7 +261,7 @@ def test_the_folders_of_a_wave_are_synced_before_the_next_one_is_asked_for(
         return True
 
     monkeypatch.setattr(os, "fsync", sync)
-    place.may_go_on = asked
+    place.check_next_wave = asked
     place.run(plan)
     assert order == ["bytes", "wave 0", "folder", "bytes", "wave 1", "folder"]
 
@@ -269,7 +269,7 @@ def test_the_folders_of_a_wave_are_synced_before_the_next_one_is_asked_for(
 def test_when_it_may_not_go_on_nothing_of_that_wave_is_switched_or_left(place: PlanPlace) -> None:
     place.file("a", "1\n")
     plan = place.plan(edit("a", "1", "2"), edit("a", "2", "3"))
-    place.may_go_on = lambda wave: wave == 0
+    place.check_next_wave = lambda wave: wave == 0
     place.run(plan)
     assert place.ends() == [(0, "done")], "the host says why the others were not"
     assert contents(place.root) == {"a": (0o644, b"2\n")}

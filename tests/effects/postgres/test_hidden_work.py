@@ -255,7 +255,7 @@ def test_a_server_that_hangs_while_a_number_is_made_to_last_is_told_so(shop: Sho
     with socket.create_server(("127.0.0.1", 0)) as mute:  # whoever connects waits for ever
         server = shop.find(f"postgresql://u:p@127.0.0.1:{mute.getsockname()[1]}/shop?sslmode=disable")
         with pytest.raises(EnvironmentFailureError) as failed:
-            shop.engine.make_lasting(server, seconds=0.5)
+            shop.engine.require_durable_commit(server, seconds=0.5)
     assert failed.value.reason is Reason.TIMED_OUT
     assert failed.value.what == "the server did not answer within 0.5 seconds"
     assert failed.value.where == server.where

@@ -146,7 +146,7 @@ def test_what_a_server_forgot_when_it_died_was_never_committed(shop: Shop) -> No
     """Its numbers are made to last before they are noted, so one that it has not given out yet committed nothing."""
     with shop.begin(CHANGE) as session:
         ((written,),) = shop.ask("SELECT pg_current_wal_insert_lsn()", url=shop.admin)
-        shop.engine.make_lasting(shop.server)
+        shop.engine.require_durable_commit(shop.server)
         assert shop.ask(f"SELECT pg_current_wal_flush_lsn() >= '{written}'", url=shop.admin) == [(True,)]
         future = session.ran.transaction._replace(xid="9999999999")
     assert shop.engine.fate(shop.server, future, patience=0.5) == "aborted"
@@ -157,9 +157,9 @@ def test_a_number_is_not_made_to_last_for_a_transaction_that_is_not_open_any_mor
     """A server that died and was started again may give the number to the transaction that makes it last."""
     with shop.begin(CHANGE) as session:
         transaction = session.ran.transaction
-        shop.engine.make_lasting(shop.server, transaction)
+        shop.engine.require_durable_commit(shop.server, transaction)
     with pytest.raises(EnvironmentFailureError, match="connection to the database server was lost"):
-        shop.engine.make_lasting(shop.server, transaction)
+        shop.engine.require_durable_commit(shop.server, transaction)
 
 
 def test_a_server_that_cannot_be_asked_says_nothing(shop: Shop, tmp_path: Path) -> None:

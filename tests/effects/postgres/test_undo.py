@@ -108,7 +108,7 @@ def test_any_changes_of_rows_go_back_exactly(family: Shop, statements: list[str]
         assert family.dump() == before
         return
     try:
-        assert family.engine.look_back(family.server, done.images.descriptor, seconds=20) == ()
+        assert family.engine.find_drifted_rows(family.server, done.images.descriptor, seconds=20) == ()
         family.undo(done.images.descriptor)
     finally:
         os.close(done.images.descriptor)
@@ -222,7 +222,7 @@ def test_rows_that_others_changed_since_are_not_set_back_unless_it_is_forced(
     assert done.images is not None
     shop.ask(since)
     changed = shop.dump()
-    (drift,) = shop.engine.look_back(shop.server, done.images.descriptor, seconds=20)
+    (drift,) = shop.engine.find_drifted_rows(shop.server, done.images.descriptor, seconds=20)
     assert (drift.table, drift.rows) == ("public.customers", rows)
     assert what in drift.what
     with pytest.raises(RefusedError, match="not as the plan left it") as refused:
@@ -255,7 +255,7 @@ def test_a_table_that_is_another_one_is_not_touched(shop: Shop, since: str, forc
     assert done.images is not None
     shop.ask(since)
     changed = shop.dump()
-    assert shop.engine.look_back(shop.server, done.images.descriptor, seconds=20)[0].rows == 0
+    assert shop.engine.find_drifted_rows(shop.server, done.images.descriptor, seconds=20)[0].rows == 0
     with pytest.raises(RefusedError) as refused:
         shop.undo(done.images.descriptor, force=force)
     assert refused.value.reason is Reason.DRIFTED

@@ -35,13 +35,13 @@ def root(project: Project) -> Path:
 @pytest.fixture
 def scratch(project: Project, tmp_path: Path) -> Iterator[PipelineScratch]:
     """With what a plan has when it is looked at; nothing is run here."""
-    workshop = project.workspace.plans._setting().workshop("draft", "plan-001")  # noqa: SLF001
+    engines = project.workspace.plans._environment().engines("draft", "plan-001")  # noqa: SLF001
     config, plan = read_config(project.root), Plan.parse(plan_of(create("a1", "x")))
     drafted = StepPlan("0" * 20, (), (), ())
     ground = Ground(drafted=drafted, places={}, config=config, root=str(project.root), plan=plan)
     with WorkFolder.make(tmp_path / "work") as folder:
         yield PipelineScratch(
-            PreparationContext(ground, workshop, StepTimes(), folder, PreparedAll()), folder.folder("pipeline-0")
+            PreparationContext(ground, engines, StepTimes(), folder, PreparedAll()), folder.folder("pipeline-0")
         )
 
 

@@ -13,9 +13,9 @@ from remit.core.canonical import digest
 from remit.core.errors import EnvironmentFailureError
 from remit.effects.plans.steps import note_back, note_wave
 from remit.masking import mask_json
-from remit.plans.model.remote_part import Commit, KeptRows, note_commit, read_commit
+from remit.plans.model.remote_part import Commit, RowBackup, note_commit, read_commit
 
-ROWS = KeptRows((("public.orders", 1, 2, 3),), "agent_outputs/reports/r/backups/rows.bak", "sha256:" + "ab" * 32, 7)
+ROWS = RowBackup((("public.orders", 1, 2, 3),), "agent_outputs/reports/r/backups/rows.bak", "sha256:" + "ab" * 32, 7)
 
 
 @pytest.mark.req("PX-28")

@@ -201,7 +201,7 @@ def test_a_rollback_that_the_server_does_not_commit_leaves_all_as_the_plan_left_
         ended.append(True)
         store.end_connections()
 
-    monkeypatch.setattr("remit.plans.rollback.operation.require_untouched_aside", lose_connections)
+    monkeypatch.setattr("remit.plans.rollback.operation.require_originals_unchanged", lose_connections)
     told = store.workspace.rollback("last")
     assert ended
     assert told.status == "FAILED"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.plans.rollback import RollbackManifest, RollbackOrder
-from remit.plans.rollback.checkpoint import BegunRollback
-from remit.plans.rollback.preview import noted
+from remit.plans.rollback.checkpoint import RollbackCheckpoint
+from remit.plans.rollback.preview import manifest_with_notes
 from remit.plans.storage.drift import paths_of, see, select
 from remit.plans.storage.manifest import OTHER_OWNER, inverse_steps, say_other_owner
 from tests.contracts.examples import BY_LABEL
@@ -33,21 +33,21 @@ def owned_by_another(manifest: RollbackManifest, path: str) -> RollbackManifest:
     return manifest.model_copy(update={"checkpoints": checkpoints})
 
 
-def restored(project: Project, done: Done, manifest: RollbackManifest) -> BegunRollback:
+def restored(project: Project, done: Done, manifest: RollbackManifest) -> RollbackCheckpoint:
     """As this user leaves the files, who may not give them away."""
     states = see(project.base, paths_of(select(manifest, ())))
     steps = inverse_steps(manifest, (), states, "0" * 20, force=False)
     project.write("mine", b"m")
     project.write("theirs", b"t")
     (project.root / "new").rename(project.root / "renamed")
-    return BegunRollback(ALL, project.base, done.name, manifest, steps, (), ())
+    return RollbackCheckpoint(ALL, project.base, done.name, manifest, steps, (), ())
 
 
 @pytest.mark.parametrize("path", ["theirs", "renamed", None])
 def test_only_what_was_made_anew_and_belongs_to_another_is_named(project: Project, path: str | None) -> None:
     done = project.carry_out([("delete", "mine", None), ("modify", "theirs", b"T"), ("rename", "renamed", "new")])
     manifest = owned_by_another(done.manifest, path) if path else done.manifest
-    notes = noted(restored(project, done, manifest)).notes
+    notes = manifest_with_notes(restored(project, done, manifest)).notes
     assert notes.endswith(f" 1 restored files {OTHER_OWNER} theirs") == (path == "theirs")
     assert (OTHER_OWNER in notes) == (path == "theirs")
 

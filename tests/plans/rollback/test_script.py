@@ -50,7 +50,7 @@ def run(
     return subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, check=False, timeout=60)
 
 
-def manifest_of(project: Project, done: Done) -> RollbackManifest:
+def build_run_manifest(project: Project, done: Done) -> RollbackManifest:
     raw = (project.report(done) / "rollback_manifest.json").read_bytes()
     jsonschema_rs.validator_for(load_schema("rollback-manifest")).validate(json.loads(raw))
     return RollbackManifest.parse(raw)
@@ -65,7 +65,7 @@ def test_everything_is_as_before_and_a_second_run_finds_nothing_left(project: Pr
     assert (ended.returncode, ended.stderr) == (0, "")
     assert project.tree() == before
     assert (project.root / "a.txt").stat().st_mtime_ns == 1_500_000_000_123_456_789
-    manifest = manifest_of(project, done)
+    manifest = build_run_manifest(project, done)
     assert (manifest.status, manifest.executed_at is not None) == ("EXECUTED", True)
     assert {c.restored_by for c in manifest.checkpoints} == {"rollback.py"}
     again = run(project, done)
@@ -128,7 +128,7 @@ def test_a_damaged_backup_stops_it_before_the_first_restore(project: Project, ho
     assert ended.returncode == 2
     assert "a.txt.bak" in ended.stdout
     assert project.tree() == after
-    assert manifest_of(project, done) == done.manifest
+    assert build_run_manifest(project, done) == done.manifest
 
 
 @pytest.mark.req("PX-16")
@@ -156,10 +156,10 @@ def test_chosen_checkpoints_only_and_then_the_rest(project: Project) -> None:
     assert run(project, done, "--checkpoint", done.checkpoint("a.txt")).returncode == 0
     assert (project.root / "a.txt").read_bytes() == b"a before"
     assert not (project.root / "deep/b").exists()
-    assert manifest_of(project, done).status == "ACTIVE"
+    assert build_run_manifest(project, done).status == "ACTIVE"
     assert run(project, done).returncode == 0
     assert project.tree() == before
-    assert manifest_of(project, done).status == "EXECUTED"
+    assert build_run_manifest(project, done).status == "EXECUTED"
     assert run(project, done, "--checkpoint", "no-such-id").returncode == 2
 
 
@@ -170,7 +170,7 @@ def test_a_dry_run_changes_nothing(project: Project) -> None:
     assert ended.returncode == 0
     assert "Remove new/deep/c" in ended.stdout
     assert project.tree() == after
-    assert manifest_of(project, done) == done.manifest
+    assert build_run_manifest(project, done) == done.manifest
 
 
 def test_a_folder_with_somebody_elses_file_stays(project: Project) -> None:
@@ -181,7 +181,7 @@ def test_a_folder_with_somebody_elses_file_stays(project: Project) -> None:
     assert "kept" in ended.stdout
     assert (project.root / "new/theirs").read_bytes() == b"theirs"
     assert not (project.root / "new/deep").exists()
-    assert manifest_of(project, done).status == "ACTIVE"
+    assert build_run_manifest(project, done).status == "ACTIVE"
 
 
 def test_what_is_back_already_is_marked_so(project: Project) -> None:
@@ -191,7 +191,7 @@ def test_what_is_back_already_is_marked_so(project: Project) -> None:
     shutil.rmtree(project.report(done) / "backups")
     assert "nothing left to do" in run(project, done).stdout
     assert project.tree() == before
-    assert manifest_of(project, done).status == "EXECUTED"
+    assert build_run_manifest(project, done).status == "EXECUTED"
 
 
 @pytest.mark.req("PX-15")

@@ -29,7 +29,7 @@ from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
 from remit.plans.proposals.errors import not_the_stored_preview
 from remit.plans.proposals.previews import PreviewNotStoredError
-from remit.plans.service import not_as_seen
+from remit.plans.service import preview_outdated_error
 from remit.services.plans.service import PlanDesk
 from remit.workspace.workspace import Workspace
 
@@ -126,7 +126,7 @@ def approve_plan(workspace: Workspace, proposal_id: str, yes: ApprovalArguments)
     shown, most = desk.look(caller, proposal_id), _most(full=yes.full)
     if shown.changed_since:
         compute = _command("compute", yes.directory, proposal_id)
-        raise not_as_seen(shown.document.plan_id, shown.changed_since[0].path, compute)
+        raise preview_outdated_error(shown.document.plan_id, shown.changed_since[0].path, compute)
     if named is not None and named.digest != shown.preview_digest:
         raise not_the_stored_preview(row)
     screen = None

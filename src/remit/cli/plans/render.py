@@ -48,7 +48,7 @@ from remit.contracts.plans.sql_report import SqlTold
 from remit.core.text import counted
 from remit.fs.paths import plain_spelling
 from remit.plans.apply.abandoned import is_of_unknown_effect
-from remit.plans.apply.verify_and_undo import NOT_AS_BEFORE
+from remit.plans.apply.verify_and_undo import NOT_RESTORED
 from remit.plans.reports.diff_lines import lines_not_kept
 
 DIFF_LINES: Final = 40
@@ -72,7 +72,7 @@ def left_as(report: ExecutionReport) -> str:
     sentence = LEFT_AS.get(report.status, "")
     if is_of_unknown_effect(report):
         return "Unknown effect: some of its changes may stand, and others not."
-    if sentence and any(NOT_AS_BEFORE in warning for warning in report.warnings):
+    if sentence and any(NOT_RESTORED in warning for warning in report.warnings):
         return f"{sentence.partition(':')[0]}: everything of the plan's is gone; see what others changed meanwhile."
     return sentence
 

@@ -73,7 +73,7 @@ def rollback(
                     name,
                     checkpoints=checkpoints,
                     force=force,
-                    drift=standing.bound if force and standing.taken is not None and not standing.has_rows else None,
+                    drift=standing.bound if force and standing.target is not None and not standing.has_rows else None,
                     on_refusal=refusals.append,
                     on_stored=lambda: stored.append(True),
                     on_settled=settled,
@@ -114,7 +114,7 @@ def _tell(outcome: RollbackOutcome, standing: DriftReport, kept_aside: Mapping[s
 
 def _say_empty(standing: DriftReport, settled: Settled, *, as_json: bool) -> int:
     """Nothing was changed, so everything is as before: what was asked for holds already."""
-    status = standing.taken.outcome.status if standing.taken else None
+    status = standing.target.outcome.status if standing.target else None
     if as_json:
         name = status.envelope_id if status else None
         show_json(

@@ -21,7 +21,7 @@ from remit.effects.postgres.runner import StatementRunner
 from remit.effects.postgres.session import OUR_PATH, LockWait, PostgresSession, connect, identify, open_session
 from remit.effects.postgres.table_locks import plan_locks, take_locks, until_free
 from remit.effects.postgres.transaction import Followed, Follower, before_rows, changes_something, told
-from remit.effects.postgres.transaction_id import is_in_the_future, make_lasting
+from remit.effects.postgres.transaction_id import is_in_the_future, require_durable_commit
 from remit.effects.postgres.undo import (
     TableDrift,
     give_back,
@@ -65,7 +65,7 @@ class PostgresRun:
                 case "fate":
                     return {"fate": _fate(wire, work.inputs)}
                 case "make_lasting":
-                    if not make_lasting(wire, str(work.inputs["xid"]), int(work.inputs["backend"])):
+                    if not require_durable_commit(wire, str(work.inputs["xid"]), int(work.inputs["backend"])):
                         raise lost()
                     return {}
         except ServerError as problem:

@@ -18,7 +18,7 @@ WHERE pid = $1 AND backend_xid::text = ($2::numeric % 4294967296)::text AND usen
 _IN_THE_FUTURE: Final = "22023"
 
 
-def make_lasting(wire: PostgresWire, xid: str, backend: int) -> bool:
+def require_durable_commit(wire: PostgresWire, xid: str, backend: int) -> bool:
     """Durable on return. No standby is waited for: it is about this server's own memory.
 
     Whether the transaction with that number, if there is one, is still open. A server that has died meanwhile has

@@ -17,7 +17,7 @@ from remit.effects.plans.database_files import MARK, is_marked
 from remit.effects.plans.steps import Ids, PlanStep, Result, State, StepPlan, as_json, step_of
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.fs.paths import Located, locate_below
-from remit.plans.model.remote_part import Elsewhere, parse_elsewhere, render_elsewhere, without_shown_rows
+from remit.plans.model.remote_part import RemotePart, parse_remote_part, render_remote_part, strip_rows
 from remit.plans.runtime.steps import operation_of
 from remit.plans.storage.backups import Original
 
@@ -55,7 +55,7 @@ class PlanCheckpoint:
     """By step, of those that run SQL. No row is in it, and nothing of the text."""
     pipelines: tuple[PipelineTold, ...] = ()
     """Of the actions that run one, without what it said unless it failed."""
-    elsewhere: Elsewhere | None = None
+    remote: RemotePart | None = None
     """What it does on a database server, if it does."""
 
     @property
@@ -77,7 +77,7 @@ class PlanCheckpoint:
         )
         return self.steps._replace(steps=steps)
 
-    def kept_folders(self, done: Collection[int]) -> tuple[str, ...]:
+    def needed_folders(self, done: Collection[int]) -> tuple[str, ...]:
         """Those of the folders that the steps that were done needed."""
         needed: set[str] = set()
         for step in self.steps.steps:
@@ -88,50 +88,50 @@ class PlanCheckpoint:
         return tuple(folder for folder in self.folders if folder in needed)
 
 
-def render_begun(begun: PlanCheckpoint) -> str:
-    steps = begun.steps
+def render_checkpoint(checkpoint: PlanCheckpoint) -> str:
+    steps = checkpoint.steps
     tree: dict[str, Any] = {
         "version": _VERSION,
-        "request_digest": begun.request_digest,
-        "plan_id": begun.plan_id,
-        "ids": list(begun.ids),
-        "root": begun.root,
-        "folder": begun.folder,
-        "started_at": begun.started_at,
-        "instructions": begun.instructions.tree(),
-        "rollback_days": begun.rollback_days,
-        "rich": begun.rich,
-        "doomed": begun.doomed,
+        "request_digest": checkpoint.request_digest,
+        "plan_id": checkpoint.plan_id,
+        "ids": list(checkpoint.ids),
+        "root": checkpoint.root,
+        "folder": checkpoint.folder,
+        "started_at": checkpoint.started_at,
+        "instructions": checkpoint.instructions.tree(),
+        "rollback_days": checkpoint.rollback_days,
+        "rich": checkpoint.rich,
+        "doomed": checkpoint.doomed,
         "prefix": steps.prefix,
         "paths": list(steps.paths),
-        "steps": [as_json(step._replace(operation=_kept_operation(step))) for step in steps.steps],
+        "steps": [as_json(step._replace(operation=_saved_operation(step))) for step in steps.steps],
         "waves": [list(wave) for wave in steps.waves],
         "max_file_bytes": steps.max_file_bytes,
         "rules": list(steps.rules),
-        "first": [list(state) if state else None for state in begun.first],
-        "originals": {str(path): list(original) for path, original in begun.originals.items()},
-        "folders": list(begun.folders),
-        "diffs": {str(number): diff.tree() for number, diff in begun.diffs.items()},
-        "sql": {str(number): told.tree() for number, told in begun.told.items()},
-        "pipelines": [told.tree() for told in begun.pipelines],
-        "elsewhere": render_elsewhere(begun.elsewhere),
+        "first": [list(state) if state else None for state in checkpoint.first],
+        "originals": {str(path): list(original) for path, original in checkpoint.originals.items()},
+        "folders": list(checkpoint.folders),
+        "diffs": {str(number): diff.tree() for number, diff in checkpoint.diffs.items()},
+        "sql": {str(number): told.tree() for number, told in checkpoint.told.items()},
+        "pipelines": [told.tree() for told in checkpoint.pipelines],
+        "elsewhere": render_remote_part(checkpoint.remote),
     }
     # Not the canonical form: that has no integer past 2^53, and times have more nanoseconds.
     return json.dumps(tree, sort_keys=True, separators=(",", ":"))
 
 
-def without_rows(told: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
+def strip_all_rows(told: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
     """What may be kept: rows are for whoever looks at a preview."""
-    return {number: without_shown_rows(one) for number, one in told.items()}
+    return {number: strip_rows(one) for number, one in told.items()}
 
 
-def _kept_operation(step: PlanStep) -> dict[str, Any]:
+def _saved_operation(step: PlanStep) -> dict[str, Any]:
     """No content, but that it is a database: whoever verifies the run must know."""
     return dict(MARK) if is_marked(step) else {}
 
 
-def parse_begun(text: str) -> PlanCheckpoint:
-    """The inverse of `render_begun`."""
+def parse_checkpoint(text: str) -> PlanCheckpoint:
+    """The inverse of `render_checkpoint`."""
     return read_checkpoint(text, _parse, "plan")
 
 
@@ -167,28 +167,28 @@ def _parse(tree: Any) -> PlanCheckpoint:
         diffs={int(number): DiffSummary.from_tree(diff) for number, diff in tree["diffs"].items()},
         told={int(number): SqlTold.from_tree(told) for number, told in tree.get("sql", {}).items()},
         pipelines=tuple(PipelineTold.from_tree(told) for told in tree.get("pipelines", [])),
-        elsewhere=parse_elsewhere(tree.get("elsewhere")),
+        remote=parse_remote_part(tree.get("elsewhere")),
     )
 
 
-def with_ownership(begun: PlanCheckpoint, originals: Mapping[int, Original]) -> PlanCheckpoint:
+def with_ownership(checkpoint: PlanCheckpoint, originals: Mapping[int, Original]) -> PlanCheckpoint:
     """With what is kept of each file; and where a file has an owner or attributes that a new one would not get, its
     modification is told to give them to the new one.
     """
-    if not begun.instructions.preserve_permissions:
-        return replace(begun, originals=originals)
+    if not checkpoint.instructions.preserve_permissions:
+        return replace(checkpoint, originals=originals)
     origin: dict[int, Original | None] = dict(originals)
     steps = []
-    for step in begun.steps.steps:
-        steps.append(step._replace(dress=_dress(step, origin.get(step.path))))
+    for step in checkpoint.steps.steps:
+        steps.append(step._replace(dress=_ownership_of(step, origin.get(step.path))))
         if step.problem is None and step.new_path is not None:
             origin[step.new_path] = origin.pop(step.path, None)
         elif step.problem is None and step.move in {"create", "delete"}:
             origin[step.path] = None
-    return replace(begun, originals=originals, steps=begun.steps._replace(steps=tuple(steps)))
+    return replace(checkpoint, originals=originals, steps=checkpoint.steps._replace(steps=tuple(steps)))
 
 
-def _dress(step: PlanStep, original: Original | None) -> dict[str, Any] | None:
+def _ownership_of(step: PlanStep, original: Original | None) -> dict[str, Any] | None:
     if original is None or step.after is None or step.move != "modify":
         return None
     if original.owner == (os.geteuid(), os.getegid()) and not original.attributes:

@@ -26,12 +26,12 @@ from remit.sandbox.orders import Build, Quotas
 
 Phase = Literal["CHECKING", "CHECKPOINT", "RUNNING", "VERIFYING", "ROLLING_BACK", "REPORTING"]
 
-CANCEL_LOOK: Final = 0.25
+CANCEL_POLL_SECONDS: Final = 0.25
 """Seconds between two looks at the record for a cancellation."""
 _OPEN_FILES: Final = 512
 _PARSERS: Final = ("ruamel", "jsonpath", "jsonschema_rs", "re2")
 """What the edits of structured files import."""
-_ENGINES_SHARE: Final = 60
+_ENGINE_MEMORY_PERCENT: Final = 60
 """Per cent of a process's memory: an engine that keeps to its own limit says so, one that is killed does not."""
 
 
@@ -49,27 +49,27 @@ class PlanRules:
 class Cancellations:
     """Whether somebody recorded that a plan is not to run, or not to its end: by envelope id. A yes is for ever."""
 
-    def __init__(self, ask: Callable[[str], bool] = lambda _: False) -> None:
-        self._ask = ask
+    def __init__(self, read: Callable[[str], bool] = lambda _: False) -> None:
+        self._read = read
         self._next: dict[str, float] = {}
-        self._yes: set[str] = set()
+        self._cancelled: set[str] = set()
 
     def is_known(self, envelope_id: str) -> bool:
         """Quick: the record is looked at now and then only."""
         if time.monotonic() >= self._next.get(envelope_id, 0.0):
             return self.is_recorded(envelope_id)
-        return envelope_id in self._yes
+        return envelope_id in self._cancelled
 
     def is_recorded(self, envelope_id: str) -> bool:
         """As of now."""
-        if envelope_id not in self._yes and self._ask(envelope_id):
-            self._yes.add(envelope_id)
-        self._next[envelope_id] = time.monotonic() + CANCEL_LOOK
-        return envelope_id in self._yes
+        if envelope_id not in self._cancelled and self._read(envelope_id):
+            self._cancelled.add(envelope_id)
+        self._next[envelope_id] = time.monotonic() + CANCEL_POLL_SECONDS
+        return envelope_id in self._cancelled
 
 
 @dataclass(frozen=True)
-class PlanSetting:
+class PlanEnvironment:
     """For one request, by way of its hooks; the rules and the sandboxes are those of all."""
 
     rules: PlanRules
@@ -109,7 +109,7 @@ class PlanSetting:
             on_progress=on_progress,
         )
 
-    def workshop(self, envelope_id: str, plan_id: str) -> Engines:
+    def engines(self, envelope_id: str, plan_id: str) -> Engines:
         """For SQL and pipelines. Costs nothing unless one is run."""
         quotas = self._quotas()
 
@@ -125,7 +125,7 @@ class PlanSetting:
         def tell(done: int, total: int, what: str) -> None:
             self.tell(envelope_id, plan_id, "CHECKING", done, total, what)
 
-        memory = quotas.memory_bytes * _ENGINES_SHARE // 100
+        memory = quotas.memory_bytes * _ENGINE_MEMORY_PERCENT // 100
         engine = Engine(host, envelope_id, memory, is_cancelled)
         programs = pipeline_engine.PipelineEngine(host_of_programs, envelope_id, is_cancelled)
         return Engines(engine, programs, self.work, self.servers(envelope_id, plan_id), tell)
@@ -157,7 +157,7 @@ class PlanSetting:
             PostgresEngine(host, envelope_id, lambda: False),
             find,
             self.work,
-            tell if plan_id else _tell_nobody,
+            tell if plan_id else _ignore_progress,
         )
 
     def _quotas(self, steps: StepPlan | None = None) -> Quotas:
@@ -180,7 +180,7 @@ class PlanSetting:
         )
 
 
-def _tell_nobody(_done: int, _total: int) -> None:
+def _ignore_progress(_done: int, _total: int) -> None:
     """Nobody waits for it."""
 
 

@@ -23,7 +23,7 @@ from remit.plans.engines.postgres import (
     Transaction,
 )
 from remit.plans.engines.postgres_servers import PostgresServer
-from remit.plans.model.remote_part import Commit, Elsewhere, KeptRows, note_commit
+from remit.plans.model.remote_part import Commit, RemotePart, RowBackup, note_commit
 from remit.plans.preparation.remote_sql import PreparedStatements, Servers
 from remit.plans.storage.row_images import keep_rows
 from remit.plans.storage.run_folder import ReportFolder
@@ -37,66 +37,66 @@ _USED: Final = (
 )
 
 
-class _Held(NamedTuple):
+class _OpenSession(NamedTuple):
     server: PostgresServer
     session: OpenTransaction
 
 
 @dataclass(frozen=True)
-class HeldTransactions:
+class OpenTransactions:
     """Of the requests that this process works on, by their ids."""
 
     servers: Callable[[str], Servers]
     """For one request."""
-    _held: dict[str, _Held] = field(default_factory=dict, init=False, repr=False)
+    _open: dict[str, _OpenSession] = field(default_factory=dict, init=False, repr=False)
     _committed: set[str] = field(default_factory=set, init=False, repr=False)
 
-    def begin(self, key: str, wanted: PreparedStatements, part: Elsewhere, folder: ReportFolder) -> KeptRows:
+    def begin(self, key: str, statements: PreparedStatements, part: RemotePart, folder: ReportFolder) -> RowBackup:
         """Run it in earnest. Raises if the server is not as it was when it was tried out; whoever calls closes it.
 
         What leads back is in the folder, durably, when this returns; the transaction is open.
         """
         servers = self.servers(key)
-        session = _begun(servers, wanted)
-        self._held[key] = _Held(wanted.server, session)
+        session = _open_with_retry(servers, statements)
+        self._open[key] = _OpenSession(statements.server, session)
         reach("elsewhere.begun")
-        ran = session.ran
+        result = session.ran
         try:
-            _require_as_seen(ran, part)
-            return _kept(ran, part, folder)
+            _require_as_previewed(result, part)
+            return _back_up_rows(result, part, folder)
         finally:
-            if ran.images is not None:
-                os.close(ran.images.descriptor)
+            if result.images is not None:
+                os.close(result.images.descriptor)
 
-    def look_back(self, key: str, connection: str, images: int, seconds: float) -> tuple[DriftedRows, ...]:
+    def find_drifted_rows(self, key: str, connection: str, images: int, seconds: float) -> tuple[DriftedRows, ...]:
         """Rows that are not as the run left them."""
         servers = self.servers(key)
-        return servers.engine.look_back(servers.find(connection), images, seconds=seconds)
+        return servers.engine.find_drifted_rows(servers.find(connection), images, seconds=seconds)
 
     def begin_undo(self, key: str, connection: str, images: int, *, force: bool, seconds: float) -> None:
         """Put the rows back as they were before the run, in a transaction that stays open."""
         servers = self.servers(key)
         server = servers.find(connection)
         session = servers.engine.begin_undo(server, images, force=force, seconds=seconds)
-        self._held[key] = _Held(server, session)
+        self._open[key] = _OpenSession(server, session)
         reach("elsewhere.begun")
 
-    def commit(self, key: str, connection: str, rows: KeptRows | None, note: Note) -> None:
+    def commit(self, key: str, connection: str, rows: RowBackup | None, note: Note) -> None:
         """`VerificationFailedError` if it was surely not committed; `IncompleteError` if nobody can tell."""
-        held = self._held[key]
-        transaction = held.session.ran.transaction
+        opened = self._open[key]
+        transaction = opened.session.ran.transaction
         try:
-            self.servers(key).steady.make_lasting(held.server, transaction)
+            self.servers(key).steady.require_durable_commit(opened.server, transaction)
         except RemitError as problem:  # COMMIT was not sent, and will not be
-            raise not_committed(problem.what, held.server.where, problem.next_step) from problem
+            raise not_committed_error(problem.what, opened.server.where, problem.next_step) from problem
         note(note_commit(Commit(connection, transaction._asdict(), rows)))
         reach("elsewhere.noted")
         try:
-            held.session.commit()
+            opened.session.commit()
         except CommitFailedError as problem:
-            raise not_committed(problem.what, held.server.where, problem.next_step) from problem
+            raise not_committed_error(problem.what, opened.server.where, problem.next_step) from problem
         except CommitUnknownError as problem:  # it was asked for some seconds what became of it
-            raise _unknown(held.server.where) from problem
+            raise _unknown_fate_error(opened.server.where) from problem
         self._committed.add(key)
         reach("elsewhere.committed")
 
@@ -105,11 +105,11 @@ class HeldTransactions:
         servers = self.servers(key)
         try:
             server = servers.find(commit.connection)
-            fate = servers.steady.fate(server, _transaction(commit.transaction), patience=_PATIENCE)
+            fate = servers.steady.fate(server, _parse_transaction(commit.transaction), patience=_PATIENCE)
         except RemitError as problem:
-            raise _unknown(problem.where or f"connection {commit.connection}", problem) from problem
+            raise _unknown_fate_error(problem.where or f"connection {commit.connection}", problem) from problem
         if fate == "unknown":
-            raise _unknown(server.where)
+            raise _unknown_fate_error(server.where)
         if fate == "committed":
             self._committed.add(key)
         return fate
@@ -119,11 +119,11 @@ class HeldTransactions:
 
     def close(self, key: str) -> None:
         """However it ends. What was not committed is rolled back by the server."""
-        if (held := self._held.pop(key, None)) is not None:
-            held.session.close()
+        if (opened := self._open.pop(key, None)) is not None:
+            opened.session.close()
 
 
-def not_committed(what: str, where: str, next_step: str = "") -> VerificationFailedError:
+def not_committed_error(what: str, where: str, next_step: str = "") -> VerificationFailedError:
     return VerificationFailedError(
         Reason.EFFECT_FAILED,
         f"the plan was carried out, and then the database did not commit its part: {what}",
@@ -132,7 +132,7 @@ def not_committed(what: str, where: str, next_step: str = "") -> VerificationFai
     )
 
 
-def _begun(servers: Servers, wanted: PreparedStatements) -> OpenTransaction:
+def _open_with_retry(servers: Servers, statements: PreparedStatements) -> OpenTransaction:
     """Twice if another session was in the way, and time is left to wait for it: of two that wait for each other's
     locks, the server stops one. Nothing of it has taken effect yet. The approval is used by then.
     """
@@ -140,10 +140,10 @@ def _begun(servers: Servers, wanted: PreparedStatements) -> OpenTransaction:
     def begin() -> OpenTransaction:
         with WorkFolder.make(servers.work) as work:
             return servers.engine.begin(
-                wanted.server,
-                wanted.texts,
-                reads_only=wanted.reads_only,
-                seconds=wanted.seconds,
+                statements.server,
+                statements.texts,
+                reads_only=statements.reads_only,
+                seconds=statements.seconds,
                 folder=work,
             )
 
@@ -153,52 +153,54 @@ def _begun(servers: Servers, wanted: PreparedStatements) -> OpenTransaction:
         except EnvironmentFailureError as problem:
             if problem.reason is not Reason.DATABASE_BUSY:
                 raise
-            if is_last or not wanted.server.lock_seconds_left:
+            if is_last or not statements.server.lock_seconds_left:
                 raise problem.with_changes(next_step=_USED) from None
     raise AssertionError("the last attempt returns or raises")
 
 
-def _require_as_seen(ran: PostgresResult, part: Elsewhere) -> None:
-    failed = next((one.problem for one in ran.actions if one.problem is not None), None)
+def _require_as_previewed(result: PostgresResult, part: RemotePart) -> None:
+    failed = next((one.problem for one in result.actions if one.problem is not None), None)
     if failed is not None:
-        words = {name: failed.get(name, "") for name in ("where", "next_step")}
-        raise EnvironmentFailureError(Reason(failed["reason"]), failed.get("what", ""), **words)
+        details = {name: failed.get(name, "") for name in ("where", "next_step")}
+        raise EnvironmentFailureError(Reason(failed["reason"]), failed.get("what", ""), **details)
     allowed = {one.number for one in part.actions if one.irreversible}
-    sudden = [one.irreversible for one in ran.actions if one.irreversible and one.number not in allowed]
-    if ran.bound != part.bound or sudden:
+    unexpected = [one.irreversible for one in result.actions if one.irreversible and one.number not in allowed]
+    if result.bound != part.bound or unexpected:
         raise EnvironmentFailureError(
             Reason.HASH_MISMATCH,
-            sudden[0] if sudden else "somebody changed rows that this plan is about, right after it was looked at",
+            unexpected[0]
+            if unexpected
+            else "somebody changed rows that this plan is about, right after it was looked at",
             where=part.server,
             next_step="Nothing was changed. Look at the plan again, with `remit preview`, and approve it again.",
         )
 
 
-def _kept(ran: PostgresResult, part: Elsewhere, folder: ReportFolder) -> KeptRows:
-    tables = tuple((one.table, one.inserted, one.updated, one.deleted) for one in ran.tables[:MAX_TABLES_TOLD])
+def _back_up_rows(result: PostgresResult, part: RemotePart, folder: ReportFolder) -> RowBackup:
+    tables = tuple((one.table, one.inserted, one.updated, one.deleted) for one in result.tables[:MAX_TABLES_TOLD])
     if why := part.why_irreversible:
-        return KeptRows(tables, irreversible=why)
+        return RowBackup(tables, irreversible=why)
     if not tables:
-        return KeptRows(())
-    if ran.images is None:
+        return RowBackup(())
+    if result.images is None:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the rows that lead back were not handed over",
             where=part.server,
             next_step="This is a bug in Remit; nothing was changed.",
         )
-    state = ran.images.state
-    return KeptRows(tables, keep_rows(folder, ran.images.descriptor, state), state.sha256, state.size)
+    state = result.images.state
+    return RowBackup(tables, keep_rows(folder, result.images.descriptor, state), state.sha256, state.size)
 
 
-def _transaction(tree: Mapping[str, Any]) -> Transaction:
+def _parse_transaction(tree: Mapping[str, Any]) -> Transaction:
     try:
         return Transaction(**tree)
     except TypeError:
         raise EnvironmentFailureError(Reason.STORE_OUTDATED, "a note of this run cannot be read") from None
 
 
-def _unknown(where: str, problem: RemitError | None = None) -> IncompleteError:
+def _unknown_fate_error(where: str, problem: RemitError | None = None) -> IncompleteError:
     why = f": {problem.what}" if problem is not None else ""
     first = problem.next_step if problem is not None and problem.next_step else "See that the server can be reached."
     return IncompleteError(

@@ -15,8 +15,8 @@ from remit.core.ids import Clock, parse_time, render_time
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.plans.steps import Result
 from remit.plans.apply.checkpoint import PlanCheckpoint
-from remit.plans.apply.verify_and_undo import FileLook, RunResult, look_at_files
-from remit.plans.model.remote_part import KeptRows, rows_checkpoint
+from remit.plans.apply.verify_and_undo import ObservedFile, RunResult, observe_files
+from remit.plans.model.remote_part import RowBackup, rows_checkpoint
 from remit.plans.reports.change_log import build_change_log
 from remit.plans.reports.execution_report import Acted, build_errors, build_report
 from remit.plans.reports.publish import digest_papers
@@ -27,53 +27,53 @@ from remit.plans.storage.run_folder import REPORTS
 from remit.version import __version__
 
 EXECUTOR: Final = "remit.plan"
-STANDS: Final[frozenset[str]] = frozenset({"SUCCESS", "PARTIAL"})
+EFFECTIVE_STATUSES: Final[frozenset[str]] = frozenset({"SUCCESS", "PARTIAL"})
 """What was done is there, and is to stay."""
 _INTERRUPTED: Final = "Interrupted, and taken back"
-NOT_BEGUN: Final = "Stopped before it was begun"
+NOT_STARTED: Final = "Stopped before it was begun"
 _UNCONFINED_WARNING: Final = "The effects of this run were not confined by the kernel (sandbox: unsafe-none)"
 
 
 def build_outcome(
-    begun: PlanCheckpoint,
-    ran: RunResult,
+    checkpoint: PlanCheckpoint,
+    run_result: RunResult,
     signer: Signer,
     clock: Clock,
     *,
     confined: bool,
-    looks: dict[int, FileLook] | None = None,
+    verified_files: dict[int, ObservedFile] | None = None,
 ) -> PlanOutcome:
     """All papers of the run, and the status that is signed over them. `looks` are the files as they were verified."""
-    now = max(render_time(clock()), begun.started_at)
-    status = ran.status
+    now = max(render_time(clock()), checkpoint.started_at)
+    status = run_result.status
     run = FinishedRun(
-        plan_id=begun.plan_id,
-        ids=begun.ids,
-        folder="/".join((*REPORTS, begun.folder)),
-        started_at=begun.started_at,
+        plan_id=checkpoint.plan_id,
+        ids=checkpoint.ids,
+        folder="/".join((*REPORTS, checkpoint.folder)),
+        started_at=checkpoint.started_at,
         completed_at=now,
         status=status,
-        steps=begun.steps,
-        results=ran.results,
-        diffs=begun.diffs,
-        modified=_modified(begun, ran, looks),
-        originals=begun.originals,
-        rolled_back=status == "ROLLED_BACK" or (status == "CANCELLED" and bool(ran.done)),
-        warnings=ran.warnings if confined else (_UNCONFINED_WARNING, *ran.warnings),
-        problem=ran.problem,
-        told=begun.told,
-        pipelines=begun.pipelines,
-        elsewhere=begun.elsewhere.actions if begun.elsewhere is not None else (),
-        has_manifest=not begun.doomed,
+        steps=checkpoint.steps,
+        results=run_result.results,
+        diffs=checkpoint.diffs,
+        modified=_modification_times(checkpoint, run_result, verified_files),
+        originals=checkpoint.originals,
+        rolled_back=status == "ROLLED_BACK" or (status == "CANCELLED" and bool(run_result.done)),
+        warnings=run_result.warnings if confined else (_UNCONFINED_WARNING, *run_result.warnings),
+        problem=run_result.problem,
+        told=checkpoint.told,
+        pipelines=checkpoint.pipelines,
+        remote=checkpoint.remote.actions if checkpoint.remote is not None else (),
+        has_manifest=not checkpoint.doomed,
     )
     report, change_log = build_report(run), build_change_log(run)
-    manifest = None if begun.doomed else _manifest_after(begun, ran, status, now)
+    manifest = None if checkpoint.doomed else _build_final_manifest(checkpoint, run_result, status, now)
     signed = sign_status(
         signer,
         {
-            "envelope_id": begun.envelope_id,
-            "plan_id": begun.plan_id,
-            "report_id": begun.ids.report_id,
+            "envelope_id": checkpoint.envelope_id,
+            "plan_id": checkpoint.plan_id,
+            "report_id": checkpoint.ids.report_id,
             "status": status,
             "executor_id": EXECUTOR if confined else EXECUTOR + UNCONFINED,
             "executor_version": __version__,
@@ -86,67 +86,84 @@ def build_outcome(
     return PlanOutcome(status=signed, report=report, change_log=change_log, manifest=manifest, errors=errors)
 
 
-def _modified(begun: PlanCheckpoint, ran: RunResult, looks: dict[int, FileLook] | None) -> dict[int, str]:
+def _modification_times(
+    checkpoint: PlanCheckpoint, run_result: RunResult, files: dict[int, ObservedFile] | None
+) -> dict[int, str]:
     """When each file that stands was last modified."""
-    if ran.status not in STANDS:
+    if run_result.status not in EFFECTIVE_STATUSES:
         return {}
-    if looks is None:
-        touched = paths_of(step for step in begun.steps.steps if step.number in ran.done)
-        places = {path: place for path, place in begun.places().items() if path in touched}
-        looks = look_at_files(places, hashed=False)
-    return {path: time_of(look.mtime_ns) for path, look in looks.items() if look.state is not None}
+    if files is None:
+        touched = paths_of(step for step in checkpoint.steps.steps if step.number in run_result.done)
+        places = {path: place for path, place in checkpoint.places().items() if path in touched}
+        files = observe_files(places, hashed=False)
+    return {path: time_of(file.mtime_ns) for path, file in files.items() if file.state is not None}
 
 
-def preflight_results(begun: PlanCheckpoint, now: str) -> tuple[Result, ...]:
+def preflight_results(checkpoint: PlanCheckpoint, now: str) -> tuple[Result, ...]:
     """Of a plan that was doomed: the first action that cannot be done failed, and nothing was begun."""
-    failing = next(one for one in _all_acted(begun) if one.problem is not None)
+    failing = next(one for one in _all_actions(checkpoint) if one.problem is not None)
     why = f"Stopped after {failing.action_id} failed"
     return tuple(
         Result(one.number, "failed", now, now, one.problem)
         if one is failing
         else Result(one.number, "skipped", now, now, None, why)
-        for one in _all_acted(begun)
+        for one in _all_actions(checkpoint)
     )
 
 
-def not_begun_results(begun: PlanCheckpoint, why: str = _INTERRUPTED) -> tuple[Result, ...]:
+def not_started_results(checkpoint: PlanCheckpoint, why: str = _INTERRUPTED) -> tuple[Result, ...]:
     """Of a plan that could not be taken up again: its changes were, if there were any, taken back before."""
-    now = begun.started_at
-    return tuple(Result(one.number, "skipped", now, now, None, why) for one in _all_acted(begun))
+    now = checkpoint.started_at
+    return tuple(Result(one.number, "skipped", now, now, None, why) for one in _all_actions(checkpoint))
 
 
-def unknown_results(begun: PlanCheckpoint, *, went_back: bool) -> tuple[Result, ...]:
-    return not_begun_results(begun, _INTERRUPTED if went_back else "Interrupted; whether it was done is not known")
-
-
-def _all_acted(begun: PlanCheckpoint) -> list[Acted]:
-    """Every step, and what has none."""
-    steps: list[Acted] = [*begun.steps.steps]
-    return steps if begun.elsewhere is None else [*begun.elsewhere.actions, *steps]
-
-
-def manifest_of(
-    begun: PlanCheckpoint, done: Collection[int], at: str, rows: KeptRows | None = None
-) -> RollbackManifest:
-    days = begun.rollback_days
-    expires_at = None if days is None else render_time(parse_time(at) + timedelta(days=days))
-    changes = net_changes(begun.steps, begun.first_states(), done)
-    folder = "/".join((*REPORTS, begun.folder))
-    folders = begun.kept_folders(done)
-    kept = None if begun.elsewhere is None else rows_checkpoint(begun.elsewhere, rows, begun.ids.manifest_id)
-    return build_manifest(
-        begun.ids, begun.plan_id, begun.steps.paths, changes, begun.originals, folders, folder, at, expires_at, kept
+def unknown_results(checkpoint: PlanCheckpoint, *, is_undone: bool) -> tuple[Result, ...]:
+    return not_started_results(
+        checkpoint, _INTERRUPTED if is_undone else "Interrupted; whether it was done is not known"
     )
 
 
-def _manifest_after(begun: PlanCheckpoint, ran: RunResult, status: PlanStatus, at: str) -> RollbackManifest:
+def _all_actions(checkpoint: PlanCheckpoint) -> list[Acted]:
+    """Every step, and what has none."""
+    steps: list[Acted] = [*checkpoint.steps.steps]
+    return steps if checkpoint.remote is None else [*checkpoint.remote.actions, *steps]
+
+
+def build_run_manifest(
+    checkpoint: PlanCheckpoint, done: Collection[int], at: str, rows: RowBackup | None = None
+) -> RollbackManifest:
+    days = checkpoint.rollback_days
+    expires_at = None if days is None else render_time(parse_time(at) + timedelta(days=days))
+    changes = net_changes(checkpoint.steps, checkpoint.first_states(), done)
+    folder = "/".join((*REPORTS, checkpoint.folder))
+    folders = checkpoint.needed_folders(done)
+    rows_entry = (
+        None if checkpoint.remote is None else rows_checkpoint(checkpoint.remote, rows, checkpoint.ids.manifest_id)
+    )
+    return build_manifest(
+        checkpoint.ids,
+        checkpoint.plan_id,
+        checkpoint.steps.paths,
+        changes,
+        checkpoint.originals,
+        folders,
+        folder,
+        at,
+        expires_at,
+        rows_entry,
+    )
+
+
+def _build_final_manifest(
+    checkpoint: PlanCheckpoint, run_result: RunResult, status: PlanStatus, at: str
+) -> RollbackManifest:
     """Of what stands; or, where all was taken back, of what had been done, all of it restored."""
-    if status in STANDS:
-        return manifest_of(begun, ran.done, at, ran.rows)
-    done = ran.done or frozenset(step.number for step in begun.steps.steps if step.problem is None)
-    manifest = manifest_of(begun, done, at)
-    is_known = any(result.state != "skipped" or result.reason == _INTERRUPTED for result in ran.results)
-    return mark_executed(manifest, at) if is_known else manifest
+    if status in EFFECTIVE_STATUSES:
+        return build_run_manifest(checkpoint, run_result.done, at, run_result.rows)
+    done = run_result.done or frozenset(step.number for step in checkpoint.steps.steps if step.problem is None)
+    manifest = build_run_manifest(checkpoint, done, at)
+    is_restored = any(result.state != "skipped" or result.reason == _INTERRUPTED for result in run_result.results)
+    return mark_executed(manifest, at) if is_restored else manifest
 
 
 def action_rows(outcome: PlanOutcome) -> list[list[Any]]:
@@ -187,15 +204,15 @@ def load_plan_outcome(stored: str, keyring: Keyring) -> PlanOutcome:
         outcome = PlanOutcome.parse(stored.encode(), source="stored outcome")
         verify_status(outcome.status, keyring)
     except RefusedError as problem:
-        raise _not_vouched_for(problem.what, problem.where) from None
+        raise _unverified_outcome_error(problem.what, problem.where) from None
     status = outcome.status
-    said = (status.report_digest, status.change_log_digest, status.manifest_digest)
-    if said != digest_papers(outcome.report, outcome.change_log, outcome.manifest):
-        raise _not_vouched_for("its papers are not those that were signed", status.envelope_id)
+    signed_digests = (status.report_digest, status.change_log_digest, status.manifest_digest)
+    if signed_digests != digest_papers(outcome.report, outcome.change_log, outcome.manifest):
+        raise _unverified_outcome_error("its papers are not those that were signed", status.envelope_id)
     return outcome
 
 
-def _not_vouched_for(what: str, where: str) -> EnvironmentFailureError:
+def _unverified_outcome_error(what: str, where: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
         f"the stored outcome cannot be vouched for: {what}",

@@ -125,7 +125,7 @@ class PostgresEngine:
         call = texts_call("begin", texts, reads_only=reads_only, seconds=seconds, folder=folder)
         return OpenTransaction(self, server, call, self._is_cancelled)
 
-    def look_back(self, server: PostgresServer, images: int, *, seconds: float) -> tuple[DriftedRows, ...]:
+    def find_drifted_rows(self, server: PostgresServer, images: int, *, seconds: float) -> tuple[DriftedRows, ...]:
         """What others have done, since, to the rows that a file of images is about. None: nothing."""
         call = PostgresRequest("look_back", {}, seconds, given={"images": images})
         return read_drifts(self.run(server, call, _no_questions, self._is_cancelled).output)
@@ -138,7 +138,7 @@ class PostgresEngine:
         call = PostgresRequest("undo", {"force": force}, seconds, given={"images": images})
         return OpenTransaction(self, server, call, self._is_cancelled)
 
-    def make_lasting(
+    def require_durable_commit(
         self, server: PostgresServer, transaction: Transaction | None = None, *, seconds: float = _FATE_SECONDS
     ) -> None:
         """So that the number of a transaction that is open now will not be another's, even if the server dies. To be

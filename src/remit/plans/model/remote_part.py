@@ -11,21 +11,21 @@ from remit.contracts.plans.rollback import RowsCheckpoint
 from remit.contracts.plans.sql_report import MAX_TABLES_TOLD, ChangedTable, SqlTold
 from remit.core.errors import EnvironmentFailureError, Reason
 from remit.effects.plans.steps import Result
-from remit.plans.reports.run_data import ActedElsewhere
+from remit.plans.reports.run_data import RemoteAction
 from remit.plans.storage.manifest import rows_id
 
 _LONGEST: Final = 2_000
 _PIECE: Final = 8
 
 
-class Elsewhere(NamedTuple):
+class RemotePart(NamedTuple):
     """What a plan does on its server, as it was seen in a transaction that was rolled back."""
 
     connection: str
     """Its name in remit.yaml."""
     server: str
     """Its address, never a password."""
-    actions: tuple[ActedElsewhere, ...]
+    actions: tuple[RemoteAction, ...]
     """In the order in which they run."""
     bound: str
     """The digest of what the actions found: the approval is for this, and the run must find the same."""
@@ -49,7 +49,7 @@ class Elsewhere(NamedTuple):
         return tuple(Result(one.number, end, at, at, None, reason) for one in self.actions)
 
 
-class KeptRows(NamedTuple):
+class RowBackup(NamedTuple):
     """What a run changed on its server, and what leads back: where the rows are kept, or why there is no way."""
 
     tables: tuple[tuple[str, int, int, int], ...]
@@ -68,10 +68,10 @@ class Commit(NamedTuple):
 
     connection: str
     transaction: Mapping[str, Any]
-    rows: KeptRows | None = None
+    rows: RowBackup | None = None
 
 
-def rows_checkpoint(part: Elsewhere, rows: KeptRows | None, manifest_id: str) -> RowsCheckpoint | None:
+def rows_checkpoint(part: RemotePart, rows: RowBackup | None, manifest_id: str) -> RowsCheckpoint | None:
     """For the manifest; None if nothing was changed on the server."""
     if rows is None or not (rows.tables or rows.irreversible):
         return None
@@ -96,13 +96,13 @@ def changed_table(table: str, inserted: int, updated: int, deleted: int) -> Chan
 # --- in a checkpoint and in a note -----------------------------------------------------------------------------------
 
 
-def render_elsewhere(part: Elsewhere | None) -> dict[str, Any] | None:
+def render_remote_part(part: RemotePart | None) -> dict[str, Any] | None:
     if part is None:
         return None
     actions = [
         {
             **one._asdict(),
-            "told": None if one.told is None else without_shown_rows(one.told).tree(),
+            "told": None if one.told is None else strip_rows(one.told).tree(),
             "problem": None if one.problem is None else dict(one.problem),
         }
         for one in part.actions
@@ -110,18 +110,18 @@ def render_elsewhere(part: Elsewhere | None) -> dict[str, Any] | None:
     return {**part._asdict(), "actions": actions}
 
 
-def parse_elsewhere(tree: Any) -> Elsewhere | None:
+def parse_remote_part(tree: Any) -> RemotePart | None:
     """The inverse. KeyError, TypeError or ValueError for anything else."""
     if tree is None:
         return None
     actions = tuple(
-        ActedElsewhere(**{**one, "told": None if one["told"] is None else SqlTold.from_tree(one["told"])})
+        RemoteAction(**{**one, "told": None if one["told"] is None else SqlTold.from_tree(one["told"])})
         for one in tree["actions"]
     )
-    return Elsewhere(**{**tree, "actions": actions})
+    return RemotePart(**{**tree, "actions": actions})
 
 
-def without_shown_rows(told: SqlTold) -> SqlTold:
+def strip_rows(told: SqlTold) -> SqlTold:
     """What may be kept: rows are for whoever looks at a preview."""
     return SqlTold.model_validate({name: getattr(told, name) for name in SqlTold.model_fields})
 
@@ -129,7 +129,7 @@ def without_shown_rows(told: SqlTold) -> SqlTold:
 def note_commit(commit: Commit) -> dict[str, Any]:
     """Before COMMIT is sent."""
     rows = None if commit.rows is None else list(commit.rows)
-    return {"commit": [commit.connection, _armoured(commit.transaction), rows]}
+    return {"commit": [commit.connection, _encode_transaction(commit.transaction), rows]}
 
 
 def read_commit(notes: Sequence[Mapping[str, Any]]) -> Commit | None:
@@ -140,17 +140,19 @@ def read_commit(notes: Sequence[Mapping[str, Any]]) -> Commit | None:
             case {"wave": int()}:
                 found = None
             case {"commit": [str(connection), [*transaction], rows]}:
-                found = Commit(connection, _plain(transaction), None if rows is None else _rows(rows))
+                found = Commit(
+                    connection, _decode_transaction(transaction), None if rows is None else _parse_rows(rows)
+                )
     return found
 
 
-def _armoured(transaction: Mapping[str, Any]) -> list[str]:
+def _encode_transaction(transaction: Mapping[str, Any]) -> list[str]:
     """In short pieces: what the ledger holds is masked, and the number of a server may look like that of a card."""
     text = json.dumps(dict(transaction), sort_keys=True).encode().hex()
     return [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
 
 
-def _plain(pieces: Sequence[Any]) -> dict[str, Any]:
+def _decode_transaction(pieces: Sequence[Any]) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(bytes.fromhex("".join(map(str, pieces))))
     except ValueError:
@@ -158,8 +160,8 @@ def _plain(pieces: Sequence[Any]) -> dict[str, Any]:
     return plain
 
 
-def _rows(values: Sequence[Any]) -> KeptRows:
+def _parse_rows(values: Sequence[Any]) -> RowBackup:
     tables, location, sha256, size, irreversible = values
-    return KeptRows(
+    return RowBackup(
         tuple((table, *map(int, counts)) for table, *counts in tables), location, sha256, size, irreversible
     )

@@ -35,7 +35,7 @@ def server_of(action: Action, config: SystemConfig) -> str | None:
     return name if isinstance(config.connections.get(name or ""), PostgresqlConnection) else None
 
 
-def is_elsewhere(action: Action, config: SystemConfig) -> bool:
+def is_remote(action: Action, config: SystemConfig) -> bool:
     """Whether what it changes is on a server: then it has no step."""
     if server_of(action, config) is None:
         return False
@@ -60,7 +60,7 @@ def texts_of(action: Action, config: SystemConfig) -> tuple[TextOf, ...]:
     return tuple(TextOf(file, None, file) for file in map(plain_spelling, pipeline.steps))
 
 
-def wrong_elsewhere(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+def find_remote_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     """Every rule for actions on a server, but for those about paths."""
     named = dict.fromkeys(name for action in plan.action_plan if (name := server_of(action, config)) is not None)
     if len(named) > 1:
@@ -70,7 +70,7 @@ def wrong_elsewhere(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             where="action_plan",
             next_step="Make a plan for each: two servers cannot be committed as one.",
         )
-    actions = [action for action in plan.action_plan if is_elsewhere(action, config)]
+    actions = [action for action in plan.action_plan if is_remote(action, config)]
     for action in actions:
         yield from _wrong_fields(action)
     for flag in _ALL_OR_NOTHING if actions else ():

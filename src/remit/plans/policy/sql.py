@@ -18,7 +18,7 @@ from remit.fs.paths import plain_spelling
 from remit.plans.policy.dependencies import paths_of_action
 from remit.plans.policy.pipelines import pipeline_files, touched_files
 from remit.plans.policy.remote_sql import FORMATS as SERVER_FORMATS
-from remit.plans.policy.remote_sql import order_mark, server_of, wrong_elsewhere
+from remit.plans.policy.remote_sql import find_remote_denials, order_mark, server_of
 
 MAX_SQL_ACTIONS: Final = 100
 """Of one plan: each has a file that is open until the plan has ended."""
@@ -129,7 +129,7 @@ def format_of(path: str) -> str | None:
 
 def wrong_sql(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     """Every rule for actions that run SQL, but for those about paths in general."""
-    yield from wrong_elsewhere(plan, config)
+    yield from find_remote_denials(plan, config)
     actions = [action for action in plan.action_plan if isinstance(action, SqlAction)]
     if not actions:
         return

@@ -89,10 +89,10 @@ class PreparationContext:
     """What all actions of one plan that are tried out have in common."""
 
     def __init__(
-        self, ground: Ground, workshop: Engines, times: StepTimes, folder: WorkFolder, prepared: PreparedAll
+        self, ground: Ground, engines: Engines, times: StepTimes, folder: WorkFolder, prepared: PreparedAll
     ) -> None:
-        self.ground, self.workshop, self.folder, self.prepared = ground, workshop, folder, prepared
-        self.config, self.root, self.engine = ground.config, ground.root, workshop.engine
+        self.ground, self.engines, self.folder, self.prepared = ground, engines, folder, prepared
+        self.config, self.root, self.engine = ground.config, ground.root, engines.engine
         self.inputs: dict[str, ApprovedInput] = {}
         """What the approval binds of what is only read, by path."""
         self.left: dict[str, OpenCopy] = {}
@@ -105,7 +105,7 @@ class PreparationContext:
         """Steps that cannot be done, with the ids of their actions."""
 
     def say_how_far(self, what: str = "") -> None:
-        self.workshop.tell(self.done, self.total, what)
+        self.engines.tell(self.done, self.total, what)
 
     def seconds_for(self, step: PlanStep) -> float:
         """What is left for an action. TIMED_OUT if that is nothing."""

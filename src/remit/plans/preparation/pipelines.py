@@ -70,7 +70,7 @@ class PipelinesOnCopies:
         try:
             before = self._fill(scratch, steps, action, pipeline)
             reach("pipeline.filled")
-            ran = self._bench.workshop.programs.run(
+            ran = self._bench.engines.programs.run(
                 self._program_of(action, pipeline, steps[0]),
                 scratch.path,
                 on_step=lambda number, total, what: self._say(action, number, total, what),

@@ -32,21 +32,21 @@ def prepare_all(
     places: Mapping[int, Located],
     config: SystemConfig,
     root: str,
-    workshop: Engines,
+    engines: Engines,
     times: StepTimes,
 ) -> PreparedAll:
     """Run what is SQL or a pipeline, in the order of the steps. What cannot be done is a problem of its step."""
-    trial = Trial(places, lambda _: None, workshop.engine, RuleTimes.of(config)) if workshop.tries_rules else None
+    trial = Trial(places, lambda _: None, engines.engine, RuleTimes.of(config)) if engines.tries_rules else None
     actions = {one.action_id: one for one in plan.action_plan if isinstance(one, SqlAction | PipelineAction)}
     if any(uses_duckdb(one, config) for one in actions.values()) or any(rule["type"] == ROWS for rule in drafted.rules):
         require_duckdb()  # before anything is changed, not when rules are checked
     if not actions:
         return PreparedAll(drafted.steps, broken_rule=try_rules(drafted, drafted.steps, trial) if trial else None)
-    sweep(workshop.work)
+    sweep(engines.work)
     prepared = PreparedAll()
     try:
-        with WorkFolder.make(workshop.work) as folder:
-            bench = PreparationContext(Ground(drafted, places, config, root, plan), workshop, times, folder, prepared)
+        with WorkFolder.make(engines.work) as folder:
+            bench = PreparationContext(Ground(drafted, places, config, root, plan), engines, times, folder, prepared)
             steps = _Preparing(bench).all(actions)
             trial = trial and trial._replace(known=bench.known, meanwhile=bench.say_how_far)
             broken_rule = try_rules(drafted, steps, trial) if trial else None

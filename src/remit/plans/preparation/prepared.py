@@ -65,4 +65,4 @@ class PreparedOutputs(NamedTuple):
 
     files: Mapping[str, int]
     """What actions have left, open, by the names of the steps' sources."""
-    elsewhere: PreparedStatements | None = None
+    remote: PreparedStatements | None = None

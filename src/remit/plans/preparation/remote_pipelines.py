@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.pipeline_report import PipelineTold, ToldStep
 from remit.contracts.plans.plan import PipelineAction, Plan
-from remit.plans.model.remote_part import Elsewhere
+from remit.plans.model.remote_part import RemotePart
 from remit.plans.policy.remote_sql import texts_of
-from remit.plans.reports.run_data import ActedElsewhere
+from remit.plans.reports.run_data import RemoteAction
 
 
-def tell_pipelines(plan: Plan, config: SystemConfig, part: Elsewhere) -> dict[str, PipelineTold]:
+def tell_pipelines(plan: Plan, config: SystemConfig, part: RemotePart) -> dict[str, PipelineTold]:
     """By the ids of their actions. The rows stand with the tables, under `sql`: a server counts them together."""
     actions = {action.action_id: action for action in plan.action_plan if isinstance(action, PipelineAction)}
     return {
@@ -28,7 +28,7 @@ def tell_pipelines(plan: Plan, config: SystemConfig, part: Elsewhere) -> dict[st
     }
 
 
-def _steps(names: Sequence[str], acted: ActedElsewhere) -> Iterator[ToldStep]:
+def _steps(names: Sequence[str], acted: RemoteAction) -> Iterator[ToldStep]:
     """All done; or up to the one that the problem is about. One that is about none of them is the first one's."""
     where = (acted.problem or {}).get("where", "")
     failed = None if acted.problem is None else names.index(where) if where in names else 0

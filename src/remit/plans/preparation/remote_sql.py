@@ -20,13 +20,13 @@ from remit.plans.engines.duckdb import DuckdbAnswer, is_of_the_text, sentence
 from remit.plans.engines.input_files import read_below
 from remit.plans.engines.postgres import ActionRan, PostgresEngine, PostgresResult, SqlText
 from remit.plans.engines.postgres_servers import PostgresServer
-from remit.plans.model.remote_part import Elsewhere, changed_table
+from remit.plans.model.remote_part import RemotePart, changed_table
 from remit.plans.policy.dependencies import order_actions
-from remit.plans.policy.remote_sql import is_elsewhere, server_of, texts_of
+from remit.plans.policy.remote_sql import is_remote, server_of, texts_of
 from remit.plans.policy.sql import touched_by
 from remit.plans.policy.timeouts import seconds_for
 from remit.plans.preparation.sql_preview import told_of_text
-from remit.plans.reports.run_data import ActedElsewhere
+from remit.plans.reports.run_data import RemoteAction
 
 MAX_QUERY_BYTES: Final = 4 << 20
 _NAMED: Final = 5
@@ -62,8 +62,8 @@ class PreparedStatements(NamedTuple):
     seconds: float
 
 
-class SeenElsewhere(NamedTuple):
-    part: Elsewhere
+class RemotePreview(NamedTuple):
+    part: RemotePart
     wanted: PreparedStatements
     inputs: tuple[ApprovedInput, ...]
     """The texts, and what was found on the server."""
@@ -78,9 +78,9 @@ class Saved(NamedTuple):
     server: str
 
 
-def preview_elsewhere(
+def preview_remote_part(
     scene: Scene, servers: Servers, first_number: int, seconds: float, *, in_earnest: bool
-) -> SeenElsewhere | None:
+) -> RemotePreview | None:
     """None for a plan without such a part. What an action cannot be done for is its problem, not raised; only a lock
     that somebody holds is: nothing can be said of the plan then. `in_earnest`: it is about to be carried out.
     """
@@ -116,11 +116,11 @@ def preview_elsewhere(
     )
     size = _forget(ran)
     acted = _together(acted)
-    part = Elsewhere(name, server.where, acted, ran.bound, 0 if any(one.irreversible for one in acted) else size)
+    part = RemotePart(name, server.where, acted, ran.bound, 0 if any(one.irreversible for one in acted) else size)
     _require_honest(actions, part)
     bound[bound_as(name)] = ran.bound
     inputs = [ApprovedInput.from_tree({"path": path, "digest": digest}) for path, digest in sorted(bound.items())]
-    return SeenElsewhere(part, wanted, tuple(inputs))
+    return RemotePreview(part, wanted, tuple(inputs))
 
 
 def bound_as(connection: str) -> str:
@@ -170,11 +170,11 @@ def save_rows(
 
 def _in_order(plan: Plan, config: SystemConfig, before: Action | None = None) -> list[Action]:
     """The actions of the part elsewhere, in the order in which they run; with `before`, those that run before it."""
-    if not any(is_elsewhere(action, config) for action in plan.action_plan):
+    if not any(is_remote(action, config) for action in plan.action_plan):
         return []
     ordered = [plan.action_plan[index] for index in order_actions(plan.action_plan, touched_by(config))]
     end = len(ordered) if before is None else ordered.index(before)
-    return [action for action in ordered[:end] if is_elsewhere(action, config)]
+    return [action for action in ordered[:end] if is_remote(action, config)]
 
 
 def _texts(number: int, action: Action, config: SystemConfig, root: str, bound: dict[str, str]) -> list[SqlText]:
@@ -226,10 +226,10 @@ def _forget(ran: PostgresResult) -> int:
 
 def _acted(
     number: int, action: Action, ran: ActionRan | None, connection: str, server: PostgresServer, config: SystemConfig
-) -> ActedElsewhere:
+) -> RemoteAction:
     if ran is None or ran.answer is None:
         problem = None if ran is None or ran.problem is None else _placed(ran.problem, action, config)
-        return ActedElsewhere(number, action.action_id, action.action_type, "", None, problem)
+        return RemoteAction(number, action.action_id, action.action_type, "", None, problem)
     operation: Any = action.operation
     answer = ran.answer
     files = {one.query_file for one in texts_of(action, config)}
@@ -250,10 +250,10 @@ def _acted(
         irreversible=ran.irreversible[:10_000] or None,
     )
     problem = None if ran.problem is None else _placed(ran.problem, action, config)
-    return ActedElsewhere(number, action.action_id, action.action_type, sentence(answer, None), told, problem)
+    return RemoteAction(number, action.action_id, action.action_type, sentence(answer, None), told, problem)
 
 
-def _together(acted: tuple[ActedElsewhere, ...]) -> tuple[ActedElsewhere, ...]:
+def _together(acted: tuple[RemoteAction, ...]) -> tuple[RemoteAction, ...]:
     """Rows are taken back all together, or not at all: half of them may be what nobody has thought of."""
     lasting = [one.action_id for one in acted if one.irreversible]
     if not lasting:
@@ -279,7 +279,7 @@ def _placed(problem: Mapping[str, str], action: Action, config: SystemConfig) ->
     return {**problem, "where": where}
 
 
-def _require_honest(actions: Sequence[Action], part: Elsewhere) -> None:
+def _require_honest(actions: Sequence[Action], part: RemotePart) -> None:
     """A pipeline must be called what it is."""
     for action, acted in zip(actions, part.actions, strict=True):
         if isinstance(action, PipelineAction) and action.reversible and acted.irreversible:

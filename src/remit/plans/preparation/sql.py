@@ -110,7 +110,7 @@ class SqlOnCopies:
     def _rows_of_server(self, step: PlanStep, action: SqlAction, made: Path) -> DuckdbAnswer:
         bench = self._bench
         scene = Scene(bench.ground.plan, self._config, bench.root)
-        saved = save_rows(scene, action, bench.workshop.servers, bench.folder, made, bench.seconds_for(step))
+        saved = save_rows(scene, action, bench.engines.servers, bench.folder, made, bench.seconds_for(step))
         for path, digest in saved.read.items():
             bench.bind(path, digest)
         self._servers[action.action_id] = saved.server

@@ -30,14 +30,14 @@ from remit.plans.model.folders import (
     opened,
 )
 from remit.plans.model.parameters import findings_of_pipelines
-from remit.plans.model.remote_part import Elsewhere
+from remit.plans.model.remote_part import RemotePart
 from remit.plans.model.simulation_result import FoundIn, SimulatedStep
 from remit.plans.policy.plan import needed_approvals
 from remit.plans.policy.required_approvals import Needed, PathFinding
 from remit.plans.preparation.prepare import prepare_all
 from remit.plans.preparation.prepared import Engines, PreparedAll
 from remit.plans.preparation.remote_pipelines import tell_pipelines
-from remit.plans.preparation.remote_sql import Scene, SeenElsewhere, preview_elsewhere
+from remit.plans.preparation.remote_sql import RemotePreview, Scene, preview_remote_part
 from remit.plans.preparation.sql_preview import findings_of_sql
 from remit.plans.preview.document import PlanPreview, told_sql
 from remit.plans.preview.ownership import out_of_reach
@@ -53,7 +53,7 @@ class PreviewTools(NamedTuple):
     """What a plan is tried out with."""
 
     runner: PlanRunner
-    workshop: Engines
+    engines: Engines
     in_earnest: bool = False
     """It is about to be carried out, if what is seen is what was approved."""
 
@@ -76,15 +76,15 @@ def preview_plan(
     there = {path: place for path, place in places.items() if looks[place.parents].exists}
     times = times_of(plan, config)
     with ExitStack() as undo:
-        prepared = prepare_all(plan, drafted, places, config, root, means.workshop, times)
+        prepared = prepare_all(plan, drafted, places, config, root, means.engines, times)
         undo.callback(prepared.close)
         drafted = drafted._replace(steps=prepared.steps)
         seconds = times.seconds or float(config.timeouts.task)
         scene = Scene(plan, config, root)
-        elsewhere = preview_elsewhere(
-            scene, means.workshop.servers, len(drafted.steps), seconds, in_earnest=means.in_earnest
+        remote = preview_remote_part(
+            scene, means.engines.servers, len(drafted.steps), seconds, in_earnest=means.in_earnest
         )
-        prepared.pipelines.update(tell_pipelines(plan, config, elsewhere.part) if elsewhere is not None else {})
+        prepared.pipelines.update(tell_pipelines(plan, config, remote.part) if remote is not None else {})
         seen = means.runner.simulate(drafted, there, times, _to_look_through(prepared))
         denied = out_of_reach(drafted.steps, there, keep=drafted.keep_permissions)
         steps = tuple(
@@ -95,13 +95,13 @@ def preview_plan(
         folders = needed_folders(looks, (places[path] for path in _made_paths(steps)))
         _require_few_folders(folders, looks)
         first = _first_states(steps, seen, places, there)
-        read = (*prepared.inputs, *(elsewhere.inputs if elsewhere is not None else ()))
+        read = (*prepared.inputs, *(remote.inputs if remote is not None else ()))
         inputs = _inputs(drafted, first, places, there, read)
         undo.pop_all()
     config_digest = config.digest()
     sizes = {step.number: step.after.size for step in steps if step.after and step.move in {"create", "modify"}}
     preview = PlanPreview(
-        summary=_summary(plan, steps, seen, elsewhere.part if elsewhere is not None else None),
+        summary=_summary(plan, steps, seen, remote.part if remote is not None else None),
         digest=digest_of_preview(plan_digest, config_digest, inputs),
         plan=plan,
         plan_digest=plan_digest,
@@ -109,20 +109,20 @@ def preview_plan(
         steps=drafted._replace(steps=steps, waves=make_waves(steps, sizes, levels_of(plan, config)), diffs="none"),
         seen=seen,
         inputs=inputs,
-        needs=_with_irreversible(needed_approvals(plan, config), elsewhere),
+        needs=_with_irreversible(needed_approvals(plan, config), remote),
         findings=(
             *_findings(steps, seen, drafted.paths),
             *_findings_of_bytes(steps, seen, drafted.paths),
             *_findings_of_prepared(prepared),
-            *findings_of_sql(told_sql(prepared, elsewhere.part if elsewhere is not None else None)),
+            *findings_of_sql(told_sql(prepared, remote.part if remote is not None else None)),
             *findings_of_pipelines(plan, prepared.pipelines.values()),
         ),
         folders=folders,
         first=first,
         at=at,
         prepared=prepared,
-        elsewhere=elsewhere.part if elsewhere is not None else None,
-        wanted=elsewhere.wanted if elsewhere is not None else None,
+        remote=remote.part if remote is not None else None,
+        wanted=remote.wanted if remote is not None else None,
     )
     return _require_room(preview, config)
 
@@ -137,21 +137,21 @@ def digest_of_preview(plan_digest: str, config_digest: str, inputs: Iterable[App
     return digest_bytes(canonical_bytes(bound))
 
 
-def _with_irreversible(needed: Needed, elsewhere: SeenElsewhere | None) -> Needed:
+def _with_irreversible(needed: Needed, remote: RemotePreview | None) -> Needed:
     """What a plan does on a server is known only when it was tried out."""
-    more = elsewhere.part.irreversible if elsewhere is not None else ()
+    more = remote.part.irreversible if remote is not None else ()
     return needed._replace(irreversible=tuple(dict.fromkeys((*needed.irreversible, *more))))
 
 
 def _require_room(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
     """Rows count like files: both are kept for the way back. What is too much of files alone is found later."""
-    rows, most = preview.elsewhere.image_bytes if preview.elsewhere is not None else 0, config.limits.max_backup_bytes
+    rows, most = preview.remote.image_bytes if preview.remote is not None else 0, config.limits.max_backup_bytes
     if rows and preview.backup_bytes > most:
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
             f"the backups would have {preview.backup_bytes:,} bytes, {rows:,} of them for rows on a server, and may"
             f" have {most:,}",
-            where=preview.elsewhere.server if preview.elsewhere is not None else "",
+            where=preview.remote.server if preview.remote is not None else "",
             next_step="The limit is limits.max_backup_bytes in remit.yaml; or split the plan.",
         )
     return preview
@@ -299,7 +299,7 @@ def rule_of(found: FoundIn) -> FindingRule:
     return next((rule for rule in get_args(FindingRule) if rule == found.rule), "executable")
 
 
-def _summary(plan: Plan, steps: Sequence[PlanStep], seen: Sequence[SimulatedStep], elsewhere: Elsewhere | None) -> str:
+def _summary(plan: Plan, steps: Sequence[PlanStep], seen: Sequence[SimulatedStep], remote: RemotePart | None) -> str:
     added = sum(one.diff.lines_added for one in seen)
     removed = sum(one.diff.lines_removed for one in seen)
     files = len(paths_of(steps))
@@ -307,8 +307,8 @@ def _summary(plan: Plan, steps: Sequence[PlanStep], seen: Sequence[SimulatedStep
     things = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
     counts = f"{things}, +{added:,} -{removed:,} lines"
     failing = len({step.action_id for step in steps if step.problem})
-    if elsewhere is not None:
-        counts += f", {len(elsewhere.actions):,} of them on {mask_for_review(elsewhere.server)}"
-        failing += sum(1 for one in elsewhere.actions if one.problem)
+    if remote is not None:
+        counts += f", {len(remote.actions):,} of them on {mask_for_review(remote.server)}"
+        failing += sum(1 for one in remote.actions if one.problem)
     # Each part by itself: a plan may be called after a password, and what is counted here is none.
     return f"plan {mask_for_review(plan.plan_id)}: {counts}" + (f"; {failing:,} would fail" if failing else "")

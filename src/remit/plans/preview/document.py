@@ -27,7 +27,7 @@ from remit.effects.plans.steps import Ids, Move, PlanStep, Result, State, StepPl
 from remit.effects.plans.validate import ROWS
 from remit.execution.engine import Preview
 from remit.plans.model.parameters import previewed_pipelines
-from remit.plans.model.remote_part import Elsewhere
+from remit.plans.model.remote_part import RemotePart
 from remit.plans.model.simulation_result import SimulatedStep
 from remit.plans.policy.failure_handling import JudgedStep, PlanFate, decide_fate
 from remit.plans.policy.required_approvals import Needed, PathFinding
@@ -35,7 +35,7 @@ from remit.plans.preparation.prepared import PreparedAll
 from remit.plans.preparation.remote_sql import PreparedStatements
 from remit.plans.preparation.sql_preview import previewed_sql, risks_of_sql
 from remit.plans.reports.execution_report import Acted, build_errors
-from remit.plans.reports.run_data import ActedElsewhere, FinishedRun
+from remit.plans.reports.run_data import FinishedRun, RemoteAction
 from remit.plans.runtime.runner import paths_of
 
 MAX_DIFFS: Final = 8 << 20
@@ -72,7 +72,7 @@ class PlanPreview(Preview):
     at: str
     prepared: PreparedAll
     """What SQL left, in files that nobody else can reach. Closed by the door that made this."""
-    elsewhere: Elsewhere | None = None
+    remote: RemotePart | None = None
     """What it would do on a database server, if it has such a part."""
     wanted: PreparedStatements | None = field(default=None, repr=False)
     """What would be run there."""
@@ -110,30 +110,30 @@ class PlanPreview(Preview):
     def backup_bytes(self) -> int:
         """All that would be kept for the way back."""
         files = sum(state.size for state in self.kept.values() if state is not None)
-        return files + (self.elsewhere.image_bytes if self.elsewhere is not None else 0)
+        return files + (self.remote.image_bytes if self.remote is not None else 0)
 
     @property
     def document(self) -> PlanPreviewDocument:
         return _document(self)
 
 
-def _acted_elsewhere(preview: PlanPreview) -> tuple[ActedElsewhere, ...]:
-    return preview.elsewhere.actions if preview.elsewhere is not None else ()
+def _acted_elsewhere(preview: PlanPreview) -> tuple[RemoteAction, ...]:
+    return preview.remote.actions if preview.remote is not None else ()
 
 
 def _acted(preview: PlanPreview) -> list[Acted]:
     """What runs on a server comes before all steps."""
-    elsewhere: list[Acted] = [*_acted_elsewhere(preview)]
-    return [*elsewhere, *preview.steps.steps]
+    remote: list[Acted] = [*_acted_elsewhere(preview)]
+    return [*remote, *preview.steps.steps]
 
 
 def _told(preview: PlanPreview) -> dict[int, SqlPreviewed]:
     """Of every action that runs SQL, on a copy or on a server."""
-    return told_sql(preview.prepared, preview.elsewhere)
+    return told_sql(preview.prepared, preview.remote)
 
 
-def told_sql(prepared: PreparedAll, elsewhere: Elsewhere | None) -> dict[int, SqlPreviewed]:
-    acted = elsewhere.actions if elsewhere is not None else ()
+def told_sql(prepared: PreparedAll, remote: RemotePart | None) -> dict[int, SqlPreviewed]:
+    acted = remote.actions if remote is not None else ()
     return {**prepared.told, **{one.number: one.told for one in acted if isinstance(one.told, SqlPreviewed)}}
 
 
@@ -223,7 +223,7 @@ def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
         status="FAILED",
         steps=preview.steps,
         results=tuple(Result(one.number, "failed", at, at, one.problem) for one in _acted(preview) if one.problem),
-        elsewhere=_acted_elsewhere(preview),
+        remote=_acted_elsewhere(preview),
         diffs={},
         modified={},
         originals={},

@@ -12,15 +12,15 @@ from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.ids import Clock, parse_time, render_time
 from remit.core.text import printable
 from remit.effects.plans.steps import PlanStep, Result
-from remit.plans.reports.run_data import ActedElsewhere, FinishedRun, code_of, cut, error_of, later
+from remit.plans.reports.run_data import FinishedRun, RemoteAction, code_of, cut, error_of, later
 from remit.plans.reports.truncate import pipelines_within, told_within
 from remit.version import __version__
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
-Acted = PlanStep | ActedElsewhere
+Acted = PlanStep | RemoteAction
 """A step of an action on files, or an action on a server, which has none."""
 
-_NOT_BEGUN = "Stopped before it was begun"
+_NOT_STARTED = "Stopped before it was begun"
 _DEPENDENCY = "Dependency "
 _GRAVITY = ("done", "skipped", "failed")
 
@@ -38,7 +38,7 @@ def build_report(run: FinishedRun) -> ExecutionReport:
             case "failed":
                 failed.append(_failed(run, step, result))
             case "skipped":
-                reason = cut(printable(result.reason or _NOT_BEGUN), min(run.room, 1_000))
+                reason = cut(printable(result.reason or _NOT_STARTED), min(run.room, 1_000))
                 skipped.append(SkippedAction(action_id=step.action_id, reason=reason))
     completed_at = later(run.started_at, run.completed_at)
     duration = parse_time(completed_at) - parse_time(run.started_at)
@@ -65,12 +65,12 @@ def build_report(run: FinishedRun) -> ExecutionReport:
 
 
 def _acted(run: FinishedRun) -> list[Acted]:
-    elsewhere: list[Acted] = [*run.elsewhere]
-    return [*elsewhere, *run.steps.steps]
+    remote: list[Acted] = [*run.remote]
+    return [*remote, *run.steps.steps]
 
 
 def _told(run: FinishedRun) -> dict[int, SqlTold]:
-    return {**run.told, **{one.number: one.told for one in run.elsewhere if one.told is not None}}
+    return {**run.told, **{one.number: one.told for one in run.remote if one.told is not None}}
 
 
 def _worst_of_each(run: FinishedRun) -> list[tuple[Acted, Result]]:
@@ -78,7 +78,7 @@ def _worst_of_each(run: FinishedRun) -> list[tuple[Acted, Result]]:
     results = {result.number: result for result in run.results}
     ends: dict[str, tuple[Acted, Result]] = {}
     for step in _acted(run):
-        result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_BEGUN))
+        result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_STARTED))
         known = ends.get(step.action_id)
         if known is None or _GRAVITY.index(result.state) > _GRAVITY.index(known[1].state):
             ends[step.action_id] = (step, result)

@@ -23,7 +23,7 @@ _SHORTEST: Final = 300
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ActedElsewhere(NamedTuple):
+class RemoteAction(NamedTuple):
     """An action on a database server. It changes no file, so it has no step, but a result like one."""
 
     number: int
@@ -66,7 +66,7 @@ class FinishedRun(NamedTuple):
     """Why it failed, where that was not the failure of one step."""
     told: Mapping[int, SqlTold] = MappingProxyType({})
     """Of the steps that run SQL, by number; without a row."""
-    elsewhere: tuple[ActedElsewhere, ...] = ()
+    remote: tuple[RemoteAction, ...] = ()
     """In the order in which they run, before all steps."""
     pipelines: tuple[PipelineTold, ...] = ()
     """Of the actions that run a pipeline, also of those that failed."""
@@ -76,7 +76,7 @@ class FinishedRun(NamedTuple):
     @property
     def room(self) -> int:
         """The characters that one message may have."""
-        return max(_SHORTEST, min(_LONGEST, _ROOM // max(1, len(self.steps.steps) + len(self.elsewhere))))
+        return max(_SHORTEST, min(_LONGEST, _ROOM // max(1, len(self.steps.steps) + len(self.remote))))
 
 
 def error_of(result: Result) -> RemitError:

@@ -13,13 +13,13 @@ from remit.crypto.signing import Keyring
 from remit.effects.plans.steps import State, StepPlan, as_json, step_of
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.plans.apply.verify_and_undo import RunPlan
-from remit.plans.storage.drift import rows_due, select
+from remit.plans.storage.drift import find_restorable_rows, select
 
 _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class BegunRollback:
+class RollbackCheckpoint:
     """A rollback as its checkpoint knows it."""
 
     order: RollbackOrder
@@ -31,7 +31,7 @@ class BegunRollback:
     first: tuple[State | None, ...]
     folders: tuple[str, ...]
 
-    def course(self) -> RunPlan:
+    def run_plan(self) -> RunPlan:
         return RunPlan(self.root, self.steps, dict(enumerate(self.first)), self.folders)
 
     def chosen(self) -> list[Checkpoint]:
@@ -39,21 +39,23 @@ class BegunRollback:
 
     def rows(self) -> RowsCheckpoint | None:
         """Those on a server that are to be restored."""
-        return rows_due(self.manifest, self.order.checkpoints)
+        return find_restorable_rows(self.manifest, self.order.checkpoints)
 
-    def as_before(self) -> list[Checkpoint]:
+    def already_restored(self) -> list[Checkpoint]:
         """Those of the chosen files that no step leads to: they were as before the plan already."""
         due = {step.action_id for step in self.steps.steps}
-        files = (checkpoint for checkpoint in self.chosen() if checkpoint.file_kind == "file")
-        return [checkpoint for checkpoint in files if checkpoint.checkpoint_id not in due]
+        files = (file for file in self.chosen() if file.file_kind == "file")
+        return [file for file in files if file.checkpoint_id not in due]
 
 
 def digest_of_order(order: RollbackOrder) -> str:
     """What is asked for, whoever signed it when: a second order for the same is the same request."""
-    said = {"order_id": order.order_id, "checkpoints": list(order.checkpoints), "force": order.force}
+    content = {"order_id": order.order_id, "checkpoints": list(order.checkpoints), "force": order.force}
     if order.drift is not None:
-        said["drift"] = order.drift
-    return digest_bytes(canonical_bytes({**said, "envelope_id": order.envelope_id, "manifest_id": order.manifest_id}))
+        content["drift"] = order.drift
+    return digest_bytes(
+        canonical_bytes({**content, "envelope_id": order.envelope_id, "manifest_id": order.manifest_id})
+    )
 
 
 def load_rollback_outcome(stored: str, keyring: Keyring) -> RollbackOutcome:
@@ -70,30 +72,30 @@ def load_rollback_outcome(stored: str, keyring: Keyring) -> RollbackOutcome:
     return outcome
 
 
-def render_begun(begun: BegunRollback) -> str:
+def render_checkpoint(checkpoint: RollbackCheckpoint) -> str:
     tree = {
         "version": _VERSION,
-        "order": begun.order.tree(),
-        "root": begun.root,
-        "folder": begun.folder,
-        "manifest": begun.manifest.tree(),
-        "prefix": begun.steps.prefix,
-        "paths": list(begun.steps.paths),
-        "steps": [as_json(step) for step in begun.steps.steps],
-        "waves": [list(wave) for wave in begun.steps.waves],
-        "max_file_bytes": begun.steps.max_file_bytes,
-        "first": [list(state) if state else None for state in begun.first],
-        "folders": list(begun.folders),
+        "order": checkpoint.order.tree(),
+        "root": checkpoint.root,
+        "folder": checkpoint.folder,
+        "manifest": checkpoint.manifest.tree(),
+        "prefix": checkpoint.steps.prefix,
+        "paths": list(checkpoint.steps.paths),
+        "steps": [as_json(step) for step in checkpoint.steps.steps],
+        "waves": [list(wave) for wave in checkpoint.steps.waves],
+        "max_file_bytes": checkpoint.steps.max_file_bytes,
+        "first": [list(state) if state else None for state in checkpoint.first],
+        "folders": list(checkpoint.folders),
     }
     return json.dumps(tree, sort_keys=True, separators=(",", ":"))
 
 
-def parse_begun(text: str) -> BegunRollback:
-    """The inverse of `render_begun`."""
+def parse_checkpoint(text: str) -> RollbackCheckpoint:
+    """The inverse of `render_checkpoint`."""
     return read_checkpoint(text, _parse, "rollback")
 
 
-def _parse(tree: Any) -> BegunRollback:
+def _parse(tree: Any) -> RollbackCheckpoint:
     if tree["version"] != _VERSION:
         raise ValueError("another version")
     steps = StepPlan(
@@ -103,7 +105,7 @@ def _parse(tree: Any) -> BegunRollback:
         waves=tuple(map(tuple, tree["waves"])),
         max_file_bytes=tree["max_file_bytes"],
     )
-    return BegunRollback(
+    return RollbackCheckpoint(
         order=RollbackOrder.from_tree(tree["order"]),
         root=tree["root"],
         folder=tree["folder"],

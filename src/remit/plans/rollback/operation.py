@@ -25,14 +25,14 @@ from remit.effects.plans.steps import Result, StepProgress, note_back, note_clea
 from remit.execution.decision import Denial, PolicyDecision
 from remit.execution.engine import Note, Notes, Operation, Preview, ReportWriteError
 from remit.execution.journal import RequestIds
-from remit.plans.apply.environment import PlanSetting
-from remit.plans.apply.open_transactions import HeldTransactions
+from remit.plans.apply.environment import PlanEnvironment
+from remit.plans.apply.open_transactions import OpenTransactions
 from remit.plans.apply.verify_and_undo import (
     RunResult,
     incomplete_error,
     require_as_planned,
     require_idle_databases,
-    require_untouched_aside,
+    require_originals_unchanged,
     undo_run,
 )
 from remit.plans.engines.database_files import closing
@@ -40,26 +40,26 @@ from remit.plans.model.folders import clear_aside, make_folders, remove_folders,
 from remit.plans.model.remote_part import read_commit
 from remit.plans.reports.execution_report import refusal_of
 from remit.plans.rollback.checkpoint import (
-    BegunRollback,
+    RollbackCheckpoint,
     digest_of_order,
     load_rollback_outcome,
-    parse_begun,
-    render_begun,
+    parse_checkpoint,
+    render_checkpoint,
 )
 from remit.plans.rollback.preview import (
-    AskRows,
+    FindDriftedRows,
     RollbackPreview,
-    Taken,
+    RollbackTarget,
+    back_up_drifted_files,
+    find_remaining_folders,
     forces_rows,
-    keep_what_is_there,
-    kept_folders,
-    look_back,
-    noted,
+    manifest_with_notes,
+    preview_rollback,
 )
 from remit.plans.runtime.progress import Waves
 from remit.plans.runtime.runner import PlanRunner, StepRunResult, StepTimes
 from remit.plans.storage.backups import open_backups
-from remit.plans.storage.drift import changed_nothing, is_due, rows_kept
+from remit.plans.storage.drift import changed_nothing, find_irreversible_rows, is_due
 from remit.plans.storage.manifest import fold, made_folders
 from remit.plans.storage.row_images import open_rows
 from remit.plans.storage.run_folder import MANIFEST, ReportFolder, render_paper
@@ -74,17 +74,17 @@ class RollbackRequest:
 
     order: RollbackOrder
     digest: str
-    begun: BegunRollback | None = None
+    checkpoint: RollbackCheckpoint | None = None
 
 
 @dataclass(frozen=True)
-class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollback, RunResult, RollbackOutcome]):
+class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackCheckpoint, RunResult, RollbackOutcome]):
     """`taken` finds a run by its envelope's id."""
 
     keyring: Callable[[], Keyring]
     signer: Callable[[], Signer]
-    setting: PlanSetting
-    taken: Callable[[str], Taken]
+    environment: PlanEnvironment
+    target: Callable[[str], RollbackTarget]
     name: str = field(default="rollback", init=False)
     try_again: str = field(default="If it is still wanted, ask for it again: remit rollback", init=False)
     _cleared: set[str] = field(default_factory=set, init=False, repr=False)
@@ -109,30 +109,36 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
         return verify_rollback(request.order, self.keyring(), now)
 
     def decide(self, request: RollbackRequest) -> PolicyDecision:
-        if request.begun is not None:
-            return self._decide_begun(request.begun)
-        order, taken = request.order, self.taken(request.order.envelope_id)
+        if request.checkpoint is not None:
+            return self._decide_on_resume(request.checkpoint)
+        order, target = request.order, self.target(request.order.envelope_id)
         denials: list[Denial] = []
-        if taken.manifest.manifest_id != order.manifest_id:
+        if target.manifest.manifest_id != order.manifest_id:
             denials.append(Denial(Reason.BINDING_MISMATCH, "the order is for another run", where=order.manifest_id))
-        if taken.manifest.status == "EXPIRED" and not order.force:
+        if target.manifest.status == "EXPIRED" and not order.force:
             denials.append(
                 Denial(
                     Reason.ROLLBACK_EXPIRED,
-                    f"this run could be taken back until {taken.manifest.expires_at}",
+                    f"this run could be taken back until {target.manifest.expires_at}",
                     where=f"envelope {order.envelope_id}",
                     next_step="If its backups are still there: --force",
                 )
             )
-        if not denials and not is_due(taken.manifest, order.checkpoints) and not _is_first_of_nothing(taken.manifest):
-            stays = rows_kept(taken.manifest, order.checkpoints)
-            why = f": {stays.irreversible}" if stays is not None else ""
+        if (
+            not denials
+            and not is_due(target.manifest, order.checkpoints)
+            and not _is_first_without_changes(target.manifest)
+        ):
+            irreversible = find_irreversible_rows(target.manifest, order.checkpoints)
+            why = f": {irreversible.irreversible}" if irreversible is not None else ""
             denials.append(Denial(Reason.MISUSE, f"there is nothing left to restore{why}", where=order.envelope_id))
         return PolicyDecision((f"rollback order {order.order_id}",), tuple(denials))
 
     def preview(self, granted: AllowedRollback) -> RollbackPreview:
         order = granted.order
-        return look_back(order, self.taken(order.envelope_id), self.setting.rules.root(), self._asking(order))
+        return preview_rollback(
+            order, self.target(order.envelope_id), self.environment.rules.root(), self._drifted_rows_finder(order)
+        )
 
     def consent(self, granted: AllowedRollback, preview: Preview, now: datetime) -> str:
         return f"rollback order {granted.order.order_id}"
@@ -140,194 +146,205 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
     def checkpoint(self, granted: AllowedRollback, preview: Preview) -> str:
         if not isinstance(preview, RollbackPreview):
             raise UsageError(Reason.MISUSE, "a rollback's preview was made by another door")
-        order, taken, root = granted.order, self.taken(granted.order.envelope_id), self.setting.rules.root()
-        keep_what_is_there(order, taken, root, preview)
-        begun = BegunRollback(order, root, taken.folder, taken.manifest, preview.steps, preview.first, preview.folders)
-        return render_begun(begun)
+        order, target, root = granted.order, self.target(granted.order.envelope_id), self.environment.rules.root()
+        back_up_drifted_files(order, target, root, preview)
+        checkpoint = RollbackCheckpoint(
+            order, root, target.folder, target.manifest, preview.steps, preview.first, preview.folders
+        )
+        return render_checkpoint(checkpoint)
 
     def require_still_valid(self, granted: AllowedRollback, now: datetime) -> None:
         verify_rollback(granted.order, self.keyring(), now)
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[RollbackRequest, BegunRollback]:
-        begun = parse_begun(checkpoint)
-        return RollbackRequest(begun.order, digest_of_order(begun.order), begun), begun
+    def load_checkpoint(self, text: str) -> tuple[RollbackRequest, RollbackCheckpoint]:
+        checkpoint = parse_checkpoint(text)
+        return RollbackRequest(checkpoint.order, digest_of_order(checkpoint.order), checkpoint), checkpoint
 
     # --- 8 ------------------------------------------------------------------------------------------------------------
 
     def release(self, granted: AllowedRollback) -> None:
-        self._held.close(granted.order.order_id)
+        self._transactions.close(granted.order.order_id)
 
-    def effect(self, granted: AllowedRollback, begun: BegunRollback, note: Note) -> RunResult:
-        reached = Waves(note)
+    def effect(self, granted: AllowedRollback, checkpoint: RollbackCheckpoint, note: Note) -> RunResult:
+        waves = Waves(note)
         try:
-            return self._all_or_error(begun, reached)
+            return self._execute_all(checkpoint, waves)
         except BaseException as problem:
-            self._back_in_doubt(begun, reached, note, problem)
+            self._undo_after_failure(checkpoint, waves, note, problem)
             if isinstance(problem, Exception):
                 raise as_remit_error(problem) from problem
             raise
 
-    def _all_or_error(self, begun: BegunRollback, reached: Waves) -> RunResult:
-        self._begin_rows(begun)
-        carried = self._carry_out(begun, reached)
-        failed = next((result for result in carried.results if result.state != "done"), None)
-        if carried.problem is not None:
-            raise carried.problem
+    def _execute_all(self, checkpoint: RollbackCheckpoint, waves: Waves) -> RunResult:
+        self._begin_rows(checkpoint)
+        executed = self._execute_steps(checkpoint, waves)
+        failed = next((result for result in executed.results if result.state != "done"), None)
+        if executed.problem is not None:
+            raise executed.problem
         if failed is not None:  # the process came to its end, so what it says was not done is not
-            reached.note_not_done(carried.results)
+            waves.note_not_done(executed.results)
             raise _error_of(failed)
-        return RunResult("SUCCESS", carried.results, used=carried.used)
+        return RunResult("SUCCESS", executed.results, used=executed.used)
 
-    def _begin_rows(self, begun: BegunRollback) -> None:
+    def _begin_rows(self, checkpoint: RollbackCheckpoint) -> None:
         """What it changed on a server is put back there, and not yet committed."""
-        if (rows := begun.rows()) is None:
+        if (rows := checkpoint.rows()) is None:
             return
-        seconds = float(self.setting.rules.config().timeouts.task)
-        with ReportFolder.open(begun.root, begun.folder) as folder, closing(open_rows(folder, rows)) as images:
-            self._held.begin_undo(
-                begun.order.order_id, rows.connection, images, force=forces_rows(begun.order), seconds=seconds
+        seconds = float(self.environment.rules.config().timeouts.task)
+        with (
+            ReportFolder.open(checkpoint.root, checkpoint.folder) as folder,
+            closing(open_rows(folder, rows)) as images,
+        ):
+            self._transactions.begin_undo(
+                checkpoint.order.order_id, rows.connection, images, force=forces_rows(checkpoint.order), seconds=seconds
             )
 
-    def _back_in_doubt(self, begun: BegunRollback, reached: Waves, note: Note, problem: BaseException) -> None:
+    def _undo_after_failure(
+        self, checkpoint: RollbackCheckpoint, waves: Waves, note: Note, problem: BaseException
+    ) -> None:
         try:
             note(note_back("FAILED", ()))
-            self._back(begun, StepProgress(reached.wave, reached.not_done), note)
+            self._undo(checkpoint, StepProgress(waves.wave, waves.not_done), note)
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
-            raise incomplete_error(begun.course(), second) from problem
+            raise incomplete_error(checkpoint.run_plan(), second) from problem
 
-    def _carry_out(self, begun: BegunRollback, reached: Waves) -> StepRunResult:
-        if not begun.steps.steps:  # every file is as before already
+    def _execute_steps(self, checkpoint: RollbackCheckpoint, waves: Waves) -> StepRunResult:
+        if not checkpoint.steps.steps:  # every file is as before already
             return StepRunResult(())
-        config = self.setting.rules.config()
+        config = self.environment.rules.config()
         times = StepTimes(
-            (float(config.timeouts.file_operation),) * len(begun.steps.steps), float(config.timeouts.task)
+            (float(config.timeouts.file_operation),) * len(checkpoint.steps.steps), float(config.timeouts.task)
         )
-        make_folders(begun.root, begun.folders)
-        used = {step.source for step in begun.steps.steps if step.source}
-        checkpoints = [checkpoint for checkpoint in begun.chosen() if checkpoint.checkpoint_id in used]
+        make_folders(checkpoint.root, checkpoint.folders)
+        used = {step.source for step in checkpoint.steps.steps if step.source}
+        checkpoints = [file for file in checkpoint.chosen() if file.checkpoint_id in used]
         with ExitStack() as stack:
-            folder = stack.enter_context(ReportFolder.open(begun.root, begun.folder))
-            given = open_backups(folder, checkpoints)
-            for descriptor in given.values():
+            folder = stack.enter_context(ReportFolder.open(checkpoint.root, checkpoint.folder))
+            backups = open_backups(folder, checkpoints)
+            for descriptor in backups.values():
                 stack.callback(os.close, descriptor)
-            places = begun.course().places_there()
-            return self._runner(begun).carry_out(begun.steps, places, times, reached.may_go_on, restoring=given)
+            places = checkpoint.run_plan().existing_places()
+            return self._runner(checkpoint).execute(
+                checkpoint.steps, places, times, waves.check_next_wave, restoring=backups
+            )
 
-    def recover_effect(self, begun: BegunRollback, notes: Notes, note: Note) -> RunResult | None:
-        rows = begun.rows()
-        if not begun.steps.steps and rows is None:
+    def recover_effect(self, checkpoint: RollbackCheckpoint, notes: Notes, note: Note) -> RunResult | None:
+        rows = checkpoint.rows()
+        if not checkpoint.steps.steps and rows is None:
             return RunResult("SUCCESS", ())
         progress, commit = read_progress(notes), read_commit(notes)
         is_committed = False
         if commit is not None and progress.verdict is None and not progress.clearing:
-            is_committed = self._held.fate(begun.order.order_id, commit) == "committed"
-            progress = progress._replace(wave=len(begun.steps.waves) - 1)
+            is_committed = self._transactions.fate(checkpoint.order.order_id, commit) == "committed"
+            progress = progress._replace(wave=len(checkpoint.steps.waves) - 1)
         if progress.clearing or is_committed:  # it was whole and verified: the files were changed since, if they were
-            sync_folders(begun.root, begun.course().places_there().values())
-            return RunResult("SUCCESS", self._all_done(begun), verified=True)
+            sync_folders(checkpoint.root, checkpoint.run_plan().existing_places().values())
+            return RunResult("SUCCESS", self._done_results(checkpoint), verified=True)
         # With rows, its other half died with the process that held it.
         if rows is None and progress.verdict is None and progress.undone is None:
-            places = begun.course().places_there()
-            if self._runner(begun).finish(begun.steps, places, progress.wave, progress.not_done):
-                return RunResult("SUCCESS", self._all_done(begun))
-        self._back(begun, progress, note)
+            places = checkpoint.run_plan().existing_places()
+            if self._runner(checkpoint).finish(checkpoint.steps, places, progress.wave, progress.not_done):
+                return RunResult("SUCCESS", self._done_results(checkpoint))
+        self._undo(checkpoint, progress, note)
         if notes:
             note(note_wave(0, []))
         return None
 
-    def _all_done(self, begun: BegunRollback) -> tuple[Result, ...]:
-        now = self.setting.now()
-        return tuple(Result(step.number, "done", now, now) for step in begun.steps.steps)
+    def _done_results(self, checkpoint: RollbackCheckpoint) -> tuple[Result, ...]:
+        now = self.environment.now()
+        return tuple(Result(step.number, "done", now, now) for step in checkpoint.steps.steps)
 
-    def undo(self, begun: BegunRollback, notes: Notes, note: Note) -> None:
-        if begun.order.order_id in self._cleared or self._held.is_committed(begun.order.order_id):
+    def undo(self, checkpoint: RollbackCheckpoint, notes: Notes, note: Note) -> None:
+        if checkpoint.order.order_id in self._cleared or self._transactions.is_committed(checkpoint.order.order_id):
             raise EnvironmentFailureError(
                 Reason.ROLLBACK_FAILED,
                 "what the plan had left was removed already, so the rollback stands",
-                where=f"rollback {begun.order.order_id}",
+                where=f"rollback {checkpoint.order.order_id}",
                 next_step="Run `remit recover`: it will record what was done.",
             )
         note(note_back("FAILED", ()))
         progress = read_progress(notes)
-        self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1), note)
+        self._undo(checkpoint, progress._replace(wave=len(checkpoint.steps.waves) - 1), note)
 
-    def _back(self, begun: BegunRollback, progress: StepProgress, note: Note) -> None:
-        self._held.close(begun.order.order_id)
-        undo_run(begun.course(), self._runner(begun), progress, note)
+    def _undo(self, checkpoint: RollbackCheckpoint, progress: StepProgress, note: Note) -> None:
+        self._transactions.close(checkpoint.order.order_id)
+        undo_run(checkpoint.run_plan(), self._runner(checkpoint), progress, note)
 
-    def _runner(self, begun: BegunRollback) -> PlanRunner:
-        return self.setting.runner(begun.order.order_id, rich=False, steps=begun.steps)
+    def _runner(self, checkpoint: RollbackCheckpoint) -> PlanRunner:
+        return self.environment.runner(checkpoint.order.order_id, rich=False, steps=checkpoint.steps)
 
     # --- 9, 10 --------------------------------------------------------------------------------------------------------
 
-    def verify_effect(self, begun: BegunRollback, made: RunResult) -> None:
-        if made.verified:
-            self._cleared.add(begun.order.order_id)
+    def verify_effect(self, checkpoint: RollbackCheckpoint, run_result: RunResult) -> None:
+        if run_result.verified:
+            self._cleared.add(checkpoint.order.order_id)
         else:
-            require_as_planned(begun.course(), made.done, {}, hashed=True)
-            require_idle_databases(begun.course(), made.done)
+            require_as_planned(checkpoint.run_plan(), run_result.done, {}, hashed=True)
+            require_idle_databases(checkpoint.run_plan(), run_result.done)
 
-    def succeed(self, request: RollbackRequest, begun: BegunRollback, made: RunResult) -> RollbackOutcome:
-        kept = kept_folders(begun)
-        restored = [item.checkpoint_id for item in begun.chosen() if item.checkpoint_id not in kept]
-        if (rows := begun.rows()) is not None:
+    def succeed(
+        self, request: RollbackRequest, checkpoint: RollbackCheckpoint, run_result: RunResult
+    ) -> RollbackOutcome:
+        kept = find_remaining_folders(checkpoint)
+        restored = [item.checkpoint_id for item in checkpoint.chosen() if item.checkpoint_id not in kept]
+        if (rows := checkpoint.rows()) is not None:
             restored.append(rows.checkpoint_id)
-        if (stays := rows_kept(begun.manifest, begun.order.checkpoints)) is not None:
-            kept[stays.checkpoint_id] = f"Cannot be taken back: {stays.irreversible}"[:_LONGEST_REASON]
+        if (irreversible := find_irreversible_rows(checkpoint.manifest, checkpoint.order.checkpoints)) is not None:
+            kept[irreversible.checkpoint_id] = f"Cannot be taken back: {irreversible.irreversible}"[:_LONGEST_REASON]
         status: Literal["EXECUTED", "PARTIAL"] = "PARTIAL" if kept else "EXECUTED"
         reasons = [Kept(checkpoint_id=checkpoint_id, reason=why) for checkpoint_id, why in kept.items()]
-        draft = self._signed(begun.order, begun.manifest, status, restored, reasons, ())
-        manifest = fold(noted(begun), (draft,), self.setting.rules.clock())
-        return self._signed(begun.order, manifest, status, restored, reasons, (), at=draft.executed_at)
+        draft = self._sign_outcome(checkpoint.order, checkpoint.manifest, status, restored, reasons, ())
+        manifest = fold(manifest_with_notes(checkpoint), (draft,), self.environment.rules.clock())
+        return self._sign_outcome(checkpoint.order, manifest, status, restored, reasons, (), at=draft.executed_at)
 
     def fail(
-        self, request: RollbackRequest, problem: RemitError, begun: BegunRollback | None = None
+        self, request: RollbackRequest, problem: RemitError, checkpoint: RollbackCheckpoint | None = None
     ) -> RollbackOutcome:
-        manifest = begun.manifest if begun is not None else self.taken(request.order.envelope_id).manifest
-        error = refusal_of(problem, request.order.order_id, self.setting.rules.clock)
-        if begun is not None:
+        manifest = checkpoint.manifest if checkpoint is not None else self.target(request.order.envelope_id).manifest
+        error = refusal_of(problem, request.order.order_id, self.environment.rules.clock)
+        if checkpoint is not None:
             error = error.model_copy(update={"recovery_action": "ROLLED_BACK"})
-        return self._signed(request.order, manifest, "FAILED" if begun else "REFUSED", (), (), (error,))
+        return self._sign_outcome(request.order, manifest, "FAILED" if checkpoint else "REFUSED", (), (), (error,))
 
-    def publish(self, begun: BegunRollback, outcome: RollbackOutcome) -> None:
+    def publish(self, checkpoint: RollbackCheckpoint, outcome: RollbackOutcome) -> None:
         if outcome.status == "FAILED":
-            self._publish_again(begun)
+            self._restore_manifest(checkpoint)
             return
         try:
-            with ReportFolder.open(begun.root, begun.folder) as folder:
+            with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 folder.write({MANIFEST: render_paper(outcome.manifest)})
         except (RemitError, OSError) as problem:
-            told = as_remit_error(problem)
-            raise ReportWriteError(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
-        if begun.order.order_id not in self._cleared:
-            done = frozenset(step.number for step in begun.steps.steps)
-            require_untouched_aside(begun.course(), done, {})  # once more: writing papers takes its time
+            error = as_remit_error(problem)
+            raise ReportWriteError(error.reason, error.what, where=error.where, next_step=error.next_step) from problem
+        if checkpoint.order.order_id not in self._cleared:
+            done = frozenset(step.number for step in checkpoint.steps.steps)
+            require_originals_unchanged(checkpoint.run_plan(), done, {})  # once more: writing papers takes its time
 
-    def _publish_again(self, begun: BegunRollback) -> None:
+    def _restore_manifest(self, checkpoint: RollbackCheckpoint) -> None:
         """The manifest from before: what a rollback that came to nothing has written of itself is not so."""
         try:
-            with ReportFolder.open(begun.root, begun.folder) as folder:
+            with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 if folder.read(MANIFEST) is not None:
-                    folder.write({MANIFEST: render_paper(begun.manifest)})
+                    folder.write({MANIFEST: render_paper(checkpoint.manifest)})
         except (RemitError, OSError) as problem:
             _LOG.warning("the manifest of a run could not be written again", extra={"why": str(problem)})
 
-    def commit(self, begun: BegunRollback, outcome: RollbackOutcome, note: Note) -> None:
-        order_id, rows = begun.order.order_id, begun.rows()
-        done_before = order_id in self._cleared or self._held.is_committed(order_id)
+    def commit(self, checkpoint: RollbackCheckpoint, outcome: RollbackOutcome, note: Note) -> None:
+        order_id, rows = checkpoint.order.order_id, checkpoint.rows()
+        done_before = order_id in self._cleared or self._transactions.is_committed(order_id)
         if outcome.status != "FAILED" and rows is not None and not done_before:
-            self._held.commit(order_id, rows.connection, None, note)
+            self._transactions.commit(order_id, rows.connection, None, note)
 
-    def clear_up(self, begun: BegunRollback, outcome: RollbackOutcome, note: Note) -> None:
+    def clear_up(self, checkpoint: RollbackCheckpoint, outcome: RollbackOutcome, note: Note) -> None:
         if outcome.status == "FAILED":
             return
-        if sets_aside(begun.steps):
+        if sets_aside(checkpoint.steps):
             note(note_clearing())
             reach("rollback.clearing")
-        self._cleared.add(begun.order.order_id)
-        clear_aside(begun.root, begun.course().places(), begun.steps)
-        folders = made_folders(begun.manifest, begun.order.checkpoints)
-        remove_folders(begun.root, [path for item, path in folders.items() if item in outcome.restored])
+        self._cleared.add(checkpoint.order.order_id)
+        clear_aside(checkpoint.root, checkpoint.run_plan().places(), checkpoint.steps)
+        folders = made_folders(checkpoint.manifest, checkpoint.order.checkpoints)
+        remove_folders(checkpoint.root, [path for item, path in folders.items() if item in outcome.restored])
 
     def store_outcome(self, outcome: RollbackOutcome) -> str:
         return outcome.canonical().decode()
@@ -348,15 +365,17 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
     # --- inside -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _held(self) -> HeldTransactions:
+    def _transactions(self) -> OpenTransactions:
         """On database servers, by order."""
-        return HeldTransactions(self.setting.servers)
+        return OpenTransactions(self.environment.servers)
 
-    def _asking(self, order: RollbackOrder) -> AskRows:
-        seconds = float(self.setting.rules.config().timeouts.task)
-        return lambda rows, images: self._held.look_back(order.order_id, rows.connection, images, seconds)
+    def _drifted_rows_finder(self, order: RollbackOrder) -> FindDriftedRows:
+        seconds = float(self.environment.rules.config().timeouts.task)
+        return lambda rows, images: self._transactions.find_drifted_rows(
+            order.order_id, rows.connection, images, seconds
+        )
 
-    def _signed(
+    def _sign_outcome(
         self,
         order: RollbackOrder,
         manifest: RollbackManifest,
@@ -375,24 +394,24 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, BegunRollbac
             "kept": [item.tree() for item in kept],
             "manifest": manifest.tree(),
             "errors": [error.tree() for error in errors],
-            "executed_at": at or self.setting.now(),
+            "executed_at": at or self.environment.now(),
         }
         return sign_rollback_outcome(self.signer(), unsigned)
 
-    def _decide_begun(self, begun: BegunRollback) -> PolicyDecision:
-        if begun.root == self.setting.rules.root():
-            return PolicyDecision((f"begun under rollback order {begun.order.order_id}",))
+    def _decide_on_resume(self, checkpoint: RollbackCheckpoint) -> PolicyDecision:
+        if checkpoint.root == self.environment.rules.root():
+            return PolicyDecision((f"begun under rollback order {checkpoint.order.order_id}",))
         return PolicyDecision(
-            denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=begun.root),)
+            denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=checkpoint.root),)
         )
 
 
-def _is_first_of_nothing(manifest: RollbackManifest) -> bool:
+def _is_first_without_changes(manifest: RollbackManifest) -> bool:
     """Of a run that changed nothing, the first rollback is recorded like every other: it restores nothing."""
     return changed_nothing(manifest) and manifest.status == "ACTIVE"
 
 
 def _error_of(result: Result) -> RemitError:
     error = result.error or {"reason": Reason.EFFECT_FAILED.value, "what": result.reason}
-    words = {name: error.get(name, "") for name in ("where", "next_step")}
-    return EnvironmentFailureError(Reason(error["reason"]), error.get("what", ""), **words)
+    details = {name: error.get(name, "") for name in ("where", "next_step")}
+    return EnvironmentFailureError(Reason(error["reason"]), error.get("what", ""), **details)

@@ -19,10 +19,19 @@ from remit.fs.paths import locate_below
 from remit.plans.engines.database_files import closing, require_idle
 from remit.plans.engines.postgres import DriftedRows
 from remit.plans.model.folders import given_rights, look_at_folders, needed_folders, opened
-from remit.plans.rollback.checkpoint import BegunRollback, digest_of_order
+from remit.plans.rollback.checkpoint import RollbackCheckpoint, digest_of_order
 from remit.plans.runtime.runner import paths_of as paths_of_steps
 from remit.plans.storage.backups import backup_name, keep_drifted, kept_databases, require_space, verify_backups
-from remit.plans.storage.drift import drift_digest, drifted_files, judge, paths_of, rows_due, see, see_databases, select
+from remit.plans.storage.drift import (
+    drift_digest,
+    drifted_files,
+    find_restorable_rows,
+    judge,
+    paths_of,
+    see,
+    see_databases,
+    select,
+)
 from remit.plans.storage.manifest import inverse_steps, made_folders, say_other_owner, unchanged_message
 from remit.plans.storage.pruning import in_use
 from remit.plans.storage.row_images import open_rows
@@ -33,7 +42,7 @@ _DRIFTED_FROM: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class RollbackTarget:
     """A run as the ledger vouches for it, and its manifest as earlier rollbacks left it."""
 
     outcome: PlanOutcome
@@ -57,48 +66,50 @@ class RollbackPreview(Preview):
     states: Mapping[str, State | None]
 
 
-AskRows = Callable[[RowsCheckpoint, int], Sequence[DriftedRows]]
+FindDriftedRows = Callable[[RowsCheckpoint, int], Sequence[DriftedRows]]
 """Which rows on the server are not as the run left them; given what was kept of them, open."""
 
 
-def look_back(order: RollbackOrder, taken: Taken, root: str, ask: AskRows) -> RollbackPreview:
+def preview_rollback(
+    order: RollbackOrder, target: RollbackTarget, root: str, find_drifted: FindDriftedRows
+) -> RollbackPreview:
     """Refuses where a backup that is needed is damaged, a database is in use or its server cannot be asked, or a file
     or a row was changed since and `force` was not given, or not for the files as they are now. No limit of today
     counts: what was kept has the sizes that the manifest says.
     """
-    checkpoints = select(taken.manifest, order.checkpoints)
+    checkpoints = select(target.manifest, order.checkpoints)
     states = see(root, paths_of(checkpoints))
     if order.drift is not None and drift_digest(drifted_files(checkpoints, states)) != order.drift:
-        raise not_as_looked_at(order.envelope_id)
+        raise drift_changed_error(order.envelope_id)
     due = [one for one in _files(checkpoints) if judge(one, states) != "before"]
-    with ReportFolder.open(root, taken.folder) as folder:
+    with ReportFolder.open(root, target.folder) as folder:
         verify_backups(folder, due)  # what is as before already needs none
         databases = see_databases(root, paths_of(due)) | kept_databases(folder, due)
-        if (rows := rows_due(taken.manifest, order.checkpoints)) is not None:
-            _require_rows_as_left(rows, folder, ask, order, has_files=bool(taken.manifest.checkpoints))
-    steps = inverse_steps(taken.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
-    steps = _marked(steps, databases)
+        if (rows := find_restorable_rows(target.manifest, order.checkpoints)) is not None:
+            _require_rows_unchanged(rows, folder, find_drifted, order, has_files=bool(target.manifest.checkpoints))
+    steps = inverse_steps(target.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
+    steps = _mark_databases(steps, databases)
     places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
-    looks = look_at_folders(places.values())
+    observed = look_at_folders(places.values())
     for step in steps.steps:
         for path in paths_of_steps([step]) if is_marked(step) else ():
-            if looks[places[path].parents].exists:
+            if observed[places[path].parents].exists:
                 require_idle(places[path], writes=True)
-        if problem := given_rights(step, looks, places):
+        if problem := given_rights(step, observed, places):
             raise problem
-    made = [places[_made(step)] for step in steps.steps if step.move in {"create", "rename"}]
-    seen = {path: list(state) if state else None for path, state in states.items()}
+    new_places = [places[_target_path(step)] for step in steps.steps if step.move in {"create", "rename"}]
+    state_lists = {path: list(state) if state else None for path, state in states.items()}
     return RollbackPreview(
         summary=f"take back envelope {order.envelope_id}: {len(checkpoints):,} checkpoints",
-        digest=digest_bytes(canonical_bytes({"order": digest_of_order(order), "states": seen})),
+        digest=digest_bytes(canonical_bytes({"order": digest_of_order(order), "states": state_lists})),
         steps=steps,
         first=tuple(states[path] for path in steps.paths),
-        folders=needed_folders(looks, made),
+        folders=needed_folders(observed, new_places),
         states=states,
     )
 
 
-def not_as_looked_at(envelope_id: str, what: str = "they are not as they were looked at") -> RefusedError:
+def drift_changed_error(envelope_id: str, what: str = "they are not as they were looked at") -> RefusedError:
     return RefusedError(
         Reason.DRIFTED,
         f"files were changed since the run, and {what}; nothing was touched",
@@ -112,11 +123,11 @@ def forces_rows(order: RollbackOrder) -> bool:
     return order.force and order.drift is None
 
 
-def _require_rows_as_left(
-    rows: RowsCheckpoint, folder: ReportFolder, ask: AskRows, order: RollbackOrder, *, has_files: bool
+def _require_rows_unchanged(
+    rows: RowsCheckpoint, folder: ReportFolder, find_drifted: FindDriftedRows, order: RollbackOrder, *, has_files: bool
 ) -> None:
     with closing(open_rows(folder, rows)) as images:
-        drifted = ask(rows, images)
+        drifted = find_drifted(rows, images)
     if drifted and not forces_rows(order):
         named = ", ".join(f"{one.table} ({one.rows:,} {'row' if one.rows == 1 else 'rows'})" for one in drifted[:20])
         raise RefusedError(
@@ -129,48 +140,50 @@ def _require_rows_as_left(
         )
 
 
-def keep_what_is_there(order: RollbackOrder, taken: Taken, root: str, preview: RollbackPreview) -> None:
+def back_up_drifted_files(order: RollbackOrder, target: RollbackTarget, root: str, preview: RollbackPreview) -> None:
     """There is space for what is to come, and what somebody made of a file since is copied before it is replaced."""
-    with ReportFolder.open(root, taken.folder) as folder:
-        made = (step.after for step in preview.steps.steps if step.source)
-        aside = (state.size for state in preview.states.values() if state is not None) if order.force else ()
-        require_space(folder, sum(state.size for state in made if state is not None) + sum(aside))
-        checkpoints = _files(select(taken.manifest, order.checkpoints))
+    with ReportFolder.open(root, target.folder) as folder:
+        restored = (step.after for step in preview.steps.steps if step.source)
+        current_sizes = (state.size for state in preview.states.values() if state is not None) if order.force else ()
+        require_space(folder, sum(state.size for state in restored if state is not None) + sum(current_sizes))
+        checkpoints = _files(select(target.manifest, order.checkpoints))
         drifted = [one for one in checkpoints if judge(one, preview.states) == "drifted"]
         if drifted:
             with in_use(folder.descriptor):
-                _keep(root, folder, order.attempt, drifted, preview.states)
+                _copy_drifted(root, folder, order.attempt, drifted, preview.states)
 
 
-def noted(begun: BegunRollback) -> RollbackManifest:
+def manifest_with_notes(checkpoint: RollbackCheckpoint) -> RollbackManifest:
     """The manifest from before, with what is to be said of a rollback that was carried out."""
-    return say_other_owner(unchanged_message(begun.manifest, begun.as_before()), _of_other_owners(begun))
+    return say_other_owner(
+        unchanged_message(checkpoint.manifest, checkpoint.already_restored()), _files_of_other_owners(checkpoint)
+    )
 
 
-def _of_other_owners(begun: BegunRollback) -> list[str]:
+def _files_of_other_owners(checkpoint: RollbackCheckpoint) -> list[str]:
     """Files made from their backups by one who may not give them to whom they belonged."""
-    made = {step.source for step in begun.steps.steps if step.source}
+    restored = {step.source for step in checkpoint.steps.steps if step.source}
     found: list[str] = []
-    for checkpoint in begun.chosen():
-        if checkpoint.checkpoint_id in made and checkpoint.original_owner is not None:
-            place = locate_below(begun.root, checkpoint.file_path)
-            there = None
+    for file in checkpoint.chosen():
+        if file.checkpoint_id in restored and file.original_owner is not None:
+            place = locate_below(checkpoint.root, file.file_path)
+            present = None
             with suppress(RemitError), opened(place.base, place.parents, where=place.path) as folder:
-                there = beneath.peek(folder, place.name, where=place.path)
-            if there is not None and f"{there.uid}:{there.gid}" != checkpoint.original_owner:
-                found.append(checkpoint.file_path)
+                present = beneath.peek(folder, place.name, where=place.path)
+            if present is not None and f"{present.uid}:{present.gid}" != file.original_owner:
+                found.append(file.file_path)
     return found
 
 
-def _keep(
+def _copy_drifted(
     root: str,
     folder: ReportFolder,
     attempt: int,
     drifted: Sequence[Checkpoint],
     states: Mapping[str, State | None],
 ) -> None:
-    taken = os.listdir(folder.backups)
-    while any(name.endswith(f"{DRIFTED}{attempt}.bak") for name in taken):
+    existing = os.listdir(folder.backups)
+    while any(name.endswith(f"{DRIFTED}{attempt}.bak") for name in existing):
         attempt += 1
     paths = [path for checkpoint in drifted for path in (checkpoint.file_path, checkpoint.new_path) if path]
     for number, path in enumerate(path for path in paths if states[path] is not None):
@@ -179,7 +192,7 @@ def _keep(
         keep_drifted(place, folder, drifted[0].model_copy(update={"backup_location": location}), attempt)
 
 
-def _marked(steps: StepPlan, databases: Collection[str]) -> StepPlan:
+def _mark_databases(steps: StepPlan, databases: Collection[str]) -> StepPlan:
     """Said of each step on a database that it is one, so that it is looked at once more right before it is changed."""
     marked = (
         step._replace(operation=MARK)
@@ -194,29 +207,29 @@ def _files(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     return [checkpoint for checkpoint in checkpoints if checkpoint.file_kind == "file"]
 
 
-def _made(step: PlanStep) -> int:
+def _target_path(step: PlanStep) -> int:
     return step.path if step.new_path is None else step.new_path
 
 
-def kept_folders(begun: BegunRollback) -> dict[str, str]:
+def find_remaining_folders(checkpoint: RollbackCheckpoint) -> dict[str, str]:
     """Folders that the plan had made and that will not be empty, with the reason; the deepest are looked at first.
 
     Looked at before the files of the plan are cleared away, so its own names in them do not count.
     """
-    kept: dict[str, str] = {}
-    folders = made_folders(begun.manifest, begun.order.checkpoints)
-    going = set()
+    remaining: dict[str, str] = {}
+    folders = made_folders(checkpoint.manifest, checkpoint.order.checkpoints)
+    removable = set()
     for checkpoint_id, path in folders.items():
-        inside = _names_in(begun.root, path)
-        others = [name for name in inside if begun.steps.prefix not in name and f"{path}/{name}" not in going]
+        inside = _list_folder(checkpoint.root, path)
+        others = [name for name in inside if checkpoint.steps.prefix not in name and f"{path}/{name}" not in removable]
         if others:
-            kept[checkpoint_id] = f"The folder {path} is not empty, and stays"
+            remaining[checkpoint_id] = f"The folder {path} is not empty, and stays"
         else:
-            going.add(path)
-    return kept
+            removable.add(path)
+    return remaining
 
 
-def _names_in(root: str, path: str) -> list[str]:
+def _list_folder(root: str, path: str) -> list[str]:
     try:
         with opened(root, tuple(path.split("/"))) as folder:
             return os.listdir(folder)

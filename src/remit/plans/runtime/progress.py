@@ -23,7 +23,7 @@ class WaveProgress:
         self._plan = plan
         self._note = note
         self._is_cancelled = is_cancelled
-        self._require_alive = require_still_valid
+        self._require_still_valid = require_still_valid
         self._clock = clock
         self._deadline = time.monotonic()
         self.wave = 0
@@ -33,15 +33,15 @@ class WaveProgress:
     def set_deadline(self, seconds: float | None) -> None:
         self._deadline = time.monotonic() + (seconds or 0.0)
 
-    def may_go_on(self, wave: int, not_done: Collection[int]) -> RemitError | None:
+    def check_next_wave(self, wave: int, not_done: Collection[int]) -> RemitError | None:
         """Why not, if so. The first wave needs no note: the intent says that it may be begun."""
-        problem = self.why_not_on()
+        problem = self.abort_reason()
         if problem is None and wave > 0:
             self._note(note_wave(wave, sorted(not_done)))
             self.wave, self.not_done = wave, frozenset(not_done)
         return problem
 
-    def why_not_on(self) -> RemitError | None:
+    def abort_reason(self) -> RemitError | None:
         """Cancelled, expired, revoked or out of time meanwhile."""
         if self._is_cancelled():
             return EnvironmentFailureError(Reason.CANCELLED, "it was cancelled")
@@ -52,7 +52,7 @@ class WaveProgress:
                 next_step="Give it less to do, or more time: `timeout_seconds` of the plan, or timeouts.task.",
             )
         try:
-            self._require_alive()
+            self._require_still_valid()
         except RefusedError as problem:
             return problem
         return None
@@ -73,7 +73,7 @@ class Waves:
         self.wave = 0
         self.not_done: frozenset[int] = frozenset()
 
-    def may_go_on(self, wave: int, not_done: Collection[int]) -> RemitError | None:
+    def check_next_wave(self, wave: int, not_done: Collection[int]) -> RemitError | None:
         if wave > 0:
             self._note(note_wave(wave, sorted(not_done)))
             self.wave, self.not_done = wave, frozenset(not_done)

@@ -18,7 +18,7 @@ from remit.effects.registry import PathUse
 from remit.fs.paths import Located
 from remit.plans.model.callbacks import NO_HOOKS
 from remit.plans.model.simulation_result import SimulatedStep, not_as_agreed, read_seen
-from remit.plans.runtime.step_results import MayGoOn, StepResults
+from remit.plans.runtime.step_results import CheckNextWave, StepResults
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import FolderGrant, Order, Usage
@@ -28,7 +28,7 @@ class EffectNames(NamedTuple):
     """The three things that a process can be asked to do with a plan."""
 
     simulate: str
-    carry_out: str
+    execute: str
     check: str
 
 
@@ -96,12 +96,12 @@ class PlanRunner:
             raise not_as_agreed("it did not tell of every step")
         return tuple(read_seen(frames[step.number], "".join(texts.get(step.number, []))) for step in plan.steps)
 
-    def carry_out(
+    def execute(
         self,
         plan: StepPlan,
         places: Mapping[int, Located],
         times: StepTimes,
-        may_go_on: MayGoOn,
+        check_next_wave: CheckNextWave,
         *,
         lanes: int = 1,
         restoring: Mapping[str, int] | None = None,
@@ -109,19 +109,19 @@ class PlanRunner:
     ) -> StepRunResult:
         """All steps, in order; with several lanes, those of one wave at the same time.
 
-        `may_go_on` is asked before the switches of each wave, with the steps of earlier waves that were not done; it
-        says why not to go on, if so. A step that fails is a result. Whatever else goes wrong comes back as `problem`,
-        with every process dead; only an interrupt is raised. `restoring` are descriptors of files to restore from, by
-        name; with it, even without any, owners and attributes may be given to new files. `prepared` are such of files
-        that were made before.
+        `check_next_wave` is asked before the switches of each wave, with the steps of earlier waves that were not done;
+        it says why not to go on, if so. A step that fails is a result. Whatever else goes wrong comes back as
+        `problem`, with every process dead; only an interrupt is raised. `restoring` are descriptors of files to restore
+        from, by name; with it, even without any, owners and attributes may be given to new files. `prepared` are such
+        of files that were made before.
         """
         ledger = StepResults(plan, self._clock, self._on_progress)
         run = _Lane(self, plan, places, times, restoring, prepared or {})
         problem: RemitError | None
         if lanes > 1:
-            problem = self._carry_out_in_lanes(run, ledger, may_go_on, lanes)
+            problem = self._execute_in_lanes(run, ledger, check_next_wave, lanes)
         else:
-            problem = run.go(plan, ledger, ledger.asking(may_go_on))
+            problem = run.go(plan, ledger, ledger.asking(check_next_wave))
         return StepRunResult(ledger.filled(problem), problem, run.used)
 
     def undo(
@@ -132,7 +132,7 @@ class PlanRunner:
         Gives the steps whose path is not as before, because somebody else's file is there by now, and stays.
         """
         inputs = {"wave": wave, "not_done": sorted(not_done)}
-        order = self.order(self._effects.carry_out, places, PathUse.MAKE)
+        order = self.order(self._effects.execute, places, PathUse.MAKE)
         match self._run(replace(order, call="undo", inputs=inputs), plan):
             case {"left": [*numbers]} if all(type(n) is int and 0 <= n < len(plan.steps) for n in numbers):
                 return tuple(numbers)
@@ -141,7 +141,7 @@ class PlanRunner:
     def finish(self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]) -> bool:
         """Whether a run that was cut short had come to its end. Changes nothing; makes what it finds durable."""
         inputs = {"wave": wave, "not_done": sorted(not_done)}
-        order = self.order(self._effects.carry_out, places, PathUse.MAKE)
+        order = self.order(self._effects.execute, places, PathUse.MAKE)
         match self._run(replace(order, call="finish", inputs=inputs), plan):
             case {"forward": bool(forward)}:
                 return forward
@@ -151,14 +151,14 @@ class PlanRunner:
         """The plan's rules. Raises what the first rule that does not hold says."""
         self._run(self.order(self._effects.check, places, PathUse.READ, StepTimes((), seconds)), plan)
 
-    def _carry_out_in_lanes(
-        self, run: "_Lane", ledger: "StepResults", may_go_on: MayGoOn, lanes: int
+    def _execute_in_lanes(
+        self, run: "_Lane", ledger: "StepResults", check_next_wave: CheckNextWave, lanes: int
     ) -> RemitError | None:
         plan = run.plan
         with ThreadPoolExecutor(lanes, thread_name_prefix="remit-lane") as pool:
             for wave, numbers in enumerate(plan.waves):
                 ready = ledger.without_blocked(numbers)
-                problem = may_go_on(wave, ledger.not_done(plan.waves[:wave]))
+                problem = check_next_wave(wave, ledger.not_done(plan.waves[:wave]))
                 if problem is not None:
                     return problem
                 problem = self._one_wave(run, ledger, ready, lanes, pool)
@@ -270,7 +270,7 @@ class _Lane:
         runner = self._runner
         touched = paths_of(plan.steps[number] for wave in plan.waves for number in wave)
         places = {path: place for path, place in self._places.items() if path in touched}
-        order = runner.order(runner.effects.carry_out, places, PathUse.MAKE, self._times)
+        order = runner.order(runner.effects.execute, places, PathUse.MAKE, self._times)
         order = replace(order, restores=self._restoring is not None)
         try:
             with plan_given(plan, self._sources) as given:

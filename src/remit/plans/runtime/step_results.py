@@ -10,7 +10,7 @@ from remit.effects.plans.steps import PlanStep, Result, StepPlan
 from remit.plans.model.simulation_result import error_of, not_as_agreed
 from remit.sandbox.host import InterruptedTaskError
 
-MayGoOn = Callable[[int, Collection[int]], RemitError | None]
+CheckNextWave = Callable[[int, Collection[int]], RemitError | None]
 """Asked before the switches of a wave, with the steps of earlier waves that were not done: why not to go on, if so."""
 
 
@@ -49,14 +49,14 @@ class StepResults:
         known = self._plan.steps[number].problem
         return error_of(known if known is not None else told)
 
-    def asking(self, may_go_on: MayGoOn) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    def asking(self, check_next_wave: CheckNextWave) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         """The answers to one process that has all waves: it asks before each that has something to do."""
 
         def answer(question: Mapping[str, Any]) -> Mapping[str, Any]:
             wave = question.get("wave")
             if type(wave) is not int or not self._wave <= wave < len(self._plan.waves):
                 raise not_as_agreed("it asked for a wave that is not to come")
-            self.stopped = may_go_on(wave, self.not_done(self._plan.waves[:wave]))
+            self.stopped = check_next_wave(wave, self.not_done(self._plan.waves[:wave]))
             self._wave = wave + 1
             return {"go": self.stopped is None}
 

@@ -39,7 +39,7 @@ def look_at(root: str, manifest: RollbackManifest, chosen: Collection[str]) -> d
 
 def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoint]:
     """The checkpoints of files that are still to be restored, in the order of restoring; all of them if none is named.
-    For the rows see `rows_due`.
+    For the rows see `find_restorable_rows`.
 
     Refuses an id that the manifest does not have.
     """
@@ -61,7 +61,7 @@ def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoi
     ]
 
 
-def rows_due(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
+def find_restorable_rows(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
     """The rows on a server, if they are still to be restored and can be; `chosen` as in `select`."""
     rows = manifest.rows
     if rows is None or rows.restored_at is not None or rows.irreversible is not None:
@@ -69,7 +69,7 @@ def rows_due(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpo
     return rows if not chosen or rows.checkpoint_id in chosen else None
 
 
-def rows_kept(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
+def find_irreversible_rows(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
     """The rows on a server, if they are meant too and cannot be restored."""
     rows = manifest.rows
     if rows is None or rows.irreversible is None:
@@ -79,7 +79,7 @@ def rows_kept(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckp
 
 def is_due(manifest: RollbackManifest, chosen: Collection[str]) -> bool:
     """Whether there is anything left to restore. Refuses as `select` does."""
-    return bool(select(manifest, chosen)) or rows_due(manifest, chosen) is not None
+    return bool(select(manifest, chosen)) or find_restorable_rows(manifest, chosen) is not None
 
 
 def changed_nothing(manifest: RollbackManifest) -> bool:

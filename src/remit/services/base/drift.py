@@ -7,7 +7,7 @@ from typing import NamedTuple
 from remit.contracts.plans.change_log import Change
 from remit.core.errors import RemitError
 from remit.effects.plans.steps import State
-from remit.plans.rollback.preview import Taken
+from remit.plans.rollback.preview import RollbackTarget
 from remit.plans.storage.drift import changed_nothing, drift_digest, drifted_files, judge, paths_of, see, select
 from remit.plans.storage.run_folder import BACKUPS, DRIFTED, REPORTS
 from remit.services.base.run_list import KnownRun, list_runs, open_past_runs, project_root
@@ -18,7 +18,7 @@ from remit.workspace.workspace import Workspace
 class DriftReport(NamedTuple):
     """The files of a run shortly before it is taken back. To tell about, not to decide by: the door looks itself."""
 
-    taken: Taken | None = None
+    target: RollbackTarget | None = None
     as_before: frozenset[str] = frozenset()
     """Checkpoints whose file was as before already."""
     drifted: Mapping[str, State | None] = {}
@@ -37,33 +37,33 @@ class DriftReport(NamedTuple):
     @property
     def has_rows(self) -> bool:
         """Whether it changed rows on a server, of which this look knows nothing."""
-        return self.taken is not None and self.taken.manifest.rows is not None
+        return self.target is not None and self.target.manifest.rows is not None
 
     @property
     def is_empty(self) -> bool:
         """The run is known, and changed nothing."""
-        return self.taken is not None and changed_nothing(self.taken.manifest)
+        return self.target is not None and changed_nothing(self.target.manifest)
 
 
 def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> DriftReport:
     """Knows nothing of a run that has to be recovered first, or that is refused: the door says why."""
     runs = open_past_runs(workspace)
     try:
-        taken = runs.taken(runs.find(name))
-        files = [one for one in select(taken.manifest, chosen) if one.file_kind == "file"]
+        target = runs.rollback_target(runs.find(name))
+        files = [one for one in select(target.manifest, chosen) if one.file_kind == "file"]
         states = see(project_root(workspace), paths_of(files))
     except RemitError:
         return DriftReport()
     looks = {one.checkpoint_id: judge(one, states) for one in files}
     as_before = frozenset(checkpoint_id for checkpoint_id, look in looks.items() if look == "before")
-    return DriftReport(taken, as_before, drifted_files(files, states))
+    return DriftReport(target, as_before, drifted_files(files, states))
 
 
 def later_run(workspace: Workspace, standing: DriftReport) -> KnownRun | None:
     """The newest plan of ours that left one of the drifted files as it stands now."""
-    if standing.taken is None:
+    if standing.target is None:
         return None
-    runs, envelope_id = open_past_runs(workspace), standing.taken.outcome.status.envelope_id
+    runs, envelope_id = open_past_runs(workspace), standing.target.outcome.status.envelope_id
     for run in list_runs(workspace):
         if run.what == "plan" and run.envelope_id == envelope_id:
             return None

@@ -12,7 +12,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import agent_cannot_decide
 from remit.plans.proposals.errors import no_such
-from remit.plans.rollback.preview import not_as_looked_at
+from remit.plans.rollback.preview import drift_changed_error
 from remit.services.base.drift import DriftReport, detect_drift, later_run, set_aside
 from remit.services.base.permissions import Right, may, require
 from remit.services.base.run_list import AFTER_ALL, full_name, known_run, list_runs, open_past_runs
@@ -155,7 +155,9 @@ class PlanRuns:
             return UndoAnswer(status="NOTHING", envelope_id=envelope_id)
         if force and standing.drifted and drift_digest != standing.digest:
             what = "it is not said which look at them this is a yes to"
-            problem = not_as_looked_at(envelope_id, what) if drift_digest is None else not_as_looked_at(envelope_id)
+            problem = (
+                drift_changed_error(envelope_id, what) if drift_digest is None else drift_changed_error(envelope_id)
+            )
             return self._drift_told(envelope_id, standing, problem)
         stored: list[bool] = []
         refusals: list[RefusedError] = []

@@ -32,7 +32,7 @@ from remit.plans.preview.document import PlanPreview
 from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.errors import closed, not_as_approved, not_the_stored_preview
 from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
-from remit.plans.service import not_as_seen
+from remit.plans.service import preview_outdated_error
 from remit.services.base.context import ConsoleUrl, require_wait
 from remit.services.base.jobs import Job, JobRunner
 from remit.services.base.permissions import Right, may, require
@@ -302,7 +302,7 @@ class PlanDesk(PlanRuns):
         """
         shown = self._stored(row)
         if shown.changed_since:
-            raise not_as_seen(row.plan_id, shown.changed_since[0].path)
+            raise preview_outdated_error(row.plan_id, shown.changed_since[0].path)
         if shown.preview_digest != preview_digest:
             raise not_the_stored_preview(row)
 
