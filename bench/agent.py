@@ -20,9 +20,9 @@ from typing import Final
 from figures import Figure, progress, render, say, take_turns
 from remit.core.ids import uuid7
 from remit.goals.finder.finder import EmbeddedFinder, Utterance
-from remit.goals.gates import question_of
+from remit.goals.gates import build_access_question
 from remit.goals.history import load_decision, read_history
-from remit.goals.replay import evidence_of
+from remit.goals.replay import load_evidence
 from remit.goals.rules import PastRules
 from remit.goals.slo import MOST, percentile
 from remit.ledger.documents import DocumentStore
@@ -55,10 +55,10 @@ class Ways:
             self._rules = workspace.goals.rules(TENANT, connection)
             history = read_history(connection, lambda: workspace.keyring, TENANT, correlation_id)
             record = load_decision(connection, TENANT, history.decision_ref or "")
-            evidence = evidence_of(DocumentStore(connection, TENANT), PastRules(), TENANT, record)
+            evidence = load_evidence(DocumentStore(connection, TENANT), PastRules(), TENANT, record)
         entry = self._rules.catalogue.find("copy-form")
         assert entry is not None
-        self._question = question_of(evidence, entry.simulation)
+        self._question = build_access_question(evidence, entry.simulation)
 
     def goal(self) -> float:
         name = f"goal-{next(self._numbers)}"

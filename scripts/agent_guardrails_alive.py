@@ -67,7 +67,7 @@ def evidence(kind: str, *simulations: dict[str, Any], simulation_id: str = "look
     return Evidence("acme", "mia", "c", "en", found, catalogue, policy, load_lexicon())
 
 
-def decided(given: Evidence) -> decisions.Decided:
+def decided(given: Evidence) -> decisions.GoalDecision:
     goal = AgentGoalRequest(
         correlation_id="c",
         tenant_id="acme",
@@ -81,7 +81,7 @@ def decided(given: Evidence) -> decisions.Decided:
         idempotency_key="x",
         attempt_counter=0,
     )
-    return decisions.decided(goal, decisions.goal_papers(goal), given, gates.decide(given), (), AT)
+    return decisions.build_decision(goal, decisions.build_goal_documents(goal), given, gates.decide(given), (), AT)
 
 
 def _missing() -> Iterator[Violation]:

@@ -44,7 +44,7 @@ PASSED_ON: Final = (
     ("goals/planner.py", "build_envelope", "DispatchEnvelope", "artifact_fingerprint_bundle_ref", "artifacts_ref"),
     ("goals/planner.py", "build_step", "AgentStep", "policy_snapshot_version", "evidence.policy.ref"),
     ("goals/planner.py", "build_plan", "AgentExecutionPlan", "policy_snapshot_ref", "evidence.policy.ref"),
-    ("goals/decisions.py", "decided", "DecisionRecord", "policy_snapshot_ref", "evidence.policy.ref"),
+    ("goals/decisions.py", "build_decision", "DecisionRecord", "policy_snapshot_ref", "evidence.policy.ref"),
 )
 
 

@@ -66,7 +66,7 @@ PURE: Final = dict.fromkeys(
 )
 COMMON: Final = {**PURE, **LEDGER, "contextlib": names("contextmanager"), "remit.crypto.signing": names("Keyring")}
 ONLY_THERE: Final = {
-    "goals/catalogue/files.py": {"remit.goals.binding.file_cache": names("MOST_FILES", "SeenFiles")},  # reads only
+    "goals/catalogue/files.py": {"remit.goals.binding.file_cache": names("MAX_FILES", "FileCache")},  # reads only
     "goals/simulation_executor.py": {
         "remit.execution.engine": names(
             "Operation", "Note", "Notes", "Preview", "ExecutionContext", "IncompleteError", "run_operation"
@@ -82,10 +82,10 @@ ONLY_THERE: Final = {
     },
     "goals/rules_loader.py": {
         "remit.goals.access.policy_files": names("read_policy_files"),
-        "remit.goals.binding.file_cache": names("SeenFiles"),  # reads only
+        "remit.goals.binding.file_cache": names("FileCache"),  # reads only
     },
 }
-HANDS: Final = {
+RUNNER_IMPORTS: Final = {
     "remit.authority.capability_token": names("TokenRequest"),
     "remit.browser.service": names("Browsing"),
     "remit.plans.model.callbacks": names("PlanHooks"),
@@ -110,7 +110,7 @@ OUTSIDE_THE_CORE: Final = (
 """What lies in `goals` and is not its core. Each other module there is the core's, a new one too."""
 AROUND_THE_CORE: Final = ("goals/service.py", "goals/rules_loader.py", "goals/actions/*.py")
 """What puts the core together, its rules, and the code that has its actions signed: held to the same lists."""
-HAND_FILES: Final = names("goals/actions/runner.py", "goals/actions/browser.py")
+RUNNER_FILES: Final = names("goals/actions/runner.py", "goals/actions/browser.py")
 NOT_FOR_THE_CORE: Final = names("remit.goals.simulation_executor", "remit.goals.ports")
 WRITES: Final = ("remit.ledger", "remit.store", "os", "shutil", "io", "tempfile", "sqlite3", "psycopg", "duckdb")
 
@@ -123,7 +123,7 @@ SMUGGLED: Final = names(
     *("builtins", "importlib", "modules", "handlers", "FileHandler", "Timer", "Thread"),
 )
 """What a harmless module has inside of it, and nobody may take out."""
-TO_AN_EFFECT: Final = names("prepare", "run", "has_begun", "hands", "dispatch")
+TO_AN_EFFECT: Final = names("prepare", "run", "has_begun", "runner", "dispatch")
 FROM_LISTED_NAMES: Final = {("goals/replay.py", "_row_differs"), ("goals/simulation_executor.py", "checkpoint")}
 """Where a row's fields are gone through by their names."""
 
@@ -173,14 +173,14 @@ WRITING_SQL: Final = re.compile(
 )
 TRANSCRIPT: Final = re.compile(r"transcript|conversation_ledger", re.IGNORECASE)
 NO_STATEMENT: Final = {("goals/trace/tree.py", "self.rows")} | {
-    (name, f"{door}.execute") for name in HAND_FILES for door in ("self._tasks()", "self._browsing()")
+    (name, f"{door}.execute") for name in RUNNER_FILES for door in ("self._tasks()", "self._browsing()")
 }
 """Called like a statement, and none: the rows that a trace was given, and what a door is asked to do."""
 READS: Final = names("reading", "glancing")
 """What may be asked of a store."""
 
 ENVELOPES_READ_IN: Final = {
-    ("goals/core.py", "_dispatched"),
+    ("goals/core.py", "_dispatch"),
     ("goals/simulation_executor.py", "parse"),
     ("goals/simulation_executor.py", "load_checkpoint"),
 }

@@ -9,8 +9,6 @@ from scripts.agent_guardrails_lists import (
     COMMON,
     FILE_WRITES,
     FROM_LISTED_NAMES,
-    HAND_FILES,
-    HANDS,
     HIDDEN,
     KINDS,
     MADE_IN,
@@ -20,6 +18,8 @@ from scripts.agent_guardrails_lists import (
     PASSES_ON,
     READS,
     ROUND_THE_BACK,
+    RUNNER_FILES,
+    RUNNER_IMPORTS,
     SMUGGLED,
     STATEMENTS,
     TO_AN_EFFECT,
@@ -44,7 +44,7 @@ def _reached_from(module: Module) -> tuple[Violation, ...]:
 
 
 def _allowed(name: str) -> dict[str, frozenset[str]]:
-    return {**COMMON, **(HANDS if name in HAND_FILES else {}), **ONLY_THERE.get(name, {})}
+    return {**COMMON, **(RUNNER_IMPORTS if name in RUNNER_FILES else {}), **ONLY_THERE.get(name, {})}
 
 
 def _imports(module: Module) -> Iterator[Violation]:
@@ -73,7 +73,7 @@ def _root_of(origin: str) -> str:
 
 
 def _is_open(module: Module, home: str, origin: str) -> bool:
-    """The core's own rooms and the contracts. The executor and the hands are not the core's."""
+    """The core's own rooms and the contracts. The executor and the runner are not the core's."""
     asks = is_core(module.name) and module.name != "goals/simulation_executor.py"
     if asks and (home in NOT_FOR_THE_CORE or origin in NOT_FOR_THE_CORE):
         return False
@@ -118,8 +118,8 @@ class _Inside:
 
 
 def _effects(module: Module) -> Iterator[Violation]:
-    mend = "Only goals/simulation_executor.py moves the hands; the core asks the SimulationExecutor, once."
-    if module.name == "goals/simulation_executor.py" or module.name in HAND_FILES:
+    mend = "Only goals/simulation_executor.py moves the runner; the core asks the SimulationExecutor, once."
+    if module.name == "goals/simulation_executor.py" or module.name in RUNNER_FILES:
         return
     for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr in TO_AN_EFFECT - {"dispatch"}:
@@ -190,7 +190,7 @@ def _texts(module: Module) -> Iterator[Violation]:
 
 
 def _once(sources: Sources) -> Iterator[Violation]:
-    """In all of Remit: one place that dispatches, one that puts the executor together, one that makes its hands."""
+    """In all of Remit: one place that dispatches, one that puts the executor together, one that makes its runner."""
     for thing, where in MADE_IN.items():
         for module in sources.modules("**/*.py", mentioning=thing):
             for call in module.calls:
@@ -203,7 +203,7 @@ def _once(sources: Sources) -> Iterator[Violation]:
                 continue
             seen += module.name == "goals/core.py"
             if module.name != "goals/core.py" or seen > 1:
-                mend = "AgentCore._dispatched is the only place that asks for a dispatch, and it asks once."
+                mend = "AgentCore._dispatch is the only place that asks for a dispatch, and it asks once."
                 yield module.breach("bypass", node, "it asks for a dispatch", mend)
 
 

@@ -90,7 +90,7 @@ def _read_envelopes(sources: Sources) -> Iterator[Violation]:
 def _is_recorded(core: Module, call: ast.Call) -> bool:
     loaded = "load_document(connection, goal.tenant_id, record.envelope_ref or '')"
     given = ast.unparse(call.args[0]) if call.args else ""
-    shape = core.shape("AgentCore", "_dispatched")
+    shape = core.shape("AgentCore", "_dispatch")
     found = ast.walk(shape) if shape is not None else ()
     sets = [one for one in found if isinstance(one, ast.Assign) and [ast.unparse(to) for to in one.targets] == [given]]
     return [ast.unparse(one.value) for one in sets] == [loaded]
@@ -129,11 +129,11 @@ def _missing(sources: Sources) -> Iterator[Violation]:
     if dispatches is None or ast.unparse(dispatches.body[-1]) != "return self.event == 'ACCESS_ALLOWED'":
         yield gates.breach(rule, dispatches, "another event than ACCESS_ALLOWED dispatches", "Compare with that one.")
     for module in sources.core():
-        accessible = calls_inside(module, "_accessible") if module is gates else set()
+        accessible = calls_inside(module, "_check_access") if module is gates else set()
         for call in module.calls:
             end = module.ends(call.func)
             if end == "GateVerdict" and id(call) not in accessible and "ACCESS_ALLOWED" in ast.unparse(call):
-                yield module.breach(rule, call, "a dispatch is decided elsewhere", "Only gates._accessible lets go.")
+                yield module.breach(rule, call, "a dispatch is decided elsewhere", "Only gates._check_access lets go.")
             if end == "build_envelope" and not stands_under(module, call, "verdict.dispatches"):
                 mend = "Ask `verdict.dispatches` first: nothing else has an envelope."
                 yield module.breach(rule, call, "an envelope is made without a verdict that dispatches", mend)
@@ -166,39 +166,41 @@ def _missing_branch(gates: Module) -> Iterator[Violation]:
             if ast.unparse(node.test) != "isinstance(packet, MissingSimulationPacket)":
                 yield gates.breach("missing-dispatch", node, "its branch has another condition", mend)
             return
-        if not isinstance(node, ast.Assign | ast.If) or "_matched" in ast.unparse(node):
+        if not isinstance(node, ast.Assign | ast.If) or "_check_match" in ast.unparse(node):
             break
     yield gates.breach("missing-dispatch", decide, "it has no branch before the match", mend)
 
 
 def _core_branches(core: Module) -> Iterator[Violation]:
     rule = "missing-dispatch"
-    way = core.value("ON_ITS_WAY")
+    way = core.value("ALLOWED_OR_LATER")
     inner = way.args[0] if isinstance(way, ast.Call) and way.args else None
     listed = {ast.unparse(one) for one in inner.elts} if isinstance(inner, ast.Set) else set()
     if listed != {repr(one) for one in ON_THE_WAY}:
-        mend = f"ON_ITS_WAY is {', '.join(sorted(ON_THE_WAY))}."
+        mend = f"ALLOWED_OR_LATER is {', '.join(sorted(ON_THE_WAY))}."
         yield core.breach(rule, way, "a step that was stopped counts as on its way", mend)
     for call in core.calls:
-        if ast.unparse(call.func) == "self._dispatched":
-            given = {"made.ref": "made.verdict.dispatches", "history.allowed_by": "history.event in ON_ITS_WAY"}
+        if ast.unparse(call.func) == "self._dispatch":
+            given = {"made.ref": "made.verdict.dispatches", "history.allowed_by": "history.event in ALLOWED_OR_LATER"}
             wanted = given.get(ast.unparse(call.args[-1]) if call.args else "")
             if wanted is None or not stands_under(core, call, wanted):
-                mend = "Hand over only what was recorded as allowed: `if history.event in ON_ITS_WAY`, or `made` so."
+                mend = (
+                    "Hand over only what was recorded as allowed: `if history.event in ALLOWED_OR_LATER`, or `made` so."
+                )
                 yield core.breach(rule, call, "the executor is asked without a recorded ACCESS_ALLOWED", mend)
-        elif ast.unparse(call.func).endswith(".dispatch") and id(call) not in calls_inside(core, "_dispatched"):
-            yield core.breach(rule, call, "the executor is asked outside of _dispatched", "Only that one asks it.")
+        elif ast.unparse(call.func).endswith(".dispatch") and id(call) not in calls_inside(core, "_dispatch"):
+            yield core.breach(rule, call, "the executor is asked outside of _dispatch", "Only that one asks it.")
 
 
 def _gate_for_the_way_back(sources: Sources) -> Iterator[Violation]:
     gates = sources.module("goals/gates.py")
-    matched = gates.shape("_matched") if gates else None
+    matched = gates.shape("_check_match") if gates else None
     if gates is None or matched is None:
-        yield gone("rollback", "goals/gates.py", "_matched")
+        yield gone("rollback", "goals/gates.py", "_check_match")
         return
     mend = "Refuse with ROLLBACK_PLAN_MISSING before anybody is asked to confirm."
     before = [ast.unparse(one) for one in matched.body if isinstance(one, ast.If)]
-    wanted = "needs_confirmation(entry.simulation) and (not _way_back(entry.simulation, evidence.catalogue))"
+    wanted = "needs_confirmation(entry.simulation) and (not _rollback_entry(entry.simulation, evidence.catalogue))"
     if not any(
         one.startswith(f"if {wanted}:\n    return GateVerdict('REFUSED', 'ROLLBACK_PLAN_MISSING'") for one in before
     ):

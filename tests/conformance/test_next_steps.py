@@ -23,7 +23,7 @@ from remit.web.console import outcomes
 SOURCE: Final = Path(remit.__file__).parent
 REPEAT: Final = re.compile(r"\b(again|retry|once more|another (key|id)|anew|repeat|begin again)\b", re.IGNORECASE)
 NEGATED: Final = re.compile(r"\b(not|never|nobody|nothing|do not)\b", re.IGNORECASE)
-MAY_BE_DONE: Final = frozenset({"IncompleteError", "BegunElsewhereError"})
+MAY_BE_DONE: Final = frozenset({"IncompleteError", "AlreadyStartedError"})
 """Exceptions that say that an effect was begun, and not whether it is done."""
 DONE_CODES: Final = ("SIMULATION_SUCCEEDED", "SIMULATION_FAILED", "STEP_TIMEOUT", "IDEMPOTENCY_VIOLATION")
 DONE_STATES: Final = ("RUNNING", "UNFINISHED", "APPLIED", "PARTIAL", "FAILED", "NOT_VOUCHED_FOR")

@@ -78,7 +78,7 @@ def test_at_agent_01_single_step_dispatch(office: Office) -> None:
 
 @pytest.mark.req("AC-15")
 def test_at_agent_01_twin_a_second_step_is_noticed(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = AgentCore._dispatched  # noqa: SLF001 - the rule is broken where it stands
+    real = AgentCore._dispatch  # noqa: SLF001 - the rule is broken where it stands
     more = ["archive the note two"]
 
     def twice(self: AgentCore, *given: Any) -> Any:
@@ -86,7 +86,7 @@ def test_at_agent_01_twin_a_second_step_is_noticed(desk: Office, monkeypatch: py
             desk.done(more.pop())
         return real(self, *given)
 
-    monkeypatch.setattr(AgentCore, "_dispatched", twice)
+    monkeypatch.setattr(AgentCore, "_dispatch", twice)
     is_caught(check_01, desk)
 
 
@@ -299,7 +299,7 @@ def test_at_agent_12_missing_simulation_never_calls_simulation_executor(office: 
 def test_at_agent_12_twin_a_core_that_dispatches_all_the_same_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch, calls: Calls
 ) -> None:
-    monkeypatch.setattr(core, "ON_ITS_WAY", frozenset({"ESCALATED"}))
+    monkeypatch.setattr(core, "ALLOWED_OR_LATER", frozenset({"ESCALATED"}))
     reply = desk.ask("order a pizza")
     is_caught(lambda office: assert_nothing(office, office.answer(reply, "yes"), calls), desk)
 
@@ -403,13 +403,13 @@ def test_at_agent_09_finder_top1_is_consumed_without_rerank(office: Office) -> N
 
 @pytest.mark.req("AC-15", "AC-02")
 def test_at_agent_09_twin_a_core_that_ranks_again_is_noticed(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = gates._matched  # noqa: SLF001 - the rule is broken where it stands
+    real = gates._check_match  # noqa: SLF001 - the rule is broken where it stands
 
     def ranks(evidence: Evidence, packet: Any) -> GateVerdict:
         known = sorted(packet.candidates, key=lambda one: one.simulation_id)
         return real(evidence, packet.model_copy(update={"candidates": tuple(known)}))
 
-    monkeypatch.setattr(gates, "_matched", ranks)
+    monkeypatch.setattr(gates, "_check_match", ranks)
     is_caught(check_09, desk)
 
 

@@ -20,11 +20,11 @@ from remit.core.ids import render_time
 from remit.execution.engine import IncompleteError
 from remit.goals import gates
 from remit.goals.actions.runner import GoalActionRunner
-from remit.goals.dispatch import BegunElsewhereError
+from remit.goals.dispatch import AlreadyStartedError
 from remit.goals.history import load_decision
 from remit.goals.planner import build_envelope, build_step, idempotency_key
 from remit.goals.ports import MAX_PAYLOAD, BoundActionResult
-from remit.goals.replay import evidence_of, replay_decision
+from remit.goals.replay import load_evidence, replay_decision
 from remit.goals.rules import PastRules
 from remit.goals.service import Reply
 from remit.goals.simulation_executor import SimulationOperation
@@ -138,7 +138,7 @@ def test_what_cannot_be_settled_is_told_and_stays(desk: Office, monkeypatch: pyt
         desk.answer(reply)
     desk.write_policy(NOBODY)
     monkeypatch.setattr(type(desk.goals.executor), "recover", lambda *_: [])
-    with pytest.raises(BegunElsewhereError) as told:
+    with pytest.raises(AlreadyStartedError) as told:
         desk.answer(reply)
     assert "remit recover" in told.value.next_step
     assert desk.events(reply.goal.correlation_id)[-1] == "DISPATCHED"
@@ -201,7 +201,7 @@ def test_of_many_that_take_a_goal_back_at_once_one_does(tmp_path: Path) -> None:
     """A compensation is an action of its own: twice would be twice."""
     desk = Office(tmp_path, simulations=(*SIMULATIONS[:4], COMPENSATE))
     done = desk.done("copy the form as mine")
-    backs = [desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT) for _ in range(4)]
+    backs = [desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT) for _ in range(4)]
     codes: list[str] = []
 
     def take(back: Reply) -> None:
@@ -220,7 +220,7 @@ def test_of_many_that_take_a_goal_back_at_once_one_does(tmp_path: Path) -> None:
 def test_while_one_takes_it_back_another_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Office(tmp_path, simulations=(*SIMULATIONS[:4], COMPENSATE))
     done = desk.done("copy the form as mine")
-    first, second = (desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT) for _ in range(2))
+    first, second = (desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT) for _ in range(2))
     with dying(monkeypatch, "effect"):
         desk.answer(first)
     assert desk.answer(second).outcome.reason_code == "IDEMPOTENCY_VIOLATION"
@@ -235,9 +235,9 @@ def test_an_undo_cannot_be_put_back_by_an_undo(tmp_path: Path) -> None:
     simulations = (SIMULATIONS[0], {**UNDO_ARCHIVE, "rollback": "redo"}, redo, *SIMULATIONS[2:])
     desk = Office(tmp_path, simulations=simulations)
     done = desk.done("archive the note one")
-    back = desk.answer(desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT))
+    back = desk.answer(desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT))
     assert back.outcome.reason_code == "SIMULATION_SUCCEEDED"
-    again = desk.answer(desk.goals.take_back(back.goal.correlation_id, user="mia", tenant=TENANT))
+    again = desk.answer(desk.goals.rollback(back.goal.correlation_id, user="mia", tenant=TENANT))
     assert again.outcome.reason_code == "IDEMPOTENCY_VIOLATION"
     assert desk.events(again.goal.correlation_id)[-1] == "REFUSED"
     desk.close()
@@ -253,7 +253,7 @@ def test_what_is_no_request_to_take_back_is_refused(desk: Office) -> None:
     ]
     for each in odd:
         with pytest.raises(RefusedError) as refused:
-            desk.goals.take_back(done.goal.correlation_id, **{"user": "mia", "tenant": TENANT, **each})
+            desk.goals.rollback(done.goal.correlation_id, **{"user": "mia", "tenant": TENANT, **each})
         assert refused.value.reason in {Reason.MALFORMED, Reason.TOO_LARGE}
 
 
@@ -277,8 +277,8 @@ def test_more_than_a_record_can_hold_does_not_make_a_failure_of_what_was_done(
     ran = GoalActionRunner.run
     much: dict[str, Any] = {}
 
-    def talkative(hands: GoalActionRunner, prepared: Any, seconds: float) -> BoundActionResult:
-        ended = ran(hands, prepared, seconds)
+    def talkative(runner: GoalActionRunner, prepared: Any, seconds: float) -> BoundActionResult:
+        ended = ran(runner, prepared, seconds)
         return replace(ended, payload={**ended.payload, **much})
 
     monkeypatch.setattr(GoalActionRunner, "run", talkative)
@@ -368,7 +368,7 @@ def test_what_is_no_id_names_no_goal(office: Office) -> None:
         lambda name: goals.answer(name, "yes", user="mia", tenant=TENANT),
         lambda name: goals.approve(name, tenant=TENANT, who=ANN, approved=True),
         lambda name: office.ask("are you there", reply_to=name),
-        lambda name: goals.take_back(name, user="mia", tenant=TENANT),
+        lambda name: goals.rollback(name, user="mia", tenant=TENANT),
     ]
     for name in ("\ud800", "a\x00b", "\u202e"):
         assert goals.intake(name) == []
@@ -393,7 +393,7 @@ def _slip_in(office: Office, correlation: str, fields: dict[str, Any]) -> None:
     with office.workspace.store.reading() as connection:
         allowed = next(one for one in step_events(connection, TENANT, correlation) if one.row.event == "ACCESS_ALLOWED")
         record = load_decision(connection, TENANT, allowed.row.dispatch_decision_hash or "")
-        evidence = evidence_of(DocumentStore(connection, TENANT), PastRules(), TENANT, record)
+        evidence = load_evidence(DocumentStore(connection, TENANT), PastRules(), TENANT, record)
     assert isinstance(evidence.packet, SimulationMatchPacket)
     evidence = replace(evidence, packet=evidence.packet.model_copy(update={"fields": fields}))
     entry = evidence.catalogue.find("archive-note")

@@ -55,7 +55,7 @@ def test_a_query_takes_a_hostile_value_as_a_value_and_is_taken_back(desk: Office
     done = desk.done(f"remember {TITLE}")
     assert done.outcome.reason_code == "SIMULATION_SUCCEEDED", done.outcome
     assert todos(desk) == [TITLE]
-    back = desk.goals.take_back(done.goal.correlation_id, user="mia", tenant="acme")
+    back = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant="acme")
     assert desk.answer(back).outcome.reason_code == "SIMULATION_SUCCEEDED"
     assert todos(desk) == []
 
@@ -99,7 +99,7 @@ def test_an_irreversible_plan_runs_once_it_was_confirmed(tmp_path: Path) -> None
     assert "cannot be undone" in asked.outcome.user_visible_text
     assert office.answer(asked).outcome.reason_code == "SIMULATION_SUCCEEDED"
     assert todos(office) == ["milk"]
-    back = office.goals.take_back(asked.goal.correlation_id, user="mia", tenant="acme")
+    back = office.goals.rollback(asked.goal.correlation_id, user="mia", tenant="acme")
     assert office.answer(back).outcome.reason_code == "SIMULATION_SUCCEEDED"
     assert todos(office) == []
     assert office.events(asked.goal.correlation_id)[-1] == "ROLLED_BACK"
@@ -110,7 +110,7 @@ def test_an_irreversible_plan_runs_once_it_was_confirmed(tmp_path: Path) -> None
 def test_a_way_back_that_is_refused_says_why(desk: Office) -> None:
     done = desk.done("archive the note one")
     (desk.root / "archive" / "one.txt").write_text("changed since\n")
-    back = desk.goals.take_back(done.goal.correlation_id, user="mia", tenant="acme")
+    back = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant="acme")
     assert "takes back what that goal did" in back.outcome.user_visible_text
     ended = desk.answer(back).outcome
     assert ended.reason_code == "SIMULATION_FAILED"

@@ -243,7 +243,7 @@ def test_a_step_whose_time_is_over_while_it_runs_leaves_nothing(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = GoalActionRunner.run
-    monkeypatch.setattr(GoalActionRunner, "run", lambda hands, prepared, _: real(hands, prepared, 0.0))
+    monkeypatch.setattr(GoalActionRunner, "run", lambda runner, prepared, _: real(runner, prepared, 0.0))
     for words in ("archive the note one", "copy the form as new"):
         reply = office.done(words)
         assert reply.outcome.reason_code == "STEP_TIMEOUT"

@@ -19,7 +19,7 @@ def decided(office: Office, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Dispa
     """A goal that was let through, and whose process stopped right there."""
     reply = office.ask("archive the note one")
     with monkeypatch.context() as patched:
-        patched.setattr(AgentCore, "_dispatched", lambda *_: reply.outcome)
+        patched.setattr(AgentCore, "_dispatch", lambda *_: reply.outcome)
         office.answer(reply, "yes")
     correlation = reply.goal.correlation_id
     with office.workspace.store.reading() as connection:

@@ -45,7 +45,7 @@ def test_an_edited_claim_makes_no_undo_take_back_what_somebody_else_did(tmp_path
     swapped = {**json.loads(mine), "prepared": json.loads(other)["prepared"]}
     for forged in (json.dumps(swapped), other):
         edit(office, "UPDATE claims SET checkpoint = ? WHERE scope = 'simulation' AND key = ?", forged, key)
-        asked = office.goals.take_back(ours, user="mia", tenant=TENANT)
+        asked = office.goals.rollback(ours, user="mia", tenant=TENANT)
         assert office.answer_or_refusal(asked) != "SIMULATION_SUCCEEDED"
     assert sorted(path.stem for path in office.base.iterdir()) == ["form", "ours", "theirs"]
     assert office.events(ours)[-1] == office.events(theirs, "globex")[-1] == "SUCCEEDED"

@@ -75,15 +75,15 @@ def test_a_yes_and_a_no_at_once_end_in_one_of_the_two(desk: Office) -> None:
 def test_what_nobody_knows_the_end_of_is_no_failure(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """The door below has done it, and cannot say so: it stays open until somebody can."""
     reply = desk.ask("archive the note one")
-    hands: Any = type(desk.goals.executor._door.hands)  # noqa: SLF001 - nobody else can reach them
-    real = hands.run
+    runner: Any = type(desk.goals.executor._operation.runner)  # noqa: SLF001 - nobody else can reach them
+    real = runner.run
 
     def mute(self: Any, *given: Any) -> BoundActionResult:
         real(self, *given)
         raise EnvironmentFailureError(Reason.STORE_UNAVAILABLE, "the database is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(hands, "run", mute)
+        patched.setattr(runner, "run", mute)
         with pytest.raises(IncompleteError) as problem:
             desk.answer(reply)
     assert "remit recover" in problem.value.next_step

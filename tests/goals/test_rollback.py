@@ -16,7 +16,7 @@ from tests.goals.goal_office import TENANT, Office
 def test_what_was_done_is_taken_back_by_the_simulation_that_it_names(office: Office, words: str) -> None:
     done = office.done(words)
     assert done.outcome.reason_code == "SIMULATION_SUCCEEDED"
-    back = office.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT)
+    back = office.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT)
     assert back.outcome.reason_code == "CONFIRMATION_REQUIRED"
     assert office.events(done.goal.correlation_id)[-1] == "SUCCEEDED"
     ended = office.answer(back)
@@ -34,8 +34,8 @@ def test_what_was_done_is_taken_back_by_the_simulation_that_it_names(office: Off
 @pytest.mark.req("AC-14")
 def test_it_is_taken_back_once(desk: Office) -> None:
     done = desk.done("archive the note one")
-    first = desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT)
-    second = desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT)
+    first = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT)
+    second = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT)
     assert desk.answer(first).outcome.reason_code == "SIMULATION_SUCCEEDED"
     assert desk.answer(second).outcome.reason_code == "IDEMPOTENCY_VIOLATION"
     assert desk.events(done.goal.correlation_id).count("ROLLED_BACK") == 1
@@ -44,7 +44,7 @@ def test_it_is_taken_back_once(desk: Office) -> None:
 @pytest.mark.req("AC-14")
 def test_the_way_back_needs_access_too(desk: Office) -> None:
     done = desk.done("archive the note one")
-    back = desk.goals.take_back(done.goal.correlation_id, user="eve", tenant=TENANT)
+    back = desk.goals.rollback(done.goal.correlation_id, user="eve", tenant=TENANT)
     assert desk.answer(back).outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
     assert desk.archived() == ["one"]
 
@@ -52,10 +52,10 @@ def test_the_way_back_needs_access_too(desk: Office) -> None:
 @pytest.mark.req("AC-14")
 def test_what_was_not_done_cannot_be_taken_back(desk: Office) -> None:
     refused = desk.done("archive the note one", "no")
-    back = desk.goals.take_back(refused.goal.correlation_id, user="mia", tenant=TENANT)
+    back = desk.goals.rollback(refused.goal.correlation_id, user="mia", tenant=TENANT)
     assert desk.answer(back).outcome.reason_code == "IDEMPOTENCY_VIOLATION"
     with pytest.raises(RefusedError) as unknown:
-        desk.goals.take_back("nothing", user="mia", tenant=TENANT)
+        desk.goals.rollback("nothing", user="mia", tenant=TENANT)
     assert unknown.value.reason is Reason.STATE_MISSING
 
 
@@ -63,14 +63,14 @@ def test_what_was_not_done_cannot_be_taken_back(desk: Office) -> None:
 def test_of_another_tenant_nothing_is_taken_back(desk: Office) -> None:
     done = desk.done("archive the note one")
     with pytest.raises(RefusedError):
-        desk.goals.take_back(done.goal.correlation_id, user="mia", tenant="globex")
+        desk.goals.rollback(done.goal.correlation_id, user="mia", tenant="globex")
 
 
 @pytest.mark.req("AC-14")
 def test_an_undo_that_the_goal_did_not_name_is_refused(desk: Office) -> None:
     """The packet of a foreign Finder names the wrong one."""
     done = desk.done("archive the note one")
-    back = desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT, correlation_id="back")
+    back = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT, correlation_id="back")
     packet = back.goal.sim_finder_packet.tree()
     packet.update(candidates=[{"simulation_id": "undo-copy", "score": 1.0}], correlation_id="forged")
     goal = {**back.goal.tree(), "correlation_id": "forged", "sim_finder_packet": packet}
@@ -86,7 +86,7 @@ def test_an_undo_that_the_goal_did_not_name_is_refused(desk: Office) -> None:
 def test_a_hand_that_is_moved_twice_does_it_once(desk: Office, words: str) -> None:
     """As after a crash, when nobody knows how far the first one came; and long after."""
     done = desk.done(words)
-    back = desk.answer(desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT))
+    back = desk.answer(desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT))
     clock: Any = desk.clock
     clock.offset = timedelta(days=2)
     for reply in (done, back):
@@ -96,8 +96,8 @@ def test_a_hand_that_is_moved_twice_does_it_once(desk: Office, words: str) -> No
                 (reply.goal.correlation_id,),
             )
         assert row is not None
-        hands = desk.goals.executor._door.hands  # noqa: SLF001 - nobody else can reach them
-        ended = hands.run(json.loads(row[0])["prepared"], 20)
+        runner = desk.goals.executor._operation.runner  # noqa: SLF001 - nobody else can reach them
+        ended = runner.run(json.loads(row[0])["prepared"], 20)
         simulated = reply.outcome.simulation_outcome
         assert simulated is not None
         assert (ended.succeeded, dict(ended.payload)) == (True, simulated.payload)

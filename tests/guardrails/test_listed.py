@@ -16,7 +16,7 @@ NAMED: Final[dict[str, frozenset[str]]] = {
     **lists.PURE,
     **lists.LEDGER,
     **lists.COMMON,
-    **lists.HANDS,
+    **lists.RUNNER_IMPORTS,
     **{module: names for only in lists.ONLY_THERE.values() for module, names in only.items()},
 }
 FILE: Final = re.compile(r'"([a-z_]+(?:/[a-z_]+)*(?:/\*)?\.py)"')

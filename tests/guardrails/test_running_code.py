@@ -55,8 +55,8 @@ def test_a_question_that_is_let_through_is_found(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.req("AC-16", "AC-14")
 def test_a_gate_that_needs_no_way_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = gates._way_back  # noqa: SLF001 - the rule is broken where it stands
-    monkeypatch.setattr(gates, "_way_back", lambda given, known: real(given, known) or known.find("look"))
+    real = gates._rollback_entry  # noqa: SLF001 - the rule is broken where it stands
+    monkeypatch.setattr(gates, "_rollback_entry", lambda given, known: real(given, known) or known.find("look"))
     assert "rollback" in rules(check_alive(ROOT))
 
 

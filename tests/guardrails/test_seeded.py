@@ -29,7 +29,7 @@ BYPASS: Final[dict[str, Edit]] = {
         END,
         "from remit.goals.simulation_executor import SimulationOperation\n",
     ),
-    "imports the hands": ("goals/core.py", END, "from remit.goals.ports import ActionRunner\n"),
+    "imports the runner": ("goals/core.py", END, "from remit.goals.ports import ActionRunner\n"),
     "imports the road": ("goals/core.py", END, "from remit.execution.engine import run_operation\n"),
     "imports promotion": ("goals/core.py", END, "from remit.goals.promotion import PromotionService\n"),
     "starts a process": ("goals/core.py", END, "import subprocess\n"),
@@ -42,7 +42,7 @@ BYPASS: Final[dict[str, Edit]] = {
     "sets itself off": ("goals/service.py", END, "threading.Timer(60, print).start()\n"),
     "uses __import__": ("goals/core.py", END, "t = __import__('remit.tasks.service')\n"),
     "evaluates": ("goals/core.py", END, "eval('1')\n"),
-    "moves the hands": ("goals/core.py", END, "def f(x):\n    return x.hands.run({}, 1.0)\n"),
+    "moves the runner": ("goals/core.py", END, "def f(x):\n    return x.runner.run({}, 1.0)\n"),
     "runs what was made ready": ("goals/planner.py", END, "def f(x):\n    return x.prepare(1, 2, 3)\n"),
     "moves them by a written name": ("goals/core.py", END, "def f(x):\n    return getattr(x, 'ru' + 'n')()\n"),
     "moves them by a made-up name": ("goals/core.py", END, "def f(x, n):\n    return getattr(x, n)()\n"),
@@ -61,7 +61,7 @@ BYPASS: Final[dict[str, Edit]] = {
         END,
         "def f(SimulationExecutor):\n    return SimulationExecutor(1, 2)\n",
     ),
-    "makes other hands": ("goals/service.py", END, "def f(GoalActionRunner):\n    return GoalActionRunner(1)\n"),
+    "makes another runner": ("goals/service.py", END, "def f(GoalActionRunner):\n    return GoalActionRunner(1)\n"),
     "lets the rules reach a task": ("goals/rules_loader.py", END, "from remit.tasks.service import Tasks\n"),
 }
 
@@ -178,8 +178,8 @@ ROLLBACK: Final[dict[str, Edit]] = {
     ),
     "the gate asks less": (
         "goals/gates.py",
-        "if needs_confirmation(entry.simulation) and not _way_back(",
-        "if entry.simulation.risk == 'HIGH' and not _way_back(",
+        "if needs_confirmation(entry.simulation) and not _rollback_entry(",
+        "if entry.simulation.risk == 'HIGH' and not _rollback_entry(",
     ),
     "fewer are impactful": (
         "goals/gates.py",
@@ -218,8 +218,8 @@ MISSING_DISPATCH: Final[dict[str, Edit]] = {
     ),
     "the core does not look": (
         "goals/core.py",
-        "            if history.event in ON_ITS_WAY:\n                return self._dispatched",
-        "            if history.last is not None:\n                return self._dispatched",
+        "            if history.event in ALLOWED_OR_LATER:\n                return self._dispatch",
+        "            if history.last is not None:\n                return self._dispatch",
     ),
     "the core does not look at its verdict": (
         "goals/core.py",
@@ -228,8 +228,8 @@ MISSING_DISPATCH: Final[dict[str, Edit]] = {
     ),
     "the core hands over another decision": (
         "goals/core.py",
-        "return self._dispatched(goal, made.ref)",
-        "return self._dispatched(goal, history.decision_ref)",
+        "return self._dispatch(goal, made.ref)",
+        "return self._dispatch(goal, history.decision_ref)",
     ),
     "a verdict of its own": (
         "goals/planner.py",

@@ -126,8 +126,8 @@ def look_at_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[
             return _found(len(config.policies.cedar_files), check_policies(folder, config))
 
         def look_at_promoted(tenant: str) -> Promoted:
-            standing = workspace.promotion.standing(tenant)
-            return Promoted(len(standing.active), standing.changed, standing.gone)
+            standing = workspace.promotion.status(tenant)
+            return Promoted(len(standing.active), standing.changed, standing.missing)
 
         return check_goals(config, look, look_at_policies, look_at_promoted)
 

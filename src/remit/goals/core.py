@@ -20,13 +20,13 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, render_time
 from remit.crypto.signing import Keyring
 from remit.goals.confirmation.parser import load_lexicon
-from remit.goals.decisions import Decided, DecisionRecord, GoalPapers, decided, goal_papers
+from remit.goals.decisions import DecisionRecord, GoalDecision, GoalDocuments, build_decision, build_goal_documents
 from remit.goals.gates import ConfirmationReply, Evidence, decide
 from remit.goals.history import History, load_decision, read_history
-from remit.goals.outcomes import PromptSource, outcome_by, outcome_of
-from remit.goals.packet_masking import kept_packet
+from remit.goals.outcomes import PromptSource, build_current_outcome, build_outcome
+from remit.goals.packet_masking import mask_packet
 from remit.goals.recording import record_decision
-from remit.goals.replay import answer_of
+from remit.goals.replay import load_reply
 from remit.goals.rules import LiveRules, PastRules
 from remit.goals.user_messages import user_text
 from remit.ledger.documents import DocumentStore, StoredDocument, load_document
@@ -38,10 +38,10 @@ from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_json, mask_text
 from remit.store.connection import Connection
 
-MOST_ROUNDS: Final = 8
+MAX_ROUNDS: Final = 8
 """How often a cycle begins anew because somebody else moved the same goal meanwhile. Each goal has fewer events."""
-ASKED: Final = "CONFIRMATION_REQUESTED"
-ON_ITS_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
+CONFIRMATION_REQUESTED: Final = "CONFIRMATION_REQUESTED"
+ALLOWED_OR_LATER: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 
 
 class TransactionHook(Protocol):
@@ -50,7 +50,7 @@ class TransactionHook(Protocol):
     def __call__(self, batch: Batch, *, is_first: bool) -> None: ...
 
 
-def nothing_else(batch: Batch, *, is_first: bool) -> None:
+def no_op_hook(batch: Batch, *, is_first: bool) -> None:
     """For whoever has nothing to add to a decision."""
 
 
@@ -66,7 +66,7 @@ class AgentCore:
     past: PastRules
     executor: Executor
     clock: Clock
-    knows: Callable[[str], bool]
+    is_tenant: Callable[[str], bool]
     """Whether there is such a tenant: nobody gets a chain of his own by asking under a made-up name."""
 
     def run(self, raw: bytes) -> AgentExecutionOutcome:
@@ -74,19 +74,19 @@ class AgentCore:
         return self.run_goal(AgentGoalRequest.parse(raw, source="goal"))
 
     def run_goal(
-        self, goal: AgentGoalRequest, found_by: tuple[StoredDocument, ...] = (), also: TransactionHook = nothing_else
+        self, goal: AgentGoalRequest, finder_proof: tuple[StoredDocument, ...] = (), hook: TransactionHook = no_op_hook
     ) -> AgentExecutionOutcome:
-        """`found_by` is what the Finder has to show for the packet: kept with the decision."""
+        """`finder_proof` is what the Finder has to show for the packet: kept with the decision."""
         try:
-            kept = _as_kept(goal, lambda: self._declared(goal))
-            return _relayed(self._cycle(kept, found_by, also), goal, kept)
+            stored = _mask_for_storage(goal, lambda: self._declared(goal))
+            return _with_original_question(self._cycle(stored, finder_proof, hook), goal, stored)
         except RefusedError as problem:
             return self._refused(goal, problem)
 
-    def go_on(self, goal: AgentGoalRequest, also: TransactionHook = nothing_else) -> AgentExecutionOutcome:
+    def resume_goal(self, goal: AgentGoalRequest, hook: TransactionHook = no_op_hook) -> AgentExecutionOutcome:
         """The same for a goal that comes out of the ledger, and so is as it was kept."""
         try:
-            return self._cycle(goal, (), also)
+            return self._cycle(goal, (), hook)
         except RefusedError as problem:
             return self._refused(goal, problem)
 
@@ -104,31 +104,31 @@ class AgentCore:
         return entry.simulation.fields if entry is not None and catalogue.ref == packet.catalog_snapshot_ref else ()
 
     def _cycle(
-        self, goal: AgentGoalRequest, found_by: tuple[StoredDocument, ...], also: TransactionHook
+        self, goal: AgentGoalRequest, finder_proof: tuple[StoredDocument, ...], hook: TransactionHook
     ) -> AgentExecutionOutcome:
-        papers = goal_papers(goal)
-        for _ in range(MOST_ROUNDS):
+        documents = build_goal_documents(goal)
+        for _ in range(MAX_ROUNDS):
             with self.ledger().store.glancing() as connection:
                 history = self._history(connection, goal)
-                last = self._last_decision(connection, goal, papers, history)
+                last = self._last_decision(connection, goal, documents, history)
                 at = render_time(not_before_newest(connection, goal.tenant_id, self.clock()))
-                moves = last is None or _moves(goal, history, at) or self._unsays(goal, history)
-                case = self._gather(connection, goal, history, last, at) if moves else None
+                advances = last is None or _can_advance(goal, history, at) or self._withdraws_consent(goal, history)
+                case = self._gather(connection, goal, history, last, at) if advances else None
             if case is not None:
                 try:
-                    made, row = self._decide(goal, papers, history, case, found_by, also)
+                    made, row = self._decide(goal, documents, history, case, finder_proof, hook)
                 except RefusedError as problem:
                     if problem.reason is Reason.TRANSITION_INVALID:  # somebody else was faster
                         continue
                     raise
                 if made.verdict.dispatches:
-                    return self._dispatched(goal, made.ref)
+                    return self._dispatch(goal, made.ref)
                 evidence = case.evidence
-                spoken = PromptSource(lambda: evidence.catalogue, lambda: evidence.lexicon)  # noqa: B023 - called right here
-                return outcome_by(goal, row, made.record, made.ref, spoken)
-            if history.event in ON_ITS_WAY:
-                return self._dispatched(goal, history.allowed_by)
-            return self._told(goal)
+                prompt_source = PromptSource(lambda: evidence.catalogue, lambda: evidence.lexicon)  # noqa: B023 - called right here
+                return build_outcome(goal, row, made.record, made.ref, prompt_source)
+            if history.event in ALLOWED_OR_LATER:
+                return self._dispatch(goal, history.allowed_by)
+            return self._current_outcome(goal)
         raise EnvironmentFailureError(
             Reason.IN_PROGRESS,
             "this goal is being worked on by others",
@@ -140,13 +140,13 @@ class AgentCore:
         return read_history(connection, self.keyring, goal.tenant_id, goal.correlation_id)
 
     def _last_decision(
-        self, connection: Connection, goal: AgentGoalRequest, papers: GoalPapers, history: History
+        self, connection: Connection, goal: AgentGoalRequest, documents: GoalDocuments, history: History
     ) -> DecisionRecord | None:
         """A correlation stands for one goal: of the same user, with the same words and the same packet."""
         if history.last is None:
             return None
         record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
-        if record.goal_ref != papers.goal.ref:
+        if record.goal_ref != documents.goal.ref:
             raise RefusedError(
                 Reason.GOAL_CONFLICT,
                 "this correlation id stands for another goal",
@@ -155,10 +155,10 @@ class AgentCore:
             )
         return record
 
-    def _unsays(self, goal: AgentGoalRequest, history: History) -> bool:
+    def _withdraws_consent(self, goal: AgentGoalRequest, history: History) -> bool:
         """A clear no to what was let through and was not begun yet."""
         answer = goal.confirm_state.answer
-        if answer is None or history.event != "ACCESS_ALLOWED" or history.newest(ASKED) is None:
+        if answer is None or history.event != "ACCESS_ALLOWED" or history.newest(CONFIRMATION_REQUESTED) is None:
             return False
         return load_lexicon().parse(goal.language_tag, mask_text(answer)).verdict == "REFUSED"
 
@@ -172,11 +172,11 @@ class AgentCore:
         if last is not None:
             shelf = DocumentStore(connection, goal.tenant_id)
             shelf.fetch((last.confirmation_parse_proof_ref, last.artifact_fingerprint_bundle_ref))
-            answered = answer_of(shelf, last.confirmation_parse_proof_ref)
+            answered = load_reply(shelf, last.confirmation_parse_proof_ref)
             if last.artifact_fingerprint_bundle_ref is not None:
                 planned = str(shelf.tree(last.artifact_fingerprint_bundle_ref)["simulation_digest"])
-        asked = history.newest(ASKED)
-        is_open = history.event in {ASKED, "ACCESS_ALLOWED"}
+        asked = history.newest(CONFIRMATION_REQUESTED)
+        is_open = history.event in {CONFIRMATION_REQUESTED, "ACCESS_ALLOWED"}
         if is_open and asked is not None and goal.confirm_state.answer is not None:
             # Masked first: what is decided is decided from what is kept.
             answer = mask_text(goal.confirm_state.answer)
@@ -194,36 +194,36 @@ class AgentCore:
             planned,
             answered,
             history.approval,
-            history.waited(at),
+            history.approval_window(at),
         )
         return _Case(evidence, rules.documents, at)
 
     def _decide(
         self,
         goal: AgentGoalRequest,
-        papers: GoalPapers,
+        documents: GoalDocuments,
         history: History,
         case: "_Case",
-        found_by: tuple[StoredDocument, ...],
-        also: TransactionHook,
-    ) -> tuple[Decided, StepRow]:
+        finder_proof: tuple[StoredDocument, ...],
+        hook: TransactionHook,
+    ) -> tuple[GoalDecision, StepRow]:
         """Decided out here: nobody else can write while a transaction lasts."""
-        kept_with = (*case.snapshots, *found_by)
-        made = decided(goal, papers, case.evidence, decide(case.evidence), kept_with, case.at)
+        supporting_documents = (*case.snapshots, *finder_proof)
+        made = build_decision(goal, documents, case.evidence, decide(case.evidence), supporting_documents, case.at)
 
         def work(batch: Batch) -> StepRow:
-            also(batch, is_first=history.last is None)
+            hook(batch, is_first=history.last is None)
             return record_decision(batch, goal.tenant_id, made, history.last)
 
         return made, self.ledger().transact(work)
 
-    def _dispatched(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
+    def _dispatch(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
         """Hand over what was decided, word for word as it was kept; what comes back is passed on unchanged."""
         with self.ledger().store.glancing() as connection:
             record = load_decision(connection, goal.tenant_id, ref)
             tree = load_document(connection, goal.tenant_id, record.envelope_ref or "")
         outcome = self.executor.dispatch(DispatchEnvelope.from_tree(tree, source="a stored dispatch"))
-        return self._told(goal, outcome)
+        return self._current_outcome(goal, outcome)
 
     def _refused(self, goal: AgentGoalRequest, problem: RefusedError) -> AgentExecutionOutcome:
         """What no step can be blamed for: rules that cannot be read, a correlation that is another goal's.
@@ -232,27 +232,31 @@ class AgentCore:
         """
         code = goal_code(problem.reason)
         code = "SIMULATION_REFUSED" if code == "SIMULATION_FAILED" else code  # nothing was tried
-        told: Any = mask_json({"reason_code": code, "user_id": goal.user_id, **problem.as_json()})
-        tenant_id = goal.tenant_id if self.knows(goal.tenant_id) else DEFAULT_TENANT
-        entry = self.ledger().append(NewEntry(tenant_id, "agent.refused", goal.correlation_id, told))
+        payload: Any = mask_json({"reason_code": code, "user_id": goal.user_id, **problem.as_json()})
+        tenant_id = goal.tenant_id if self.is_tenant(goal.tenant_id) else DEFAULT_TENANT
+        entry = self.ledger().append(NewEntry(tenant_id, "agent.refused", goal.correlation_id, payload))
         return AgentExecutionOutcome(
             step_id=None,
             simulation_outcome=None,
             audit_event_id=entry.entry_id,
             proof_refs=(),
-            dispatch_decision_hash=digest(told),
+            dispatch_decision_hash=digest(payload),
             next_step=None,
             reason_code=code,
             user_visible_text=user_text(code),
         )
 
-    def _told(self, goal: AgentGoalRequest, simulated: SimulationOutcome | None = None) -> AgentExecutionOutcome:
+    def _current_outcome(
+        self, goal: AgentGoalRequest, simulated: SimulationOutcome | None = None
+    ) -> AgentExecutionOutcome:
         with self.ledger().store.glancing() as connection:
             history = self._history(connection, goal)
-            told = outcome_of(connection, self.past, goal, history, simulated)
-        if simulated is None and history.event in ON_ITS_WAY:  # somebody else has moved it on since it was decided
-            return self._dispatched(goal, history.allowed_by)
-        return told
+            outcome = build_current_outcome(connection, self.past, goal, history, simulated)
+        if (
+            simulated is None and history.event in ALLOWED_OR_LATER
+        ):  # somebody else has moved it on since it was decided
+            return self._dispatch(goal, history.allowed_by)
+        return outcome
 
 
 class _Case(NamedTuple):
@@ -263,7 +267,7 @@ class _Case(NamedTuple):
     at: str
 
 
-def _as_kept(goal: AgentGoalRequest, declared: Callable[[], Collection[str]]) -> AgentGoalRequest:
+def _mask_for_storage(goal: AgentGoalRequest, declared: Callable[[], Collection[str]]) -> AgentGoalRequest:
     """With its packet as a replay will read it: 1.0 is kept as 1, and what is decided is decided from that."""
     if len(mask_text(goal.raw_user_utterance)) > MAX_TEXT or len(mask_text(goal.normalized_intent)) > MAX_SHORT_TEXT:
         raise RefusedError(
@@ -273,23 +277,25 @@ def _as_kept(goal: AgentGoalRequest, declared: Callable[[], Collection[str]]) ->
             next_step="Say it in fewer words.",
         )
     tree = json.loads(goal.canonical())
-    tree["sim_finder_packet"] = kept_packet(tree["sim_finder_packet"], declared)
+    tree["sim_finder_packet"] = mask_packet(tree["sim_finder_packet"], declared)
     return AgentGoalRequest.from_tree(tree, source="goal")
 
 
-def _relayed(outcome: AgentExecutionOutcome, goal: AgentGoalRequest, kept: AgentGoalRequest) -> AgentExecutionOutcome:
+def _with_original_question(
+    outcome: AgentExecutionOutcome, goal: AgentGoalRequest, stored: AgentGoalRequest
+) -> AgentExecutionOutcome:
     """The Finder's question is passed on word for word, whatever of it is masked in the record."""
-    asked, masked = (getattr(one.sim_finder_packet, "question", None) for one in (goal, kept))
-    if asked is None or asked == masked or outcome.user_visible_text != masked:
+    question, masked = (getattr(one.sim_finder_packet, "question", None) for one in (goal, stored))
+    if question is None or question == masked or outcome.user_visible_text != masked:
         return outcome
-    return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": asked}, source="outcome")
+    return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": question}, source="outcome")
 
 
-def _moves(goal: AgentGoalRequest, history: History, at: str) -> bool:
+def _can_advance(goal: AgentGoalRequest, history: History, at: str) -> bool:
     """Whether this cycle brings what the goal waits for, an answer or somebody's approval; or finds it over."""
-    if history.event == ASKED:
+    if history.event == CONFIRMATION_REQUESTED:
         return goal.confirm_state.answer is not None
     if history.event == "APPROVAL_REQUESTED":
-        waited = history.waited(at)
-        return history.approval is not None or (waited is not None and waited.is_over)
+        window = history.approval_window(at)
+        return history.approval is not None or (window is not None and window.is_over)
     return False

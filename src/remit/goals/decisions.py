@@ -14,7 +14,7 @@ from remit.goals.access.policy import AccessAnswer, AccessPolicy
 from remit.goals.binding.fields import fingerprint
 from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.confirmation.parser import Lexicon
-from remit.goals.gates import ConfirmationReply, Evidence, GateVerdict, question_of
+from remit.goals.gates import ConfirmationReply, Evidence, GateVerdict, build_access_question
 from remit.goals.planner import FIRST_STEP, artifacts, build_envelope, build_plan, build_step, idempotency_key
 from remit.ledger.documents import StoredDocument
 from remit.masking import mask_text
@@ -54,7 +54,7 @@ class DecisionRecord(Contract):
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class GoalDecision:
     """A verdict with all that is to be kept of it."""
 
     verdict: GateVerdict
@@ -89,16 +89,16 @@ def goal_document(goal: AgentGoalRequest, packet_ref: str) -> StoredDocument:
     )
 
 
-class GoalPapers(NamedTuple):
+class GoalDocuments(NamedTuple):
     """A goal's packet and itself, as they are kept: the same for as long as the goal is."""
 
     packet: StoredDocument
     goal: StoredDocument
 
 
-def goal_papers(goal: AgentGoalRequest) -> GoalPapers:
+def build_goal_documents(goal: AgentGoalRequest) -> GoalDocuments:
     packet = StoredDocument("packet", goal.sim_finder_packet.tree())
-    return GoalPapers(packet, goal_document(goal, packet.ref))
+    return GoalDocuments(packet, goal_document(goal, packet.ref))
 
 
 def proof_document(evidence: Evidence, verdict: GateVerdict, answered: ConfirmationReply) -> StoredDocument:
@@ -126,7 +126,7 @@ def proof_document(evidence: Evidence, verdict: GateVerdict, answered: Confirmat
 def access_document(evidence: Evidence, verdict: GateVerdict, at: str) -> StoredDocument | None:
     if verdict.access is None or verdict.entry is None:
         return None
-    question = question_of(evidence, verdict.entry.simulation)
+    question = build_access_question(evidence, verdict.entry.simulation)
     return StoredDocument(
         "access",
         {
@@ -154,27 +154,27 @@ def snapshot_documents(catalogue: Catalogue, policy: AccessPolicy, lexicon: Lexi
     )
 
 
-def decided(
+def build_decision(
     goal: AgentGoalRequest,
-    papers: GoalPapers,
+    goal_documents: GoalDocuments,
     evidence: Evidence,
     verdict: GateVerdict,
-    kept_with: tuple[StoredDocument, ...],
+    supporting_documents: tuple[StoredDocument, ...],
     at: str,
-) -> Decided:
-    """Put together all that a verdict leaves behind. `kept_with` are the snapshots of the evidence, made once, and what
-    the Finder has to show for its packet.
+) -> GoalDecision:
+    """Put together all that a verdict leaves behind. `supporting_documents` are the snapshots of the
+    evidence, made once, and what the Finder has to show for its packet.
     """
-    packet, goal_kept = papers
-    documents = [*kept_with, packet, goal_kept]
+    packet, goal_stored = goal_documents
+    documents = [*supporting_documents, packet, goal_stored]
     proof = proof_document(evidence, verdict, evidence.answered) if evidence.answered else None
     access = access_document(evidence, verdict, at)
     documents += [one for one in (proof, access) if one is not None]
     step = bundle = plan = envelope = None
     if verdict.entry is not None:
         step = build_step(evidence, verdict.entry)
-        made_of = artifacts(verdict.entry, evidence.catalogue, evidence.lexicon, evidence.packet.finder_version)
-        bundle = StoredDocument("artifacts", made_of)
+        artifacts_tree = artifacts(verdict.entry, evidence.catalogue, evidence.lexicon, evidence.packet.finder_version)
+        bundle = StoredDocument("artifacts", artifacts_tree)
         planned = build_plan(evidence, step, packet.ref, verdict.entry.simulation.risk, at)
         plan = StoredDocument("plan", planned.tree())
         documents += [bundle, plan]
@@ -182,9 +182,9 @@ def decided(
         proven = proof.ref if proof and step.confirmation_required else None
         envelope = build_envelope(evidence, step, proof_ref=proven, artifacts_ref=bundle.ref)
         documents.append(StoredDocument("envelope", envelope.tree()))
-    waited = evidence.waited
+    window = evidence.approval_window
     record = DecisionRecord(
-        goal_ref=goal_kept.ref,
+        goal_ref=goal_stored.ref,
         correlation_id=evidence.correlation_id,
         step_id=FIRST_STEP,
         user_id=evidence.user_id,
@@ -205,17 +205,17 @@ def decided(
         envelope_ref=envelope.digest() if envelope else None,
         event=verdict.event,
         reason_code=verdict.reason_code,
-        approval_asked_at=waited.asked_at if waited else None,
-        approval_answered_at=waited.answered_at if waited else None,
-        approval_decided_at=waited.decided_at if waited else None,
+        approval_asked_at=window.asked_at if window else None,
+        approval_answered_at=window.answered_at if window else None,
+        approval_decided_at=window.decided_at if window else None,
         why=_why(verdict),
     )
-    kept = StoredDocument("decision", record.tree())
-    return Decided(verdict, record, kept.ref, (*documents, kept), step, envelope)
+    stored = StoredDocument("decision", record.tree())
+    return GoalDecision(verdict, record, stored.ref, (*documents, stored), step, envelope)
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedAtLast:
+class FinalRefusal:
     """What the final gate found, as things are now: a decision of its own, to be replayed like any other."""
 
     record: DecisionRecord
@@ -226,7 +226,7 @@ class RefusedAtLast:
 
 def final_gate_refusal(
     record: DecisionRecord, evidence: Evidence, verdict: GateVerdict, snapshots: tuple[StoredDocument, ...], at: str
-) -> RefusedAtLast:
+) -> FinalRefusal:
     """`record` is the decision that had let it through."""
     step = build_step(evidence, verdict.entry) if verdict.entry is not None else None
     access = access_document(evidence, verdict, at)
@@ -245,9 +245,9 @@ def final_gate_refusal(
             "why": _why(verdict),
         }
     )
-    kept = StoredDocument("decision", made.tree())
-    documents = [*snapshots, kept] if access is None else [*snapshots, access, kept]
-    return RefusedAtLast(made, kept.ref, tuple(documents), verdict.access)
+    stored = StoredDocument("decision", made.tree())
+    documents = [*snapshots, stored] if access is None else [*snapshots, access, stored]
+    return FinalRefusal(made, stored.ref, tuple(documents), verdict.access)
 
 
 def _why(verdict: GateVerdict) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.core.errors import LOOK_AT_GOAL, EnvironmentFailureError, Reason, RefusedError, RemitError
-from remit.goals.decisions import DecisionRecord, RefusedAtLast
+from remit.goals.decisions import DecisionRecord, FinalRefusal
 from remit.goals.gates import Evidence
 from remit.goals.rules import Rules
 from remit.ledger.goal_tables import StepRow
@@ -24,13 +24,13 @@ class Dispatch:
     """The event that let it go, held against its signed entry."""
     passed: list[Rules] = field(default_factory=list, compare=False)
     """The rules by which the final gate has let it through."""
-    refused: list[RefusedAtLast] = field(default_factory=list, compare=False)
+    refused: list[FinalRefusal] = field(default_factory=list, compare=False)
     """What the final gate found."""
-    turned_away: list[RemitError] = field(default_factory=list, compare=False)
+    start_refusals: list[RemitError] = field(default_factory=list, compare=False)
     """Why it was not begun by whoever asks here. Somebody else may have begun the same all the same."""
 
 
-class BegunElsewhereError(EnvironmentFailureError):
+class AlreadyStartedError(EnvironmentFailureError):
     """The rules do not let it begin now, and it was begun before: what came of that counts."""
 
 
@@ -45,13 +45,13 @@ def ends_step(request: Dispatch, before: str) -> bool:
     """Whether a refusal is the end of the step: not of one that was begun, nor by a dispatch that is not its own."""
     if before not in {"", "ACCESS_ALLOWED", "REFUSED"} and request.evidence:
         envelope = request.envelope
-        raise BegunElsewhereError(
+        raise AlreadyStartedError(
             Reason.IN_PROGRESS,
             "it was begun before, and how that ended is not known yet",
             where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
             next_step=LOOK_AT_GOAL,
         )
-    is_foreign = not request.evidence and request.turned_away[0].reason is Reason.GOAL_CONFLICT
+    is_foreign = not request.evidence and request.start_refusals[0].reason is Reason.GOAL_CONFLICT
     return before == "ACCESS_ALLOWED" and not is_foreign
 
 

@@ -74,7 +74,7 @@ class Evidence:
     planned: str | None = None
     answered: ConfirmationReply | None = None
     approval: Literal["APPROVED", "DENIED"] | None = None
-    waited: ApprovalWindow | None = None
+    approval_window: ApprovalWindow | None = None
     final: bool = False
     """Asked right before the effect: what would have to wait for somebody then is refused."""
 
@@ -107,10 +107,10 @@ def decide(evidence: Evidence) -> GateVerdict:
         return GateVerdict("REFUSED", "FINDER_REFUSED", why=packet.reason_code)
     if isinstance(packet, MissingSimulationPacket):
         return GateVerdict("ESCALATED", "SIMULATION_MISSING")
-    return _matched(evidence, packet)
+    return _check_match(evidence, packet)
 
 
-def _matched(evidence: Evidence, packet: SimulationMatchPacket) -> GateVerdict:
+def _check_match(evidence: Evidence, packet: SimulationMatchPacket) -> GateVerdict:
     first, *others = packet.candidates
     if others and (first.score is None or others[0].score is None or others[0].score >= first.score):
         return GateVerdict("REFUSED", "CANDIDATES_UNRESOLVED", why="the Finder's first two candidates are equal")
@@ -121,18 +121,18 @@ def _matched(evidence: Evidence, packet: SimulationMatchPacket) -> GateVerdict:
         return GateVerdict("REFUSED", "SIMULATION_NOT_REGISTERED")
     if problem := _fields_problem(entry.simulation, packet):
         return GateVerdict("REFUSED", "FIELDS_INVALID", entry, why=problem)
-    if needs_confirmation(entry.simulation) and not _way_back(entry.simulation, evidence.catalogue):
+    if needs_confirmation(entry.simulation) and not _rollback_entry(entry.simulation, evidence.catalogue):
         return GateVerdict("REFUSED", "ROLLBACK_PLAN_MISSING", entry)
-    return _consented(evidence, entry)
+    return _check_confirmation(evidence, entry)
 
 
-def way_back_ref(simulation: Simulation, catalogue: Catalogue) -> str | None:
+def rollback_ref(simulation: Simulation, catalogue: Catalogue) -> str | None:
     """The simulation that would take this one back, by its id and its very definition."""
-    entry = _way_back(simulation, catalogue)
+    entry = _rollback_entry(simulation, catalogue)
     return f"{entry.simulation.id}@{entry.digest}" if entry is not None else None
 
 
-def question_of(evidence: Evidence, simulation: Simulation) -> AccessQuestion:
+def build_access_question(evidence: Evidence, simulation: Simulation) -> AccessQuestion:
     return AccessQuestion(
         tenant_id=evidence.tenant_id,
         user_id=evidence.user_id,
@@ -165,13 +165,13 @@ def _fields_problem(simulation: Simulation, packet: SimulationMatchPacket) -> st
     return ""
 
 
-def _way_back(simulation: Simulation, catalogue: Catalogue) -> CatalogueEntry | None:
+def _rollback_entry(simulation: Simulation, catalogue: Catalogue) -> CatalogueEntry | None:
     return catalogue.find(simulation.rollback) if simulation.rollback else None
 
 
-def _consented(evidence: Evidence, entry: CatalogueEntry) -> GateVerdict:
+def _check_confirmation(evidence: Evidence, entry: CatalogueEntry) -> GateVerdict:
     if not needs_confirmation(entry.simulation):
-        return _accessible(evidence, entry, None)
+        return _check_access(evidence, entry, None)
     answered = evidence.answered
     if answered is None:
         return GateVerdict("CONFIRMATION_REQUESTED", "CONFIRMATION_REQUIRED", entry)
@@ -183,12 +183,17 @@ def _consented(evidence: Evidence, entry: CatalogueEntry) -> GateVerdict:
     if parsed.verdict != "CONFIRMED":
         event: Event = "CONFIRMATION_REQUESTED" if answered.number < MAX_ANSWERS else "REFUSED"
         return GateVerdict(event, "CONFIRMATION_AMBIGUOUS", entry, parsed, why=parsed.why)
-    return _accessible(evidence, entry, parsed)
+    return _check_access(evidence, entry, parsed)
 
 
-def _accessible(evidence: Evidence, entry: CatalogueEntry, parsed: ParsedConfirmation | None) -> GateVerdict:
-    access = evidence.policy.decide(question_of(evidence, entry.simulation))
-    if access.verdict != "DENIED" and evidence.approval != "DENIED" and evidence.waited and evidence.waited.is_over:
+def _check_access(evidence: Evidence, entry: CatalogueEntry, parsed: ParsedConfirmation | None) -> GateVerdict:
+    access = evidence.policy.decide(build_access_question(evidence, entry.simulation))
+    if (
+        access.verdict != "DENIED"
+        and evidence.approval != "DENIED"
+        and evidence.approval_window
+        and evidence.approval_window.is_over
+    ):
         # Whatever the policy says by now: the user's own yes is as old.
         return GateVerdict("REFUSED", "ACCESS_AP_REQUIRED", entry, parsed, access, NOT_IN_TIME)
     approved = access.verdict == "ALLOWED" or (

@@ -46,10 +46,10 @@ class History:
         allowed = self.newest("ACCESS_ALLOWED")
         return (allowed.row.dispatch_decision_hash if allowed is not None else None) or ""
 
-    def waited(self, at: str) -> ApprovalWindow | None:
+    def approval_window(self, at: str) -> ApprovalWindow | None:
         """For somebody else's approval, if it was ever asked for."""
-        asked = self.newest("APPROVAL_REQUESTED")
-        return ApprovalWindow(asked.created_at, self.answered_at, at) if asked is not None else None
+        is_requested = self.newest("APPROVAL_REQUESTED")
+        return ApprovalWindow(is_requested.created_at, self.answered_at, at) if is_requested is not None else None
 
     @property
     def decision_ref(self) -> str | None:
@@ -67,8 +67,8 @@ def read_history(
         return History()
     require_recorded(connection, keyring, tenant_id, steps[-1])
     events = {one.row.event for one in steps}
-    asked = "APPROVAL_REQUESTED" in events  # nobody answers what was not asked
-    approval = _approval(connection, keyring, tenant_id, correlation_id) if asked else _NO_ANSWER
+    is_requested = "APPROVAL_REQUESTED" in events  # nobody answers what was not asked
+    approval = _approval(connection, keyring, tenant_id, correlation_id) if is_requested else _NO_ANSWER
     return History(steps, *approval)
 
 
@@ -86,8 +86,8 @@ def require_recorded(
 ) -> None:
     """The row is the one that its signed entry speaks of."""
     entry = require_covered(connection, keyring, tenant_id, recorded.seq)
-    said: Any = json.loads(entry.payload) if entry.kind == "agent.step" else {}
-    if said != row_values(recorded.row) or entry.created_at != recorded.created_at:
+    payload: Any = json.loads(entry.payload) if entry.kind == "agent.step" else {}
+    if payload != row_values(recorded.row) or entry.created_at != recorded.created_at:
         raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             "a row about this goal is not the one that the ledger recorded; nothing was touched",

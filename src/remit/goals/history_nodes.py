@@ -55,7 +55,7 @@ def as_tree(entry: Entry) -> dict[str, Any]:
     return tree if isinstance(tree, dict) else {}
 
 
-def covered_problem(connection: Connection, keyring: Callable[[], Keyring], entry: Entry) -> str:
+def find_coverage_problem(connection: Connection, keyring: Callable[[], Keyring], entry: Entry) -> str:
     try:
         require_covered(connection, keyring, entry.tenant_id, entry.seq)
     except RemitError:
@@ -73,6 +73,6 @@ def entry_node(connection: Connection, keyring: Callable[[], Keyring], entry: En
         seq=entry.seq,
         at=entry.created_at,
         ref=entry.entry_id,
-        problem=covered_problem(connection, keyring, entry),
+        problem=find_coverage_problem(connection, keyring, entry),
         entry=entry,
     )

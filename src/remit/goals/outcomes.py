@@ -18,7 +18,7 @@ from remit.ledger.goal_tables import StepRow
 from remit.store.connection import Connection
 
 
-def outcome_of(
+def build_current_outcome(
     connection: Connection,
     past: PastRules,
     goal: AgentGoalRequest,
@@ -31,10 +31,10 @@ def outcome_of(
         raise UsageError(Reason.MISUSE, "there is no decision about this goal yet")
     shelf = DocumentStore(connection, goal.tenant_id)
     record = decision_of(shelf, ref)
-    spoken = PromptSource(
+    prompt_source = PromptSource(
         lambda: past.catalogue(shelf, record.catalog_snapshot_ref), lambda: past.lexicon(shelf, record.lexicon_ref)
     )
-    return outcome_by(goal, last.row, record, ref, spoken, simulated)
+    return build_outcome(goal, last.row, record, ref, prompt_source, simulated)
 
 
 class PromptSource(NamedTuple):
@@ -44,12 +44,12 @@ class PromptSource(NamedTuple):
     lexicon: Callable[[], Lexicon]
 
 
-def outcome_by(
+def build_outcome(
     goal: AgentGoalRequest,
     row: StepRow,
     record: DecisionRecord,
     ref: str,
-    spoken: PromptSource,
+    prompt_source: PromptSource,
     simulated: SimulationOutcome | None = None,
 ) -> AgentExecutionOutcome:
     """Of a goal whose last event is this one, by the decision of this name."""
@@ -69,11 +69,11 @@ def outcome_by(
         dispatch_decision_hash=ref,
         next_step=None,
         reason_code=code,
-        user_visible_text=_text(goal, row, spoken, code),
+        user_visible_text=_text(goal, row, prompt_source, code),
     )
 
 
-def _text(goal: AgentGoalRequest, row: StepRow, spoken: PromptSource, code: str) -> str:
+def _text(goal: AgentGoalRequest, row: StepRow, prompt_source: PromptSource, code: str) -> str:
     packet = goal.sim_finder_packet
     if isinstance(packet, ClarifyPacket):
         return packet.question
@@ -82,8 +82,8 @@ def _text(goal: AgentGoalRequest, row: StepRow, spoken: PromptSource, code: str)
     if row.event == "ROLLED_BACK":
         return "It was done, and was taken back since."
     if row.event == "CONFIRMATION_REQUESTED" and isinstance(packet, SimulationMatchPacket):
-        entry: CatalogueEntry | None = spoken.catalogue().find(packet.candidates[0].simulation_id)
+        entry: CatalogueEntry | None = prompt_source.catalogue().find(packet.candidates[0].simulation_id)
         if entry is not None:
             again = code == "CONFIRMATION_AMBIGUOUS"
-            return confirmation_prompt(entry, packet.fields, spoken.lexicon(), goal.language_tag, again=again)
+            return confirmation_prompt(entry, packet.fields, prompt_source.lexicon(), goal.language_tag, again=again)
     return user_text(code) or user_text("CONFIRMATION_MISSING")

@@ -15,23 +15,23 @@ WORDS: Final = ("question", "intent")
 FIELDS: Final = "fields"
 
 
-def kept_packet(tree: dict[str, Any], declared: Callable[[], Collection[str]]) -> dict[str, Any]:
+def mask_packet(tree: dict[str, Any], declared: Callable[[], Collection[str]]) -> dict[str, Any]:
     """`declared` gives the names of the fields that the packet's simulation has: asked for only if it matters."""
     if mask_json(tree) == tree:
         return tree
-    kept = {name: mask_text(value) if name in WORDS else value for name, value in tree.items()}
-    for name, value in kept.items():
+    masked_tree = {name: mask_text(value) if name in WORDS else value for name, value in tree.items()}
+    for name, value in masked_tree.items():
         if name not in {*WORDS, FIELDS}:
             _require_no_secret(name, value)
     fields = tree.get(FIELDS)
     if isinstance(fields, dict) and mask_json(fields) != fields:
         exact = frozenset(declared())
-        kept[FIELDS] = {
-            shown: told
+        masked_tree[FIELDS] = {
+            masked_name: masked_value
             for name, value in fields.items()
-            for shown, told in ({name: value} if name in exact else _masked({name: value})).items()
+            for masked_name, masked_value in ({name: value} if name in exact else _masked({name: value})).items()
         }
-    return kept
+    return masked_tree
 
 
 def _masked(member: dict[str, Any]) -> dict[str, Any]:

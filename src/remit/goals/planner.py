@@ -13,7 +13,7 @@ from remit.core.canonical import digest
 from remit.goals.binding.fields import fingerprint
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
 from remit.goals.confirmation.parser import Lexicon
-from remit.goals.gates import Evidence, needs_confirmation, way_back_ref
+from remit.goals.gates import Evidence, needs_confirmation, rollback_ref
 from remit.version import __version__
 
 FIRST_STEP: Final = "step-1"
@@ -37,7 +37,7 @@ def artifacts(entry: CatalogueEntry, catalogue: Catalogue, lexicon: Lexicon, fin
         "simulation_id": entry.simulation.id,
         "simulation_version": entry.simulation.version,
         "simulation_digest": entry.digest,
-        "rollback": way_back_ref(entry.simulation, catalogue),
+        "rollback": rollback_ref(entry.simulation, catalogue),
         "lexicon": lexicon.ref,
         "finder_version": finder_version,
         "remit_version": __version__,
@@ -57,7 +57,7 @@ def build_step(evidence: Evidence, entry: CatalogueEntry) -> AgentStep:
         access_action=simulation.access_action,
         idempotency_key_recipe=KEY_RECIPE,
         retry_policy=_ONCE,
-        rollback_plan_ref=way_back_ref(simulation, evidence.catalogue),
+        rollback_plan_ref=rollback_ref(simulation, evidence.catalogue),
     )
 
 

@@ -28,7 +28,7 @@ class PromotionStatus(NamedTuple):
     active: tuple[str, ...]
     changed: tuple[str, ...]
     """Their files were changed since, so they are drafts again."""
-    gone: tuple[str, ...]
+    missing: tuple[str, ...]
     """No file has them any more."""
 
 
@@ -59,7 +59,7 @@ class PromotionService:
         with ledger.store.reading() as connection:
             return read_states(connection, ledger.keyring, tenant_id)
 
-    def standing(self, tenant_id: str) -> PromotionStatus:
+    def status(self, tenant_id: str) -> PromotionStatus:
         """What of all that was promoted can still be used, and what cannot any more."""
         entries = self.catalogue(tenant_id)
         promoted = [name for name, state in sorted(self.states(tenant_id).items()) if state.state == "ACTIVE"]
@@ -67,7 +67,7 @@ class PromotionService:
         return PromotionStatus(
             active=tuple(name for name, entry in found.items() if entry is not None and entry.state == "ACTIVE"),
             changed=tuple(name for name, entry in found.items() if entry is not None and entry.state != "ACTIVE"),
-            gone=tuple(name for name, entry in found.items() if entry is None),
+            missing=tuple(name for name, entry in found.items() if entry is None),
         )
 
     def promote(
@@ -118,8 +118,8 @@ class PromotionService:
         def decide(states: dict[str, PromotedState]) -> StatePayload:
             known = states.get(simulation_id)
             if known is None or known.state != "ACTIVE":
-                stands = "it is RETIRED already" if known else "nobody has promoted it"
-                what = f"only what is ACTIVE can be retired: {stands}"
+                state = "it is RETIRED already" if known else "nobody has promoted it"
+                what = f"only what is ACTIVE can be retired: {state}"
                 raise self._refused(Reason.TRANSITION_INVALID, what, simulation_id, tenant_id)
             return _payload(simulation_id, known.version, known.digest, "RETIRED", reason)
 
@@ -176,6 +176,12 @@ class PromotionService:
 def _payload(
     simulation_id: str, version: str, digest: str, state: Literal["ACTIVE", "RETIRED"], reason: str | None
 ) -> StatePayload:
-    said = mask_text(reason)[:_MAX_REASON] if reason else None
-    tree = {"simulation_id": simulation_id, "version": version, "digest": digest, "state": state, "reason": said}
+    masked_reason = mask_text(reason)[:_MAX_REASON] if reason else None
+    tree = {
+        "simulation_id": simulation_id,
+        "version": version,
+        "digest": digest,
+        "state": state,
+        "reason": masked_reason,
+    }
     return StatePayload.from_tree(tree, source="the state of a simulation")

@@ -7,7 +7,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import uuid7
 from remit.goals.access.policy import AccessAnswer
-from remit.goals.decisions import Decided, DecisionRecord, RefusedAtLast
+from remit.goals.decisions import DecisionRecord, FinalRefusal, GoalDecision
 from remit.goals.planner import FIRST_STEP, plan_id_of
 from remit.ledger.documents import keep_documents
 from remit.ledger.goal_queries import Recorded, standing_of
@@ -19,9 +19,9 @@ ANSWERABLE: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
 """Where a new answer counts: to a question, and as a no to what was let through and was not begun yet."""
 
 
-def step_row(batch: Batch, tenant_id: str, decided: Decided, event: str) -> StepRow:
+def step_row(batch: Batch, tenant_id: str, decision: GoalDecision, event: str) -> StepRow:
     """One event of the step, with all refs of the decision that led to it."""
-    record = decided.record
+    record = decision.record
     return StepRow(
         event_id=uuid7(batch.time_in(tenant_id)),
         correlation_id=record.correlation_id,
@@ -29,7 +29,7 @@ def step_row(batch: Batch, tenant_id: str, decided: Decided, event: str) -> Step
         step_id=record.step_id,
         event=event,
         idempotency_key=record.idempotency_key,
-        simulation_id=decided.step.simulation_id if decided.step else None,
+        simulation_id=decision.step.simulation_id if decision.step else None,
         finder_packet_ref=record.finder_packet_ref,
         policy_snapshot_ref=record.policy_snapshot_ref,
         catalog_snapshot_ref=record.catalog_snapshot_ref,
@@ -40,37 +40,37 @@ def step_row(batch: Batch, tenant_id: str, decided: Decided, event: str) -> Step
     )
 
 
-def record_decision(batch: Batch, tenant_id: str, decided: Decided, last: Recorded | None) -> StepRow:
+def record_decision(batch: Batch, tenant_id: str, decision: GoalDecision, last: Recorded | None) -> StepRow:
     """From the event that the step stands at to the one that was decided, which is returned; refused if it has moved on
     meanwhile.
     """
-    verdict, record = decided.verdict, decided.record
-    _require_still(batch, tenant_id, record.correlation_id, last)
+    verdict, record = decision.verdict, decision.record
+    _require_unmoved(batch, tenant_id, record.correlation_id, last)
     before = last.row.event if last is not None else ""
-    keep_documents(batch, tenant_id, decided.documents)
+    keep_documents(batch, tenant_id, decision.documents)
     reach("goal.documents_kept")
     is_confirmed = verdict.parsed is not None and verdict.parsed.verdict == "CONFIRMED"
-    if before == "" and decided.step is not None:
-        append_step(batch, tenant_id, step_row(batch, tenant_id, decided, "PLANNED"))
+    if before == "" and decision.step is not None:
+        append_step(batch, tenant_id, step_row(batch, tenant_id, decision, "PLANNED"))
     if record.confirmation_parse_proof_ref is not None and verdict.parsed is not None and before in ANSWERABLE:
-        append_agent_row(batch, tenant_id, _confirmation(tenant_id, decided))
+        append_agent_row(batch, tenant_id, _confirmation(tenant_id, decision))
         if is_confirmed and verdict.reason_code != "CONFIRMATION_EXPIRED":
-            append_step(batch, tenant_id, step_row(batch, tenant_id, decided, "CONFIRMED"))
-    if verdict.access is not None and decided.step is not None:
-        append_agent_row(batch, tenant_id, _access(tenant_id, record, verdict.access, decided.step.access_action))
+            append_step(batch, tenant_id, step_row(batch, tenant_id, decision, "CONFIRMED"))
+    if verdict.access is not None and decision.step is not None:
+        append_agent_row(batch, tenant_id, _access(tenant_id, record, verdict.access, decision.step.access_action))
     ending = replace(
-        step_row(batch, tenant_id, decided, verdict.event),
+        step_row(batch, tenant_id, decision, verdict.event),
         reason_code=verdict.reason_code,
-        dispatch_decision_hash=decided.ref,
+        dispatch_decision_hash=decision.ref,
     )
     append_step(batch, tenant_id, ending)
     reach("goal.decided")
     return ending
 
 
-def _require_still(batch: Batch, tenant_id: str, correlation_id: str, last: Recorded | None) -> None:
-    stands = standing_of(batch.store, tenant_id, plan_id_of(tenant_id, correlation_id), FIRST_STEP)
-    if stands.seq != (last.seq if last is not None else None):
+def _require_unmoved(batch: Batch, tenant_id: str, correlation_id: str, last: Recorded | None) -> None:
+    current = standing_of(batch.store, tenant_id, plan_id_of(tenant_id, correlation_id), FIRST_STEP)
+    if current.seq != (last.seq if last is not None else None):
         raise RefusedError(
             Reason.TRANSITION_INVALID,
             "somebody else has moved this goal on",
@@ -79,8 +79,8 @@ def _require_still(batch: Batch, tenant_id: str, correlation_id: str, last: Reco
         )
 
 
-def _confirmation(tenant_id: str, decided: Decided) -> ConfirmationRow:
-    record, parsed = decided.record, decided.verdict.parsed
+def _confirmation(tenant_id: str, decision: GoalDecision) -> ConfirmationRow:
+    record, parsed = decision.record, decision.verdict.parsed
     if parsed is None or record.confirmation_parse_proof_ref is None:
         raise TypeError("nobody answered")
     return ConfirmationRow(
@@ -96,8 +96,8 @@ def _confirmation(tenant_id: str, decided: Decided) -> ConfirmationRow:
     )
 
 
-def record_refused_at_last(
-    batch: Batch, tenant_id: str, refused: RefusedAtLast, allowed: StepRow, access_action: str
+def record_final_refusal(
+    batch: Batch, tenant_id: str, refused: FinalRefusal, allowed: StepRow, access_action: str
 ) -> None:
     """The step was let through, and the final gate says no: its own refs, and its own access decision."""
     record = refused.record

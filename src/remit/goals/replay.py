@@ -36,7 +36,7 @@ class ReplayedDecision:
     """Why it was decided like this, in the words that were kept of it."""
 
 
-def evidence_of(shelf: DocumentStore, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
+def load_evidence(shelf: DocumentStore, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
     """All that the decision was made from, each loaded by its name and checked against it."""
     packet = FINDER_PACKET.from_tree(shelf.tree(record.finder_packet_ref), source="a stored packet")
     approval: Any = record.approval
@@ -50,31 +50,31 @@ def evidence_of(shelf: DocumentStore, past: PastRules, tenant_id: str, record: D
         policy=past.policy(shelf, record.policy_snapshot_ref),
         lexicon=past.lexicon(shelf, record.lexicon_ref),
         planned=record.planned,
-        answered=answer_of(shelf, record.confirmation_parse_proof_ref),
+        answered=load_reply(shelf, record.confirmation_parse_proof_ref),
         approval=approval,
-        waited=_waited(record),
+        approval_window=_approval_window(record),
         final=record.final,
     )
 
 
-def _waited(record: DecisionRecord) -> ApprovalWindow | None:
+def _approval_window(record: DecisionRecord) -> ApprovalWindow | None:
     asked_at, decided_at = record.approval_asked_at, record.approval_decided_at
     return ApprovalWindow(asked_at, record.approval_answered_at, decided_at) if asked_at and decided_at else None
 
 
-class MadeAgain(NamedTuple):
+class RecreatedDecision(NamedTuple):
     """A decision that came out as it was recorded, and what it was made from."""
 
     record: DecisionRecord
     evidence: Evidence
 
 
-def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> MadeAgain:
+def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> RecreatedDecision:
     """The decision of this name, made again. Refused, with the replay's code, unless it comes out the same."""
     record = load_decision(connection, tenant_id, ref)
     shelf = DocumentStore(connection, tenant_id)
     shelf.fetch(_refs(record))
-    evidence = evidence_of(shelf, past, tenant_id, record)
+    evidence = load_evidence(shelf, past, tenant_id, record)
     verdict = decide(evidence)
     if difference := _difference(evidence, verdict, record):
         raise RefusedError(
@@ -83,7 +83,7 @@ def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref
             where=f"decision {ref}",
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
-    return MadeAgain(record, evidence)
+    return RecreatedDecision(record, evidence)
 
 
 def replay_goal(
@@ -164,7 +164,7 @@ def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
     )
 
 
-def answer_of(shelf: DocumentStore, ref: str | None) -> ConfirmationReply | None:
+def load_reply(shelf: DocumentStore, ref: str | None) -> ConfirmationReply | None:
     """The answer that a decision was made by, if there was one."""
     if ref is None:
         return None

@@ -60,20 +60,20 @@ def require_undoable(connection: Connection, keyring: Callable[[], Keyring], env
     history = read_history(connection, keyring, envelope.tenant_id, original)
     last = history.last
     if last is None or last.row.event not in {"SUCCEEDED", "FAILED"}:
-        stands = f"it is {history.event}" if history.event else "there is no such goal"
-        raise _refused(original, f"there is nothing to take back: {stands}")
+        state = f"it is {history.event}" if history.event else "there is no such goal"
+        raise _refused(original, f"there is nothing to take back: {state}")
     named = (last.row.rollback_plan_ref or "").partition("@")[0]
     if named != envelope.simulation_id:
         raise _refused(original, f"its way back is {named or 'none'}, not {envelope.simulation_id}")
     return last
 
 
-def require_alone(connection: Connection, envelope: DispatchEnvelope) -> None:
+def require_only_rollback(connection: Connection, envelope: DispatchEnvelope) -> None:
     """Inside the transaction of the intent: of several that would take the same goal back at once, one does."""
     tenant_id, original = envelope.tenant_id, str(envelope.required_fields.get(UNDOES, ""))
-    stands = standing_of(connection, tenant_id, plan_id_of(tenant_id, original), FIRST_STEP).event
-    if stands not in {"SUCCEEDED", "FAILED"}:
-        raise _refused(original, f"there is nothing to take back: it is {stands or 'not there'}")
+    state = standing_of(connection, tenant_id, plan_id_of(tenant_id, original), FIRST_STEP).event
+    if state not in {"SUCCEEDED", "FAILED"}:
+        raise _refused(original, f"there is nothing to take back: it is {state or 'not there'}")
     for other in begun_dispatches(connection, tenant_id):
         if other.get("correlation_id") == envelope.correlation_id:
             continue
@@ -81,10 +81,10 @@ def require_alone(connection: Connection, envelope: DispatchEnvelope) -> None:
             raise _refused(original, f"correlation {other.get('correlation_id')} is taking it back already")
 
 
-def record_taken_back(batch: Batch, keyring: Callable[[], Keyring], envelope: DispatchEnvelope, original: str) -> None:
+def record_rollback(batch: Batch, keyring: Callable[[], Keyring], envelope: DispatchEnvelope, original: str) -> None:
     """In the transaction of the rollback's own outcome. One that was taken back meanwhile stays as it is."""
-    stands = standing_of(batch.store, envelope.tenant_id, plan_id_of(envelope.tenant_id, original), FIRST_STEP)
-    if stands.event not in {"SUCCEEDED", "FAILED"}:  # perhaps by this very transaction, which is not signed yet
+    state = standing_of(batch.store, envelope.tenant_id, plan_id_of(envelope.tenant_id, original), FIRST_STEP)
+    if state.event not in {"SUCCEEDED", "FAILED"}:  # perhaps by this very transaction, which is not signed yet
         return
     last = read_history(batch.store, keyring, envelope.tenant_id, original).last
     if last is None or last.row.event not in {"SUCCEEDED", "FAILED"}:

@@ -15,7 +15,7 @@ from remit.core.ttl_cache import TTLCache
 from remit.crypto.signing import Keyring
 from remit.goals.access.policy import AccessPolicy, build_access_policy
 from remit.goals.access.policy_files import read_policy_files
-from remit.goals.binding.file_cache import SeenFiles
+from remit.goals.binding.file_cache import FileCache
 from remit.goals.catalogue.catalogue import Catalogue, build_catalogue, load_definitions
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.decisions import snapshot_documents
@@ -26,7 +26,7 @@ from remit.store.connection import Connection
 _SECONDS: Final = 600.0
 
 
-class _Seen(NamedTuple):
+class _RulesInputs(NamedTuple):
     """All that the rules of a tenant are made from."""
 
     config: SystemConfig
@@ -34,7 +34,7 @@ class _Seen(NamedTuple):
     states: Mapping[str, PromotedState]
     policies: Mapping[str, str]
 
-    def is_still(self, before: "_Seen") -> bool:
+    def is_unchanged(self, before: "_RulesInputs") -> bool:
         """The first three by identity: each is one object as long as what it was read from is the same."""
         kept = all(now is then for now, then in zip(self[:3], before[:3], strict=True))
         return kept and self.policies == before.policies
@@ -47,12 +47,12 @@ class WorkspaceRules:
         self._folder = root
         self._config = config
         self._keyring = keyring
-        self._files = SeenFiles()
+        self._files = FileCache()
         self._states: TTLCache[tuple[str, int], dict[str, PromotedState]] = TTLCache(64, _SECONDS)
         self._policies: TTLCache[str, AccessPolicy] = TTLCache(16, _SECONDS)
-        self._built: dict[str, tuple[_Seen, Rules]] = {}
+        self._built: dict[str, tuple[_RulesInputs, Rules]] = {}
 
-    def knows(self, tenant_id: str) -> bool:
+    def is_tenant(self, tenant_id: str) -> bool:
         return tenant_id in self._config().tenants
 
     def __call__(self, tenant_id: str, connection: Connection) -> Rules:
@@ -68,12 +68,12 @@ class WorkspaceRules:
         # Read once: the catalogue and the policy are about the same actions.
         definitions = self._definitions(config, root)
         states = self._promoted(tenant_id, connection)
-        seen = _Seen(config, definitions, states, self._policy_files(config, root))
+        inputs = _RulesInputs(config, definitions, states, self._policy_files(config, root))
         before = self._built.get(tenant_id)
-        if before is not None and seen.is_still(before[0]):
+        if before is not None and inputs.is_unchanged(before[0]):
             return before[1]
-        rules = self._build(tenant_id, seen)
-        self._built[tenant_id] = seen, rules
+        rules = self._build(tenant_id, inputs)
+        self._built[tenant_id] = inputs, rules
         return rules
 
     def catalogue(self, tenant_id: str, connection: Connection) -> Catalogue:
@@ -85,9 +85,9 @@ class WorkspaceRules:
         """Each time: it may be a link that somebody moves on to the next version."""
         return (self._folder / config.root).resolve()
 
-    def _build(self, tenant_id: str, seen: _Seen) -> Rules:
-        catalogue = build_catalogue(tenant_id, seen.definitions, seen.states)
-        policy, lexicon = self._policy(seen), load_lexicon()
+    def _build(self, tenant_id: str, inputs: _RulesInputs) -> Rules:
+        catalogue = build_catalogue(tenant_id, inputs.definitions, inputs.states)
+        policy, lexicon = self._policy(inputs), load_lexicon()
         return Rules(catalogue, policy, lexicon, snapshot_documents(catalogue, policy, lexicon))
 
     def _definitions(self, config: SystemConfig, root: Path) -> tuple[Simulation, ...]:
@@ -110,21 +110,21 @@ class WorkspaceRules:
         try:
             return read_policy_files(root, config.policies.cedar_files, self._files.read)
         except RemitError as problem:
-            raise _cannot_be_asked(problem) from problem
+            raise _unusable_policies_error(problem) from problem
 
-    def _policy(self, seen: _Seen) -> AccessPolicy:
+    def _policy(self, inputs: _RulesInputs) -> AccessPolicy:
         """One that cannot be read or does not validate denies: nobody gets in because a file is broken."""
         try:
-            files = dict(seen.policies)
-            tenants = {name: tenant.users for name, tenant in seen.config.tenants.items()}
-            actions = sorted({each.access_action for each in seen.definitions})
+            files = dict(inputs.policies)
+            tenants = {name: tenant.users for name, tenant in inputs.config.tenants.items()}
+            actions = sorted({each.access_action for each in inputs.definitions})
             key = digest([files, {name: list(users) for name, users in tenants.items()}, actions])
             return self._policies.get(key, lambda: build_access_policy(files, tenants, actions))
         except RemitError as problem:
-            raise _cannot_be_asked(problem) from problem
+            raise _unusable_policies_error(problem) from problem
 
 
-def _cannot_be_asked(problem: RemitError) -> RefusedError:
+def _unusable_policies_error(problem: RemitError) -> RefusedError:
     return RefusedError(
         Reason.ACCESS_DENIED,
         f"the access policies cannot be asked: {problem.what}",

@@ -18,12 +18,12 @@ from remit.crypto.signing import Keyring
 from remit.execution.recovery import Recovered
 from remit.fs.state_dir import StateDirectory
 from remit.goals.catalogue.catalogue import Catalogue
-from remit.goals.core import AgentCore, TransactionHook, nothing_else
+from remit.goals.core import AgentCore, TransactionHook, no_op_hook
 from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
 from remit.goals.finder.packets import Packet
 from remit.goals.gates import NOT_IN_TIME
 from remit.goals.history import APPROVAL, decision_of, load_decision, read_history
-from remit.goals.outcomes import outcome_of
+from remit.goals.outcomes import build_current_outcome
 from remit.goals.ports import ActionRunner
 from remit.goals.replay import ReplayedDecision, replay_goal
 from remit.goals.rollback import rollback_packet
@@ -38,7 +38,7 @@ from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_json, mask_text
 from remit.store.connection import Connection
 
-HAPPENED: Final = frozenset({"SUCCEEDED", "FAILED", "ROLLED_BACK"})
+ENDED_EVENTS: Final = frozenset({"SUCCEEDED", "FAILED", "ROLLED_BACK"})
 """Events after which the outcome of the dispatch is there."""
 _LOG: Final = logging.getLogger("remit.goals")
 
@@ -58,7 +58,7 @@ class GoalService:
         self,
         state: StateDirectory,
         rules: WorkspaceRules,
-        hands: ActionRunner,
+        runner: ActionRunner,
         ledger: Callable[[], Ledger],
         keyring: Callable[[], Keyring],
         clock: Clock,
@@ -72,16 +72,16 @@ class GoalService:
         self._limiter = limiter
         self._past = PastRules()
         self._threads: TTLCache[tuple[str, str], tuple[str, ThreadState | None]] = TTLCache(256, 600)
-        door = SimulationOperation(ledger, keyring, rules, self._past, hands, clock)
-        self.executor = SimulationExecutor(door, state.hosts)
-        self.core = AgentCore(ledger, keyring, rules, self._past, self.executor, clock, rules.knows)
+        operation = SimulationOperation(ledger, keyring, rules, self._past, runner, clock)
+        self.executor = SimulationExecutor(operation, state.hosts)
+        self.core = AgentCore(ledger, keyring, rules, self._past, self.executor, clock, rules.is_tenant)
         self._recovering = threading.Lock()
         self._recovered = False
 
     def run(self, goal: bytes) -> AgentExecutionOutcome:
         """One cycle of a goal with its packet, from untrusted bytes."""
         parsed = AgentGoalRequest.parse(goal, source="goal")
-        with self._turn(parsed.tenant_id, parsed.correlation_id):
+        with self._slot(parsed.tenant_id, parsed.correlation_id):
             return self.core.run_goal(parsed)
 
     def ask(
@@ -93,23 +93,25 @@ class GoalService:
         language: str = "en",
         correlation_id: str | None = None,
         reply_to: str | None = None,
-        also: TransactionHook = nothing_else,
+        hook: TransactionHook = no_op_hook,
     ) -> Reply:
         """From words to at most one effect. `reply_to` is the correlation of a goal that asked back."""
         correlation = correlation_id or uuid7(self._clock())
-        with self._turn(tenant, correlation):
-            if correlation_id is not None and (known := self._known(correlation, utterance, user, tenant, language)):
-                return Reply(known, self.core.go_on(known, also))
+        with self._slot(tenant, correlation):
+            if correlation_id is not None and (
+                repeated := self._find_repeated(correlation, utterance, user, tenant, language)
+            ):
+                return Reply(repeated, self.core.resume_goal(repeated, hook))
             with self._ledger().store.glancing() as connection:
                 catalogue = self.rules.catalogue(tenant, connection)
                 thread_id, thread = self._thread(connection, tenant, reply_to, correlation)
-            asked = Utterance(correlation, tenant, user, thread_id, language, utterance, thread)
-            packet, shown = self._found(asked, catalogue)
+            request = Utterance(correlation, tenant, user, thread_id, language, utterance, thread)
+            packet, proof_documents = self._find_packet(request, catalogue)
             attempt = thread.attempt if thread is not None else 0
-            goal = _goal(asked, packet, getattr(packet, "intent", ""), packet.idempotency_key, attempt=attempt)
-            return Reply(goal, self.core.run_goal(goal, shown, also))
+            goal = _goal(request, packet, getattr(packet, "intent", ""), packet.idempotency_key, attempt=attempt)
+            return Reply(goal, self.core.run_goal(goal, proof_documents, hook))
 
-    def _known(
+    def _find_repeated(
         self, correlation_id: str, utterance: str, user: str, tenant: str, language: str
     ) -> AgentGoalRequest | None:
         """The goal that these words were asked as before. Its packet stands, whatever the catalogue is like by now."""
@@ -120,23 +122,23 @@ class GoalService:
         return goal if (goal.raw_user_utterance, goal.language_tag) == (mask_text(utterance), language) else None
 
     def answer(
-        self, correlation_id: str, answer: str | None, *, user: str, tenant: str, also: TransactionHook = nothing_else
+        self, correlation_id: str, answer: str | None, *, user: str, tenant: str, hook: TransactionHook = no_op_hook
     ) -> Reply:
         """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""
-        with self._turn(tenant, correlation_id):
+        with self._slot(tenant, correlation_id):
             goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
-            return Reply(goal, self.core.go_on(goal, also))
+            return Reply(goal, self.core.resume_goal(goal, hook))
 
-    def told(self, correlation_id: str, *, user: str, tenant: str) -> Reply:
+    def read_reply(self, correlation_id: str, *, user: str, tenant: str) -> Reply:
         """Where a goal stands, in the core's words. Nothing is moved by it."""
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
         with self._ledger().store.glancing() as connection:
             history = read_history(connection, self._keyring, tenant, correlation_id)
-            if history.event not in HAPPENED:
-                return Reply(goal, outcome_of(connection, self._past, goal, history))
-        return Reply(goal, self.core.go_on(goal))  # what came of it once, and comes no second time
+            if history.event not in ENDED_EVENTS:
+                return Reply(goal, build_current_outcome(connection, self._past, goal, history))
+        return Reply(goal, self.core.resume_goal(goal))  # what came of it once, and comes no second time
 
-    def take_back(
+    def rollback(
         self,
         original: str,
         *,
@@ -144,24 +146,24 @@ class GoalService:
         tenant: str,
         language: str = "en",
         correlation_id: str | None = None,
-        also: TransactionHook = nothing_else,
+        hook: TransactionHook = no_op_hook,
     ) -> Reply:
         """A goal of its own, by the simulation that the original named as its way back; through all the same gates."""
         correlation = correlation_id or uuid7(self._clock())
-        with self._turn(tenant, correlation):
+        with self._slot(tenant, correlation):
             with self._ledger().store.reading() as connection:
                 catalogue = self.rules(tenant, connection).catalogue
                 history = read_history(connection, self._keyring, tenant, original)
                 if history.last is None or history.decision_ref is None:
-                    raise _no_goal(original)
+                    raise _unknown_goal_error(original)
                 record = load_decision(connection, tenant, history.decision_ref)
                 packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
             if not isinstance(packet, SimulationMatchPacket):
-                raise _no_goal(original)
+                raise _unknown_goal_error(original)
             made = rollback_packet(history.last, packet, catalogue, correlation)
-            asked = Utterance(correlation, tenant, user, correlation, language, f"take back {original}", None)
-            goal = _goal(asked, made, "take back", made.idempotency_key)
-            return Reply(goal, self.core.run_goal(goal, also=also))
+            request = Utterance(correlation, tenant, user, correlation, language, f"take back {original}", None)
+            goal = _goal(request, made, "take back", made.idempotency_key)
+            return Reply(goal, self.core.run_goal(goal, hook=hook))
 
     def approve(
         self,
@@ -177,29 +179,29 @@ class GoalService:
 
         `as_user` is which user of this tenant he is, if whoever let him in knows that: his own goals he cannot answer.
         """
-        own = {who.id, who.id.partition(":")[2], who.name, as_user}
+        own_names = {who.id, who.id.partition(":")[2], who.name, as_user}
 
         def work(batch: Batch) -> None:
             who.require_still(batch.time_in(tenant))
             if first_entry(batch.store, tenant, correlation_id, APPROVAL) is not None:
                 # Perhaps by this very transaction, which is not signed yet.
-                raise _not_waiting(correlation_id, "it has an answer")
+                raise _not_waiting_error(correlation_id, "it has an answer")
             history = read_history(batch.store, self._keyring, tenant, correlation_id)
             if history.last is None or history.event != "APPROVAL_REQUESTED":
-                raise _not_waiting(correlation_id, f"it is {history.event or 'not there'}")
-            waited = history.waited(render_time(batch.time_in(tenant)))
-            if waited is not None and waited.is_over:
+                raise _not_waiting_error(correlation_id, f"it is {history.event or 'not there'}")
+            window = history.approval_window(render_time(batch.time_in(tenant)))
+            if window is not None and window.is_over:
                 raise RefusedError(
                     Reason.APPROVAL_TIMEOUT,
-                    f"{NOT_IN_TIME}: that was at {waited.asked_at[:19]}Z",
+                    f"{NOT_IN_TIME}: that was at {window.asked_at[:19]}Z",
                     where=f"correlation {correlation_id}",
                     next_step="Let the user ask again, and approve the new goal within ten minutes.",
                 )
             record = load_decision(batch.store, tenant, history.decision_ref or "")
-            if record.user_id in own:
-                raise asks_himself(correlation_id)
-            told: Any = mask_json({"approved": approved, "decision": history.decision_ref, "reason": reason[:1_000]})
-            batch.append(NewEntry(tenant, APPROVAL, correlation_id, told, actor=who.signature))
+            if record.user_id in own_names:
+                raise self_approval_error(correlation_id)
+            payload: Any = mask_json({"approved": approved, "decision": history.decision_ref, "reason": reason[:1_000]})
+            batch.append(NewEntry(tenant, APPROVAL, correlation_id, payload, actor=who.signature))
 
         self._ledger().transact(work)
 
@@ -208,7 +210,7 @@ class GoalService:
         with self._ledger().store.reading() as connection:
             found = list(replay_goal(connection, self._keyring, PastRules(), tenant, correlation_id))
         if not found:
-            raise _no_goal(correlation_id)
+            raise _unknown_goal_error(correlation_id)
         return found
 
     def intake(self, tenant: str) -> list[IntakeItem]:
@@ -223,28 +225,28 @@ class GoalService:
         with self._ledger().store.glancing() as connection:
             ref = read_history(connection, self._keyring, tenant, correlation_id).decision_ref
             if ref is None:
-                raise _no_goal(correlation_id)
+                raise _unknown_goal_error(correlation_id)
             shelf = DocumentStore(connection, tenant)
             record = decision_of(shelf, ref)
             shelf.fetch((record.goal_ref, record.finder_packet_ref))
             tree, packet = shelf.tree(record.goal_ref), shelf.tree(record.finder_packet_ref)
-        asked = Utterance(
+        request = Utterance(
             correlation_id, tenant, user, tree["thread_id"], tree["language_tag"], tree["utterance"], None
         )
-        return _goal(asked, packet, tree["normalized_intent"], tree["idempotency_key"], answer=answer)
+        return _goal(request, packet, tree["normalized_intent"], tree["idempotency_key"], answer=answer)
 
     def recover(
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[SimulationOutcome]]:
         return self.executor.recover(presumed_dead=presumed_dead, abandoned=abandoned)
 
-    def _found(self, asked: Utterance, catalogue: Catalogue) -> tuple[Packet, tuple[StoredDocument, ...]]:
+    def _find_packet(self, request: Utterance, catalogue: Catalogue) -> tuple[Packet, tuple[StoredDocument, ...]]:
         """The packet, and what is to be kept with it: only our own Finder shows how it came by its packet."""
         if isinstance(self.finder, EmbeddedFinder):
-            packet, proof = self.finder.find_with_proof(asked, catalogue)
+            packet, proof = self.finder.find_with_proof(request, catalogue)
             return packet, (StoredDocument("finder_proof", proof),)
         with released():
-            found = self.finder.find(asked, catalogue)
+            found = self.finder.find(request, catalogue)
         return FINDER_PACKET.from_tree(found.tree(), source="the Finder's packet"), ()
 
     def _thread(
@@ -254,7 +256,7 @@ class GoalService:
             return correlation, None
         history = read_history(connection, self._keyring, tenant, reply_to)
         if history.decision_ref is None or history.event != "CLARIFIED":
-            raise _no_goal(reply_to, "that asked back")
+            raise _unknown_goal_error(reply_to, "that asked back")
         # Under the digest of the decision: what a goal asked back never changes.
         key = (tenant, history.decision_ref)
         return self._threads.get(key, lambda: self._read_thread(connection, *key, reply_to))
@@ -265,13 +267,13 @@ class GoalService:
         record = load_decision(connection, tenant, decision_ref)
         packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
         if not isinstance(packet, ClarifyPacket):
-            raise _no_goal(reply_to, "that asked back")
+            raise _unknown_goal_error(reply_to, "that asked back")
         proof = load_document(connection, tenant, packet.proof_ref)
         goal = load_document(connection, tenant, record.goal_ref)
         return str(goal["thread_id"]), after_clarify(packet, proof)
 
     @contextmanager
-    def _turn(self, tenant: str, correlation_id: str) -> Iterator[None]:
+    def _slot(self, tenant: str, correlation_id: str) -> Iterator[None]:
         self._recover_once(tenant, correlation_id)
         with self._limiter.acquired():
             yield
@@ -282,35 +284,37 @@ class GoalService:
             if self._recovered:
                 return
             with self._ledger().store.reading() as connection:
-                asked = read_history(connection, self._keyring, tenant, correlation_id).newest("DISPATCHED")
-            for report in self.executor.recover(excluded=(asked.row.idempotency_key,) if asked is not None else ()):
+                dispatched = read_history(connection, self._keyring, tenant, correlation_id).newest("DISPATCHED")
+            for report in self.executor.recover(
+                excluded=(dispatched.row.idempotency_key,) if dispatched is not None else ()
+            ):
                 if report.problem is not None:
                     _LOG.warning("a dispatch could not be settled", extra={"why": str(report.problem)})
             self._recovered = True
 
 
 def _goal(
-    asked: Utterance, packet: Any, intent: str, key: str, *, answer: str | None = None, attempt: int = 0
+    request: Utterance, packet: Any, intent: str, key: str, *, answer: str | None = None, attempt: int = 0
 ) -> AgentGoalRequest:
     """What was asked, as a request to the core. `packet` may be a tree."""
-    said = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
+    confirm_state = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
     tree = {
-        "correlation_id": asked.correlation_id,
-        "tenant_id": asked.tenant_id,
-        "user_id": asked.user_id,
-        "thread_id": asked.thread_id,
-        "raw_user_utterance": asked.utterance,
-        "language_tag": asked.language_tag,
+        "correlation_id": request.correlation_id,
+        "tenant_id": request.tenant_id,
+        "user_id": request.user_id,
+        "thread_id": request.thread_id,
+        "raw_user_utterance": request.utterance,
+        "language_tag": request.language_tag,
         "normalized_intent": intent,
         "sim_finder_packet": packet,
-        "confirm_state": said,
+        "confirm_state": confirm_state,
         "idempotency_key": key,
         "attempt_counter": attempt,
     }
     return AgentGoalRequest.from_tree(tree, source="goal")
 
 
-def asks_himself(correlation_id: str) -> RefusedError:
+def self_approval_error(correlation_id: str) -> RefusedError:
     return RefusedError(
         Reason.PERMISSION_DENIED,
         "whoever asks cannot approve it as well",
@@ -319,16 +323,16 @@ def asks_himself(correlation_id: str) -> RefusedError:
     )
 
 
-def _not_waiting(correlation_id: str, stands: str) -> RefusedError:
+def _not_waiting_error(correlation_id: str, state: str) -> RefusedError:
     return RefusedError(
         Reason.TRANSITION_INVALID,
-        f"this goal does not wait for an approval: {stands}",
+        f"this goal does not wait for an approval: {state}",
         where=f"correlation {correlation_id}",
         next_step="`remit ledger trace` shows where it stands.",
     )
 
 
-def _no_goal(correlation_id: str, which: str = "") -> RefusedError:
+def _unknown_goal_error(correlation_id: str, which: str = "") -> RefusedError:
     return RefusedError(
         Reason.STATE_MISSING,
         f"there is no goal of this correlation {which}".rstrip(),

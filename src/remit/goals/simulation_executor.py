@@ -27,14 +27,14 @@ from remit.execution.journal import ExtraRecord, RequestIds
 from remit.execution.recovery import Recovered, recover
 from remit.goals.binding.binding import fill
 from remit.goals.decisions import final_gate_refusal
-from remit.goals.dispatch import BegunElsewhereError, Dispatch, StartedDispatch, ends_step, not_decided
+from remit.goals.dispatch import AlreadyStartedError, Dispatch, StartedDispatch, ends_step, not_decided
 from remit.goals.gates import ANSWER_LIFE, Evidence, decide
 from remit.goals.history import History, read_history, require_recorded
 from remit.goals.planner import plan_id_of
 from remit.goals.ports import ActionRunner, BoundActionResult, fit_payload
-from remit.goals.recording import record_refused_at_last
+from remit.goals.recording import record_final_refusal
 from remit.goals.replay import replay_decision
-from remit.goals.rollback import record_taken_back, require_alone, require_undoable
+from remit.goals.rollback import record_rollback, require_only_rollback, require_undoable
 from remit.goals.rules import LiveRules, PastRules
 from remit.ledger.goal_queries import standing_of
 from remit.ledger.goal_tables import StepRow
@@ -67,7 +67,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
     keyring: Callable[[], Keyring]
     live: LiveRules
     past: PastRules
-    hands: ActionRunner
+    runner: ActionRunner
     clock: Clock
     name: str = field(default=NAME, init=False)
 
@@ -145,7 +145,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
                 require_undoable(connection, self.keyring, envelope)
         tree = {
             "envelope": envelope.tree(),
-            "prepared": self.hands.prepare(entry.simulation, bound, envelope),
+            "prepared": self.runner.prepare(entry.simulation, bound, envelope),
             "seconds": entry.simulation.timeout_seconds,
         }
         return canonical_bytes(tree).decode()
@@ -174,28 +174,30 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         """
         self._final_gate(granted.request, batch.store)
         if UNDOES in granted.envelope.required_fields:
-            require_alone(batch.store, granted.envelope)
+            require_only_rollback(batch.store, granted.envelope)
         self._append(batch, granted.envelope, granted.row, "DISPATCHED", None)
         reach("simulation.dispatched")
 
     def effect(self, granted: Granted, begun: StartedDispatch, note: Note) -> BoundActionResult:
         try:
-            ended = self.hands.run(begun.prepared, begun.seconds)
+            ended = self.runner.run(begun.prepared, begun.seconds)
         except RefusedError:  # its own door let nothing begin
             raise
         except BaseException as problem:
-            if self.hands.has_begun(begun.prepared):
-                raise _unsettled(begun.envelope, problem) from problem
+            if self.runner.has_begun(begun.prepared):
+                raise _incomplete_error(begun.envelope, problem) from problem
             raise
         reach("simulation.ran")
         return ended
 
     def recover_effect(self, begun: StartedDispatch, notes: Notes, note: Note) -> BoundActionResult | None:
-        return self.hands.run(begun.prepared, begun.seconds) if self.hands.has_begun(begun.prepared) else None
+        return self.runner.run(begun.prepared, begun.seconds) if self.runner.has_begun(begun.prepared) else None
 
     def undo(self, begun: StartedDispatch, notes: Notes, note: Note) -> None:
         """The door below has put back what it did not bring to an end. What it did bring to its end stands."""
-        raise _unsettled(begun.envelope, EnvironmentFailureError(Reason.EFFECT_FAILED, "its end could not be recorded"))
+        raise _incomplete_error(
+            begun.envelope, EnvironmentFailureError(Reason.EFFECT_FAILED, "its end could not be recorded")
+        )
 
     def verify_effect(self, begun: StartedDispatch, made: BoundActionResult) -> None:
         """The door below has looked at the world."""
@@ -211,7 +213,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 
     def fail(self, request: Dispatch, problem: RemitError, begun: StartedDispatch | None = None) -> SimulationOutcome:
         code = goal_code(problem.reason)
-        request.turned_away[:] = [problem] if begun is None else []
+        request.start_refusals[:] = [problem] if begun is None else []
         return SimulationOutcome(
             payload={"error": dict(problem.as_json())},
             reason_code="SIMULATION_REFUSED" if code == "SIMULATION_FAILED" and begun is None else code,
@@ -235,7 +237,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
             envelope = request.envelope
             plan_id = plan_id_of(envelope.tenant_id, envelope.correlation_id)
             before = standing_of(batch.store, envelope.tenant_id, plan_id, envelope.step_id).event
-            if request.turned_away and not ends_step(request, before):
+            if request.start_refusals and not ends_step(request, before):
                 return
             if before == "DISPATCHED":
                 event = "SUCCEEDED" if outcome.reason_code == "SIMULATION_SUCCEEDED" else "FAILED"
@@ -246,11 +248,11 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
             allowed = self._allowed(batch.store, request)
             if allowed is not None and event == "REFUSED" and request.refused:
                 action = envelope.access_action
-                record_refused_at_last(batch, envelope.tenant_id, request.refused[0], allowed, action)
+                record_final_refusal(batch, envelope.tenant_id, request.refused[0], allowed, action)
             elif allowed is not None:
                 self._append(batch, envelope, allowed, event, outcome.reason_code)
             if event == "SUCCEEDED" and (undone := envelope.required_fields.get(UNDOES)) is not None:
-                record_taken_back(batch, self.keyring, envelope, str(undone))
+                record_rollback(batch, self.keyring, envelope, str(undone))
 
         return (append,)
 
@@ -279,27 +281,27 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 class SimulationExecutor:
     """`dispatch` is all that the core can ask for."""
 
-    def __init__(self, door: SimulationOperation, hosts: Path) -> None:
-        self._door = door
+    def __init__(self, operation: SimulationOperation, hosts: Path) -> None:
+        self._operation = operation
         self._hosts = hosts
 
     def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
         """Run it, once: whoever asks again gets what came of it the first time."""
         try:
-            outcome = run_operation(self._door, (envelope.canonical(),), self._site())
-        except BegunElsewhereError:
+            outcome = run_operation(self._operation, (envelope.canonical(),), self._site())
+        except AlreadyStartedError:
             # Whoever is at work on it is waited for; what a dead one left comes to its end, as it stands.
             self.recover()
-            outcome = run_operation(self._door, (envelope.canonical(),), self._site())
+            outcome = run_operation(self._operation, (envelope.canonical(),), self._site())
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         return outcome
 
     def recover(self, **named: Any) -> list[Recovered[SimulationOutcome]]:
-        return recover(self._door, self._site(), **named)
+        return recover(self._operation, self._site(), **named)
 
     def _site(self) -> ExecutionContext:
-        return ExecutionContext(self._door.ledger(), self._door.clock, self._hosts)
+        return ExecutionContext(self._operation.ledger(), self._operation.clock, self._hosts)
 
 
 def _digest_in(evidence: Evidence) -> str | None:
@@ -312,7 +314,7 @@ def _proofs(envelope: DispatchEnvelope) -> tuple[str, ...]:
     return (envelope.confirmation_proof_ref,) if envelope.confirmation_proof_ref else ()
 
 
-def _unsettled(envelope: DispatchEnvelope, problem: BaseException) -> IncompleteError:
+def _incomplete_error(envelope: DispatchEnvelope, problem: BaseException) -> IncompleteError:
     """Its own door has begun it, and has not said what became of it. To call that a failure would be a guess."""
     what = problem.what if isinstance(problem, RemitError) else f"it was interrupted ({type(problem).__name__})"
     reason = problem.reason if isinstance(problem, RemitError) else Reason.EFFECT_FAILED

@@ -48,7 +48,7 @@ class WaitingGoal(NamedTuple):
     problem: str = ""
 
 
-def stands(
+def read_goal_status(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> GoalStatus | None:
     """None if there is no such goal."""
@@ -68,32 +68,32 @@ def refusal_of(connection: Connection, tenant_id: str, correlation_id: str, entr
     return as_tree(found) if found is not None else None
 
 
-def waiting_goal(
+def read_goal_awaiting_approval(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> WaitingGoal | None:
     """None if it does not wait for an approval, or has its answer."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
     if history.event != "APPROVAL_REQUESTED" or history.approval is not None:
         return None
-    return _told(connection, tenant_id, correlation_id, history)
+    return _read_waiting(connection, tenant_id, correlation_id, history)
 
 
-def unconfirmed_goal(
+def read_goal_awaiting_confirmation(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> WaitingGoal | None:
     """None if it does not wait for its user's own yes."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
     if history.event != "CONFIRMATION_REQUESTED":
         return None
-    return _told(connection, tenant_id, correlation_id, history)
+    return _read_waiting(connection, tenant_id, correlation_id, history)
 
 
-def _told(connection: Connection, tenant_id: str, correlation_id: str, history: History) -> WaitingGoal | None:
+def _read_waiting(connection: Connection, tenant_id: str, correlation_id: str, history: History) -> WaitingGoal | None:
     if history.last is None:
         return None
     try:
         record = load_decision(connection, tenant_id, history.decision_ref or "")
-        return _described(connection, tenant_id, record, history.last.created_at)
+        return _describe(connection, tenant_id, record, history.last.created_at)
     except RemitError:
         return WaitingGoal(
             correlation_id,
@@ -106,15 +106,15 @@ def _told(connection: Connection, tenant_id: str, correlation_id: str, history: 
         )
 
 
-def _described(connection: Connection, tenant_id: str, record: DecisionRecord, at: str) -> WaitingGoal:
+def _describe(connection: Connection, tenant_id: str, record: DecisionRecord, at: str) -> WaitingGoal:
     goal = load_document(connection, tenant_id, record.goal_ref)
     packet = load_document(connection, tenant_id, record.finder_packet_ref)
     # A user is asked before the policies are.
     access = load_document(connection, tenant_id, record.access_decision_ref) if record.access_decision_ref else {}
     simulation_id = str(packet["candidates"][0]["simulation_id"])
     entry = PastRules().catalogue(DocumentStore(connection, tenant_id), record.catalog_snapshot_ref).find(simulation_id)
-    about = entry.simulation if entry is not None else None
-    shown: Any = {
+    simulation = entry.simulation if entry is not None else None
+    fields: Any = {
         # Each by itself: a word in one of them hides none of the others.
         name: mask_json(value, name=name, words=mask_shown, whole_labels=True)
         for name, value in packet["fields"].items()
@@ -127,10 +127,10 @@ def _described(connection: Connection, tenant_id: str, record: DecisionRecord, a
         asked_at=at,
         utterance=str(goal["utterance"]),
         simulation_id=simulation_id,
-        title=about.title_in(record.language_tag) if about else "",
-        version=about.version if about else "",
-        impact=about.impact if about else "",
-        risk=about.risk if about else "",
-        fields=shown,
+        title=simulation.title_in(record.language_tag) if simulation else "",
+        version=simulation.version if simulation else "",
+        impact=simulation.impact if simulation else "",
+        risk=simulation.risk if simulation else "",
+        fields=fields,
         policies=tuple(str(each) for each in access.get("policies", ())),
     )

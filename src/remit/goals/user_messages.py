@@ -27,8 +27,10 @@ def confirmation_prompt(
     """Exactly what is about to be done, and the words that count as an answer."""
     simulation = entry.simulation
     most = _MAX_VALUES // max(len(fields), 1)
-    told = ", ".join(f"{name} = {_shown(value, most)}" for name, value in sorted(fields.items()))
-    what = f"{simulation.title_in(language_tag)} ({simulation.id} {simulation.version})" + (f": {told}" if told else "")
+    values = ", ".join(f"{name} = {_render_value(value, most)}" for name, value in sorted(fields.items()))
+    what = f"{simulation.title_in(language_tag)} ({simulation.id} {simulation.version})" + (
+        f": {values}" if values else ""
+    )
     if isinstance(simulation.binding, UndoBinding):
         consequence = "It takes back what that goal did."
     else:
@@ -46,11 +48,11 @@ def user_text(code: str) -> str:
     return USER_TEXT.get(code, "")
 
 
-def _shown(value: Any, most: int) -> str:
+def _render_value(value: Any, most: int) -> str:
     if isinstance(value, dict):
-        return " ".join(_shown(each, most // len(value)) for _, each in sorted(value.items(), reverse=True))
+        return " ".join(_render_value(each, most // len(value)) for _, each in sorted(value.items(), reverse=True))
     text = printable(mask_shown(str(value)))
     if len(text) <= most:
         return text
-    kept = most - _MARK
-    return f"{text[:kept]}... ({len(text) - kept:,} more characters, not shown)"
+    length = most - _MARK
+    return f"{text[:length]}... ({len(text) - length:,} more characters, not shown)"

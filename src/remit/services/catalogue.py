@@ -20,13 +20,13 @@ class CatalogueDesk:
         require(caller, Right.SEE)
         promotion = self._room.workspace.promotion
         entries = promotion.catalogue(tenant)
-        standing = promotion.standing(tenant)
+        standing = promotion.status(tenant)
         return CatalogueView(
             tenant_id=tenant,
             catalogue_ref=entries.ref,
             simulations=tuple(map(line_of, entries)),
             changed=standing.changed,
-            gone=standing.gone,
+            gone=standing.missing,
         )
 
     def spoken(self, caller: Caller, tenant: str) -> tuple[str, ...]:

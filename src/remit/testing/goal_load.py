@@ -30,7 +30,7 @@ WARM_UP = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LoadSeen:
+class LoadResult:
     """What a load run saw. Times in milliseconds, one for each goal."""
 
     goals: int
@@ -83,7 +83,7 @@ def run_load(
     goals: int,
     callers: int,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> LoadSeen:
+) -> LoadResult:
     """`callers` threads of one process, as a server would have them."""
     with scratch.open() as workspace:
         for number in range(WARM_UP):
@@ -97,7 +97,7 @@ def run_load(
         _require_all_ended(evidence, goals + WARM_UP, load.codes)
         with workspace.store.reading() as connection:
             ended = rolling_error_rate(connection, (TENANT,), workspace.clock())
-    return LoadSeen(
+    return LoadResult(
         goals=goals,
         asked=load.asked,
         callers=callers,

@@ -191,17 +191,19 @@ class WorkspaceServices:
     @cached_property
     def goals(self) -> GoalService:
         """What users want done, in their words: found in the catalogue, decided, confirmed, and dispatched once."""
-        from remit.goals.actions.browser import BrowserHand
+        from remit.goals.actions.browser import BrowserActionRunner
         from remit.goals.actions.runner import GoalActionRunner
         from remit.goals.rules_loader import WorkspaceRules
         from remit.goals.service import GoalService
 
         rules = WorkspaceRules(self.root, self._config, self._current_keyring)
-        doors = (lambda: self.browsing, lambda: self.tokens, lambda: self.ledger)
-        browser = BrowserHand(*doors, self.state.hosts, self.clock)
-        hands = GoalActionRunner(lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts)
-        turns = ConcurrencyLimiter(*GOALS_AT_ONCE[self.settings.store])
-        return GoalService(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock, turns)
+        operations = (lambda: self.browsing, lambda: self.tokens, lambda: self.ledger)
+        browser = BrowserActionRunner(*operations, self.state.hosts, self.clock)
+        runner = GoalActionRunner(
+            lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts
+        )
+        limiter = ConcurrencyLimiter(*GOALS_AT_ONCE[self.settings.store])
+        return GoalService(self.state, rules, runner, lambda: self.ledger, self._current_keyring, self.clock, limiter)
 
     @cached_property
     def promotion(self) -> PromotionService:

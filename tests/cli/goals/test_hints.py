@@ -128,7 +128,7 @@ def test_a_no_names_the_policy_and_its_reason_and_never_its_text(desk: Desk) -> 
 def test_the_final_gates_no_names_its_policy_too(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = desk.office.ask("archive the note two", correlation_id="f-1")
     with monkeypatch.context() as patched:
-        patched.setattr(AgentCore, "_dispatched", lambda *_: asked.outcome)
+        patched.setattr(AgentCore, "_dispatch", lambda *_: asked.outcome)
         desk.office.answer(asked)
     desk.office.write_policy('@id("closed") @reason("Closed for today.")\nforbid (principal, action, resource);\n')
     refused = desk.tree("--continue", "f-1")

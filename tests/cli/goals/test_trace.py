@@ -81,7 +81,7 @@ def test_each_link_names_the_others_and_its_place_and_the_bound_action_stands_be
 def test_a_rollback_and_what_it_takes_back_name_each_other(shell: Shell) -> None:
     office = shell.office
     done = office.done("archive the note one", correlation_id="g-1")
-    asked = office.goals.take_back("g-1", user="mia", tenant="acme", correlation_id="g-2")
+    asked = office.goals.rollback("g-1", user="mia", tenant="acme", correlation_id="g-2")
     office.answer(asked)
     original, back = traced(office, done.goal.correlation_id), traced(office, "g-2")
     assert original.children[-1].facts["by"] == "g-2"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remit.goals import core
-from remit.goals.outcomes import outcome_by
+from remit.goals.outcomes import build_outcome
 from remit.testing.goal_evidence import find_problems, read_evidence
 from remit.testing.goal_workspace import TENANT, USER, carry_through, make_scratch
 
@@ -25,9 +25,9 @@ def test_whoever_confirms_after_another_did_hears_the_outcome(tmp_path: Path, mo
             if not others:
                 others.append("asks")
                 others.append(carry_through(there.goals, "c-1", "n-1").reason_code)
-            return outcome_by(*given)
+            return build_outcome(*given)
 
-        monkeypatch.setattr(core, "outcome_by", told)
+        monkeypatch.setattr(core, "build_outcome", told)
         said = here.goals.ask("copy the form as n-1", user=USER, tenant=TENANT, correlation_id="c-1").outcome
         assert said.reason_code == "CONFIRMATION_REQUIRED"
         assert others == ["asks", "SIMULATION_SUCCEEDED"]

@@ -7,7 +7,7 @@ import pytest
 
 from remit.core.errors import RefusedError, RemitError
 from remit.goals.binding import file_cache as seen_files
-from remit.goals.binding.file_cache import SeenFiles
+from remit.goals.binding.file_cache import FileCache
 from remit.plans.engines.input_files import read_below
 
 pytestmark = pytest.mark.req("AC-21")
@@ -19,7 +19,7 @@ class Reader:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
         self.reads = 0
-        self.files = SeenFiles()
+        self.files = FileCache()
         self._real = read_below
         monkeypatch.setattr(seen_files, "read_below", self._counted)
 
@@ -90,7 +90,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
     """Not even to the very file that it led to before."""
     (tmp_path / "root/policies").mkdir(parents=True)
     (tmp_path / f"root/policies/{NAME}").write_bytes(b"permit")
-    files, root = SeenFiles(), str(tmp_path / "root")
+    files, root = FileCache(), str(tmp_path / "root")
     assert files.read(root, f"policies/{NAME}", 1_000)[0] == b"permit"
     (tmp_path / "root/policies").rename(tmp_path / "outside")
     (tmp_path / "root/policies").symlink_to(tmp_path / "outside")
@@ -103,7 +103,11 @@ def test_everything_is_read_again_after_a_few_seconds(reader: Reader, monkeypatc
     """A file that is mapped into memory may change without its times."""
     now = [1_000.0]
     monkeypatch.setattr("remit.goals.binding.file_cache.time.monotonic", lambda: now[0])
-    for seconds, reads in ((0.0, 1), (seen_files.SEEN_SECONDS - 0.1, 1), (seen_files.SEEN_SECONDS, 2)):
+    for seconds, reads in (
+        (0.0, 1),
+        (seen_files.CACHE_SECONDS_PER_FILE - 0.1, 1),
+        (seen_files.CACHE_SECONDS_PER_FILE, 2),
+    ):
         now[0] = 1_000.0 + seconds
         reader.text()
         assert reader.reads == reads

@@ -67,8 +67,8 @@ def test_what_stands_promoted_is_told_apart_and_the_next_step_is_for_the_tenant(
     desk.promotion.promote("look-up-order", tenant_id="acme", who=ANN)
     desk.change(title="Another title")
     desk.trees = [tree for tree in desk.trees if tree["id"] != "look-up-order"]
-    assert desk.promotion.standing("acme") == (("undo-file-report",), (ID,), ("look-up-order",))
-    assert desk.promotion.standing("globex") == ((), (), ())
+    assert desk.promotion.status("acme") == (("undo-file-report",), (ID,), ("look-up-order",))
+    assert desk.promotion.status("globex") == ((), (), ())
     with pytest.raises(RefusedError) as changed_since:
         desk.promote(digest="sha256:" + "0" * 64)
     assert changed_since.value.next_step == f"Read it again: remit catalogue show {ID} --tenant acme"

@@ -117,7 +117,7 @@ def test_nobody_can_promote_a_query_that_could_never_run(office: Office) -> None
     assert office.promotion.states("acme") == {}
     office.write_catalogue(LOOKUP)
     office.promote(LOOKUP["id"])
-    assert office.promotion.standing("acme").active == (LOOKUP["id"],)
+    assert office.promotion.status("acme").active == (LOOKUP["id"],)
 
 
 def test_what_the_sandboxed_process_says_is_believed_only_as_agreed() -> None:

@@ -9,7 +9,7 @@ from remit.goals.catalogue.catalogue import build_catalogue
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.finder.finder import EmbeddedFinder
 from remit.goals.finder.suggestions import MOST
-from remit.goals.finder.value_errors import NEGATED, SEVERAL, unfit
+from remit.goals.finder.value_errors import NEGATED, SEVERAL, explain_unread_field
 from remit.goals.user_messages import confirmation_prompt
 from tests.goals.catalogue.simulations import ALL, AMOUNT, LOOKUP, MOVE, REFUND, catalogue_of, changed, simulation
 from tests.goals.finder.fixed_questions import FINDER, asked, found
@@ -28,7 +28,7 @@ NUMBER = "is no whole number of at most 15 digits"
 
 
 def why(field: str, text: str, *, answers: bool = True, **more: Any) -> str:
-    return unfit(simulation(MANY), field, "en-GB", text, answers=answers, **more)
+    return explain_unread_field(simulation(MANY), field, "en-GB", text, answers=answers, **more)
 
 
 def test_an_answer_that_does_not_fit_is_told_why() -> None:

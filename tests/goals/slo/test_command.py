@@ -24,7 +24,7 @@ from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch
 from remit.testing import goal_load
 from remit.testing import goal_workspace as goal_scratch
-from remit.testing.goal_load import LoadSeen, run_load, timed_dispatches
+from remit.testing.goal_load import LoadResult, run_load, timed_dispatches
 from remit.testing.goal_workspace import TENANT, USER, GoalWorkspace, make_scratch, scratch_workspace
 
 NUMBERS = itertools.count()
@@ -36,7 +36,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> GoalWorkspace:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> LoadSeen:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> LoadResult:
     """One load that was really run; what is made of it is tried in many ways."""
     told: list[tuple[int, int]] = []
     made = make_scratch(tmp_path_factory.mktemp("load"))
@@ -45,7 +45,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> LoadSeen:
     return done
 
 
-def gate(scratch: GoalWorkspace, seen: LoadSeen, *more: str) -> Result:
+def gate(scratch: GoalWorkspace, seen: LoadResult, *more: str) -> Result:
     """The command, with a load that was run before in the place of the one that it would run."""
 
     @contextmanager
@@ -80,7 +80,7 @@ def fail_dispatches(scratch: GoalWorkspace, failed: int, succeeded: int) -> None
 
 
 @pytest.mark.req("AC-08", "AC-17")
-def test_a_load_measures_every_goal_once_though_some_are_asked_for_twice(seen: LoadSeen) -> None:
+def test_a_load_measures_every_goal_once_though_some_are_asked_for_twice(seen: LoadResult) -> None:
     assert seen.asked > seen.goals == len(seen.dispatch_ms) == len(seen.goal_ms)
     assert seen.ended == Rate(0, seen.goals + goal_load.WARM_UP)
     assert seen.duplicates == Rate(0, seen.goals + goal_load.WARM_UP)
@@ -118,7 +118,7 @@ def test_a_load_on_postgresql_takes_its_tables_away_again(postgres_url: str, mon
 
 @pytest.mark.req("AC-17", "AC-26")
 def test_the_gate_blocks_on_the_workspaces_last_day_until_a_waiver_stands(
-    request: pytest.FixtureRequest, scratch: GoalWorkspace, seen: LoadSeen
+    request: pytest.FixtureRequest, scratch: GoalWorkspace, seen: LoadResult
 ) -> None:
     assert gate(scratch, seen).exit_code == 0
     fail_dispatches(scratch, 1, 199)
@@ -151,7 +151,7 @@ def test_the_gate_blocks_on_the_workspaces_last_day_until_a_waiver_stands(
 
 
 @pytest.mark.req("AC-17")
-def test_a_slow_failing_or_doubled_load_blocks(scratch: GoalWorkspace, seen: LoadSeen) -> None:
+def test_a_slow_failing_or_doubled_load_blocks(scratch: GoalWorkspace, seen: LoadResult) -> None:
     slow = replace(seen, dispatch_ms=(1_300.0,) * 20)
     twice = replace(seen, duplicates=Rate(1, 20))
     nothing = replace(seen, dispatch_ms=(), ended=Rate(0, 0), duplicates=Rate(0, 0))

@@ -17,7 +17,7 @@ import click
 
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, uuid7
-from remit.goals.core import TransactionHook, nothing_else
+from remit.goals.core import TransactionHook, no_op_hook
 from remit.goals.service import Reply
 from remit.identity.callers import AgentCaller
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
@@ -144,10 +144,10 @@ class Asker:
     ) -> Reply:
         """A new goal, or the same one again under its id."""
 
-        def ask(own: str, also: TransactionHook) -> Reply:
+        def ask(own: str, hook: TransactionHook) -> Reply:
             user, tenant = speaker
             return self.workspace.goals.ask(
-                text, user=user, tenant=tenant, language=language, correlation_id=own, reply_to=reply_to, also=also
+                text, user=user, tenant=tenant, language=language, correlation_id=own, reply_to=reply_to, hook=hook
             )
 
         return self._new(speaker, correlation_id, reply_to, ask)
@@ -155,10 +155,10 @@ class Asker:
     def take_back(self, original: str, speaker: User, language: str, *, correlation_id: str | None) -> Reply:
         """By a goal of its own."""
 
-        def take_back(own: str, also: TransactionHook) -> Reply:
+        def take_back(own: str, hook: TransactionHook) -> Reply:
             user, tenant = speaker
-            return self.workspace.goals.take_back(
-                original, user=user, tenant=tenant, language=language, correlation_id=own, also=also
+            return self.workspace.goals.rollback(
+                original, user=user, tenant=tenant, language=language, correlation_id=own, hook=hook
             )
 
         return self._new(speaker, correlation_id, original, take_back)
@@ -168,9 +168,9 @@ class Asker:
         if self.agent is not None:
             OwnGoals(self.workspace).require(self.agent, speaker, correlation_id)
 
-        def go_on(also: TransactionHook) -> Reply:
+        def go_on(hook: TransactionHook) -> Reply:
             user, tenant = speaker
-            return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, also=also)
+            return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, hook=hook)
 
         return self._heard(speaker.tenant, correlation_id, go_on)
 
@@ -184,12 +184,12 @@ class Asker:
             if known is not None:
                 own.require(self.agent, speaker, known)
             own.require_new(self.agent, speaker.tenant, correlation)
-        return self._heard(speaker.tenant, correlation, lambda also: run(correlation, also))
+        return self._heard(speaker.tenant, correlation, lambda hook: run(correlation, hook))
 
     def _heard(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:
         """For an agent: recorded as its own with the first decision, and none is made once its token is revoked."""
         if self.agent is None:
-            reply = run(nothing_else)
+            reply = run(no_op_hook)
         else:
             witness = ActorCheck(self.agent, tenant, correlation_id)
             reply = witness.checked(run(witness))

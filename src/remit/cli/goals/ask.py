@@ -22,7 +22,7 @@ from remit.contracts.services.common import WaitingFor
 from remit.core.errors import Reason, RefusedError
 from remit.goals.confirmation.language_tags import read_tag
 from remit.goals.service import Reply
-from remit.goals.status import GoalStatus, stands
+from remit.goals.status import GoalStatus, read_goal_status
 from remit.identity.person import person_at_terminal
 from remit.parsing import Bounds, read_bounded
 from remit.services.goals.answers import User
@@ -198,7 +198,7 @@ class GoalDialogue:
 
     def _stands(self, correlation_id: str) -> GoalStatus | None:
         with self.workspace.store.reading() as connection:
-            return stands(connection, lambda: self.workspace.keyring, self.tenant, correlation_id)
+            return read_goal_status(connection, lambda: self.workspace.keyring, self.tenant, correlation_id)
 
 
 def language_of(environ: Mapping[str, str]) -> str:

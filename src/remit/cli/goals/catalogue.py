@@ -40,7 +40,7 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
     with Workspace.open(directory) as workspace:
         tenant = choose_tenant(workspace, tenant_id)
         entries = workspace.promotion.catalogue(tenant)
-        standing = workspace.promotion.standing(tenant)
+        standing = workspace.promotion.status(tenant)
         flag = tenant_flag(tenant, workspace.config.tenants)
     if as_json:
         show_json(
@@ -49,7 +49,7 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
                 "catalogue_ref": entries.ref,
                 "simulations": [_short(entry) for entry in entries],
                 "changed": list(standing.changed),
-                "gone": list(standing.gone),
+                "gone": list(standing.missing),
             }
         )
         return
@@ -60,7 +60,7 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
             ("simulation", "version", "state", "impact", "risk", "access", "taken back by"),
             [tuple(_short(entry)[name] or "" for name in _COLUMNS) for entry in entries],
         )
-    for name in standing.gone:
+    for name in standing.missing:
         what = f"{name} is ACTIVE, and no file has it any more: it cannot run"
         click.echo(f"note: {what}; put it back, or: remit catalogue retire {name}{flag}", err=True)
     for name in standing.changed:

@@ -16,7 +16,7 @@ from remit.core.ids import system_clock
 if TYPE_CHECKING:
     from remit.contracts.goals.slo import SloWaiver
     from remit.goals.slo import FigureVerdict, Rate
-    from remit.testing.goal_load import LoadSeen
+    from remit.testing.goal_load import LoadResult
 
 GOALS: Final = 300
 CALLERS: Final = 8
@@ -95,7 +95,7 @@ def gate(
     ctx.exit(_tell(seen, verdicts, notes, as_json=as_json))
 
 
-def _load(goals: int, callers: int, variable: str | None, *, quiet: bool) -> "LoadSeen":
+def _load(goals: int, callers: int, variable: str | None, *, quiet: bool) -> "LoadResult":
     from remit.testing.goal_load import run_load  # noqa: PLC0415 - `--help` does without
     from remit.testing.goal_workspace import scratch_workspace  # noqa: PLC0415 - as above
 
@@ -125,13 +125,13 @@ def _last_day(directory: Path) -> "tuple[list[Rate], list[str], Path | None]":
     return [rate], [told], root
 
 
-def _judged(seen: "LoadSeen", past: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[FigureVerdict]":
+def _judged(seen: "LoadResult", past: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[FigureVerdict]":
     from remit.goals.slo import Measured, judge  # noqa: PLC0415 - `--help` does without
 
     return judge(Measured(seen.dispatch_ms, [seen.ended, *past], seen.duplicates), waivers, system_clock())
 
 
-def _tell(seen: "LoadSeen", verdicts: "list[FigureVerdict]", notes: list[str], *, as_json: bool) -> int:
+def _tell(seen: "LoadResult", verdicts: "list[FigureVerdict]", notes: list[str], *, as_json: bool) -> int:
     failed = [verdict for verdict in verdicts if verdict.blocks]
     if as_json:
         show_json(
@@ -173,7 +173,7 @@ def _tree(verdict: "FigureVerdict") -> dict[str, Any]:
     }
 
 
-def _load_tree(seen: "LoadSeen") -> dict[str, Any]:
+def _load_tree(seen: "LoadResult") -> dict[str, Any]:
     from remit.goals.slo import percentile  # noqa: PLC0415 - `--help` does without
 
     goal_ms = {f"p{percent}": percentile(seen.goal_ms, percent) for percent in (50, 95, 99)}

@@ -29,7 +29,7 @@ Verdict = Literal["permit", "approval_required", "forbid"]
 
 MAX_POLICIES: Final = 300
 APPROVAL: Final = "approval_required"
-_SHOWN: Final = 20
+_MAX_LISTED: Final = 20
 _ANNOTATIONS: Final = frozenset({"id", "verdict", "description", "reason"})
 _ID: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _FAILED: Final = re.compile(r"error while evaluating policy `policy([0-9]+)`: ")
@@ -83,7 +83,7 @@ def compile_policies(snapshot: AccessSnapshot) -> Compiled:
     schema = _schema(snapshot)
     verdicts: dict[str, Verdict] = {}
     for statement in statements:
-        _take(statement, schema, snapshot, verdicts)
+        _add_statement(statement, schema, snapshot, verdicts)
     with _engine():
         # Each was read by itself, so that none can run over into the next.
         policies = cedar.PolicySet.from_str("\n".join(statement.text for statement in statements))
@@ -104,7 +104,7 @@ def find_problems(snapshot: AccessSnapshot) -> tuple[RefusedError, ...]:
             continue
         for statement in statements[:MAX_POLICIES]:
             try:
-                _take(statement, schema, snapshot, verdicts)
+                _add_statement(statement, schema, snapshot, verdicts)
             except RefusedError as problem:
                 problems.append(problem)
     try:
@@ -122,7 +122,9 @@ def _schema(snapshot: AccessSnapshot) -> "Schema":
         return made
 
 
-def _take(statement: PolicyText, schema: "Schema", snapshot: AccessSnapshot, verdicts: dict[str, Verdict]) -> None:
+def _add_statement(
+    statement: PolicyText, schema: "Schema", snapshot: AccessSnapshot, verdicts: dict[str, Verdict]
+) -> None:
     """One policy, to those that were taken before."""
     name, verdict = _read(statement, snapshot)
     if name in verdicts:
@@ -135,7 +137,7 @@ def evaluate(compiled: Compiled, question: CedarQuestion) -> Evaluation:
     """One question. What the engine raises is raised."""
     answer = _cedar().is_authorized(question.request, compiled.policies, question.entities, compiled.schema)
     names = answer.diagnostics.id_annotations_by_reason
-    failed = tuple(sorted({_who_failed(error, list(compiled.verdicts)) for error in answer.diagnostics.errors}))
+    failed = tuple(sorted({_find_failed_policy(error, list(compiled.verdicts)) for error in answer.diagnostics.errors}))
     # By subscript: a policy without a name is none of those that were read.
     decided = tuple(sorted(names[reason] for reason in answer.diagnostics.reasons))
     return Evaluation(answer.decision.value, decided, failed)
@@ -146,7 +148,7 @@ def is_failure(problem: BaseException) -> bool:
     return isinstance(problem, Exception) or type(problem).__name__ == "PanicException"
 
 
-def _who_failed(error: str, names: list[str]) -> str:
+def _find_failed_policy(error: str, names: list[str]) -> str:
     """Without the engine's words, which quote the values of fields."""
     found = _FAILED.match(error)
     return names[int(found[1])] if found and int(found[1]) < len(names) else "the question does not fit the schema"
@@ -170,7 +172,7 @@ def _read(statement: PolicyText, snapshot: AccessSnapshot) -> tuple[str, Verdict
             statement,
             "Use @id, @verdict, @reason and @description.",
         )
-    for kind, identifier in _named(tree):
+    for kind, identifier in _named_entities(tree):
         _require_listed(kind, identifier, name, statement, snapshot)
     if "verdict" not in annotations:
         return name, "forbid" if tree["effect"] == "forbid" else "permit"
@@ -210,7 +212,7 @@ def policy_tree(statement: PolicyText) -> dict[str, Any]:
     return dict(policy)
 
 
-def _named(tree: Any) -> Iterator[tuple[str, str]]:
+def _named_entities(tree: Any) -> Iterator[tuple[str, str]]:
     """The entities that a policy names. In Cedar's JSON nothing else has a type and an id that are texts."""
     pending = [tree]
     while pending:
@@ -247,7 +249,7 @@ def _require_listed(kind: str, identifier: str, name: str, statement: PolicyText
             "that is mended, everybody is denied everything",
             where=statement.where,
             next_step="If its simulation is gone for good, take the action out of the policy; else put the simulation "
-            f"back, or check the spelling. The access actions of the catalogue: {_some(snapshot.actions)}.",
+            f"back, or check the spelling. The access actions of the catalogue: {_render_actions(snapshot.actions)}.",
         )
 
 
@@ -261,12 +263,12 @@ def _validate(statement: PolicyText, name: str, schema: "Schema", snapshot: Acce
     raise _refused(
         f"the policy {name} does not fit the schema: {'; '.join(problems[:3]) or 'the engine does not say why'}",
         statement,
-        f"Mend it. The access actions of the catalogue: {_some(snapshot.actions)}.",
+        f"Mend it. The access actions of the catalogue: {_render_actions(snapshot.actions)}.",
     )
 
 
-def _some(actions: Sequence[str]) -> str:
-    return (", ".join(actions[:_SHOWN]) or "none") + (", ..." if len(actions) > _SHOWN else "")
+def _render_actions(actions: Sequence[str]) -> str:
+    return (", ".join(actions[:_MAX_LISTED]) or "none") + (", ..." if len(actions) > _MAX_LISTED else "")
 
 
 def _cedar() -> ModuleType:

@@ -40,7 +40,7 @@ _BAGS: Final = {"texts": "Texts", "numbers": "Numbers", "amounts": "Amounts"}
 _BAG_ID: Final = "request"
 
 
-class UnseenError(Exception):
+class UnsupportedFieldError(Exception):
     """A field has a value that no policy could see."""
 
 
@@ -94,7 +94,7 @@ def cedar_question(  # noqa: PLR0913 - a question has these parts
     language: str,
     fields: Mapping[str, JsonValue],
 ) -> CedarQuestion:
-    """Raises `UnseenError` for a field that policies cannot be told of."""
+    """Raises `UnsupportedFieldError` for a field that policies cannot be told of."""
     tenant = _uid("Tenant", tenant_id)
     principal, resource = _uid("User", user_name(tenant_id, user_id)), _uid("Simulation", simulation_id)
     tags = _sort_fields(fields)
@@ -120,7 +120,7 @@ def cedar_question(  # noqa: PLR0913 - a question has these parts
 
 def _sort_fields(fields: Mapping[str, JsonValue]) -> dict[str, dict[str, Any]]:
     if len(fields) > MAX_FIELDS:
-        raise UnseenError(f"there are more than {MAX_FIELDS} fields")
+        raise UnsupportedFieldError(f"there are more than {MAX_FIELDS} fields")
     bags: dict[str, dict[str, Any]] = {name: {} for name in _BAGS}
     for name, value in fields.items():
         if value is None:
@@ -141,7 +141,9 @@ def _amount(value: Any) -> dict[str, str]:
             found = _DECIMAL.fullmatch(number)
             if found is not None:
                 return {"value": f"{found[1]}{found[2] or '.0'}", "currency": currency}
-    raise UnseenError("a field is neither a text, nor a whole number, nor an amount with at most four decimals")
+    raise UnsupportedFieldError(
+        "a field is neither a text, nor a whole number, nor an amount with at most four decimals"
+    )
 
 
 def _uid(kind: str, identifier: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from remit.goals.access.cedar import (
     find_problems,
     is_failure,
 )
-from remit.goals.access.cedar_schema import SCHEMA_VERSION, UnseenError, cedar_question
+from remit.goals.access.cedar_schema import SCHEMA_VERSION, UnsupportedFieldError, cedar_question
 
 AccessVerdict = Literal["ALLOWED", "DENIED", "APPROVAL_REQUIRED"]
 AccessCode = Literal["ACCESS_ALLOWED", "ACCESS_SCOPE_VIOLATION", "ACCESS_AP_REQUIRED"]
@@ -63,7 +63,7 @@ class AccessAnswer:
     """For people; without ids and values of the question."""
 
 
-_ASKED: Final = tuple(AccessQuestion.__dataclass_fields__)
+_QUESTION_FIELDS: Final = tuple(AccessQuestion.__dataclass_fields__)
 MAX_ANSWERS: Final = 256
 
 
@@ -99,7 +99,7 @@ class AccessPolicy:
         """Never raises: what goes wrong is DENIED, and `why` says what."""
         try:
             return self._answer(question)
-        except UnseenError as problem:
+        except UnsupportedFieldError as problem:
             return _denied(f"{problem}, so no policy can judge it")
         except BaseException as problem:
             if not is_failure(problem):
@@ -109,13 +109,15 @@ class AccessPolicy:
 
     def _answer(self, question: AccessQuestion) -> AccessAnswer:
         """One dispatch asks the same several times, and the answer depends on nothing else. Failures are not kept."""
-        asked = json.dumps([getattr(question, name) for name in _ASKED], sort_keys=True)  # 1 and 1.0 are not the same
-        found = self._answers.get(asked)
+        key = json.dumps(
+            [getattr(question, name) for name in _QUESTION_FIELDS], sort_keys=True
+        )  # 1 and 1.0 are not the same
+        found = self._answers.get(key)
         if found is None:
             found = self._decide(question)
             if len(self._answers) >= MAX_ANSWERS:
                 self._answers.clear()
-            self._answers[asked] = found
+            self._answers[key] = found
         return found
 
     def _decide(self, question: AccessQuestion) -> AccessAnswer:
@@ -123,7 +125,7 @@ class AccessPolicy:
             return _denied("this user is not listed for this tenant")
         if self._compiled is None:
             return _denied("there are no access policies")
-        said = evaluate(
+        evaluation = evaluate(
             self._compiled,
             cedar_question(
                 tenant_id=question.tenant_id,
@@ -137,15 +139,19 @@ class AccessPolicy:
             ),
         )
         verdicts = self._compiled.verdicts
-        if said.failed:
-            return _denied(f"not every policy could be evaluated: {', '.join(said.failed)}", said.failed, verdicts)
-        if said.decision != "Allow":
-            return _denied("a policy forbids it" if said.policies else "no policy permits it", said.policies, verdicts)
-        permits = tuple(name for name in said.policies if verdicts[name] == "permit")
-        needing = tuple(name for name in said.policies if verdicts[name] == APPROVAL)
+        if evaluation.failed:
+            return _denied(
+                f"not every policy could be evaluated: {', '.join(evaluation.failed)}", evaluation.failed, verdicts
+            )
+        if evaluation.decision != "Allow":
+            return _denied(
+                "a policy forbids it" if evaluation.policies else "no policy permits it", evaluation.policies, verdicts
+            )
+        permits = tuple(name for name in evaluation.policies if verdicts[name] == "permit")
+        needing = tuple(name for name in evaluation.policies if verdicts[name] == APPROVAL)
         if needing:
             return _answer("APPROVAL_REQUIRED", needing, "a policy permits it with an approval")
-        if permits and permits == said.policies:
+        if permits and permits == evaluation.policies:
             return _answer("ALLOWED", permits, "a policy permits it")
         return _denied("the engine allows it, and names no policy that does")
 

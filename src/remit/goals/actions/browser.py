@@ -30,7 +30,7 @@ TOKEN_LIFE: Final = timedelta(minutes=15)
 """Long enough for a person to answer."""
 
 
-class BrowserHand:
+class BrowserActionRunner:
     def __init__(
         self,
         browsing: Callable[[], Browsing],
@@ -47,39 +47,39 @@ class BrowserHand:
 
     def prepare(self, bound: BrowserAction, name: str, envelope: DispatchEnvelope) -> dict[str, Any]:
         action = Action.from_tree(bound.action(name), source="the simulation's action")
-        narrowed = {"domains": list(bound.domains), "max_purchase": bound.max_purchase, "max_actions": 2}
-        constraints = TokenConstraints.from_tree(narrowed, source="the simulation's domains")
+        constraints_tree = {"domains": list(bound.domains), "max_purchase": bound.max_purchase, "max_actions": 2}
+        constraints = TokenConstraints.from_tree(constraints_tree, source="the simulation's domains")
         agent = f"goal:{envelope.tenant_id}/{envelope.user_id}"[:200]
         return {"type": "browser", "action": action.tree(), "constraints": constraints.tree(), "agent": agent}
 
     def has_begun(self, prepared: Mapping[str, Any]) -> bool:
-        return claim_of(self._ledger(), "browser", str(prepared["action"]["action_id"])) is not None
+        return find_claim(self._ledger(), "browser", str(prepared["action"]["action_id"])) is not None
 
     def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         action = Action.from_tree(prepared["action"], source="the simulation's action")
-        found = claim_of(self._ledger(), "browser", action.action_id)
+        found = find_claim(self._ledger(), "browser", action.action_id)
         is_late = False
         if found is None:
-            result, is_late = self._done(action, prepared, seconds)
+            result, is_late = self._browse(action, prepared, seconds)
         else:
             result = self._outcome(action, found)
         payload: dict[str, Any] = {"type": "browser", "result": result.tree()}
         timed_out = is_late and not result.success
         return BoundActionResult(result.success, payload, (f"browser/{action.action_id}",), timed_out)
 
-    def _done(self, action: Action, prepared: Mapping[str, Any], seconds: float) -> tuple[ActionResult, bool]:
+    def _browse(self, action: Action, prepared: Mapping[str, Any], seconds: float) -> tuple[ActionResult, bool]:
         """In a session of its own: what is not a navigation finds the page that it names open, or fails with that.
 
         Also, whether its time was over before it had come to its end.
         """
         kinds = dict.fromkeys(("navigate", action.type))
-        wish = TokenRequest(
+        token_request = TokenRequest(
             agent_id=str(prepared["agent"]),
             caps=tuple(CAPABILITY_OF[kind] for kind in kinds),
             constraints=TokenConstraints.from_tree(prepared["constraints"], source="the simulation's domains"),
             life=TOKEN_LIFE,
         )
-        token = self._tokens().issue(wish, actor=str(prepared["agent"]))
+        token = self._tokens().issue(token_request, actor=str(prepared["agent"]))
         jti = token.claims.jti
         with self._browsing().within(seconds, jti, lambda: self._revoke(jti)) as limit:
             if action.type != "navigate":
@@ -99,30 +99,32 @@ class BrowserHand:
         """Of an action that was begun before: as its own door recorded it, or settles it now."""
         if isinstance(found, ClaimHeld):
             self._browsing().recover()
-            settled = claim_of(self._ledger(), "browser", action.action_id)
-            if not isinstance(settled, ClaimCompleted):
+            recovered = find_claim(self._ledger(), "browser", action.action_id)
+            if not isinstance(recovered, ClaimCompleted):
                 raise EnvironmentFailureError(
                     Reason.IN_PROGRESS,
                     "the browser is still at work on it",
                     where=f"browser {action.action_id}",
                     next_step="Ask again in a moment; `remit approvals` lists what waits for a person.",
                 )
-            found = settled
-        return ActionResult.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored result")
+            found = recovered
+        return ActionResult.parse(
+            read_recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored result"
+        )
 
 
-def claim_of(ledger: Ledger, scope: str, key: str) -> ClaimCompleted | ClaimHeld | None:
+def find_claim(ledger: Ledger, scope: str, key: str) -> ClaimCompleted | ClaimHeld | None:
     """What the door of this name has recorded under a key."""
     with ledger.store.glancing() as connection:
         return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
 
 
-def recorded_outcome(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
+def read_recorded_outcome(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
     """What a door recorded under a key, held against the ledger. No authority is asked for: it may be over by now."""
     return _journal_of(ledger, hosts, done).verify_stored(done).text
 
 
-def recorded_checkpoint(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
+def read_recorded_checkpoint(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
     """What a door had made ready under a key, held against its intent: a claim alone is anybody's word."""
     _journal_of(ledger, hosts, done).require_intended(done)
     return done.checkpoint

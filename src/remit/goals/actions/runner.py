@@ -21,7 +21,7 @@ from remit.contracts.tasks.task import TaskManifest
 from remit.core.canonical import canonical_bytes, digest
 from remit.core.concurrency import released
 from remit.core.errors import Reason, RefusedError, RemitError
-from remit.goals.actions.browser import BrowserHand, claim_of, recorded_checkpoint, recorded_outcome
+from remit.goals.actions.browser import BrowserActionRunner, find_claim, read_recorded_checkpoint, read_recorded_outcome
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction
 from remit.goals.ports import BoundActionResult
 from remit.ledger.goal_queries import step_events
@@ -38,13 +38,13 @@ SECONDS_LEFT: Final = "seconds_left"
 
 
 class GoalActionRunner:
-    """`Hands` for tasks, plans, browser actions and the ways back."""
+    """`ActionRunner` for tasks, plans, browser actions and the ways back."""
 
     def __init__(
         self,
         tasks: Callable[[], Tasks],
         plans: Callable[[], Plans],
-        browser: BrowserHand,
+        browser: BrowserActionRunner,
         ledger: Callable[[], Ledger],
         hosts: Path,
     ) -> None:
@@ -56,26 +56,26 @@ class GoalActionRunner:
 
     def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
         name = action_id(envelope)
-        about = {"correlation_id": envelope.correlation_id}
+        correlation = {"correlation_id": envelope.correlation_id}
         if isinstance(bound, TaskAction):
             manifest = TaskManifest.from_tree(bound.manifest(name), source="the simulation's task")
-            return {"type": "task", "manifest": manifest.tree(), **about}
+            return {"type": "task", "manifest": manifest.tree(), **correlation}
         if isinstance(bound, PlanAction):
             reads = simulation.impact == "read_only"
-            ends = time.monotonic() + simulation.timeout_seconds
-            approved = self._approved(simulation, bound, name, ends)
-            left = round(max(0.0, ends - time.monotonic()), 3)
-            return {"type": "plan", "envelope": approved, "reads": reads, SECONDS_LEFT: left, **about}
+            deadline = time.monotonic() + simulation.timeout_seconds
+            approved = self._approved(simulation, bound, name, deadline)
+            left = round(max(0.0, deadline - time.monotonic()), 3)
+            return {"type": "plan", "envelope": approved, "reads": reads, SECONDS_LEFT: left, **correlation}
         if isinstance(bound, BrowserAction):
-            return {**self._browser.prepare(bound, name, envelope), **about}
-        return {"type": "undo", "of": self._prepared_for(envelope), **about}
+            return {**self._browser.prepare(bound, name, envelope), **correlation}
+        return {"type": "undo", "of": self._prepared_for(envelope), **correlation}
 
     def has_begun(self, prepared: Mapping[str, Any]) -> bool:
         match prepared["type"]:
             case "task":
-                return claim_of(self._ledger(), "task", prepared["manifest"]["task_id"]) is not None
+                return find_claim(self._ledger(), "task", prepared["manifest"]["task_id"]) is not None
             case "plan":
-                return claim_of(self._ledger(), "plan", prepared["envelope"]["envelope_id"]) is not None
+                return find_claim(self._ledger(), "plan", prepared["envelope"]["envelope_id"]) is not None
             case "browser":
                 return self._browser.has_begun(prepared)
             case _:
@@ -91,12 +91,12 @@ class GoalActionRunner:
                 case "browser":
                     return self._browser.run(prepared, seconds)
                 case _:
-                    return self._take_back(prepared["of"])
+                    return self._undo(prepared["of"])
 
     def _run_task(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
-        manifest, whole = canonical_bytes(prepared["manifest"]), str(prepared["correlation_id"])
+        manifest, correlation_id = canonical_bytes(prepared["manifest"]), str(prepared["correlation_id"])
         began = time.monotonic()
-        result = self._tasks().lease_and_execute(manifest, LEASE_LIFE, correlation_id=whole, seconds=seconds)
+        result = self._tasks().lease_and_execute(manifest, LEASE_LIFE, correlation_id=correlation_id, seconds=seconds)
         failed = result.status != "SUCCESS"
         late = failed and time.monotonic() - began >= seconds
         return BoundActionResult(
@@ -105,9 +105,9 @@ class GoalActionRunner:
 
     def _run_plan(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         envelope = canonical_bytes(prepared["envelope"])
-        ends = time.monotonic() + seconds
-        hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
-        outcome = self._applied_before(prepared) or self._plans().apply(envelope, hooks)
+        deadline = time.monotonic() + seconds
+        hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > deadline)
+        outcome = self._find_applied(prepared) or self._plans().apply(envelope, hooks)
         refs = (f"plan/{prepared['envelope']['envelope_id']}",)
         if not isinstance(outcome, PlanOutcome):
             payload: dict[str, Any] = {
@@ -115,7 +115,7 @@ class GoalActionRunner:
                 "status": outcome.status,
                 "errors": [one.tree() for one in outcome.errors],
             }
-            return BoundActionResult(False, payload, refs, time.monotonic() > ends)
+            return BoundActionResult(False, payload, refs, time.monotonic() > deadline)
         done = outcome.status.status == "SUCCESS"
         payload = {
             "type": "plan",
@@ -124,53 +124,55 @@ class GoalActionRunner:
             "errors": [one.tree() for one in outcome.errors],
             **(self._answer(prepared) if done and prepared["reads"] else {}),
         }
-        return BoundActionResult(done, payload, refs, not done and time.monotonic() > ends)
+        return BoundActionResult(done, payload, refs, not done and time.monotonic() > deadline)
 
     def _answer(self, prepared: Mapping[str, Any]) -> dict[str, Any]:
         """The first rows that a query gives, masked, for whoever asked. They are in no report and not in the ledger."""
         try:
-            seen = self._plans().preview(canonical_bytes(prepared["envelope"]["plan"])).document
+            document = self._plans().preview(canonical_bytes(prepared["envelope"]["plan"])).document
         except RemitError:  # it was done all the same
             return {}
-        if not seen.sql:
+        if not document.sql:
             return {}
-        told = seen.sql[0].tree()
-        return {"answer": {name: told[name] for name in ("columns", "rows", "result_rows")}}
+        first_query = document.sql[0].tree()
+        return {"answer": {name: first_query[name] for name in ("columns", "rows", "result_rows")}}
 
-    def _applied_before(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
+    def _find_applied(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
         """Of a plan that came to its end: its approval may be over by now, and what it did stands all the same."""
         key = str(prepared["envelope"]["envelope_id"])
-        found = claim_of(self._ledger(), "plan", key)
+        found = find_claim(self._ledger(), "plan", key)
         if isinstance(found, ClaimHeld):
             self._plans().recover()
-            found = claim_of(self._ledger(), "plan", key)
+            found = find_claim(self._ledger(), "plan", key)
         if not isinstance(found, ClaimCompleted):
             return None
-        return PlanOutcome.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored outcome")
+        return PlanOutcome.parse(
+            read_recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored outcome"
+        )
 
-    def _take_back(self, original: Mapping[str, Any]) -> BoundActionResult:
+    def _undo(self, original: Mapping[str, Any]) -> BoundActionResult:
         if original["type"] == "task":
             task_id = str(original["manifest"]["task_id"])
-            done = claim_of(self._ledger(), "task", task_id)
+            done = find_claim(self._ledger(), "task", task_id)
             if not isinstance(done, ClaimCompleted):
                 raise RefusedError(Reason.STATE_MISSING, "the task that is to be taken back has no outcome")
             result = self._tasks().restore(done.result.encode(), LEASE_LIFE)
             payload = {"type": "undo", "result": result.tree()}
             return BoundActionResult(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
         outcome = self._plans().rollback(str(original["envelope"]["envelope_id"]))
-        told: dict[str, Any] = {
+        first_query: dict[str, Any] = {
             "type": "undo",
             "status": outcome.status,
             "order_id": outcome.order_id,
             "errors": [one.tree() for one in outcome.errors],
         }
-        return BoundActionResult(outcome.status == "EXECUTED", told, (f"rollback/{outcome.order_id}",))
+        return BoundActionResult(outcome.status == "EXECUTED", first_query, (f"rollback/{outcome.order_id}",))
 
-    def _approved(self, simulation: Simulation, bound: PlanAction, name: str, ends: float) -> dict[str, Any]:
+    def _approved(self, simulation: Simulation, bound: PlanAction, name: str, deadline: float) -> dict[str, Any]:
         """The person's yes, or the policy's, is to this very plan: so the protocol layer signs for it."""
         plan = Plan.from_tree(bound.plan(name), source="the simulation's plan")
         who = f"simulation {simulation.id}"
-        hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
+        hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > deadline)
         try:
             # Who confirms an irreversible simulation has read that; what of it needs that, only a look can say.
             is_final = simulation.impact == "irreversible"
@@ -179,7 +181,7 @@ class GoalActionRunner:
                 approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
                 return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
         except RemitError as problem:
-            if time.monotonic() > ends:  # it runs on copies first, and was stopped there
+            if time.monotonic() > deadline:  # it runs on copies first, and was stopped there
                 raise RefusedError(
                     Reason.TIMED_OUT,
                     "making it ready took longer than it may",
@@ -202,7 +204,7 @@ class GoalActionRunner:
                 where=f"correlation {original}",
                 next_step="`remit ledger trace` shows where that goal stands.",
             )
-        begun = json.loads(recorded_checkpoint(self._ledger(), self._hosts, found))
+        begun = json.loads(read_recorded_checkpoint(self._ledger(), self._hosts, found))
         if (begun["envelope"]["tenant_id"], begun["envelope"]["correlation_id"]) != (envelope.tenant_id, original):
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
@@ -219,7 +221,7 @@ class GoalActionRunner:
                 next_step="Name a simulation as its way back that makes up for it by an action of its own.",
             )
         task = (
-            claim_of(self._ledger(), "task", str(prepared["manifest"]["task_id"]))
+            find_claim(self._ledger(), "task", str(prepared["manifest"]["task_id"]))
             if prepared["type"] == "task"
             else None
         )

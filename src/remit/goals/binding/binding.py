@@ -23,7 +23,7 @@ from remit.contracts.goals.simulation import (
 )
 from remit.core.errors import Reason, UsageError
 from remit.goals.binding.fields import render_value, require_fields
-from remit.goals.binding.slots import Slot, SlotPlace, Where, pieces_of, place_of
+from remit.goals.binding.slots import Slot, SlotPlace, Where, classify_place, pieces_of
 
 SQL_ACTION_ID: Final = "query"
 
@@ -80,15 +80,15 @@ def fill(simulation: Simulation, fields: Mapping[str, JsonValue]) -> BoundAction
     require_fields(simulation, fields)
     binding = simulation.binding
     if isinstance(binding, TaskBinding):
-        return TaskAction(binding.capability_id, _filled(simulation, binding.inputs, fields), binding.reversible)
+        return TaskAction(binding.capability_id, _fill_tree(simulation, binding.inputs, fields), binding.reversible)
     if isinstance(binding, PlanBinding):
-        return PlanAction(_filled(simulation, _template(binding), fields))
+        return PlanAction(_fill_tree(simulation, _template(binding), fields))
     if isinstance(binding, SqlBinding):
         return PlanAction(_sql_plan(simulation, binding, fields))
     if isinstance(binding, BrowserBinding):
         limit = binding.max_purchase
         most = limit.tree() if isinstance(limit, Amount) else limit
-        return BrowserAction(_filled(simulation, binding.action, fields), tuple(binding.domains), most)
+        return BrowserAction(_fill_tree(simulation, binding.action, fields), tuple(binding.domains), most)
     return UndoAction()
 
 
@@ -114,16 +114,16 @@ def walk(tree: Any, visit: Callable[[Where, str], Any], where: Where = ()) -> An
     return visit(where, tree) if isinstance(tree, str) else tree
 
 
-def _filled(simulation: Simulation, tree: dict[str, Any], fields: Mapping[str, JsonValue]) -> dict[str, Any]:
+def _fill_tree(simulation: Simulation, tree: dict[str, Any], fields: Mapping[str, JsonValue]) -> dict[str, Any]:
     def visit(where: Where, text: str) -> Any:
-        place = place_of(simulation, where, tree)
-        return text if place is SlotPlace.LITERAL else _filled_text(place, text, fields)
+        place = classify_place(simulation, where, tree)
+        return text if place is SlotPlace.LITERAL else _fill_text(place, text, fields)
 
     filled: dict[str, Any] = walk(tree, visit)
     return filled
 
 
-def _filled_text(place: SlotPlace, text: str, fields: Mapping[str, JsonValue]) -> Any:
+def _fill_text(place: SlotPlace, text: str, fields: Mapping[str, JsonValue]) -> Any:
     pieces = pieces_of(text)
     if len(pieces) == 1 and isinstance(pieces[0], Slot):
         value = _value(pieces[0], fields)
@@ -140,12 +140,12 @@ def _value(slot: Slot, fields: Mapping[str, JsonValue]) -> JsonValue:
 
 
 def _text(place: SlotPlace, value: JsonValue) -> str:
-    shown = "" if value is None else render_value(value)
-    return quote(shown, safe="") if place is SlotPlace.URL else shown
+    rendered = "" if value is None else render_value(value)
+    return quote(rendered, safe="") if place is SlotPlace.URL else rendered
 
 
 def _sql_plan(simulation: Simulation, binding: SqlBinding, fields: Mapping[str, JsonValue]) -> dict[str, Any]:
-    filled = _filled(simulation, open_tree(simulation), fields)
+    filled = _fill_tree(simulation, open_tree(simulation), fields)
     operation = {
         "type": "sql_execute",
         "query": binding.query,

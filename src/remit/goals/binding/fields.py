@@ -39,7 +39,7 @@ _DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,11})\.[0-9]{2}")
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _NO_MATCH: Final = "this does not match the field's pattern"
 _WITH_PATTERN: Final = (TextField, IdentifierField)
-_TOLD_CHOICES: Final = 10
+_MAX_LISTED_CHOICES: Final = 10
 # A comma before one or two digits can only be a decimal one; `1,250` could be either, and is not taken.
 _NUMBER: Final = r"(?P<number>[0-9]{1,12}(?:[.,][0-9]{1,2})?)"
 _AMOUNT: Final = (
@@ -67,11 +67,11 @@ def read_text(spec: FieldSpec, text: str) -> JsonValue:
     return None if value is None or problem_with(spec, value) else value
 
 
-def why_unfit(spec: FieldSpec, text: str) -> str:
+def explain_invalid(spec: FieldSpec, text: str) -> str:
     """Why this text is no value for the field, for whoever said it: `this` stands for it. Empty if it is one."""
     value = _READERS[type(spec)](spec, read(text).text)
     if value is None:
-        return _unread(spec)
+        return _explain_unread(spec)
     problem = problem_with(spec, value)
     return f"{problem}: {spec.pattern}" if problem == _NO_MATCH and isinstance(spec, _WITH_PATTERN) else problem
 
@@ -110,8 +110,8 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as problem:
-        said = problem.args[0] if problem.args else ""
-        raise ValueError(said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)) from None
+        message = problem.args[0] if problem.args else ""
+        raise ValueError(message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)) from None
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -134,8 +134,8 @@ def _check_identifier(spec: Any, value: JsonValue) -> str:
 
 
 def _check_pattern(spec: Any, value: str) -> str:
-    fits = spec.pattern is None or compile_pattern(spec.pattern).fullmatch(value) is not None
-    return "" if fits else _NO_MATCH
+    matches = spec.pattern is None or compile_pattern(spec.pattern).fullmatch(value) is not None
+    return "" if matches else _NO_MATCH
 
 
 def _check_integer(spec: Any, value: JsonValue) -> str:
@@ -172,8 +172,8 @@ def _check_date(_spec: Any, value: JsonValue) -> str:
 
 
 def _check_email(_spec: Any, value: JsonValue) -> str:
-    fits = isinstance(value, str) and len(value) <= _MAX_EMAIL and _EMAIL.fullmatch(value)
-    return "" if fits and ".." not in str(value) else "this must be an email address"
+    matches = isinstance(value, str) and len(value) <= _MAX_EMAIL and _EMAIL.fullmatch(value)
+    return "" if matches and ".." not in str(value) else "this must be an email address"
 
 
 def _check_choice(spec: Any, value: JsonValue) -> str:
@@ -214,21 +214,21 @@ def _currency(code: str, taken: tuple[str, ...]) -> str:
     """What a sign means: one of several only where the field takes exactly one of them."""
     if code not in _SYMBOLS:
         return code.upper()
-    meant = _SYMBOLS[code]
-    fitting = [each for each in meant if each in taken] if len(meant) > 1 else list(meant)
-    return fitting[0] if len(fitting) == 1 else ""
+    candidates = _SYMBOLS[code]
+    matching = [each for each in candidates if each in taken] if len(candidates) > 1 else list(candidates)
+    return matching[0] if len(matching) == 1 else ""
 
 
 def _read_choice(spec: Any, text: str) -> JsonValue:
     wanted = read(text).folded
-    fitting = [choice for choice in spec.choices if read(choice).folded == wanted]
-    return fitting[0] if len(fitting) == 1 else None
+    matching = [choice for choice in spec.choices if read(choice).folded == wanted]
+    return matching[0] if len(matching) == 1 else None
 
 
-def _unread(spec: FieldSpec) -> str:
+def _explain_unread(spec: FieldSpec) -> str:
     if isinstance(spec, ChoiceField):
-        more = ", ..." if len(spec.choices) > _TOLD_CHOICES else ""
-        return f"this is none of: {', '.join(spec.choices[:_TOLD_CHOICES])}{more}"
+        more = ", ..." if len(spec.choices) > _MAX_LISTED_CHOICES else ""
+        return f"this is none of: {', '.join(spec.choices[:_MAX_LISTED_CHOICES])}{more}"
     if isinstance(spec, AmountField):
         return f"this is no amount with its currency, such as 12.50 {(*spec.currencies, 'EUR')[0]}"
     return "this is no whole number of at most 15 digits" if isinstance(spec, IntegerField) else "this is empty"

@@ -15,17 +15,17 @@ from remit.plans.engines.input_files import read_below
 
 RESTED_SECONDS: Final = 2.0
 """More than a tick of any file system that Remit can work on."""
-SEEN_SECONDS: Final = 5.0
-MOST_FILES: Final = 2_048
+CACHE_SECONDS_PER_FILE: Final = 5.0
+MAX_FILES: Final = 2_048
 """A catalogue of a thousand simulations may have a plan's template in a file for each."""
 _Stamp = tuple[int, ...]
 
 
-class SeenFiles:
+class FileCache:
     """Reads like `read_below`, and keeps what it read."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, int], tuple[_Stamp, float, tuple[bytes, str]]] = {}
+        self._cached: dict[tuple[str, str, int], tuple[_Stamp, float, tuple[bytes, str]]] = {}
 
     def read(self, root: str, path: str, most: int) -> tuple[bytes, str]:
         """All of a file below the root, and its digest."""
@@ -33,15 +33,15 @@ class SeenFiles:
         if stamp is None:
             return read_below(root, path, most)
         key, now = (root, path, most), time.monotonic()
-        seen = self._seen.get(key)
-        if seen is not None and seen[0] == stamp and now - seen[1] < SEEN_SECONDS:
-            return seen[2]
+        cached = self._cached.get(key)
+        if cached is not None and cached[0] == stamp and now - cached[1] < CACHE_SECONDS_PER_FILE:
+            return cached[2]
         found = read_below(root, path, most)
         if _stamp_of(root, path) != stamp:
             raise mismatch("somebody changed the file while it was being read", path)
-        if len(self._seen) >= MOST_FILES:
-            self._seen.clear()
-        self._seen[key] = stamp, now, found
+        if len(self._cached) >= MAX_FILES:
+            self._cached.clear()
+        self._cached[key] = stamp, now, found
         return found
 
 
@@ -57,5 +57,13 @@ def _stamp_of(root: str, path: str) -> _Stamp | None:
         return None
     if time.time() - found.st_ctime < RESTED_SECONDS:
         return None
-    way = [number for each in folders for number in (each.st_dev, each.st_ino, each.st_mode)]
-    return *way, found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    folder_stamps = [number for each in folders for number in (each.st_dev, each.st_ino, each.st_mode)]
+    return (
+        *folder_stamps,
+        found.st_dev,
+        found.st_ino,
+        found.st_mode,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )

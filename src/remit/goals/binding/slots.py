@@ -69,7 +69,7 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def place_of(simulation: Simulation, where: Where, tree: Any) -> SlotPlace:
+def classify_place(simulation: Simulation, where: Where, tree: Any) -> SlotPlace:
     """What may stand at `where` in the binding's own tree (inputs, template, parameters, action)."""
     kind = simulation.binding.type
     if kind == "plan":
@@ -86,7 +86,7 @@ def place_of(simulation: Simulation, where: Where, tree: Any) -> SlotPlace:
 def problem_at(simulation: Simulation, place: SlotPlace, text: str) -> str:
     """Why the open places of this text cannot be filled there; empty if they can."""
     if place is SlotPlace.LITERAL:
-        named = mentioned(simulation, text)
+        named = find_slot_name(simulation, text)
         return f"a field's value cannot stand here: {named}" if named else ""
     try:
         pieces = pieces_of(text)
@@ -100,7 +100,7 @@ def problem_at(simulation: Simulation, place: SlotPlace, text: str) -> str:
     return _problem_with_text(simulation, place, pieces) if slots else ""
 
 
-def mentioned(simulation: Simulation, text: str) -> str:
+def find_slot_name(simulation: Simulation, text: str) -> str:
     """The first field that a text names between braces, as if it were a place."""
     return next((name for name in simulation.field_order if re.search(rf"\{{\s*{name}\s*(\.|\}})", text)), "")
 

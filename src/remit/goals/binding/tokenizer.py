@@ -90,7 +90,7 @@ def words(folded: str) -> tuple[str, ...]:
     return tuple(word for _, run in _runs(folded) for _, word in _cut(run))
 
 
-def placed_words(reading: Reading) -> tuple[TextToken, ...]:
+def words_with_positions(reading: Reading) -> tuple[TextToken, ...]:
     """The words of a reading with their places in its text."""
     return tuple(
         TextToken(reading.origin[start + at], reading.origin[start + at + len(word) - 1] + 1, word)

@@ -81,13 +81,13 @@ class Catalogue:
 def load_definitions(root: Path, config: SystemConfig) -> tuple[Simulation, ...]:
     """The simulations of a workspace, from the files that its remit.yaml names."""
     found = read_definitions(root, config.goals.catalogue, read_only_connections=read_only_connections(config))
-    findings = unknown_connections(found, config)
+    findings = find_unknown_connections(found, config)
     if findings:
         raise refusal(findings)
     return found
 
 
-def unknown_connections(definitions: Sequence[Simulation], config: SystemConfig) -> list[CatalogueFinding]:
+def find_unknown_connections(definitions: Sequence[Simulation], config: SystemConfig) -> list[CatalogueFinding]:
     """Queries for a database that remit.yaml does not name: they could be asked for, confirmed, and never run."""
     named = ", ".join(sorted(config.connections)) or "none"
     return [
@@ -126,7 +126,7 @@ def check_catalogue(root: Path, config: SystemConfig) -> tuple[tuple[Definition,
     """The same as `check_files`, for the files that a workspace's remit.yaml names, and its connections."""
     files, read_only = config.goals.catalogue, read_only_connections(config)
     definitions, findings = check_files(root, files, read_only_connections=read_only)
-    return definitions, (*findings, *unknown_connections([each.simulation for each in definitions], config))
+    return definitions, (*findings, *find_unknown_connections([each.simulation for each in definitions], config))
 
 
 def check_files(
@@ -142,11 +142,11 @@ def build_catalogue(
 ) -> Catalogue:
     """One tenant's catalogue. What nobody promoted as it is now is a draft."""
     ordered = sorted(definitions, key=lambda simulation: simulation.id)
-    standing = [_state_of(simulation, states.get(simulation.id)) for simulation in ordered]
-    key = tuple(zip((simulation.own_digest for simulation in ordered), standing, strict=True))
+    promoted_state = [_state_of(simulation, states.get(simulation.id)) for simulation in ordered]
+    key = tuple(zip((simulation.own_digest for simulation in ordered), promoted_state, strict=True))
     entries = tuple(
         CatalogueEntry(simulation, simulation.own_digest, state)
-        for simulation, state in zip(ordered, standing, strict=True)
+        for simulation, state in zip(ordered, promoted_state, strict=True)
     )
     return _CATALOGUES.get((tenant_id, key), lambda: Catalogue(tenant_id, entries))
 

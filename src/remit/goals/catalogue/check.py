@@ -27,9 +27,9 @@ from remit.contracts.tasks.task import NO_EFFECT, TaskManifest
 from remit.core.errors import RemitError
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction, open_tree, walk
 from remit.goals.binding.fields import compile_pattern
-from remit.goals.binding.slots import Where, mentioned, place_of, problem_at
+from remit.goals.binding.slots import Where, classify_place, find_slot_name, problem_at
 from remit.goals.catalogue.files import CatalogueFinding, Definition
-from remit.goals.catalogue.phrases import phrase_problem, shape_of
+from remit.goals.catalogue.phrases import phrase_problem, phrase_shape
 from remit.goals.catalogue.samples import sample_actions
 from remit.goals.confirmation.parser import load_lexicon
 
@@ -80,20 +80,20 @@ def _field_problems(simulation: Simulation) -> Iterator[Problem]:
             try:
                 compile_pattern(pattern)
             except ValueError as problem:
-                mend = "Use the syntax of RE2, which has no look-around and no back-references."
-                yield f"fields.{name}.pattern", f"the pattern cannot be used: {problem}", mend
+                advice = "Use the syntax of RE2, which has no look-around and no back-references."
+                yield f"fields.{name}.pattern", f"the pattern cannot be used: {problem}", advice
         if isinstance(spec, ChoiceField) and len({choice.casefold() for choice in spec.choices}) != len(spec.choices):
             yield f"fields.{name}.choices", "two choices are the same but for their case", "Keep one of the two."
 
 
 def _phrases(definitions: Sequence[Definition]) -> dict[tuple[str, str], list[str]]:
     """Who says what: by language and shape, the simulations."""
-    said: dict[tuple[str, str], list[str]] = {}
+    ids_by_shape: dict[tuple[str, str], list[str]] = {}
     for each in definitions:
         for tag, listed in each.simulation.phrases.items():
-            for shape in {shape_of(each.simulation, phrase) for phrase in listed}:
-                said.setdefault((tag.lower(), shape), []).append(each.simulation.id)
-    return said
+            for shape in {phrase_shape(each.simulation, phrase) for phrase in listed}:
+                ids_by_shape.setdefault((tag.lower(), shape), []).append(each.simulation.id)
+    return ids_by_shape
 
 
 def _phrase_problems(simulation: Simulation, phrases: dict[tuple[str, str], list[str]]) -> Iterator[Problem]:
@@ -110,7 +110,7 @@ def _phrase_problems(simulation: Simulation, phrases: dict[tuple[str, str], list
             if problem:
                 yield where, problem, "A place is the name of a field between braces, among words of the language."
                 continue
-            others = sorted(set(phrases[tag.lower(), shape_of(simulation, phrase)]) - {simulation.id})
+            others = sorted(set(phrases[tag.lower(), phrase_shape(simulation, phrase)]) - {simulation.id})
             if others:
                 yield where, f"{others[0]} has the same phrase", "Say one of them in other words."
 
@@ -133,26 +133,26 @@ def _binding_problems(simulation: Simulation) -> list[Problem]:
     tree = open_tree(simulation)
 
     def visit(where: Where, text: str) -> str:
-        problem = problem_at(simulation, place_of(simulation, where, tree), text)
+        problem = problem_at(simulation, classify_place(simulation, where, tree), text)
         if problem:
             found.append((_place(where), problem, "Use a field that fits there, or write the value out."))
         return text
 
     walk(tree, visit)
-    if any(mentioned(simulation, key) for key in _keys(tree)):
+    if any(find_slot_name(simulation, key) for key in _keys(tree)):
         found.append(("binding", "a field's value cannot be the name of a member", "Write the name out."))
-    if isinstance(simulation.binding, TaskBinding) and mentioned(simulation, simulation.binding.capability_id):
+    if isinstance(simulation.binding, TaskBinding) and find_slot_name(simulation, simulation.binding.capability_id):
         found.append(("binding.capability_id", "a field's value cannot decide what is done", "Write it out."))
-    if isinstance(simulation.binding, SqlBinding) and mentioned(simulation, simulation.binding.query):
-        name = mentioned(simulation, simulation.binding.query)
-        mend = f"Write ${name} in the query, and `{name}: '{{{name}}}'` under parameters."
-        found.append(("binding.query", "a value is never put into the text of a query", mend))
-    taken = {"plan": "plan_id", "browser": "action_id"}.get(simulation.binding.type, "")
+    if isinstance(simulation.binding, SqlBinding) and find_slot_name(simulation, simulation.binding.query):
+        name = find_slot_name(simulation, simulation.binding.query)
+        advice = f"Write ${name} in the query, and `{name}: '{{{name}}}'` under parameters."
+        found.append(("binding.query", "a value is never put into the text of a query", advice))
+    generated_id = {"plan": "plan_id", "browser": "action_id"}.get(simulation.binding.type, "")
     if isinstance(simulation.binding, UndoBinding) and simulation.required != (UNDOES,):
-        mend = f"Give it the field {UNDOES}, which holds the id of the goal, and no other."
-        found.append(("fields", "an undo knows what it takes back from the record, and needs nothing else", mend))
-    if taken and taken in tree:
-        found.append((f"binding.{taken}", "the id is made when it is dispatched", "Remove it."))
+        advice = f"Give it the field {UNDOES}, which holds the id of the goal, and no other."
+        found.append(("fields", "an undo knows what it takes back from the record, and needs nothing else", advice))
+    if generated_id and generated_id in tree:
+        found.append((f"binding.{generated_id}", "the id is made when it is dispatched", "Remove it."))
     return found
 
 
@@ -212,8 +212,8 @@ def _only_reads(simulation: Simulation, read_only: Collection[str]) -> bool:
 def _rollback_problems(simulation: Simulation, known: dict[str, Simulation]) -> Iterator[Problem]:
     if simulation.rollback is None:
         if simulation.impact != "read_only":
-            mend = "Name the simulation that takes it back; of an undo, the one that does it again."
-            yield "rollback", "it changes something, and names no simulation that takes it back", mend
+            advice = "Name the simulation that takes it back; of an undo, the one that does it again."
+            yield "rollback", "it changes something, and names no simulation that takes it back", advice
         return
     other = known.get(simulation.rollback)
     if simulation.rollback == simulation.id:
@@ -225,8 +225,8 @@ def _rollback_problems(simulation: Simulation, known: dict[str, Simulation]) -> 
     elif isinstance(simulation.binding, UndoBinding) or UNDOES in simulation.fields:
         return  # a way back itself: what it took back is asked for anew, by itself
     elif not _names_its_goal(other):
-        mend = f"Give {other.id} a field `{UNDOES}: {{type: text, ...}}`, which is filled with the id of the goal."
-        yield "rollback", f"{other.id} has no place for the goal that it takes back", mend
+        advice = f"Give {other.id} a field `{UNDOES}: {{type: text, ...}}`, which is filled with the id of the goal."
+        yield "rollback", f"{other.id} has no place for the goal that it takes back", advice
     elif isinstance(other.binding, UndoBinding):
         yield from _undo_problems(simulation)
     else:
@@ -261,8 +261,8 @@ def _can_be_undone(simulation: Simulation) -> bool:
 def _compensation_problems(simulation: Simulation, other: Simulation) -> Iterator[Problem]:
     """It is run with the values of the goal that it makes up for: there is nobody to ask."""
     for name in (name for name in other.required if name != UNDOES):
-        given, needed = simulation.fields.get(name), other.fields[name]
-        if given is None or given.optional or _values_of(given) != _values_of(needed):
+        ours, needed = simulation.fields.get(name), other.fields[name]
+        if ours is None or ours.optional or _values_of(ours) != _values_of(needed):
             what = f"{other.id} needs the field {name}, which is not there, or optional, or takes other values"
             yield "rollback", what, f"Give this simulation a required field {name} that is written like that one."
 

@@ -27,7 +27,7 @@ from remit.plans.engines.sql_lint import TextProblem, WrittenText, check_duckdb_
 from remit.plans.policy.sql import sql_files
 from remit.sandbox.manager import Fleet
 
-SHOWN: Final = 20
+MAX_LISTED: Final = 20
 
 
 class _Query(NamedTuple):
@@ -56,13 +56,13 @@ def check_queries(
     """What their door would refuse. Starts a sandbox if there is a query for DuckDB; raises if there can be none."""
     queries = [query for each in definitions for query in _queries(each, config)]
     servers = {name for name, each in config.connections.items() if isinstance(each, PostgresqlConnection)}
-    elsewhere = [query for query in queries if query.connection in servers]
-    here = [query for query in queries if query.connection not in servers]
-    found = _told(elsewhere, check_postgres_texts([query.text for query in elsewhere]))
+    remote = [query for query in queries if query.connection in servers]
+    local = [query for query in queries if query.connection not in servers]
+    found = _sql_findings(remote, check_postgres_texts([query.text for query in remote]))
     try:
-        found += _told(here, check_duckdb_texts([query.text for query in here], fleet))
+        found += _sql_findings(local, check_duckdb_texts([query.text for query in local], fleet))
     except RefusedError as problem:  # there is no DuckDB
-        found += [_finding(query, problem.what, problem.next_step) for query in here]
+        found += [_finding(query, problem.what, problem.next_step) for query in local]
     return tuple(found)
 
 
@@ -97,7 +97,7 @@ def _queries(definition: Definition, config: SystemConfig) -> Iterator[_Query]:
             yield _Query(definition, f"binding.validation_rules[{number}].query", rule.connection, text)
 
 
-def _told(queries: Sequence[_Query], problems: Sequence[TextProblem]) -> list[CatalogueFinding]:
+def _sql_findings(queries: Sequence[_Query], problems: Sequence[TextProblem]) -> list[CatalogueFinding]:
     return [_finding(queries[problem.number], problem.what, problem.next_step) for problem in problems]
 
 
@@ -128,17 +128,17 @@ def check_policies(root: Path, config: SystemConfig) -> tuple[CatalogueFinding, 
         )
     except RemitError as problem:
         problems = (problem,)
-    return tuple(_of_policies(problem, definitions) for problem in problems)
+    return tuple(_policy_finding(problem, definitions) for problem in problems)
 
 
-def _of_policies(problem: RemitError, definitions: Sequence[Definition]) -> CatalogueFinding:
-    there = f" {_simulations(definitions)}" if isinstance(problem, UnknownActionError) else ""
+def _policy_finding(problem: RemitError, definitions: Sequence[Definition]) -> CatalogueFinding:
+    related = f" {_simulations(definitions)}" if isinstance(problem, UnknownActionError) else ""
     return CatalogueFinding(
-        problem.where or "policies.cedar_files", "", "", problem.what, f"{problem.next_step}{there}"
+        problem.where or "policies.cedar_files", "", "", problem.what, f"{problem.next_step}{related}"
     )
 
 
 def _simulations(definitions: Sequence[Definition]) -> str:
     names = sorted(f"{each.simulation.id} ({each.simulation.access_action})" for each in definitions)
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"The simulations that there are: {', '.join(names[:SHOWN]) or 'none'}{more}."
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"The simulations that there are: {', '.join(names[:MAX_LISTED]) or 'none'}{more}."

@@ -8,15 +8,15 @@ from typing import Any, Final, cast
 from remit.contracts.goals.simulation import CatalogueFile, PlanBinding, Simulation
 from remit.core.errors import RemitError
 from remit.core.ttl_cache import TTLCache
-from remit.goals.binding.file_cache import MOST_FILES, SeenFiles
+from remit.goals.binding.file_cache import MAX_FILES, FileCache
 from remit.parsing import parse_json
 from remit.parsing.limits import Bounds
 from remit.parsing.yaml import YAML_BOUNDS, parse_yaml
 
 MAX_FILE: Final = CatalogueFile.bounds.max_bytes
 MAX_SIMULATIONS: Final = 1_000
-_PARSED: Final[TTLCache[tuple[str, ...], Any]] = TTLCache(2 * MOST_FILES, 600)
-_FILES: Final = SeenFiles()
+_PARSED: Final[TTLCache[tuple[str, ...], Any]] = TTLCache(2 * MAX_FILES, 600)
+_FILES: Final = FileCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ def read_files(root: Path, files: Sequence[str]) -> ReadFiles:
             tree = _read_tree(base, file, seen)
             known = _PARSED.get(("file", *seen[-1]), lambda f=file, t=tree: _parse(t, f))  # type: ignore[misc]
         except RemitError as problem:
-            findings.append(_told(file, "", problem))
+            findings.append(_template_finding(file, "", problem))
             continue
         for simulation in known.simulations:
             try:
                 definitions.append(Definition(file, _with_template(base, simulation, seen)))
             except RemitError as problem:
-                findings.append(_told(file, simulation.id, problem))
+                findings.append(_template_finding(file, simulation.id, problem))
     if len(definitions) > MAX_SIMULATIONS:
         more = f"there are more than {MAX_SIMULATIONS:,} simulations"
         findings.append(CatalogueFinding(files[-1], "", "", more, "Name fewer files in goals.catalogue."))
@@ -110,6 +110,6 @@ def _filled_in(simulation: Simulation, template: Any, file: str) -> Simulation:
     return Simulation.from_tree(tree, source=file)
 
 
-def _told(file: str, simulation: str, problem: RemitError) -> CatalogueFinding:
+def _template_finding(file: str, simulation: str, problem: RemitError) -> CatalogueFinding:
     where = problem.where.removeprefix(file).lstrip(", ")
     return CatalogueFinding(file, simulation, where, problem.what, problem.next_step or "Mend the file.")

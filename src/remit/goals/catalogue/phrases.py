@@ -35,7 +35,7 @@ Pieces = tuple[str | Slot, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyPhrase:
+class CompiledPhrase:
     """One phrase. `slots` are its fields, in the order of the pattern's groups."""
 
     pattern: str
@@ -48,49 +48,49 @@ class ReadyPhrase:
     @property
     def exact(self) -> Any:
         """The pattern for a text that is exactly the phrase. Compiled when a text has all of its words."""
-        return _compiled(self.pattern)
+        return _compile_cached(self.pattern)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadySimulation:
+class CompiledSimulation:
     """The phrases of one simulation in one language; a value after a word in `before` is meant for that field."""
 
     simulation_id: str
-    phrases: tuple[ReadyPhrase, ...]
+    phrases: tuple[CompiledPhrase, ...]
     before: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyCatalogue:
+class CompiledCatalogue:
     """By language, for the catalogue of this ref and no other."""
 
     ref: str
-    simulations: Mapping[str, tuple[ReadySimulation, ...]]
+    simulations: Mapping[str, tuple[CompiledSimulation, ...]]
 
 
-def prepare(ref: str, simulations: Iterator[Simulation]) -> ReadyCatalogue:
-    made: dict[str, list[ReadySimulation]] = {}
+def compile_catalogue(ref: str, simulations: Iterator[Simulation]) -> CompiledCatalogue:
+    made: dict[str, list[CompiledSimulation]] = {}
     for simulation in simulations:
         for tag, listed in simulation.phrases.items():
-            phrases = tuple(ready(simulation, phrase) for phrase in listed)
+            phrases = tuple(compile_phrase(simulation, phrase) for phrase in listed)
             before = {
                 name: frozenset(phrase.before[name] for phrase in phrases if name in phrase.before)
                 for name in simulation.fields
             }
-            made.setdefault(tag.lower(), []).append(ReadySimulation(simulation.id, phrases, before))
-    return ReadyCatalogue(ref, {tag: tuple(listed) for tag, listed in made.items()})
+            made.setdefault(tag.lower(), []).append(CompiledSimulation(simulation.id, phrases, before))
+    return CompiledCatalogue(ref, {tag: tuple(listed) for tag, listed in made.items()})
 
 
 @lru_cache(maxsize=1_024)
-def _compiled(pattern: str) -> Any:
+def _compile_cached(pattern: str) -> Any:
     return compile_pattern(pattern)
 
 
-def ready(simulation: Simulation, phrase: str) -> ReadyPhrase:
+def compile_phrase(simulation: Simulation, phrase: str) -> CompiledPhrase:
     pieces = pieces_of(read(phrase).text)
     slots = tuple(piece.name for piece in pieces if isinstance(piece, Slot))
     chunks = tuple(chunk for piece in pieces if isinstance(piece, str) for chunk in _chunks(piece))
-    return ReadyPhrase(
+    return CompiledPhrase(
         _pattern(simulation, pieces),
         slots,
         chunks,
@@ -117,10 +117,10 @@ def phrase_problem(simulation: Simulation, phrase: str) -> str:
         return "a phrase has no word of its own, so it would fit everything"
     if any(isinstance(one, Slot) and isinstance(two, Slot) for one, two in pairwise(pieces)):
         return "two places stand side by side, so nobody can tell where one ends"
-    return _glued(pieces)
+    return _find_glued(pieces)
 
 
-def _glued(pieces: Pieces) -> str:
+def _find_glued(pieces: Pieces) -> str:
     for one, two in pairwise(pieces):
         edge = one[-1:] if isinstance(one, str) else str(two)[:1]
         if words(fold(edge)) and not is_without_spaces(edge):
@@ -128,7 +128,7 @@ def _glued(pieces: Pieces) -> str:
     return ""
 
 
-def shape_of(simulation: Simulation, phrase: str) -> str:
+def phrase_shape(simulation: Simulation, phrase: str) -> str:
     """What two phrases have in common that no text can tell apart: the words, and the types of the places."""
     try:
         pieces = pieces_of(read(phrase).text)

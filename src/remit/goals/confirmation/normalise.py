@@ -58,7 +58,7 @@ class UnreadableError(Exception):
     """An answer that has no form to compare. The text is one of the phrases above, never the answer's."""
 
 
-def compared_form(text: str, folding: Folding) -> str:
+def normalise_answer(text: str, folding: Folding) -> str:
     """The form in which an answer is compared, or `UnreadableError`. Pure: the same under every Python and locale."""
     if len(text) > MAX_ANSWER:
         raise UnreadableError(TOO_LONG)
@@ -75,7 +75,7 @@ def compared_form(text: str, folding: Folding) -> str:
     return folded
 
 
-def is_well_spelled(word: str) -> bool:
+def is_normalised(word: str) -> bool:
     """Whether a lexicon may list a word like this: composed, in lower case, with nothing that a reader takes off."""
     return (
         all(map(_is_of_writing, word))

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NoReturn, Self
 from remit.contracts.goals.lexicon import ConfirmLexicon, LanguageEntry
 from remit.core.errors import Reason, RefusedError
 from remit.goals.confirmation.language_tags import read_tag
-from remit.goals.confirmation.normalise import RULES, UnreadableError, compared_form, is_well_spelled
+from remit.goals.confirmation.normalise import RULES, UnreadableError, is_normalised, normalise_answer
 
 VERSION: Final = 1
 """Of the shipped words. Raised when a release changes them; the digest in `Lexicon.ref` tells any two apart."""
@@ -66,7 +66,7 @@ class _Language:
 
     def parse(self, answer: str) -> ParsedConfirmation:
         try:
-            form = compared_form(answer, self.entry.folding)
+            form = normalise_answer(answer, self.entry.folding)
         except UnreadableError as problem:
             return self._ambiguous(str(problem))
         return self.readings.get(form) or self._ambiguous(NOT_LISTED)
@@ -133,12 +133,12 @@ class Lexicon:
 
         There is no way from one language to another, however near: what is a yes in one may be a no next door.
         """
-        spoken = read_tag(language_tag)
-        if spoken is None:
+        tag = read_tag(language_tag)
+        if tag is None:
             return None
-        if spoken.script:
-            return self._by_script.get((spoken.language, spoken.script))
-        return self._by_tag.get(f"{spoken.language}-{spoken.region}") or self._by_tag.get(spoken.language)
+        if tag.script:
+            return self._by_script.get((tag.language, tag.script))
+        return self._by_tag.get(f"{tag.language}-{tag.region}") or self._by_tag.get(tag.language)
 
 
 @cache
@@ -157,9 +157,9 @@ def _readings(key: str, entry: LanguageEntry) -> Mapping[str, ParsedConfirmation
     readings: dict[str, ParsedConfirmation] = {}
     for (verdict, why), words in _lists(entry):
         for word in words:
-            if not is_well_spelled(word):
+            if not is_normalised(word):
                 _refuse(key, "a word is not in lower case, or has characters that no answer is compared by")
-            form = compared_form(word, entry.folding)
+            form = normalise_answer(word, entry.folding)
             if form in readings:
                 _refuse(key, "a word is there twice, or in two lists")
             token = None if verdict == "AMBIGUOUS" else word

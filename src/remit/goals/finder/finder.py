@@ -26,19 +26,19 @@ from remit.core.ttl_cache import TTLCache
 from remit.goals.binding.fields import problem_with, read_text
 from remit.goals.binding.tokenizer import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_letter, is_readable, read
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
-from remit.goals.catalogue.phrases import ReadyCatalogue, ReadyPhrase, ReadySimulation, prepare
+from remit.goals.catalogue.phrases import CompiledCatalogue, CompiledPhrase, CompiledSimulation, compile_catalogue
 from remit.goals.finder.negation import contains_negation, negates
-from remit.goals.finder.packets import Packet, PacketDraft, ThreadState, Utterance, after_clarify, sealed
+from remit.goals.finder.packets import Packet, PacketDraft, ThreadState, Utterance, after_clarify, seal_packet
 from remit.goals.finder.scoring import EXACT, NEARLY, THRESHOLD, best_possible, score_of
 from remit.goals.finder.suggestions import Near, nearest
 from remit.goals.finder.values import (
     Gathered,
     ParsedUtterance,
+    gather_pairs,
+    gather_plain_values,
+    gather_slots,
     only_value,
-    pairs_in,
-    take_pairs,
-    take_places,
-    take_plain,
+    parse_pairs,
     without,
 )
 from remit.masking import mask_text
@@ -58,18 +58,18 @@ class Finder(Protocol):
     @property
     def version(self) -> str: ...
 
-    def find(self, asked: Utterance, catalogue: Catalogue) -> Packet: ...
+    def find(self, request: Utterance, catalogue: Catalogue) -> Packet: ...
 
 
-class FinderCache(TTLCache[str, ReadyCatalogue]):
+class FinderCache(TTLCache[str, CompiledCatalogue]):
     """Phrases made ready, by the ref of their catalogue: no state, no policy, nothing that a gate looks at."""
 
-    def __init__(self, most: int = 32, seconds: float = 300, **given: Any) -> None:
-        super().__init__(most, seconds, **given)
+    def __init__(self, most: int = 32, seconds: float = 300, **paired: Any) -> None:
+        super().__init__(most, seconds, **paired)
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
+class _PhraseMatch:
     entry: CatalogueEntry
     score: int
     words: tuple[str, ...]
@@ -88,70 +88,74 @@ class EmbeddedFinder:
         learned = {name: _bounded(points) for name, points in self.bonus.items() if _bounded(points)}
         return f"{VERSION}+{digest(learned)}" if learned else VERSION
 
-    def find(self, asked: Utterance, catalogue: Catalogue) -> Packet:
-        return self.find_with_proof(asked, catalogue)[0]
+    def find(self, request: Utterance, catalogue: Catalogue) -> Packet:
+        return self.find_with_proof(request, catalogue)[0]
 
-    def find_with_proof(self, asked: Utterance, catalogue: Catalogue) -> tuple[Packet, dict[str, Any]]:
+    def find_with_proof(self, request: Utterance, catalogue: Catalogue) -> tuple[Packet, dict[str, Any]]:
         """The packet, and the document that its `proof_ref` is the digest of."""
-        if asked.tenant_id != catalogue.tenant_id:
+        if request.tenant_id != catalogue.tenant_id:
             raise RefusedError(
                 Reason.BINDING_MISMATCH,
                 "the catalogue is another tenant's",
-                where=f"correlation {asked.correlation_id}",
+                where=f"correlation {request.correlation_id}",
                 next_step="Ask with the catalogue of the user's own tenant.",
             )
-        return sealed(asked, catalogue.ref, self.version, self._decide(asked, catalogue))
+        return seal_packet(request, catalogue.ref, self.version, self._decide(request, catalogue))
 
-    def _decide(self, asked: Utterance, catalogue: Catalogue) -> PacketDraft:
-        if len(asked.utterance) > MAX_UTTERANCE or not is_readable(asked.utterance):
+    def _decide(self, request: Utterance, catalogue: Catalogue) -> PacketDraft:
+        if len(request.utterance) > MAX_UTTERANCE or not is_readable(request.utterance):
             return PacketDraft("refuse", reason_code="UTTERANCE_UNREADABLE")
-        reading = read(asked.utterance)
+        reading = read(request.utterance)
         if not reading.text:
             return PacketDraft("refuse", reason_code="UTTERANCE_EMPTY")
         if len(reading.text) > MAX_UTTERANCE or not any(is_letter(c) or c in "0123456789" for c in reading.folded):
             return PacketDraft("refuse", reason_code="UTTERANCE_UNREADABLE")
-        if asked.thread is not None:
-            return _answered(asked.thread, asked.language_tag, reading, catalogue)
-        return self._searched(asked.language_tag, reading, catalogue)
+        if request.thread is not None:
+            return _read_answer(request.thread, request.language_tag, reading, catalogue)
+        return self._search(request.language_tag, reading, catalogue)
 
     def nearest(self, language_tag: str, utterance: str, catalogue: Catalogue) -> tuple[Near, ...]:
         """What may have been meant where nothing was found: to be shown. No packet ever holds it."""
-        return nearest(catalogue, self._ready(catalogue), language_tag, utterance)
+        return nearest(catalogue, self._compiled_catalogue(catalogue), language_tag, utterance)
 
-    def _ready(self, catalogue: Catalogue) -> ReadyCatalogue:
-        return self.cache.get(catalogue.ref, lambda: prepare(catalogue.ref, (each.simulation for each in catalogue)))
+    def _compiled_catalogue(self, catalogue: Catalogue) -> CompiledCatalogue:
+        return self.cache.get(
+            catalogue.ref, lambda: compile_catalogue(catalogue.ref, (each.simulation for each in catalogue))
+        )
 
-    def _searched(self, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
-        fits = self._ranked(language_tag, reading, catalogue, self._ready(catalogue))
-        if not fits:
+    def _search(self, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
+        matches = self._ranked(language_tag, reading, catalogue, self._compiled_catalogue(catalogue))
+        if not matches:
             return PacketDraft("missing", intent=intent_of(reading))
-        top = fits[0]
-        considered = tuple((fit.entry.simulation.id, fit.score, fit.words) for fit in fits)
+        top = matches[0]
+        considered = tuple((match.entry.simulation.id, match.score, match.words) for match in matches)
         open_field = _first_open(top.entry.simulation, top.gathered)
         if not open_field:
             return PacketDraft("match", considered=considered, fields=top.gathered.values)
-        if len(fits) > 1 and fits[1].score == top.score:
+        if len(matches) > 1 and matches[1].score == top.score:
             return PacketDraft("refuse", reason_code="CANDIDATES_UNRESOLVED", considered=considered)
-        asking = (top.entry.simulation, open_field, language_tag)
-        return _question(*asking, 1, top.gathered.values, considered)
+        question_args = (top.entry.simulation, open_field, language_tag)
+        return _question(*question_args, 1, top.gathered.values, considered)
 
-    def _ranked(self, language_tag: str, reading: Reading, catalogue: Catalogue, ready: ReadyCatalogue) -> list[_Fit]:
-        best: dict[str, _Fit] = {}
-        heard = ParsedUtterance(reading)
+    def _ranked(
+        self, language_tag: str, reading: Reading, catalogue: Catalogue, compiled: CompiledCatalogue
+    ) -> list[_PhraseMatch]:
+        best: dict[str, _PhraseMatch] = {}
+        utterance = ParsedUtterance(reading)
         for tag in kinds_of(language_tag):
-            for each in ready.simulations.get(tag, ()):
+            for each in compiled.simulations.get(tag, ()):
                 entry = catalogue.find(each.simulation_id)
-                fit = _best_fit(entry, each, heard, tag.partition("-")[0]) if entry is not None else None
+                match = _best_fit(entry, each, utterance, tag.partition("-")[0]) if entry is not None else None
                 known = best.get(each.simulation_id)
-                if fit is not None and (known is None or fit.score > known.score):
-                    best[each.simulation_id] = fit
+                if match is not None and (known is None or match.score > known.score):
+                    best[each.simulation_id] = match
         return sorted(map(self._with_bonus, best.values()), key=_order)[:MAX_CANDIDATES]
 
-    def _with_bonus(self, fit: _Fit) -> _Fit:
-        if fit.score == EXACT:
-            return fit
-        moved = max(0, min(NEARLY, fit.score + _bounded(self.bonus.get(fit.entry.simulation.id, 0))))
-        return _Fit(fit.entry, moved, fit.words, fit.gathered)
+    def _with_bonus(self, match: _PhraseMatch) -> _PhraseMatch:
+        if match.score == EXACT:
+            return match
+        moved = max(0, min(NEARLY, match.score + _bounded(self.bonus.get(match.entry.simulation.id, 0))))
+        return _PhraseMatch(match.entry, moved, match.words, match.gathered)
 
 
 def intent_of(reading: Reading) -> str:
@@ -163,41 +167,43 @@ def _bounded(points: int) -> int:
     return max(-MAX_BONUS, min(MAX_BONUS, points))
 
 
-def _order(fit: _Fit) -> tuple[int, bool, str]:
-    return -fit.score, fit.entry.state != "ACTIVE", fit.entry.simulation.id
+def _order(match: _PhraseMatch) -> tuple[int, bool, str]:
+    return -match.score, match.entry.state != "ACTIVE", match.entry.simulation.id
 
 
-def _best_fit(entry: CatalogueEntry, ready: ReadySimulation, heard: ParsedUtterance, language: str) -> _Fit | None:
+def _best_fit(
+    entry: CatalogueEntry, compiled: CompiledSimulation, utterance: ParsedUtterance, language: str
+) -> _PhraseMatch | None:
     """The phrase of the simulation that the text fits best, if it fits one at all."""
     simulation = entry.simulation
     likely = [
         phrase
-        for phrase in ready.phrases
-        if best_possible(phrase.words, len(phrase.slots), heard.vocabulary) >= THRESHOLD
+        for phrase in compiled.phrases
+        if best_possible(phrase.words, len(phrase.slots), utterance.vocabulary) >= THRESHOLD
     ]
     if not likely:
         return None
-    given = take_pairs(simulation, heard.pairs)
-    rest = without(heard.reading, given.spans) if given.spans else heard.reading
+    paired = gather_pairs(simulation, utterance.pairs)
+    rest = without(utterance.reading, paired.spans) if paired.spans else utterance.reading
     for phrase in likely:
-        placed = take_places(simulation, phrase, rest, given)
+        placed = gather_slots(simulation, phrase, rest, paired)
         if placed is not None:
             _leave_negations_open(simulation, language, placed)
-            return _Fit(entry, EXACT, phrase.words, placed)
-    plain = take_plain(simulation, ready.before, heard, given)
-    said = heard.words_beside(plain)
-    scored = [(_nearness(phrase, plain, said, rest, language), phrase) for phrase in likely]
+            return _PhraseMatch(entry, EXACT, phrase.words, placed)
+    plain = gather_plain_values(simulation, compiled.before, utterance, paired)
+    words = utterance.words_outside(plain)
+    scored = [(_nearness(phrase, plain, words, rest, language), phrase) for phrase in likely]
     score, nearest = max(scored, key=lambda pair: pair[0])  # of equals, the first in the file
-    return _Fit(entry, score, nearest.words, plain) if score >= THRESHOLD else None
+    return _PhraseMatch(entry, score, nearest.words, plain) if score >= THRESHOLD else None
 
 
-def _nearness(phrase: ReadyPhrase, plain: Gathered, said: tuple[str, ...], rest: Reading, language: str) -> int:
+def _nearness(phrase: CompiledPhrase, plain: Gathered, words: tuple[str, ...], rest: Reading, language: str) -> int:
     filled = sum(name in plain.values for name in phrase.slots)
-    if best_possible(phrase.words, len(phrase.slots), frozenset(phrase.words), len(said)) < THRESHOLD:
+    if best_possible(phrase.words, len(phrase.slots), frozenset(phrase.words), len(words)) < THRESHOLD:
         return 0  # so much more was said that it does not matter what
-    if contains_negation(language, said, rest.folded, phrase.words, "".join(phrase.chunks)):
+    if contains_negation(language, words, rest.folded, phrase.words, "".join(phrase.chunks)):
         return 0
-    return score_of(phrase.words, len(phrase.slots), said, filled)
+    return score_of(phrase.words, len(phrase.slots), words, filled)
 
 
 def _leave_negations_open(simulation: Simulation, language: str, gathered: Gathered) -> None:
@@ -221,13 +227,13 @@ def _first_open(simulation: Simulation, gathered: Gathered) -> str:
     )
 
 
-def _answered(thread: ThreadState, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
+def _read_answer(thread: ThreadState, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
     """The answer to a question. The values before it are looked at again: the catalogue may have changed since."""
     entry = catalogue.find(thread.simulation_id)
     if entry is None or thread.awaiting not in entry.simulation.fields:
         return PacketDraft("refuse", reason_code="CLARIFY_STALE")
     simulation = entry.simulation
-    gathered = take_pairs(simulation, pairs_in(reading))
+    gathered = gather_pairs(simulation, parse_pairs(reading))
     rest = without(reading, gathered.spans)
     for name, value in thread.fields.items():
         known = simulation.fields.get(name)
@@ -243,8 +249,8 @@ def _answered(thread: ThreadState, language_tag: str, reading: Reading, catalogu
         return PacketDraft("match", considered=considered, fields=gathered.values)
     if thread.attempt >= MAX_ATTEMPTS:
         return PacketDraft("refuse", reason_code="CLARIFY_LIMIT", considered=considered)
-    asking = (simulation, open_field, language_tag)
-    return _question(*asking, thread.attempt + 1, gathered.values, considered)
+    question_args = (simulation, open_field, language_tag)
+    return _question(*question_args, thread.attempt + 1, gathered.values, considered)
 
 
 def _value_in(simulation: Simulation, name: str, reading: Reading) -> JsonValue:

@@ -60,15 +60,17 @@ _PARTS: Final[dict[str, str]] = {
 }
 
 
-def contains_negation(language: str, said: Sequence[str], heard: str, phrase: Sequence[str], meant: str) -> bool:
+def contains_negation(
+    language: str, words: Sequence[str], utterance: str, phrase: Sequence[str], phrase_text: str
+) -> bool:
     """Whether a text holds a negation of this language (`de`, not `de-AT`) beyond those of the phrase itself.
 
-    `said` and `phrase` are the words, `heard` and `meant` the folded texts, for scripts without spaces.
+    `words` and `phrase` are the words, `utterance` and `phrase_text` the folded texts, for scripts without spaces.
     """
-    turning = _folded_words(language)
-    if any(word in turning and word not in phrase for word in said):
+    negations = _folded_words(language)
+    if any(word in negations and word not in phrase for word in words):
         return True
-    return any(heard.count(part) > meant.count(part) for part in _PARTS.get(language, "").split())
+    return any(utterance.count(part) > phrase_text.count(part) for part in _PARTS.get(language, "").split())
 
 
 def negates(language: str, word: str) -> bool:

@@ -58,18 +58,20 @@ class PacketDraft:
     attempt: int = 0
 
 
-def sealed(asked: Utterance, catalogue_ref: str, version: str, draft: PacketDraft) -> tuple[Packet, dict[str, Any]]:
+def seal_packet(
+    request: Utterance, catalogue_ref: str, version: str, draft: PacketDraft
+) -> tuple[Packet, dict[str, Any]]:
     """The packet and its proof. The utterance is in neither, but for the masked intent of a gap."""
-    proof = _proof(asked, catalogue_ref, version, draft)
-    request = {name: proof[name] for name in _REQUEST}
+    proof = _proof(request, catalogue_ref, version, draft)
+    request_tree = {name: proof[name] for name in _REQUEST}
     tree = {
         "packet_type": draft.outcome,
-        "correlation_id": asked.correlation_id,
+        "correlation_id": request.correlation_id,
         "catalog_snapshot_ref": catalogue_ref,
         "finder_version": version,
         "proof_ref": digest(proof),
-        "idempotency_key": digest({"finder_request": request}),
-        **_said(draft),
+        "idempotency_key": digest({"finder_request": request_tree}),
+        **_packet_fields(draft),
     }
     packet = FINDER_PACKET.from_tree({**tree, "packet_id": digest({"finder_packet": tree})}, source="the Finder")
     return packet, proof
@@ -78,10 +80,10 @@ def sealed(asked: Utterance, catalogue_ref: str, version: str, draft: PacketDraf
 def after_clarify(packet: ClarifyPacket, proof: Mapping[str, Any]) -> ThreadState:
     """What the next cycle of the thread starts from. The packet has no room for it, so it stands in the proof."""
     if digest(dict(proof)) != packet.proof_ref:
-        raise _not_its_proof(packet)
+        raise _wrong_proof_error(packet)
     kept = FinderProof.from_tree(dict(proof), source="the proof of a question")
     if kept.outcome != "clarify" or kept.simulation_id is None or kept.awaiting != packet.field:
-        raise _not_its_proof(packet)
+        raise _wrong_proof_error(packet)
     return ThreadState(kept.simulation_id, dict(kept.fields), packet.field, packet.attempt)
 
 
@@ -98,7 +100,7 @@ _REQUEST = (
 )
 
 
-def _said(draft: PacketDraft) -> dict[str, Any]:
+def _packet_fields(draft: PacketDraft) -> dict[str, Any]:
     if draft.outcome == "match":
         candidates = [{"simulation_id": name, "score": score / 10_000} for name, score, _ in draft.considered]
         return {"candidates": candidates, "fields": dict(draft.fields)}
@@ -107,18 +109,18 @@ def _said(draft: PacketDraft) -> dict[str, Any]:
     return {"reason_code": draft.reason_code} if draft.outcome == "refuse" else {"intent": draft.intent}
 
 
-def _proof(asked: Utterance, catalogue_ref: str, version: str, draft: PacketDraft) -> dict[str, Any]:
+def _proof(request: Utterance, catalogue_ref: str, version: str, draft: PacketDraft) -> dict[str, Any]:
     tree = {
         "version": 1,
         "finder_version": version,
         "catalog_snapshot_ref": catalogue_ref,
-        "correlation_id": asked.correlation_id,
-        "tenant_id": asked.tenant_id,
-        "user_id": asked.user_id,
-        "thread_id": asked.thread_id,
-        "language_tag": asked.language_tag,
-        "utterance_digest": _text_digest(asked.utterance),
-        "earlier_thread_digest": _thread_digest(asked.thread),
+        "correlation_id": request.correlation_id,
+        "tenant_id": request.tenant_id,
+        "user_id": request.user_id,
+        "thread_id": request.thread_id,
+        "language_tag": request.language_tag,
+        "utterance_digest": _text_digest(request.utterance),
+        "earlier_thread_digest": _thread_digest(request.thread),
         "outcome": draft.outcome,
         "reason_code": draft.reason_code,
         "considered": [
@@ -150,7 +152,7 @@ def _thread_digest(thread: ThreadState | None) -> str | None:
     )
 
 
-def _not_its_proof(packet: ClarifyPacket) -> RefusedError:
+def _wrong_proof_error(packet: ClarifyPacket) -> RefusedError:
     return RefusedError(
         Reason.EVIDENCE_INVALID,
         "this is not the proof of the question that was asked",

@@ -10,7 +10,7 @@ from remit.contracts.goals.localised_text import kinds_of
 from remit.contracts.goals.simulation import Phrase, Simulation
 from remit.goals.binding.tokenizer import MAX_UTTERANCE, is_readable, is_without_spaces, read, words
 from remit.goals.catalogue.catalogue import Catalogue
-from remit.goals.catalogue.phrases import ReadyCatalogue
+from remit.goals.catalogue.phrases import CompiledCatalogue
 from remit.goals.finder.scoring import best_possible
 
 MOST: Final = 3
@@ -31,11 +31,11 @@ class Near(NamedTuple):
     languages: tuple[str, ...]
 
 
-def nearest(catalogue: Catalogue, ready: ReadyCatalogue, language_tag: str, utterance: str) -> tuple[Near, ...]:
+def nearest(catalogue: Catalogue, compiled: CompiledCatalogue, language_tag: str, utterance: str) -> tuple[Near, ...]:
     """Of the ACTIVE ones of this catalogue, the nearest first; of equals, those that can be said in his language."""
     if len(utterance) > MAX_UTTERANCE or not is_readable(utterance):
         return ()
-    scores = _scores(ready, words(read(utterance).folded)[:MOST_WORDS])
+    scores = _scores(compiled, words(read(utterance).folded)[:MOST_WORDS])
     found = []
     for entry in catalogue:
         score = scores.get(entry.simulation.id, 0)
@@ -45,11 +45,11 @@ def nearest(catalogue: Catalogue, ready: ReadyCatalogue, language_tag: str, utte
     return tuple(near for *_, near in sorted(found)[:MOST])
 
 
-def _scores(ready: ReadyCatalogue, said: tuple[str, ...]) -> dict[str, int]:
+def _scores(compiled: CompiledCatalogue, said: tuple[str, ...]) -> dict[str, int]:
     """By simulation, how near its nearest phrase is, in whatever language."""
     known: dict[str, bool] = {}
     scores: dict[str, int] = {}
-    for each in (one for listed in ready.simulations.values() for one in listed):
+    for each in (one for listed in compiled.simulations.values() for one in listed):
         for phrase in each.phrases:
             for word in phrase.words:
                 if word not in known:
@@ -59,8 +59,8 @@ def _scores(ready: ReadyCatalogue, said: tuple[str, ...]) -> dict[str, int]:
     return scores
 
 
-def _nearness(phrase: tuple[str, ...], heard: frozenset[str], said: int) -> int:
-    return best_possible(phrase, 0, heard, said) if any(map(_is_telling, heard)) else 0
+def _nearness(phrase: tuple[str, ...], matched: frozenset[str], said: int) -> int:
+    return best_possible(phrase, 0, matched, said) if any(map(_is_telling, matched)) else 0
 
 
 def _is_telling(word: str) -> bool:

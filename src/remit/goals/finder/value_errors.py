@@ -12,11 +12,11 @@ from pydantic import JsonValue
 from remit.contracts.goals.localised_text import kinds_of
 from remit.contracts.goals.simulation import FieldSpec, Simulation
 from remit.core.canonical import digest
-from remit.goals.binding.fields import why_unfit
+from remit.goals.binding.fields import explain_invalid
 from remit.goals.binding.tokenizer import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_readable, read, tokens
-from remit.goals.catalogue.phrases import ReadyPhrase, ready
+from remit.goals.catalogue.phrases import CompiledPhrase, compile_phrase
 from remit.goals.finder.negation import negates
-from remit.goals.finder.values import ParsedUtterance, pairs_in, take_pairs, without, word_before
+from remit.goals.finder.values import ParsedUtterance, gather_pairs, parse_pairs, without, word_before
 from remit.masking import mask_json, mask_text
 
 MAX_QUOTED: Final = 60
@@ -24,7 +24,7 @@ SEVERAL: Final = "more than one value could be meant"
 NEGATED: Final = "this could also mean that it is not wanted"
 
 
-def unfit(
+def explain_unread_field(
     simulation: Simulation,
     name: str,
     language_tag: str,
@@ -42,19 +42,19 @@ def unfit(
     if spec is None or len(utterance) > MAX_UTTERANCE or not is_readable(utterance):
         return ""
     reading = read(utterance)
-    given = [pair.text for pair in pairs_in(reading) if pair.name == name]
-    if len({read(text).text for text in given}) > 1:
+    paired = [pair.text for pair in parse_pairs(reading) if pair.name == name]
+    if len({read(text).text for text in paired}) > 1:
         return SEVERAL
-    if not given and len(_different(spec, reading) - {digest(value) for value in known.values()}) > 1:
+    if not paired and len(_different(spec, reading) - {digest(value) for value in known.values()}) > 1:
         return SEVERAL
     placed = _answer(simulation, reading) if answers else _placed(simulation, name, kinds_of(language_tag), reading)
-    said = next(iter(given), "") or next(placed, "")
-    if not said:
+    quoted = next(iter(paired), "") or next(placed, "")
+    if not quoted:
         return ""
-    problem = why_unfit(spec, said.strip(f" {PUNCTUATION}") if answers and not given else said)
-    if not problem and spec.type == "identifier" and negates(language_tag.lower().partition("-")[0], fold(said)):
+    problem = explain_invalid(spec, quoted.strip(f" {PUNCTUATION}") if answers and not paired else quoted)
+    if not problem and spec.type == "identifier" and negates(language_tag.lower().partition("-")[0], fold(quoted)):
         problem = NEGATED
-    return _told(problem, name, said, utterance)
+    return _quote_problem(problem, name, quoted, utterance)
 
 
 def _different(spec: FieldSpec, reading: Reading) -> set[str]:
@@ -63,14 +63,14 @@ def _different(spec: FieldSpec, reading: Reading) -> set[str]:
 
 def _answer(simulation: Simulation, reading: Reading) -> Iterator[str]:
     """All of it, but for values of other fields that were given along."""
-    rest = without(reading, take_pairs(simulation, pairs_in(reading)).spans)
+    rest = without(reading, gather_pairs(simulation, parse_pairs(reading)).spans)
     yield rest.text
 
 
 def _placed(simulation: Simulation, name: str, languages: tuple[str, ...], reading: Reading) -> Iterator[str]:
     """What stands where a phrase has the field: in its very place, or right after the word before it."""
     phrases = [
-        ready(simulation, phrase)
+        compile_phrase(simulation, phrase)
         for tag, listed in simulation.phrases.items()
         if tag.lower() in languages
         for phrase in listed
@@ -79,13 +79,13 @@ def _placed(simulation: Simulation, name: str, languages: tuple[str, ...], readi
         if name in phrase.slots and (found := _in_place(phrase, name, reading)):
             yield found
     before = {phrase.before[name] for phrase in phrases if name in phrase.before}
-    own = {word for phrase in phrases for word in phrase.words}
+    phrase_words = {word for phrase in phrases for word in phrase.words}
     for token in tokens(reading):
-        if word_before(reading, token.start) in before and fold(token.text) not in own:
+        if word_before(reading, token.start) in before and fold(token.text) not in phrase_words:
             yield token.text
 
 
-def _in_place(phrase: ReadyPhrase, name: str, reading: Reading) -> str:
+def _in_place(phrase: CompiledPhrase, name: str, reading: Reading) -> str:
     found = phrase.exact.fullmatch(reading.folded)
     if found is None:
         return ""
@@ -93,11 +93,11 @@ def _in_place(phrase: ReadyPhrase, name: str, reading: Reading) -> str:
     return reading.text[reading.origin[start] : reading.origin[end]].strip()
 
 
-def _told(problem: str, name: str, said: str, utterance: str) -> str:
+def _quote_problem(problem: str, name: str, quoted: str, utterance: str) -> str:
     """With the words themselves, unless anything in the utterance or the name of the field speaks of a secret."""
     if not problem:
         return ""
-    field_value = {name: said}
+    field_value = {name: quoted}
     is_plain = mask_text(utterance) == utterance and mask_json(field_value) == field_value
-    shown = f"“{said}”" if is_plain and len(said) <= MAX_QUOTED else "What was said for it"
+    shown = f"“{quoted}”" if is_plain and len(quoted) <= MAX_QUOTED else "What was said for it"
     return f"{shown} {problem.removeprefix('this ')}" if problem.startswith("this ") else f"{shown}: {problem}"

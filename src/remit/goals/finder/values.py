@@ -20,11 +20,11 @@ from remit.goals.binding.tokenizer import (
     fold,
     is_letter,
     is_without_spaces,
-    placed_words,
     read,
     tokens,
+    words_with_positions,
 )
-from remit.goals.catalogue.phrases import ReadyPhrase
+from remit.goals.catalogue.phrases import CompiledPhrase
 
 _PAIR: Final = re.compile(
     r"(?:(?<=[ ,;])|^)(?P<name>[a-z][a-z0-9_]{0,39})=(?:\"(?P<quoted>[^\"]*)\"|(?P<bare>[^ \"]+))"
@@ -52,7 +52,7 @@ class Gathered:
     def copy(self) -> "Gathered":
         return Gathered(dict(self.values), set(self.unclear), list(self.spans))
 
-    def give(self, simulation: Simulation, name: str, text: str) -> None:
+    def add(self, simulation: Simulation, name: str, text: str) -> None:
         """A value that was plainly meant for this field. A second one that differs makes it unclear."""
         value = read_text(simulation.fields[name], text)
         if value is None or self.values.get(name, value) != value:
@@ -78,9 +78,9 @@ class ParsedUtterance:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self.words = placed_words(reading)
+        self.words = words_with_positions(reading)
         self.vocabulary = frozenset(word.text for word in self.words)
-        self.pairs = pairs_in(reading)
+        self.pairs = parse_pairs(reading)
         self._tokens = tokens(reading)
         self._values: dict[str, list[Found]] = {}
 
@@ -91,11 +91,11 @@ class ParsedUtterance:
             self._values[key] = _plain_values(spec, self.reading, self._tokens)
         return self._values[key]
 
-    def words_beside(self, gathered: Gathered) -> tuple[str, ...]:
+    def words_outside(self, gathered: Gathered) -> tuple[str, ...]:
         return tuple(word.text for word in self.words if not gathered.covers(word.start, word.end))
 
 
-def pairs_in(reading: Reading) -> tuple[FieldCandidate, ...]:
+def parse_pairs(reading: Reading) -> tuple[FieldCandidate, ...]:
     found = []
     for match in _PAIR.finditer(reading.text):
         text = match["quoted"] if match["quoted"] is not None else match["bare"].rstrip(",;.")
@@ -103,17 +103,19 @@ def pairs_in(reading: Reading) -> tuple[FieldCandidate, ...]:
     return tuple(found)
 
 
-def take_pairs(simulation: Simulation, pairs: Iterable[FieldCandidate]) -> Gathered:
+def gather_pairs(simulation: Simulation, pairs: Iterable[FieldCandidate]) -> Gathered:
     """Those whose name is a field of the simulation."""
     gathered = Gathered()
     for pair in pairs:
         if pair.name in simulation.fields:
-            gathered.give(simulation, pair.name, pair.text)
+            gathered.add(simulation, pair.name, pair.text)
             gathered.spans.append((pair.start, pair.end))
     return gathered
 
 
-def take_places(simulation: Simulation, phrase: ReadyPhrase, reading: Reading, gathered: Gathered) -> Gathered | None:
+def gather_slots(
+    simulation: Simulation, phrase: CompiledPhrase, reading: Reading, gathered: Gathered
+) -> Gathered | None:
     """If the text is exactly the phrase, also the values in its places."""
     if not all(chunk in reading.folded for chunk in phrase.chunks):
         return None
@@ -123,19 +125,19 @@ def take_places(simulation: Simulation, phrase: ReadyPhrase, reading: Reading, g
     more = gathered.copy()
     for number, name in enumerate(phrase.slots, start=1):
         start, end = found.span(number)
-        more.give(simulation, name, reading.text[reading.origin[start] : reading.origin[end]].strip())
+        more.add(simulation, name, reading.text[reading.origin[start] : reading.origin[end]].strip())
     return more
 
 
-def take_plain(
-    simulation: Simulation, before: Mapping[str, frozenset[str]], heard: ParsedUtterance, gathered: Gathered
+def gather_plain_values(
+    simulation: Simulation, before: Mapping[str, frozenset[str]], utterance: ParsedUtterance, gathered: Gathered
 ) -> Gathered:
     """Also what is plain to see: a value right after the word before its place, or the only one of its kind."""
     more = gathered.copy()
     for kind in _ORDER:
         for name in simulation.field_order:
             if simulation.fields[name].type == kind and _is_open(name, more):
-                _take(simulation, name, before.get(name, frozenset()), heard, more)
+                _gather_field(simulation, name, before.get(name, frozenset()), utterance, more)
     return more
 
 
@@ -156,11 +158,11 @@ def _is_open(name: str, gathered: Gathered) -> bool:
     return name not in gathered.values and name not in gathered.unclear
 
 
-def _take(
-    simulation: Simulation, name: str, words_before: frozenset[str], heard: ParsedUtterance, gathered: Gathered
+def _gather_field(
+    simulation: Simulation, name: str, words_before: frozenset[str], utterance: ParsedUtterance, gathered: Gathered
 ) -> None:
-    found = [each for each in heard.values(simulation.fields[name]) if not gathered.covers(each[0], each[1])]
-    after = [each for each in found if word_before(heard.reading, each[0]) in words_before]
+    found = [each for each in utterance.values(simulation.fields[name]) if not gathered.covers(each[0], each[1])]
+    after = [each for each in found if word_before(utterance.reading, each[0]) in words_before]
     chosen = after if len(after) == 1 else found
     if _is_one_too_many(simulation, name, [value for _, _, value in found], gathered):
         return  # two values for one place: the user is asked which

@@ -11,7 +11,7 @@ from remit.ledger.goal_queries import entries_of
 from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.store.connection import Connection
 
-_BEGUN: Final = {
+_CHECKPOINT_IDS: Final = {
     "task": ("manifest", "task_id"),
     "plan": ("envelope", "envelope_id"),
     "browser": ("action", "action_id"),
@@ -20,30 +20,30 @@ _BEGUN: Final = {
 
 
 def read_actions(
-    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, key: str, doors_tenant: str
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, key: str, operation_tenant: str
 ) -> Iterator[HistoryNode]:
-    """One node for each bound action. The doors below have a chain of their own, that of `doors_tenant`."""
+    """One node for each bound action. The doors below have a chain of their own, that of `operation_tenant`."""
     found = read_claim(connection, ClaimKey(tenant_id, "simulation", key))
     if found is None:
         yield HistoryNode("action", {}, problem="there is no record of what was dispatched")
         return
     for ref in _refs(found):
         scope, _, name = ref.partition("/")
-        claim = read_claim(connection, ClaimKey(doors_tenant, scope, name))
+        claim = read_claim(connection, ClaimKey(operation_tenant, scope, name))
         if claim is None:
             # A refusal claims nothing; a plan's envelope has its own id as the correlation, a task its goal's.
-            entries = _entries(connection, doors_tenant, scope, name, (name, found.correlation_id))
+            entries = _entries(connection, operation_tenant, scope, name, (name, found.correlation_id))
         else:
-            entries = _entries(connection, doors_tenant, scope, name, (claim.correlation_id,))
+            entries = _entries(connection, operation_tenant, scope, name, (claim.correlation_id,))
         state = "ended" if isinstance(claim, ClaimCompleted) else "begun" if claim is not None else "not begun"
         children = tuple(entry_node(connection, keyring, entry) for entry in entries)
-        lost = _lost(claim, children)
+        problem = _missing_entries_problem(claim, children)
         yield HistoryNode(
-            "action", {"action": ref, "state": state}, tenant_id=doors_tenant, problem=lost, children=children
+            "action", {"action": ref, "state": state}, tenant_id=operation_tenant, problem=problem, children=children
         )
 
 
-def _lost(claim: ClaimCompleted | ClaimHeld | None, children: tuple[HistoryNode, ...]) -> str:
+def _missing_entries_problem(claim: ClaimCompleted | ClaimHeld | None, children: tuple[HistoryNode, ...]) -> str:
     """What the store says was done, the door's own chain must say too."""
     if claim is None or any(isinstance(claim, ClaimHeld) or child.seq == claim.outcome_seq for child in children):
         return ""
@@ -56,22 +56,22 @@ def _lost(claim: ClaimCompleted | ClaimHeld | None, children: tuple[HistoryNode,
 
 def _refs(found: ClaimCompleted | ClaimHeld) -> list[str]:
     if isinstance(found, ClaimCompleted):
-        told = _tree(found.result).get("audit_refs")
-        if isinstance(told, list) and told:
-            return [str(ref) for ref in told]
+        refs = _tree(found.result).get("audit_refs")
+        if isinstance(refs, list) and refs:
+            return [str(ref) for ref in refs]
     prepared = _tree(found.checkpoint).get("prepared")
     kind = str(prepared.get("type")) if isinstance(prepared, dict) else ""
-    if kind not in _BEGUN or not isinstance(prepared, dict):
+    if kind not in _CHECKPOINT_IDS or not isinstance(prepared, dict):
         return []
-    inside, name = _BEGUN[kind]
+    inside, name = _CHECKPOINT_IDS[kind]
     return [f"{kind}/{prepared[inside][name]}"] if name in prepared.get(inside, {}) else []
 
 
 def _entries(
     connection: Connection, tenant_id: str, scope: str, name: str, correlations: tuple[str, ...]
 ) -> list[Entry]:
-    of_all = [each for one in dict.fromkeys(correlations) for each in entries_of(connection, tenant_id, one)[0]]
-    return [entry for entry in of_all if _belongs(entry, scope, name)]
+    entries = [each for one in dict.fromkeys(correlations) for each in entries_of(connection, tenant_id, one)[0]]
+    return [entry for entry in entries if _belongs(entry, scope, name)]
 
 
 def _belongs(entry: Entry, scope: str, name: str) -> bool:

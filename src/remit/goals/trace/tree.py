@@ -14,7 +14,7 @@ from remit.core.errors import RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring
 from remit.goals.history import load_decision
-from remit.goals.history_nodes import HistoryNode, as_tree, covered_problem, entry_node
+from remit.goals.history_nodes import HistoryNode, as_tree, entry_node, find_coverage_problem
 from remit.goals.trace.actions import read_actions
 from remit.ledger.documents import load_document
 from remit.ledger.entry import Entry
@@ -69,7 +69,7 @@ class _Tracer:
     correlation_id: str
     rows: dict[int, Recorded]
     answers: dict[tuple[str, int], AnswerRow]
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     """The documents whose loss was told already: every later row names them too."""
 
     def root(self, steps: list[Recorded]) -> HistoryNode:
@@ -106,35 +106,35 @@ class _Tracer:
         has_dispatch = any(as_tree(e).get("event") == "DISPATCHED" for e in entries if e.kind == "agent.step")
         for entry in entries:
             if entry.kind == "agent.step":
-                yield self._step(entry, below)
+                yield self._step_node(entry, below)
             elif entry.kind in _ID_OF:
-                yield self._answered(entry)
+                yield self._verdict_node(entry)
             elif entry.kind == "agent.approval":
-                told = as_tree(entry)
-                facts = {"approved": told.get("approved"), "by": entry.actor, "reason": told.get("reason")}
-                yield self._placed(HistoryNode("approval", facts, ref=told.get("decision")), entry)
+                payload = as_tree(entry)
+                facts = {"approved": payload.get("approved"), "by": entry.actor, "reason": payload.get("reason")}
+                yield self._with_position(HistoryNode("approval", facts, ref=payload.get("decision")), entry)
             elif entry not in below or not has_dispatch:
                 yield entry_node(self.connection, self.keyring, entry)
-        yield from self._left()
+        yield from self._orphan_rows()
 
-    def _left(self) -> Iterator[HistoryNode]:
+    def _orphan_rows(self) -> Iterator[HistoryNode]:
         """Rows that no entry spoke for."""
-        left = [(each.seq, each.created_at, "agent.step", each.row.event) for each in self.rows.values()]
-        left += [(seq, row.created_at, kind, row.verdict) for (kind, seq), row in self.answers.items()]
-        for seq, at, kind, said in sorted(left):
-            lost = "this row stands in no entry of the ledger"
+        orphans = [(each.seq, each.created_at, "agent.step", each.row.event) for each in self.rows.values()]
+        orphans += [(seq, row.created_at, kind, row.verdict) for (kind, seq), row in self.answers.items()]
+        for seq, at, kind, event in sorted(orphans):
+            problem = "this row stands in no entry of the ledger"
             yield HistoryNode(
-                "row", {"kind": kind, "event": said}, tenant_id=self.tenant_id, seq=seq, at=at, problem=lost
+                "row", {"kind": kind, "event": event}, tenant_id=self.tenant_id, seq=seq, at=at, problem=problem
             )
 
-    def _step(self, entry: Entry, below: list[Entry]) -> HistoryNode:
-        said = as_tree(entry)
-        event = str(said.get("event"))
+    def _step_node(self, entry: Entry, below: list[Entry]) -> HistoryNode:
+        payload = as_tree(entry)
+        event = str(payload.get("event"))
         kind = STEP_KINDS.get(event, "outcome")
-        facts = {name: value for name, value in said.items() if value is not None and name != "correlation_id"}
-        problems = [self._row_problem(entry.seq, said), *self._lost(said)]
+        facts = {name: value for name, value in payload.items() if value is not None and name != "correlation_id"}
+        problems = [self._row_problem(entry.seq, payload), *self._missing_documents(payload)]
         children: tuple[HistoryNode, ...] = ()
-        ref = said.get("dispatch_decision_hash")
+        ref = payload.get("dispatch_decision_hash")
         if ref and (why := self._document(str(ref))[0].get("why")):
             facts["why"] = why
         if kind == "plan":
@@ -142,49 +142,51 @@ class _Tracer:
             facts |= {name: plan[name] for name in ("risk_level", "required_confirmations") if name in plan}
             ref = self._plan_ref()
         elif kind == "dispatch":
-            children = tuple(self._dispatched(str(said.get("idempotency_key")), below))
+            children = tuple(self._dispatch_children(str(payload.get("idempotency_key")), below))
         elif kind == "rollback":
-            facts["by"] = self._goal_of(str(said.get("simulation_entry_ref")))
+            facts["by"] = self._goal_of(str(payload.get("simulation_entry_ref")))
         node = HistoryNode(kind, facts, ref=ref, problem="; ".join(filter(None, problems)), children=children)
-        return self._placed(node, entry)
+        return self._with_position(node, entry)
 
-    def _dispatched(self, key: str, below: list[Entry]) -> Iterator[HistoryNode]:
+    def _dispatch_children(self, key: str, below: list[Entry]) -> Iterator[HistoryNode]:
         for entry in below:
             yield entry_node(self.connection, self.keyring, entry)
         yield from read_actions(self.connection, self.keyring, self.tenant_id, key, DEFAULT_TENANT)
 
-    def _answered(self, entry: Entry) -> HistoryNode:
+    def _verdict_node(self, entry: Entry) -> HistoryNode:
         """A person's answer, or the policy's."""
-        said = as_tree(entry)
+        payload = as_tree(entry)
         name = _ID_OF[entry.kind]
-        ref = str(said.get(name))
+        ref = str(payload.get(name))
         document, problem = self._document(ref)
-        facts = {**{key: value for key, value in document.items() if value is not None}, **_filled(said)}
+        facts = {**{key: value for key, value in document.items() if value is not None}, **_without_nulls(payload)}
         facts = {key: value for key, value in facts.items() if key not in {"correlation_id", name}}
         row = self.answers.pop((entry.kind, entry.seq), None)
-        if row is None or (row.id, row.verdict) != (said.get(name), said.get("verdict")):
+        if row is None or (row.id, row.verdict) != (payload.get(name), payload.get("verdict")):
             problem = "; ".join(filter(None, (problem, "its row is gone, or says something else")))
-        return self._placed(HistoryNode(entry.kind.removeprefix("agent."), facts, ref=ref, problem=problem), entry)
+        return self._with_position(
+            HistoryNode(entry.kind.removeprefix("agent."), facts, ref=ref, problem=problem), entry
+        )
 
     @property
     def _key(self) -> tuple[str, str]:
         return self.tenant_id, self.correlation_id
 
-    def _placed(self, node: HistoryNode, entry: Entry) -> HistoryNode:
-        problem = "; ".join(filter(None, (covered_problem(self.connection, self.keyring, entry), node.problem)))
+    def _with_position(self, node: HistoryNode, entry: Entry) -> HistoryNode:
+        problem = "; ".join(filter(None, (find_coverage_problem(self.connection, self.keyring, entry), node.problem)))
         return replace(node, tenant_id=entry.tenant_id, seq=entry.seq, at=entry.created_at, problem=problem)
 
-    def _row_problem(self, seq: int, said: Mapping[str, Any]) -> str:
+    def _row_problem(self, seq: int, payload: Mapping[str, Any]) -> str:
         recorded = self.rows.pop(seq, None)
         if recorded is None:
             return "its row is gone from agent_execution_ledger"
-        return "" if asdict(recorded.row) == said else "its row says something else"
+        return "" if asdict(recorded.row) == payload else "its row says something else"
 
-    def _lost(self, said: Mapping[str, Any]) -> Iterator[str]:
+    def _missing_documents(self, payload: Mapping[str, Any]) -> Iterator[str]:
         for name in _DOCUMENT_REFS:
-            ref = said.get(name)
-            if isinstance(ref, str) and ref not in self.told and (problem := self._document(ref)[1]):
-                self.told.add(ref)
+            ref = payload.get(name)
+            if isinstance(ref, str) and ref not in self.reported and (problem := self._document(ref)[1]):
+                self.reported.add(ref)
                 yield f"{name}: {problem}"
 
     def _document(self, ref: str) -> tuple[dict[str, Any], str]:
@@ -209,8 +211,8 @@ class _Tracer:
         return claim.correlation_id if claim is not None else None
 
 
-def _filled(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in said.items() if value is not None}
+def _without_nulls(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in payload.items() if value is not None}
 
 
 def _decision_ref(steps: list[Recorded], *, first: bool = False) -> str:

@@ -7,7 +7,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.history import read_history
 from remit.goals.service import Reply
-from remit.goals.status import GoalStatus, stands
+from remit.goals.status import GoalStatus, read_goal_status
 from remit.identity.callers import AgentCaller, Caller
 from remit.services.base.context import ServiceContext
 from remit.services.goals.approvals import expires_at
@@ -93,7 +93,7 @@ class GoalAnswers:
     def stands(self, tenant: str, correlation_id: str) -> GoalStatus | None:
         workspace = self._room.workspace
         with workspace.store.reading() as connection:
-            return stands(connection, lambda: workspace.keyring, tenant, correlation_id)
+            return read_goal_status(connection, lambda: workspace.keyring, tenant, correlation_id)
 
 
 def speaker(caller: Caller) -> User:

@@ -13,8 +13,8 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import CLOCK_TOLERANCE, DEFAULT_TENANT, parse_time, render_time
 from remit.core.text import printable
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
-from remit.goals.service import asks_himself
-from remit.goals.status import GoalStatus, WaitingGoal, stands, waiting_goal
+from remit.goals.service import self_approval_error
+from remit.goals.status import GoalStatus, WaitingGoal, read_goal_awaiting_approval, read_goal_status
 from remit.identity.person import Person
 from remit.ledger.cursor import tenants_in
 from remit.ledger.goal_queries import asked_since, waiting_since
@@ -37,7 +37,7 @@ def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[Wait
         # By the record: a process that lives long knows the tenants of the configuration as it was.
         tenants = [tenant_id] if tenant_id is not None else list(tenants_in(connection))
         found = [
-            waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
+            read_goal_awaiting_approval(connection, lambda: workspace.keyring, tenant, correlation_id)
             for tenant in tenants
             for correlation_id in asked_since(connection, tenant, APPROVAL, since)
         ]
@@ -60,7 +60,7 @@ def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tupl
     with workspace.store.reading() as connection:
         waiting = waiting_since(connection, tenant_id, CONFIRMATION, since, GOAL_ASKED)
         for correlation_id, _ in sorted(waiting.items(), key=lambda each: (each[1] or "").startswith("agent:")):
-            now = stands(connection, lambda: workspace.keyring, tenant_id, correlation_id)
+            now = read_goal_status(connection, lambda: workspace.keyring, tenant_id, correlation_id)
             if now is not None and now.event == CONFIRMATION and now.user_id == user_id:
                 found.append((correlation_id, now))
             if len(found) == MOST_CONFIRMATIONS:
@@ -90,7 +90,7 @@ def expires_at(asked_at: str, life: timedelta) -> str:
 
 def require_waiting(workspace: Workspace, tenant: str, correlation_id: str) -> WaitingGoal:
     with workspace.store.reading() as connection:
-        found = waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
+        found = read_goal_awaiting_approval(connection, lambda: workspace.keyring, tenant, correlation_id)
     if found is None:
         raise RefusedError(
             Reason.TRANSITION_INVALID,
@@ -118,7 +118,7 @@ def decide_goal(
     found = require_waiting(workspace, tenant, correlation_id)
     with workspace.store.glancing() as connection:
         if asker_of(connection, tenant, correlation_id, GOAL_ASKED) == who.id:
-            raise asks_himself(correlation_id)
+            raise self_approval_error(correlation_id)
     if approved and found.problem:
         raise RefusedError(
             Reason.STATE_MISSING,

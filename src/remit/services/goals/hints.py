@@ -12,7 +12,7 @@ from remit.core.errors import RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.goals.finder.finder import EmbeddedFinder
 from remit.goals.finder.suggestions import Near
-from remit.goals.finder.value_errors import unfit
+from remit.goals.finder.value_errors import explain_unread_field
 from remit.goals.service import Reply
 from remit.goals.status import refusal_of
 from remit.ledger.documents import load_document
@@ -60,7 +60,9 @@ def why_asked(workspace: Workspace, reply: Reply, answered: str | None) -> str:
     if entry is None:
         return ""
     words, answers = goal.raw_user_utterance, answered == packet.field
-    return unfit(entry.simulation, packet.field, goal.language_tag, words, answers=answers, known=proof.fields)
+    return explain_unread_field(
+        entry.simulation, packet.field, goal.language_tag, words, answers=answers, known=proof.fields
+    )
 
 
 def field_asked_by(workspace: Workspace, tenant: str, user: str, correlation_id: str) -> str | None:

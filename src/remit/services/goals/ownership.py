@@ -1,7 +1,7 @@
 """Which goals are whose: an agent goes on with, and sees, those that it asked for itself, for its token's user."""
 
 from remit.core.errors import Reason, RefusedError
-from remit.goals.status import GoalStatus, stands
+from remit.goals.status import GoalStatus, read_goal_status
 from remit.identity.callers import AgentCaller, Caller
 from remit.services.base.ownership import GOAL_ASKED, asker_of, not_found_error, require_own
 from remit.services.goals.answers import User
@@ -55,7 +55,7 @@ class OwnGoals:
 
     def _stands(self, tenant: str, correlation_id: str) -> GoalStatus | None:
         with self._workspace.store.reading() as connection:
-            return stands(connection, lambda: self._workspace.keyring, tenant, correlation_id)
+            return read_goal_status(connection, lambda: self._workspace.keyring, tenant, correlation_id)
 
 
 def is_of(caller: Caller, tenant: str) -> bool:

@@ -15,7 +15,7 @@ from remit.core.canonical import digest
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import uuid7
 from remit.goals.service import Reply
-from remit.goals.status import WaitingGoal, unconfirmed_goal
+from remit.goals.status import WaitingGoal, read_goal_awaiting_confirmation
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.ledger.goal_queries import newest_goals
 from remit.services.base.context import ServiceContext, require_wait
@@ -81,7 +81,7 @@ class GoalDesk:
                 language=language,
                 correlation_id=correlation,
                 reply_to=reply_to,
-                also=witness,
+                hook=witness,
             )
 
         return self._begun(caller, user, correlation, key, witness.heard(run), wait)
@@ -114,13 +114,13 @@ class GoalDesk:
         witness = ActorCheck(caller, user.tenant, own)
 
         def run(_job: Job[Reply]) -> Reply:
-            return self._room.workspace.goals.take_back(
+            return self._room.workspace.goals.rollback(
                 correlation_id,
                 user=user.user,
                 tenant=user.tenant,
                 language=now.language_tag,
                 correlation_id=own,
-                also=witness,
+                hook=witness,
             )
 
         key = f"goal-back:{digest([user.tenant, own])}"
@@ -142,7 +142,7 @@ class GoalDesk:
         now = self._answers.settled(tenant, correlation_id)
         if now is None:
             raise not_found_error("goal", correlation_id)
-        reply = self._room.workspace.goals.told(correlation_id, user=now.user_id, tenant=tenant)
+        reply = self._room.workspace.goals.read_reply(correlation_id, user=now.user_id, tenant=tenant)
         return self._answers.told(caller, reply)
 
     def listed(self, caller: Caller, tenant: str, limit: int = 50) -> list[GoalLine]:
@@ -209,11 +209,13 @@ class GoalDesk:
         user = speaker(caller)
         workspace = self._room.workspace
         with workspace.store.reading() as connection:
-            goal = unconfirmed_goal(connection, lambda: workspace.keyring, user.tenant, correlation_id)
+            goal = read_goal_awaiting_confirmation(connection, lambda: workspace.keyring, user.tenant, correlation_id)
             asker = asker_of(connection, user.tenant, correlation_id, GOAL_ASKED)
         if goal is None or goal.user_id != user.user:
             raise not_found_error("question", correlation_id)
-        prompt = workspace.goals.told(correlation_id, user=user.user, tenant=user.tenant).outcome.user_visible_text
+        prompt = workspace.goals.read_reply(
+            correlation_id, user=user.user, tenant=user.tenant
+        ).outcome.user_visible_text
         return GoalPrompt(user.tenant, goal, prompt, asker or user.user)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ class GoalDesk:
 
         def run(_job: Job[Reply]) -> Reply:
             return self._room.workspace.goals.answer(
-                correlation_id, answer, user=user.user, tenant=user.tenant, also=witness
+                correlation_id, answer, user=user.user, tenant=user.tenant, hook=witness
             )
 
         key = f"goal-answer:{digest([caller.id, user.user, user.tenant, correlation_id, answer])}"

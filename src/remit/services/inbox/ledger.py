@@ -8,7 +8,7 @@ from remit.contracts.services.common import Progress
 from remit.contracts.services.ledger import Chain, EntryFilter, EntryPage, EntryView, TraceAnswer, Verdict, VerifyAnswer
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time
-from remit.goals.history_nodes import covered_problem
+from remit.goals.history_nodes import find_coverage_problem
 from remit.goals.trace.tree import trace_goal
 from remit.identity.callers import Caller
 from remit.ledger.bundle import newest_head, write_bundle
@@ -158,7 +158,7 @@ class Record:
         return VerifyAnswer(state="done", verdict=verdict, checked_at=at, progress=whole)
 
     def _problem(self, connection: Connection, entry: Entry) -> str | None:
-        return covered_problem(connection, lambda: self._room.workspace.keyring, entry) or None
+        return find_coverage_problem(connection, lambda: self._room.workspace.keyring, entry) or None
 
 
 def _view(entry: Entry, problem: str | None = None) -> EntryView:
