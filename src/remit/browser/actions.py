@@ -53,7 +53,7 @@ class ActionTarget:
 
 
 @dataclass(frozen=True)
-class Acted:
+class ReportedAction:
     """What came of it, masked."""
 
     output: dict[str, Any]
@@ -177,7 +177,7 @@ def _identity(described: Described | None) -> tuple[Any, ...] | None:
 
 async def act(
     tab: "Tab", action: Action, looked: ActionTarget, running: RunningAction, constraints: TokenConstraints
-) -> Acted:
+) -> ReportedAction:
     """Do it, and wait for what it caused: requests that are held, pages that load. Raises what went wrong."""
     tab.page.pages_asked.clear()
     tab.page.has_pressed = tab.page.puts_off = False
@@ -192,7 +192,7 @@ async def act(
 
 async def _act(
     tab: "Tab", action: Action, looked: ActionTarget, running: RunningAction, constraints: TokenConstraints
-) -> Acted:
+) -> ReportedAction:
     before = tuple(tab.page.events)  # only the newest are kept, so a count would not tell which are new
     output: dict[str, Any] = {}
     picture: bytes | None = None
@@ -223,7 +223,7 @@ async def _act(
         "noted": events[:MOST_HELD_TOLD],
         "confined": tab.chromium.confined,
     }
-    return Acted(output, content_hash, picture)
+    return ReportedAction(output, content_hash, picture)
 
 
 def _note_what_is_given(tab: "Tab", action: Action, looked: ActionTarget) -> None:

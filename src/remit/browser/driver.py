@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from remit.authority.capability_token import Token
-from remit.browser.actions import Acted, ActionTarget, act, element_of, hash_of, look
+from remit.browser.actions import ActionTarget, ReportedAction, act, element_of, hash_of, look
 from remit.browser.amounts import FoundPrice
 from remit.browser.chromium.screenshot import Shot
 from remit.browser.event_loop import LoopThread
@@ -112,7 +112,7 @@ class BrowserDriver:
                 running.on_page = tuple(FoundPrice("form", each.value, each.currency) for each in seen if each.in_form)
         self._thread.loop.call_soon_threadsafe(tab.gate.begin, running, looked.url)
 
-    def act(self, tab: Tab, looked: ActionTarget, running: RunningAction, token: Token) -> Acted:
+    def act(self, tab: Tab, looked: ActionTarget, running: RunningAction, token: Token) -> ReportedAction:
         """Done, and waited for: as long as a person may take to answer."""
         with tab.secrets.kept_out_of_errors(running.action.selector):
             return self._thread.run(act(tab, running.action, looked, running, token.constraints))

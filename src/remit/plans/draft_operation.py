@@ -66,7 +66,7 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
             diffs="full",
         )
         preview.prepared.close()  # nothing will be made of it
-        return replace(preview, wanted=None)
+        return replace(preview, statements=None)
 
     def consent(self, granted: DraftPlan, preview: Preview, now: datetime) -> str:
         raise _unapproved()

@@ -126,7 +126,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         )
 
     def verify_authority(self, request: PlanRequest, now: datetime) -> ApprovedPlan:
-        self.environment.tell(request.envelope_id, _plan_id(request), "CHECKING", 0, 0)
+        self.environment.report_status(request.envelope_id, _plan_id(request), "CHECKING", 0, 0)
         if request.envelope is None:
             raise UsageError(Reason.MISUSE, "what was read back from a checkpoint has no authority")
         envelope = request.envelope
@@ -154,8 +154,8 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
                 raise self._cancelled_error(envelope.envelope_id) from problem
             raise
         self._prepared[envelope.envelope_id] = preview.prepared
-        if preview.wanted is not None:
-            self._statements[envelope.envelope_id] = preview.wanted
+        if preview.statements is not None:
+            self._statements[envelope.envelope_id] = preview.statements
         return preview
 
     def release(self, granted: ApprovedPlan) -> None:
@@ -176,7 +176,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
 
     def checkpoint(self, granted: ApprovedPlan, preview: Preview) -> str:
         plan_preview, envelope, config = _as_plan_preview(preview), granted.envelope, self.environment.rules.config()
-        self.environment.tell(
+        self.environment.report_status(
             envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(plan_preview.steps.steps)
         )
         _require_idle_databases(plan_preview, self.environment.rules.root())
@@ -196,8 +196,8 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             first=plan_preview.first,
             originals={},
             folders=() if plan_preview.doomed else plan_preview.folders,
-            diffs={one.number: one.diff for one in plan_preview.seen},
-            told=strip_all_rows(plan_preview.prepared.told),
+            diffs={one.number: one.diff for one in plan_preview.simulated},
+            sql=strip_all_rows(plan_preview.prepared.sql),
             remote=plan_preview.remote,
             pipelines=pipelines_within([kept_of(pipeline) for pipeline in plan_preview.prepared.pipelines.values()]),
         )
@@ -221,7 +221,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         new_bytes += checkpoint.remote.image_bytes if checkpoint.remote is not None else 0
         databases = {step.path for step in checkpoint.steps.steps if is_marked(step)}
         all_places = [places[path] for path in range(len(places))]
-        originals = take_all(all_places, plan_preview.kept, folder, config.limits, new_bytes, databases=databases)
+        originals = take_all(all_places, plan_preview.to_back_up, folder, config.limits, new_bytes, databases=databases)
         checkpoint = with_ownership(checkpoint, originals)
         planned = [step.number for step in checkpoint.steps.steps if step.problem is None]
         write_way_back(folder, build_run_manifest(checkpoint, planned, checkpoint.started_at))
@@ -281,7 +281,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     def publish(self, checkpoint: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal) -> None:
         if isinstance(outcome, PlanRefusal):
             return
-        self.environment.tell(
+        self.environment.report_status(
             checkpoint.envelope_id,
             checkpoint.plan_id,
             "REPORTING",

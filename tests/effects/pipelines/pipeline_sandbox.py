@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from remit.plans.engines.pipeline import BUILD, EFFECT, DbtCall, PipelineEngine, PipelineRan, Program
+from remit.plans.engines.pipeline import BUILD, EFFECT, DbtCall, PipelineEngine, PipelineResult, Program
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Quotas
 
@@ -65,13 +65,13 @@ class Bench:
         seconds: float = 30.0,
         dbt: DbtCall | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
-    ) -> PipelineRan:
+    ) -> PipelineResult:
         engine = PipelineEngine(lambda: self.host, "task-1", is_cancelled)
         kind: Any = "python" if dbt is None else "dbt"
         program = Program(kind, steps, parameters or {}, dbt, seconds)
         return engine.run(program, self.scratch, on_step=lambda *said: self.heard.append(said))
 
-    def probe(self, body: str, *, seconds: float = 30.0, **parameters: Any) -> PipelineRan:
+    def probe(self, body: str, *, seconds: float = 30.0, **parameters: Any) -> PipelineResult:
         """One step with this body. `job`, `outside`, many modules and `must` are there."""
         lines = textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
         self.write("probe.py", f'{_BEGINNING}def run(job):\n    outside = job.parameters["outside"]\n{lines}\n')

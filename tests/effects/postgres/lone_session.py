@@ -20,7 +20,7 @@ def main(url: str, root: str, text: str) -> None:
     with engine.begin(
         server, texts, reads_only=False, seconds=30, folder=WorkFolder.make(Path(root) / "work")
     ) as session:
-        say(json.dumps(session.ran.transaction._asdict()))
+        say(json.dumps(session.result.transaction._asdict()))
         if sys.stdin.readline() == "commit\n":
             session.commit()
             say("committed")

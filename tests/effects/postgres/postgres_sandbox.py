@@ -122,7 +122,7 @@ class Shop:
     def apply(self, *texts: SqlText | str, **more: Any) -> PostgresResult:
         with self.begin(*texts, **more) as session:
             session.commit()
-            return session.ran
+            return session.result
 
     def undo(self, images: int, *, force: bool = False) -> None:
         with self.engine.begin_undo(self.server, images, force=force, seconds=20.0) as session:

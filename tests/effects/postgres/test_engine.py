@@ -62,7 +62,7 @@ def test_what_was_begun_and_closed_never_happened(shop: Shop) -> None:
     session.close()
     session.close()
     assert shop.dump() == before
-    assert shop.engine.fate(shop.server, session.ran.transaction) == "aborted"
+    assert shop.engine.fate(shop.server, session.result.transaction) == "aborted"
 
 
 @pytest.mark.req("PX-29")
@@ -264,7 +264,7 @@ def test_a_check_that_comes_with_the_commit_comes_before_it(shop: Shop) -> None:
 
 def test_a_commit_that_the_server_did_not_do_is_told_as_such(shop: Shop) -> None:
     with shop.begin(CHANGE) as session:
-        shop.ask(f"SELECT pg_terminate_backend({session.ran.transaction.backend})", url=shop.admin)
+        shop.ask(f"SELECT pg_terminate_backend({session.result.transaction.backend})", url=shop.admin)
         with pytest.raises(CommitFailedError, match="not committed"):
             session.commit()
     assert shop.ask("SELECT count(*) FROM orders WHERE total = 99") == [(0,)]

@@ -46,7 +46,7 @@ def test_a_session_whose_process_is_killed_is_not_committed(shop: Shop) -> None:
         session.commit()
     session.close()
     assert not is_done(shop)
-    assert shop.engine.fate(shop.server, session.ran.transaction) == "aborted"
+    assert shop.engine.fate(shop.server, session.result.transaction) == "aborted"
     shop.apply(CHANGE)
     assert is_done(shop)
 
@@ -148,7 +148,7 @@ def test_what_a_server_forgot_when_it_died_was_never_committed(shop: Shop) -> No
         ((written,),) = shop.ask("SELECT pg_current_wal_insert_lsn()", url=shop.admin)
         shop.engine.require_durable_commit(shop.server)
         assert shop.ask(f"SELECT pg_current_wal_flush_lsn() >= '{written}'", url=shop.admin) == [(True,)]
-        future = session.ran.transaction._replace(xid="9999999999")
+        future = session.result.transaction._replace(xid="9999999999")
     assert shop.engine.fate(shop.server, future, patience=0.5) == "aborted"
 
 
@@ -156,7 +156,7 @@ def test_what_a_server_forgot_when_it_died_was_never_committed(shop: Shop) -> No
 def test_a_number_is_not_made_to_last_for_a_transaction_that_is_not_open_any_more(shop: Shop) -> None:
     """A server that died and was started again may give the number to the transaction that makes it last."""
     with shop.begin(CHANGE) as session:
-        transaction = session.ran.transaction
+        transaction = session.result.transaction
         shop.engine.require_durable_commit(shop.server, transaction)
     with pytest.raises(EnvironmentFailureError, match="connection to the database server was lost"):
         shop.engine.require_durable_commit(shop.server, transaction)

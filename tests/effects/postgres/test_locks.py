@@ -222,7 +222,7 @@ def test_a_table_that_only_a_named_function_changes_is_locked_in_a_second_attemp
         "SELECT mode FROM pg_locks WHERE relation = 'customers'::regclass AND mode = 'AccessExclusiveLock' AND granted"
     )
     with shop.begin("SELECT hidden()") as session:
-        assert session.ran.images is not None
+        assert session.result.images is not None
         assert shop.ask(held) == [("AccessExclusiveLock",)]
 
 

@@ -12,7 +12,7 @@ from remit.contracts.plans.plan import Plan
 from remit.core.errors import Reason, RemitError
 from remit.effects.plans.steps import StepPlan
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.preparation.database_versions import Ground, PreparationContext
+from remit.plans.preparation.database_versions import DraftedPlan, PreparationContext
 from remit.plans.preparation.pipeline_scratch import PipelineScratch
 from remit.plans.preparation.prepared import PreparedAll
 from remit.plans.runtime.runner import StepTimes
@@ -38,7 +38,7 @@ def scratch(project: Project, tmp_path: Path) -> Iterator[PipelineScratch]:
     engines = project.workspace.plans._environment().engines("draft", "plan-001")  # noqa: SLF001
     config, plan = read_config(project.root), Plan.parse(plan_of(create("a1", "x")))
     drafted = StepPlan("0" * 20, (), (), ())
-    ground = Ground(drafted=drafted, places={}, config=config, root=str(project.root), plan=plan)
+    ground = DraftedPlan(steps=drafted, places={}, config=config, root=str(project.root), plan=plan)
     with WorkFolder.make(tmp_path / "work") as folder:
         yield PipelineScratch(
             PreparationContext(ground, engines, StepTimes(), folder, PreparedAll()), folder.folder("pipeline-0")
@@ -92,7 +92,7 @@ def test_only_a_plain_and_closed_file_is_taken(
     (scratch.path / "out").mkdir()
     lay(scratch.path / "out" / "made")
     with pytest.raises(RemitError) as told:
-        scratch.take("out/made", 0o644)
+        scratch.take_output("out/made", 0o644)
     assert told.value.reason is Reason.PIPELINE_FAILED
     assert words in told.value.what
     assert told.value.where == "out/made"
@@ -103,14 +103,14 @@ def test_a_file_is_taken_up_to_its_size_and_outlives_its_name(scratch: PipelineS
     made, content = scratch.path / "made", b"x" * 10_000
     made.write_bytes(content + b"x")
     with pytest.raises(RemitError, match="10,001 bytes"):
-        scratch.take("made", 0o640)
+        scratch.take_output("made", 0o640)
     made.write_bytes(content)
-    left = scratch.take("made", 0o640)
+    left = scratch.take_output("made", 0o640)
     made.unlink()
-    assert os.pread(left.kept.descriptor, 20_000, 0) == content
-    assert left.kept.state == ("sha256:" + hashlib.sha256(content).hexdigest(), 10_000, 0o640)
+    assert os.pread(left.file.descriptor, 20_000, 0) == content
+    assert left.file.state == ("sha256:" + hashlib.sha256(content).hexdigest(), 10_000, 0o640)
     assert not left.is_database
-    os.close(left.kept.descriptor)
+    os.close(left.file.descriptor)
 
 
 @pytest.mark.req("PX-34")
@@ -120,12 +120,12 @@ def test_a_folder_is_bound_by_the_names_and_bytes_of_all_its_files(scratch: Pipe
     (root / "data/deep/b").write_text("2")
 
     def digest(number: int) -> str:
-        again = PipelineScratch(scratch._bench, scratch.path / str(number))  # noqa: SLF001
+        again = PipelineScratch(scratch._context, scratch.path / str(number))  # noqa: SLF001
         again.add("data")
         assert sorted(path.name for path in again.path.rglob("*") if path.is_file()) == sorted(
             path.name for path in (root / "data").rglob("*") if path.is_file()
         )
-        return scratch._bench.inputs["data"].input_digest  # noqa: SLF001
+        return scratch._context.inputs["data"].input_digest  # noqa: SLF001
 
     first = digest(0)
     assert digest(1) == first

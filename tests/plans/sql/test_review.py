@@ -11,8 +11,8 @@ import pytest
 from remit.cli.plans.render import render_preview
 from remit.contracts.plans.sql_report import MAX_SQL_SHOWN, MAX_STATEMENTS_TOLD, ToldStatement
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
-from remit.plans.engines.duckdb import DuckdbAnswer, within_list
-from remit.plans.preparation.pipeline_queries import merged
+from remit.plans.engines.duckdb import DuckdbAnswer, limit_statements
+from remit.plans.preparation.pipeline_queries import merge_answers
 from tests.plans.project import create, plan_of, ran, replace
 from tests.plans.sql.shop import CONNECTIONS, DATABASE, Shop, make_database, rows, sql
 from tests.plans.sql.test_changes import UPDATE
@@ -92,10 +92,10 @@ def test_every_statement_is_in_the_list_and_those_that_change_something_come_bef
         return ToldStatement(number=number, kind="DELETE", words="", rows_read=rows_read)
 
     reading = [one(number, rows_read=1) for number in range(1, 700)]
-    kept = within_list([*reading, one(700), one(701)])
+    kept = limit_statements([*reading, one(700), one(701)])
     assert (len(kept), [each.number for each in kept[-3:]]) == (MAX_STATEMENTS_TOLD, [498, 700, 701])
     with pytest.raises(EnvironmentFailureError, match="more than 500 statements of it change something"):
-        within_list([one(number) for number in range(1, 502)])
+        limit_statements([one(number) for number in range(1, 502)])
 
 
 def test_a_text_that_is_not_shown_is_not_passed_for_by_the_next_one() -> None:
@@ -103,8 +103,8 @@ def test_a_text_that_is_not_shown_is_not_passed_for_by_the_next_one() -> None:
         told = tuple(ToldStatement(number=number, kind="DELETE", words="") for number in numbers)
         return DuckdbAnswer(True, told, 0, (), (), 0, texts)
 
-    assert merged([answer(("A",), 1, 2), answer(("B",), 1)]).texts == ("A",)
-    assert merged([answer(("A", "B"), 1, 2), answer(("C",), 1)]).texts == ("A", "B", "C")
+    assert merge_answers([answer(("A",), 1, 2), answer(("B",), 1)]).texts == ("A",)
+    assert merge_answers([answer(("A", "B"), 1, 2), answer(("C",), 1)]).texts == ("A", "B", "C")
 
 
 # --- what is bound to them -------------------------------------------------------------------------------------------

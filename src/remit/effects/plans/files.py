@@ -218,7 +218,7 @@ def too_large(size: int, most: int, where: str) -> RefusedError:
     )
 
 
-def other_rights(where: str) -> RemitError:
+def inherited_rights_error(where: str) -> RemitError:
     """The process that writes may not change permissions, so what the folder gives could not be taken away again."""
     return EnvironmentFailureError(
         Reason.PERMISSION_DENIED,
@@ -257,7 +257,7 @@ def _require_no_other_rights(descriptor: int, *, where: str) -> None:
             raise
         return
     if _ACCESS_ACL in names:
-        raise other_rights(where)
+        raise inherited_rights_error(where)
 
 
 def _read_all(descriptor: int, size: int) -> bytes:

@@ -51,7 +51,7 @@ class PlanCheckpoint:
     """Made for this run, parents first."""
     diffs: Mapping[int, DiffSummary]
     """By step, masked."""
-    told: Mapping[int, SqlTold]
+    sql: Mapping[int, SqlTold]
     """By step, of those that run SQL. No row is in it, and nothing of the text."""
     pipelines: tuple[PipelineTold, ...] = ()
     """Of the actions that run one, without what it said unless it failed."""
@@ -112,7 +112,7 @@ def render_checkpoint(checkpoint: PlanCheckpoint) -> str:
         "originals": {str(path): list(original) for path, original in checkpoint.originals.items()},
         "folders": list(checkpoint.folders),
         "diffs": {str(number): diff.tree() for number, diff in checkpoint.diffs.items()},
-        "sql": {str(number): told.tree() for number, told in checkpoint.told.items()},
+        "sql": {str(number): told.tree() for number, told in checkpoint.sql.items()},
         "pipelines": [told.tree() for told in checkpoint.pipelines],
         "elsewhere": render_remote_part(checkpoint.remote),
     }
@@ -165,7 +165,7 @@ def _parse(tree: Any) -> PlanCheckpoint:
         originals={int(path): original_of(values) for path, values in tree["originals"].items()},
         folders=tuple(tree["folders"]),
         diffs={int(number): DiffSummary.from_tree(diff) for number, diff in tree["diffs"].items()},
-        told={int(number): SqlTold.from_tree(told) for number, told in tree.get("sql", {}).items()},
+        sql={int(number): SqlTold.from_tree(told) for number, told in tree.get("sql", {}).items()},
         pipelines=tuple(PipelineTold.from_tree(told) for told in tree.get("pipelines", [])),
         remote=parse_remote_part(tree.get("elsewhere")),
     )

@@ -98,7 +98,7 @@ class PlanEnvironment:
         def on_progress(done: int, total: int) -> None:
             self.hooks.on_progress(done, total)
             if plan_id:
-                self.tell(envelope_id, plan_id, "RUNNING", done, total)
+                self.report_status(envelope_id, plan_id, "RUNNING", done, total)
 
         return PlanRunner(
             self.fleet.host_for(effects, build, quotas),
@@ -122,13 +122,13 @@ class PlanEnvironment:
         def is_cancelled() -> bool:
             return self.is_cancelled(envelope_id)
 
-        def tell(done: int, total: int, what: str) -> None:
-            self.tell(envelope_id, plan_id, "CHECKING", done, total, what)
+        def report_status(done: int, total: int, what: str) -> None:
+            self.report_status(envelope_id, plan_id, "CHECKING", done, total, what)
 
         memory = quotas.memory_bytes * _ENGINE_MEMORY_PERCENT // 100
         engine = Engine(host, envelope_id, memory, is_cancelled)
         programs = pipeline_engine.PipelineEngine(host_of_programs, envelope_id, is_cancelled)
-        return Engines(engine, programs, self.work, self.servers(envelope_id, plan_id), tell)
+        return Engines(engine, programs, self.work, self.servers(envelope_id, plan_id), report_status)
 
     def servers(self, envelope_id: str, plan_id: str = "") -> Servers:
         """For databases on servers. Costs nothing unless one is asked."""
@@ -149,15 +149,15 @@ class PlanEnvironment:
                 )
             return find_server(name, connection, self.rules.environ)._replace(locks=locks)
 
-        def tell(done: int, total: int) -> None:
-            self.tell(envelope_id, plan_id, "CHECKING", done, total)
+        def report_status(done: int, total: int) -> None:
+            self.report_status(envelope_id, plan_id, "CHECKING", done, total)
 
         return Servers(
             PostgresEngine(host, envelope_id, lambda: self.is_cancelled(envelope_id)),
             PostgresEngine(host, envelope_id, lambda: False),
             find,
             self.work,
-            tell if plan_id else _ignore_progress,
+            report_status if plan_id else _ignore_progress,
         )
 
     def _quotas(self, steps: StepPlan | None = None) -> Quotas:
@@ -165,7 +165,9 @@ class PlanEnvironment:
         traffic = max(limits.max_io_bytes, 4 * limits.max_backup_bytes, _traffic_of(steps))
         return Quotas(limits.max_memory_bytes, traffic, traffic, float(timeouts.task))
 
-    def tell(self, envelope_id: str, plan_id: str, phase: Phase, done: int, total: int, what: str = "") -> None:
+    def report_status(
+        self, envelope_id: str, plan_id: str, phase: Phase, done: int, total: int, what: str = ""
+    ) -> None:
         """Whoever listens, how far it is."""
         self.hooks.on_status(
             StatusUpdate(

@@ -59,7 +59,7 @@ from remit.plans.apply.verify_and_undo import (
     undo_run,
 )
 from remit.plans.engines.row_rules import RuleTimes, check_rows, has_other_rules, without_queries
-from remit.plans.model.folders import clear_aside, make_folders, remove_folders, sets_aside, sync_folders
+from remit.plans.model.folders import make_folders, remove_folders, remove_set_aside, sets_aside, sync_folders
 from remit.plans.model.remote_part import Commit, RowBackup, read_commit
 from remit.plans.policy.failure_handling import JudgedStep, decide_fate
 from remit.plans.preparation.prepared import PreparedOutputs
@@ -397,7 +397,7 @@ class PlanExecutor:
             note(note_clearing())
             reach("plan.clearing")
         self._cleared.add(checkpoint.envelope_id)
-        clear_aside(checkpoint.root, checkpoint.places(), checkpoint.steps)
+        remove_set_aside(checkpoint.root, checkpoint.places(), checkpoint.steps)
         in_use = checkpoint.needed_folders(self._results[checkpoint.envelope_id].done)
         remove_folders(checkpoint.root, [folder for folder in checkpoint.folders if folder not in in_use])
 
@@ -415,7 +415,9 @@ class PlanExecutor:
         return self.environment.runner(checkpoint.envelope_id, rich=checkpoint.rich, steps=checkpoint.steps)
 
     def _report_status(self, checkpoint: PlanCheckpoint, phase: Phase, done: int = 0) -> None:
-        self.environment.tell(checkpoint.envelope_id, checkpoint.plan_id, phase, done, len(checkpoint.steps.steps))
+        self.environment.report_status(
+            checkpoint.envelope_id, checkpoint.plan_id, phase, done, len(checkpoint.steps.steps)
+        )
 
 
 def _run_plan(checkpoint: PlanCheckpoint) -> RunPlan:

@@ -60,7 +60,7 @@ class OpenTransactions:
         session = _open_with_retry(servers, statements)
         self._open[key] = _OpenSession(statements.server, session)
         reach("elsewhere.begun")
-        result = session.ran
+        result = session.result
         try:
             _require_as_previewed(result, part)
             return _back_up_rows(result, part, folder)
@@ -84,9 +84,9 @@ class OpenTransactions:
     def commit(self, key: str, connection: str, rows: RowBackup | None, note: Note) -> None:
         """`VerificationFailedError` if it was surely not committed; `IncompleteError` if nobody can tell."""
         opened = self._open[key]
-        transaction = opened.session.ran.transaction
+        transaction = opened.session.result.transaction
         try:
-            self.servers(key).steady.require_durable_commit(opened.server, transaction)
+            self.servers(key).uncancellable.require_durable_commit(opened.server, transaction)
         except RemitError as problem:  # COMMIT was not sent, and will not be
             raise not_committed_error(problem.what, opened.server.where, problem.next_step) from problem
         note(note_commit(Commit(connection, transaction._asdict(), rows)))
@@ -105,7 +105,7 @@ class OpenTransactions:
         servers = self.servers(key)
         try:
             server = servers.find(commit.connection)
-            fate = servers.steady.fate(server, _parse_transaction(commit.transaction), patience=_PATIENCE)
+            fate = servers.uncancellable.fate(server, _parse_transaction(commit.transaction), patience=_PATIENCE)
         except RemitError as problem:
             raise _unknown_fate_error(problem.where or f"connection {commit.connection}", problem) from problem
         if fate == "unknown":

@@ -18,7 +18,7 @@ from remit.plans.apply.checkpoint import PlanCheckpoint
 from remit.plans.apply.verify_and_undo import ObservedFile, RunResult, observe_files
 from remit.plans.model.remote_part import RowBackup, rows_checkpoint
 from remit.plans.reports.change_log import build_change_log
-from remit.plans.reports.execution_report import Acted, build_errors, build_report
+from remit.plans.reports.execution_report import ReportedAction, build_errors, build_report
 from remit.plans.reports.publish import digest_papers
 from remit.plans.reports.run_data import FinishedRun, time_of
 from remit.plans.runtime.runner import paths_of
@@ -43,7 +43,7 @@ def build_outcome(
     confined: bool,
     verified_files: dict[int, ObservedFile] | None = None,
 ) -> PlanOutcome:
-    """All papers of the run, and the status that is signed over them. `looks` are the files as they were verified."""
+    """All papers of the run, and the status that is signed over them. `verified_files` are as they were verified."""
     now = max(render_time(clock()), checkpoint.started_at)
     status = run_result.status
     run = FinishedRun(
@@ -61,7 +61,7 @@ def build_outcome(
         rolled_back=status == "ROLLED_BACK" or (status == "CANCELLED" and bool(run_result.done)),
         warnings=run_result.warnings if confined else (_UNCONFINED_WARNING, *run_result.warnings),
         problem=run_result.problem,
-        told=checkpoint.told,
+        sql=checkpoint.sql,
         pipelines=checkpoint.pipelines,
         remote=checkpoint.remote.actions if checkpoint.remote is not None else (),
         has_manifest=not checkpoint.doomed,
@@ -123,9 +123,9 @@ def unknown_results(checkpoint: PlanCheckpoint, *, is_undone: bool) -> tuple[Res
     )
 
 
-def _all_actions(checkpoint: PlanCheckpoint) -> list[Acted]:
+def _all_actions(checkpoint: PlanCheckpoint) -> list[ReportedAction]:
     """Every step, and what has none."""
-    steps: list[Acted] = [*checkpoint.steps.steps]
+    steps: list[ReportedAction] = [*checkpoint.steps.steps]
     return steps if checkpoint.remote is None else [*checkpoint.remote.actions, *steps]
 
 

@@ -17,7 +17,7 @@ from remit.execution.engine import IncompleteError, Note, VerificationFailedErro
 from remit.fs import openat as beneath
 from remit.fs.paths import Located, locate_below
 from remit.plans.engines.database_files import require_idle
-from remit.plans.model.folders import Parents, look_at_folders, opened, remove_folders, set_aside_name
+from remit.plans.model.folders import Parents, observe_folders, opened, remove_folders, set_aside_name
 from remit.plans.model.remote_part import RowBackup
 from remit.plans.runtime.runner import PlanRunner, paths_of
 from remit.plans.storage.backups import Original
@@ -63,7 +63,7 @@ class RunPlan:
     def existing_places(self) -> dict[int, Located]:
         """Those whose folder exists: it may not have been made yet, or have been removed again."""
         places = self.places()
-        observed = look_at_folders(places.values())
+        observed = observe_folders(places.values())
         return {path: place for path, place in places.items() if observed[place.parents].exists}
 
 

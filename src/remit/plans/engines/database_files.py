@@ -33,7 +33,7 @@ _FLOCK: Final = struct.Struct("hhqqi0q")
 """Kind, whence, start, length, process: as `fcntl` has it on the 64-bit machines that Remit runs on."""
 _TRIES: Final = 5
 
-Look = Callable[[], None]
+CheckCancelled = Callable[[], None]
 """Called now and then while something takes its time. Raises if it is not to go on."""
 
 
@@ -73,10 +73,10 @@ def require_idle_in(folder: int, place: Located, *, writes: bool) -> None:
 
 def require_unlocked(descriptor: int, where: str, *, writes: bool) -> None:
     """The engine locks the whole file for as long as it has it open: shared by all who read, or for one who writes."""
-    wanted = fcntl.F_WRLCK if writes else fcntl.F_RDLCK
+    lock_kind = fcntl.F_WRLCK if writes else fcntl.F_RDLCK
     try:
         # As somebody of his own (OFD), so that locks of this very process are seen as well.
-        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(wanted, os.SEEK_SET, 0, 0, 0))
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(lock_kind, os.SEEK_SET, 0, 0, 0))
     except OSError:  # a filesystem without locks has none
         return
     if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
@@ -98,7 +98,7 @@ def require_none_busy(problems: Iterable[Mapping[str, str]]) -> None:
 # --- copies ----------------------------------------------------------------------------------------------------------
 
 
-def copy_database(place: Located, target: Path, most: int, look: Look) -> State | None:
+def copy_database(place: Located, target: Path, most: int, check_cancelled: CheckCancelled) -> State | None:
     """Copy it to a new file, as it is at one moment, and say what it is; None if there is none.
 
     Refuses one that is in use, too large, or changed meanwhile. Memory does not grow with it.
@@ -108,27 +108,29 @@ def copy_database(place: Located, target: Path, most: int, look: Look) -> State 
         if not beneath.exists(folder, place.name):
             return None
         with closing(beneath.open_file(folder, place.name, where=place.path)) as source:
-            seen = beneath.identify(source)
-            require_ordinary(seen, where=place.path)
-            if seen.size > most:
-                raise too_large_to_keep(seen.size, most, place.path)
+            identity = beneath.identify(source)
+            require_ordinary(identity, where=place.path)
+            if identity.size > most:
+                raise backup_too_large_error(identity.size, most, place.path)
             with new_file(target) as copy:
-                _copy(source, copy, seen.size, target, look)
+                _copy(source, copy, identity.size, target, check_cancelled)
                 digest = sha256_of(copy)
             require_idle_in(folder, place, writes=False)
-            if beneath.identify(source) != seen:
+            if beneath.identify(source) != identity:
                 raise mismatch("somebody changed the database while it was being copied", place.path)
     reach("sql.copied")
-    return State(digest, seen.size, seen.mode & 0o777)
+    return State(digest, identity.size, identity.mode & 0o777)
 
 
-def clone(source: int, target: Path, look: Look) -> None:
+def clone(source: int, target: Path, check_cancelled: CheckCancelled) -> None:
     """A new file with the bytes of one that has no name any more."""
     with new_file(target) as copy:
-        _copy(source, copy, os.fstat(source).st_size, target, look)
+        _copy(source, copy, os.fstat(source).st_size, target, check_cancelled)
 
 
-def keep(path: Path, mode: int, most: int, *, where: str, too_large: Callable[[int, int, str], RemitError]) -> OpenCopy:
+def detach_file(
+    path: Path, mode: int, most: int, *, where: str, too_large: Callable[[int, int, str], RemitError]
+) -> OpenCopy:
     """Take a file that the engine has left out of the world: open, hashed by us, and without a name."""
     try:
         with closing(os.open(path.parent, _FOLDER)) as folder:
@@ -155,7 +157,7 @@ def keep(path: Path, mode: int, most: int, *, where: str, too_large: Callable[[i
     return OpenCopy(descriptor, state)
 
 
-def too_large_to_keep(size: int, most: int, where: str) -> RefusedError:
+def backup_too_large_error(size: int, most: int, where: str) -> RefusedError:
     return RefusedError(
         Reason.LIMIT_EXCEEDED,
         f"the database has {size:,} bytes, and a plan keeps at most {most:,} for the way back",
@@ -164,9 +166,9 @@ def too_large_to_keep(size: int, most: int, where: str) -> RefusedError:
     )
 
 
-def _copy(source: int, copy: int, size: int, target: Path, look: Look) -> None:
+def _copy(source: int, copy: int, size: int, target: Path, check_cancelled: CheckCancelled) -> None:
     try:
-        copy_content(source, copy, size, lambda _done, _total: look())
+        copy_content(source, copy, size, lambda _done, _total: check_cancelled())
     except OSError as problem:
         raise disk_failure(problem, target) from problem
 

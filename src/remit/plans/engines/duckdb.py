@@ -27,7 +27,7 @@ from remit.effects.plans.handlers import NEW_FILE
 from remit.effects.registry import PathUse
 from remit.fs.paths import Located
 from remit.masking import mask_field
-from remit.plans.model.simulation_result import FoundIn, not_as_agreed, read_findings, read_remarks, show_sql
+from remit.plans.model.simulation_result import StepFinding, protocol_error, read_findings, read_remarks, show_sql
 from remit.sandbox.host import CancelledError, InterruptedTaskError, SandboxHost
 from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import Build, FolderGrant, Order
@@ -40,13 +40,13 @@ when a new process is handed over, so with a small one many sandboxes at once ke
 
 _PULSE_SECONDS: Final = 0.5
 _LONGEST_NAME: Final = 200
-_LONGEST_WORDS: Final = 2_000
+_LONGEST_MESSAGE: Final = 2_000
 _LONGEST_CELL: Final = 4_200
 _OF_THE_TEXT: Final = "the SQL text"
 # A column without a name of its own is called by its expression, and that may hold what was written into the text.
 _NAME: Final = re.compile(r"[^\W\d]\w*(\(([^\W\d][\w.]*|\*)?\))?")
 # The engine's own words may quote a piece of the text: a string, or a long number.
-_ENGINES_WORDS: Final = re.compile(r"\b[A-Z][A-Za-z ]{1,40} Error: .*", re.DOTALL)
+_ENGINE_ERROR: Final = re.compile(r"\b[A-Z][A-Za-z ]{1,40} Error: .*", re.DOTALL)
 _QUOTED: Final = re.compile(r"'[^']*'?|\"(?![A-Za-z_]\w{0,62}\")[^\"]*\"|\$(\w*)\$.*?(\$\1\$|$)|\d{5,}", re.DOTALL)
 
 
@@ -85,7 +85,7 @@ class DuckdbAnswer(NamedTuple):
     """Of the first statements: of all, unless they do not fit."""
     unseen: tuple[tuple[int, str], ...] = ()
     """Statements, by their numbers, and what keeps a reader from seeing them whole."""
-    findings: tuple[FoundIn, ...] = ()
+    findings: tuple[StepFinding, ...] = ()
     """In the rows that were saved: what a person has to approve."""
     remarks: tuple[str, ...] = ()
 
@@ -107,10 +107,10 @@ class Engine:
         `meanwhile` is called now and then, for people who wait.
         """
         require_duckdb()
-        waiting = _Now(meanwhile)
+        throttle = _Throttle(meanwhile)
 
         def is_cancelled() -> bool:
-            waiting.and_then()
+            throttle.call_if_due()
             return self._is_cancelled()
 
         with ExitStack() as stack:
@@ -122,13 +122,13 @@ class Engine:
             except CancelledError:
                 raise
             except InterruptedTaskError as cut:
-                raise _cut_short(cut, question.seconds) from None
+                raise _interrupted_error(cut, question.seconds) from None
             except RemitError as problem:
-                told = without_text(problem.what, has_values=bool(question.parameters))
-                raise problem.with_changes(what=told) from None
+                what = without_text(problem.what, has_values=bool(question.parameters))
+                raise problem.with_changes(what=what) from None
         return read_answer(finished.output)
 
-    def require_wanted(self) -> None:
+    def require_not_cancelled(self) -> None:
         """CANCELLED if somebody does not want it any more."""
         if self._is_cancelled():
             raise EnvironmentFailureError(Reason.CANCELLED, "it was cancelled before anything was changed")
@@ -159,14 +159,14 @@ class Engine:
         )
 
 
-class _Now:
+class _Throttle:
     """Calls something twice a second at most."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
         self._next = time.monotonic() + _PULSE_SECONDS
 
-    def and_then(self) -> None:
+    def call_if_due(self) -> None:
         if (now := time.monotonic()) >= self._next:
             self._next = now + _PULSE_SECONDS
             self._call()
@@ -182,7 +182,7 @@ def require_duckdb() -> None:
         )
 
 
-def without_text(words: str, *, has_values: bool = False) -> str:
+def without_text(message: str, *, has_values: bool = False) -> str:
     """Without what the engine quotes of the text; of a text with values bound to it, only what kind of error it is."""
 
     def told(found: re.Match[str]) -> str:
@@ -190,7 +190,7 @@ def without_text(words: str, *, has_values: bool = False) -> str:
             return found[0].partition(":")[0]
         return _QUOTED.sub("...", found[0])
 
-    return _ENGINES_WORDS.sub(told, words)
+    return _ENGINE_ERROR.sub(told, message)
 
 
 def is_of_the_text(where: str) -> bool:
@@ -204,7 +204,7 @@ def _place(path: Path | Located, use: PathUse) -> FolderGrant:
     return FolderGrant(str(path.parents[1]), (path.parent.name,), path.name, use)
 
 
-def _cut_short(cut: InterruptedTaskError, seconds: float) -> RemitError:
+def _interrupted_error(cut: InterruptedTaskError, seconds: float) -> RemitError:
     if cut.reason is Reason.TIMED_OUT:
         return EnvironmentFailureError(
             Reason.TIMED_OUT,
@@ -221,19 +221,19 @@ def read_answer(output: Mapping[str, Any] | None) -> DuckdbAnswer:
     try:
         return _read(output or {})
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise not_as_agreed("what it says of the SQL cannot be read") from None
+        raise protocol_error("what it says of the SQL cannot be read") from None
     except RefusedError:  # by a contract
-        raise not_as_agreed("what it says of the SQL breaks its contract") from None
+        raise protocol_error("what it says of the SQL breaks its contract") from None
 
 
 def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
     statements = [_statement(one) for one in _list(output["statements"])]
-    told = within_list(statements)
+    told = limit_statements(statements)
     columns = [(str(column["name"]), str(column["type"])) for column in _list(output["schema"])[:MAX_COLUMNS_TOLD]]
     changed, anonymous = output["changed"], output.get("names_are_values", False)
     if not isinstance(changed, bool) or not isinstance(anonymous, bool):
         raise TypeError("no flag")
-    texts, unseen = _shown_texts(_list(output.get("texts", []))[:MAX_STATEMENTS_TOLD])
+    texts, unseen = _select_texts(_list(output.get("texts", []))[:MAX_STATEMENTS_TOLD])
     return DuckdbAnswer(
         changed=changed,
         statements=told,
@@ -253,7 +253,7 @@ def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
     )
 
 
-def within_list(statements: Sequence[ToldStatement]) -> tuple[ToldStatement, ...]:
+def limit_statements(statements: Sequence[ToldStatement]) -> tuple[ToldStatement, ...]:
     """As many as are told. Of those that only read some may be left out; of those that change something, none."""
     if len(statements) <= MAX_STATEMENTS_TOLD:
         return tuple(statements)
@@ -270,7 +270,7 @@ def within_list(statements: Sequence[ToldStatement]) -> tuple[ToldStatement, ...
     return tuple(one for one in statements if one.number not in left_out)
 
 
-def _shown_texts(texts: Sequence[Any]) -> tuple[list[str], list[tuple[int, str]]]:
+def _select_texts(texts: Sequence[Any]) -> tuple[list[str], list[tuple[int, str]]]:
     """Whole, as many as there is room for; and what of the last one is not shown."""
     room, shown = MAX_SQL_SHOWN, list[str]()
     for number, text in enumerate(texts, start=1):
@@ -289,7 +289,7 @@ def _statement(one: Mapping[str, Any]) -> ToldStatement:
         {
             "number": one["number"],
             "kind": "UPSERT" if one.get("upserts") else one["kind"],
-            "words": mask_for_review(str(one["words"])[:_LONGEST_WORDS]),
+            "words": mask_for_review(str(one["words"])[:_LONGEST_MESSAGE]),
             "reads": _names(one["reads"]),
             "writes": _names(one["writes"]),
             "rows_read": one.get("rows_read"),
@@ -338,7 +338,7 @@ _MOST_PARTS: Final = 6
 _MOST_NAMES: Final = 3
 
 
-def sentence(answer: DuckdbAnswer, saved_to: str | None) -> str:
+def summarize_answer(answer: DuckdbAnswer, saved_to: str | None) -> str:
     """Counts and names of tables: `2 statements: 3 rows updated in orders; 1 row deleted from drafts`."""
     total = len(answer.statements) + answer.left_out
     parts = [words for one in answer.statements if (words := _part(one))]

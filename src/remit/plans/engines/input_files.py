@@ -23,27 +23,27 @@ def folder_is_missing(place: Located) -> bool:
         return True
 
 
-def look_at_results(place: Located, most: int) -> State | None:
+def read_results_state(place: Located, most: int) -> State | None:
     if folder_is_missing(place):
         return None
     with opened(place.base, place.parents, where=place.path) as folder:
         if not beneath.exists(folder, place.name):
             return None
         with closing(beneath.open_file(folder, place.name, where=place.path)) as descriptor:
-            seen = beneath.identify(descriptor)
-            require_ordinary(seen, where=place.path)
-            if seen.size > most:
-                raise too_large(seen.size, most, place.path)
-            return State(sha256_of(descriptor), seen.size, seen.mode & 0o777)
+            identity = beneath.identify(descriptor)
+            require_ordinary(identity, where=place.path)
+            if identity.size > most:
+                raise too_large(identity.size, most, place.path)
+            return State(sha256_of(descriptor), identity.size, identity.mode & 0o777)
 
 
 def read_all(descriptor: int, most: int, where: str) -> tuple[bytes, str]:
     """The whole file, read at one moment, and its digest."""
-    seen = beneath.identify(descriptor)
-    if seen.size > most:
-        raise too_large(seen.size, most, where)
+    identity = beneath.identify(descriptor)
+    if identity.size > most:
+        raise too_large(identity.size, most, where)
     text = os.pread(descriptor, most + 1, 0)
-    if beneath.identify(descriptor) != seen or len(text) != seen.size:
+    if beneath.identify(descriptor) != identity or len(text) != identity.size:
         raise mismatch("somebody changed the file while it was being read", where)
     return text, digest_bytes(text)
 

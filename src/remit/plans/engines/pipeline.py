@@ -28,10 +28,10 @@ MAX_NODES: Final = 500
 MAX_FILES: Final = 200_000
 
 _LONGEST_NAME: Final = 200
-_LONGEST_WORDS: Final = 500
+_LONGEST_MESSAGE: Final = 500
 _MOST_ROWS: Final = 1 << 53
-_ITS: Final = "the task's process"
-_LATER: Final = frozenset({Reason.SANDBOX_UNAVAILABLE, Reason.CANCELLED})
+_PROCESS_NAME: Final = "the task's process"
+_PASSED_ON: Final = frozenset({Reason.SANDBOX_UNAVAILABLE, Reason.CANCELLED})
 
 State = Literal["done", "failed", "skipped"]
 OnStep = Callable[[int, int, str], None]
@@ -47,7 +47,7 @@ class StepReport(NamedTuple):
     words: str
 
 
-class PipelineRan(NamedTuple):
+class PipelineResult(NamedTuple):
     """What came of it: the steps in their order, the end of the log, and why it failed if it did."""
 
     steps: tuple[StepReport, ...]
@@ -83,7 +83,7 @@ class PipelineEngine:
         self._task_id = task_id
         self._is_cancelled = is_cancelled
 
-    def run(self, program: Program, scratch: Path, *, on_step: OnStep) -> PipelineRan:
+    def run(self, program: Program, scratch: Path, *, on_step: OnStep) -> PipelineResult:
         """In this folder, of which everything may be read, changed and removed. The process is dead when it returns.
 
         A failure of the program's is in what is returned. Raises `CancelledError`, and what there is to say where there
@@ -91,28 +91,28 @@ class PipelineEngine:
         """
         if program.kind == "dbt":
             require_dbt()
-        heard, files = _Heard(program, scratch, on_step), _Files(scratch)
+        reported, files = _ReportedSteps(program, scratch, on_step), _FileCounter(scratch)
         with new_log(scratch) as log:
-            standing = self._host().prewarm(self._order(program, scratch), given={"log": log})
-            with standing:
+            process = self._host().prewarm(self._order(program, scratch), given={"log": log})
+            with process:
                 problem: RemitError | None = None
                 try:
-                    standing.run(
-                        on_progress=heard.progress,
-                        on_step=heard.step,
+                    process.run(
+                        on_progress=reported.progress,
+                        on_step=reported.step,
                         is_cancelled=lambda: files.are_too_many() or self._is_cancelled(),
                     )
                 except CancelledError:
                     if not files.are_too_many():
                         raise
-                    problem = heard.failure(too_many_files())
+                    problem = reported.failure(too_many_files_error())
                 except RemitError as ended:
-                    if ended.reason in _LATER:
+                    if ended.reason in _PASSED_ON:
                         raise
-                    problem = heard.failure(ended)
+                    problem = reported.failure(ended)
             if problem is None:
-                problem = heard.not_all_done()
-            return PipelineRan(heard.told(), read_log(log, scratch, program.parameters), problem)
+                problem = reported.incomplete_error()
+            return PipelineResult(reported.reports(), read_log(log, scratch, program.parameters), problem)
 
     def _order(self, program: Program, scratch: Path) -> Order:
         # No step is given less time than the whole: the whole is what ends it, in words of ours.
@@ -136,7 +136,7 @@ class PipelineEngine:
         )
 
 
-class _Files:
+class _FileCounter:
     """Files without content are in no count of bytes, and a disk has only so many: how many fewer there can be now.
 
     Limit: of all that is done on that disk meanwhile, by whomever. Some filesystems do not say.
@@ -155,7 +155,7 @@ class _Files:
         return os.statvfs(self._folder).f_ffree
 
 
-def too_many_files() -> RemitError:
+def too_many_files_error() -> RemitError:
     return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED,
         f"more than {MAX_FILES:,} files were made on its disk while it ran",
@@ -193,7 +193,7 @@ def clear_scratch(scratch: Path) -> None:
 # --- what is heard of the steps --------------------------------------------------------------------------------------
 
 
-class _Heard:
+class _ReportedSteps:
     """The steps of one run, as they were told."""
 
     def __init__(self, program: Program, scratch: Path, on_step: OnStep) -> None:
@@ -202,54 +202,58 @@ class _Heard:
         self._on_step = on_step
         self._names = {number: name(step) for number, step in enumerate(program.steps)}
         self._total = len(program.steps)
-        self._since: dict[int, float] = {}
-        self._told: dict[int, StepReport] = {}
-        self._at_work: int | None = None
-        self._why: Mapping[str, str] | None = None
+        self._started: dict[int, float] = {}
+        self._reports: dict[int, StepReport] = {}
+        self._current: int | None = None
+        self._reason: Mapping[str, str] | None = None
 
-    def step(self, said: Mapping[str, Any]) -> None:
+    def step(self, message: Mapping[str, Any]) -> None:
         """Its number and its phase were checked when it came in."""
-        number, phase = said["number"], said["phase"]
+        number, phase = message["number"], message["phase"]
         if self._program.kind == "dbt":
-            self._names.setdefault(number, name(said.get("name")))
-            self._total = _rows(said.get("total")) or self._total
+            self._names.setdefault(number, name(message.get("name")))
+            self._total = _rows(message.get("total")) or self._total
         if phase == "begun":
-            self._since[number] = time.monotonic()
-            self._at_work = number
+            self._started[number] = time.monotonic()
+            self._current = number
             self._on_step(number + 1, self._total, self._names[number])
         elif phase in ("done", "failed", "skipped"):
-            self._end(number, phase, said)
+            self._end(number, phase, message)
 
     def progress(self, done: int, total: int) -> None:
         """In parts of the whole, each step being a hundred of them."""
-        if self._at_work is not None and total > 0:
-            part = min(max(done - 100 * self._at_work, 0), 100)
-            self._on_step(self._at_work + 1, self._total, f"{self._names[self._at_work]}, {part} %")
+        if self._current is not None and total > 0:
+            part = min(max(done - 100 * self._current, 0), 100)
+            self._on_step(self._current + 1, self._total, f"{self._names[self._current]}, {part} %")
 
-    def _end(self, number: int, state: State, said: Mapping[str, Any]) -> None:
-        error = said.get("error") or {}
-        if state == "failed" and self._why is None:
-            self._why = {**error, "step": self._names[number]}
-        words = error.get("what", "") if state == "failed" else said.get("words", "")
-        spent = time.monotonic() - self._since.get(number, time.monotonic())
+    def _end(self, number: int, state: State, message: Mapping[str, Any]) -> None:
+        error = message.get("error") or {}
+        if state == "failed" and self._reason is None:
+            self._reason = {**error, "step": self._names[number]}
+        words = error.get("what", "") if state == "failed" else message.get("words", "")
+        spent = time.monotonic() - self._started.get(number, time.monotonic())
         if self._program.kind == "dbt":
-            spent = _seconds(said.get("seconds"), spent)
-        self._told[number] = StepReport(self._names[number], state, _rows(said.get("rows")), spent, self._words(words))
-        if self._at_work == number:
-            self._at_work = None
+            spent = _seconds(message.get("seconds"), spent)
+        self._reports[number] = StepReport(
+            self._names[number], state, _rows(message.get("rows")), spent, self._clean_text(words)
+        )
+        if self._current == number:
+            self._current = None
 
-    def told(self) -> tuple[StepReport, ...]:
+    def reports(self) -> tuple[StepReport, ...]:
         """All of them: one that was at work failed, and what was not begun was left out."""
-        for number, known in self._names.items():
-            if number not in self._told:
-                began = self._since.get(number)
+        for number, step_name in self._names.items():
+            if number not in self._reports:
+                began = self._started.get(number)
                 spent = time.monotonic() - began if began is not None else 0.0
-                self._told[number] = StepReport(known, "failed" if began is not None else "skipped", None, spent, "")
-        return tuple(self._told[number] for number in sorted(self._told))
+                self._reports[number] = StepReport(
+                    step_name, "failed" if began is not None else "skipped", None, spent, ""
+                )
+        return tuple(self._reports[number] for number in sorted(self._reports))
 
     def failure(self, ended: RemitError) -> RemitError:
         """Why it did not come to its end: what it said of itself, or how its process ended."""
-        step = self._names.get(self._at_work) if self._at_work is not None else None
+        step = self._names.get(self._current) if self._current is not None else None
         if ended.reason is Reason.TIMED_OUT:
             return EnvironmentFailureError(
                 Reason.TIMED_OUT,
@@ -257,26 +261,30 @@ class _Heard:
                 where=f"step {step}" if step else "",
                 next_step="Give it less to do, or more time: `timeout_seconds` of the action, or of the pipeline.",
             )
-        if self._why is None and ended.reason is Reason.RESOURCE_EXHAUSTED:
+        if self._reason is None and ended.reason is Reason.RESOURCE_EXHAUSTED:
             return EnvironmentFailureError(
                 ended.reason,
-                self._words(ended.what),
+                self._clean_text(ended.what),
                 where=f"step {step}" if step else "",
-                next_step=self._words(ended.next_step),
+                next_step=self._clean_text(ended.next_step),
             )
-        why = self._why or {**ended.as_json(), "what": ended.what.replace(_ITS, "its process"), "step": step or ""}
+        why = self._reason or {
+            **ended.as_json(),
+            "what": ended.what.replace(_PROCESS_NAME, "its process"),
+            "step": step or "",
+        }
         about = f"step {why['step']} failed" if why["step"] else "the pipeline failed"
         return EnvironmentFailureError(
             Reason.PIPELINE_FAILED,
-            f"{about}: {self._words(why['what'])}",
-            where=self._words(why["where"]),
-            next_step=self._words(why["next_step"]) or "Mend it, and plan again: nothing was changed.",
+            f"{about}: {self._clean_text(why['what'])}",
+            where=self._clean_text(why["where"]),
+            next_step=self._clean_text(why["next_step"]) or "Mend it, and plan again: nothing was changed.",
         )
 
-    def not_all_done(self) -> RemitError | None:
+    def incomplete_error(self) -> RemitError | None:
         """It says that it came to its end: then none of its steps can have failed, or be missing."""
-        ends = {one.state for one in self._told.values()}
-        missing = self._names.keys() - self._told.keys()
+        ends = {one.state for one in self._reports.values()}
+        missing = self._names.keys() - self._reports.keys()
         if missing or "failed" in ends or (self._program.kind == "python" and ends - {"done"}):
             return EnvironmentFailureError(
                 Reason.PIPELINE_FAILED,
@@ -285,12 +293,12 @@ class _Heard:
             )
         return None
 
-    def _words(self, words: Any) -> str:
+    def _clean_text(self, words: Any) -> str:
         """On one line, without values. Of dbt, before a node was begun, no row was seen: names in quotes may stay."""
         plain = " ".join(words.split()) if isinstance(words, str) else ""
         plain = without_parameters(plain.replace(f"{self._scratch}/", ""), self._program.parameters)
-        has_seen_rows = self._program.kind == "python" or bool(self._since)
-        return render_line(without_values(plain) if has_seen_rows else plain)[:_LONGEST_WORDS]
+        may_hold_rows = self._program.kind == "python" or bool(self._started)
+        return render_line(without_values(plain) if may_hold_rows else plain)[:_LONGEST_MESSAGE]
 
 
 def name(value: Any) -> str:

@@ -24,9 +24,9 @@ _QUOTED: Final = re.compile(r"(?<!\w\w)'[^']*'?|\"[^\"]*\"?|\d{5,}")
 _A_NAME: Final = re.compile(r"\"[A-Za-z_]\w{0,62}\"")
 
 
-def without_values(words: str) -> str:
+def without_values(message: str) -> str:
     """Without what is in quotes or a long number: so exceptions name the values they are of. A name may stay."""
-    return _QUOTED.sub(lambda found: found[0] if _A_NAME.fullmatch(found[0]) else "...", words)
+    return _QUOTED.sub(lambda found: found[0] if _A_NAME.fullmatch(found[0]) else "...", message)
 
 
 def without_parameters(text: str, parameters: Mapping[str, Any]) -> str:
@@ -56,10 +56,10 @@ def read_log(log: int, scratch: Path, parameters: Mapping[str, Any]) -> tuple[st
     size = os.fstat(log).st_size
     start = max(size - _LOG_BYTES, 0)
     text = os.pread(log, _LOG_BYTES, start).decode("utf-8", "replace").replace("\r\n", "\n")
-    shown = show_text(without_parameters(text.replace(f"{scratch}/", ""), parameters))
+    lines_read = show_text(without_parameters(text.replace(f"{scratch}/", ""), parameters))
     if start:
-        shown = shown[_UNSURE_BYTES:].partition("\n")[2]
-    lines = shown.rstrip("\n").split("\n")[-MAX_LOG_LINES:] if shown.strip() else []
+        lines_read = lines_read[_UNSURE_BYTES:].partition("\n")[2]
+    lines = lines_read.rstrip("\n").split("\n")[-MAX_LOG_LINES:] if lines_read.strip() else []
     return tuple(line.replace("\t", "    ")[:LONGEST_LINE] for line in lines)
 
 

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
-from remit.plans.engines.database_files import OpenCopy, WorkFolder, keep
+from remit.plans.engines.database_files import OpenCopy, WorkFolder, detach_file
 from remit.plans.engines.postgres_messages import (
     EFFECT,
-    ActionRan,
+    ActionResult,
     DriftedRows,
     PostgresRequest,
     SqlText,
@@ -31,7 +31,7 @@ from remit.plans.engines.postgres_messages import (
     texts_call,
 )
 from remit.plans.engines.postgres_servers import PostgresServer, with_addresses
-from remit.plans.model.simulation_result import not_as_agreed
+from remit.plans.model.simulation_result import protocol_error
 from remit.sandbox.host import CancelledError, EffectResult, InterruptedTaskError, SandboxHost
 from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import Build
@@ -39,7 +39,7 @@ from remit.sandbox.orders import Build
 __all__ = [
     "BUILD",
     "EFFECT",
-    "ActionRan",
+    "ActionResult",
     "CommitFailedError",
     "CommitUnknownError",
     "DriftedRows",
@@ -60,10 +60,10 @@ _FATE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.5
 _MOST_IMAGES: Final = 1 << 50
 """How much a process may write is its quota; how much a plan may keep is not judged here."""
-_THE_SERVER: Final = "the server"
-_THE_TIME: Final = "the time"
-_THE_HOLD: Final = "the time of a preview"
-_OF_OUR_OWN: Final = frozenset({"make_lasting", "fate"})
+_WHERE_SERVER: Final = "the server"
+_WHERE_TIME: Final = "the time"
+_WHERE_PREVIEW_TIME: Final = "the time of a preview"
+_INTERNAL_MODES: Final = frozenset({"make_lasting", "fate"})
 
 
 class CommitFailedError(EnvironmentFailureError):
@@ -77,7 +77,7 @@ class CommitUnknownError(EnvironmentFailureError):
 class PostgresResult(NamedTuple):
     """What was done, in a transaction that was rolled back or is open."""
 
-    actions: tuple[ActionRan, ...]
+    actions: tuple[ActionResult, ...]
     bound: str
     """What an approval can be bound to: database, role, counts of rows by action, and rows that were there before."""
     images: OpenCopy | None
@@ -111,12 +111,12 @@ class PostgresEngine:
         """
         call = texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
         call.inputs.update(stop_on_error=stop_on_error, in_earnest=in_earnest)
-        heard = _ReportedActions()
-        finished = self.run(server, call, heard.on_ask, self._is_cancelled)
+        reported = _ReportedActions()
+        finished = self.run(server, call, reported.on_ask, self._is_cancelled)
         output = finished.output or {}
         if server.locks is not None:
             server.locks.spend(read_waited(output))
-        return heard.ran(output, call)
+        return reported.result(output, call)
 
     def begin(
         self, server: PostgresServer, texts: Sequence[SqlText], *, reads_only: bool, seconds: float, folder: WorkFolder
@@ -128,7 +128,7 @@ class PostgresEngine:
     def find_drifted_rows(self, server: PostgresServer, images: int, *, seconds: float) -> tuple[DriftedRows, ...]:
         """What others have done, since, to the rows that a file of images is about. None: nothing."""
         call = PostgresRequest("look_back", {}, seconds, given={"images": images})
-        return read_drifts(self.run(server, call, _no_questions, self._is_cancelled).output)
+        return read_drifts(self.run(server, call, _refuse_question, self._is_cancelled).output)
 
     def begin_undo(self, server: PostgresServer, images: int, *, force: bool, seconds: float) -> "OpenTransaction":
         """The rows as they were before; the transaction is open until the session is committed or closed.
@@ -146,7 +146,7 @@ class PostgresEngine:
         given its number to another one already.
         """
         inputs = {"xid": "", "backend": 0} if transaction is None else transaction._asdict()
-        self.run(server, PostgresRequest("make_lasting", inputs, seconds), _no_questions, lambda: False)
+        self.run(server, PostgresRequest("make_lasting", inputs, seconds), _refuse_question, lambda: False)
 
     def fate(self, server: PostgresServer, transaction: Transaction, *, patience: float = 10.0) -> Fate:
         """What became of a transaction. One that is open is ended first, so that the answer is the last one."""
@@ -157,7 +157,7 @@ class PostgresEngine:
             inputs = {**transaction._asdict(), "patience": max(until - time.monotonic(), 0.1)}
             call = PostgresRequest("fate", inputs, patience + _FATE_SECONDS)
             with suppress(RemitError):
-                output = self.run(server, call, _no_questions, lambda: False).output or {}
+                output = self.run(server, call, _refuse_question, lambda: False).output or {}
                 return _FATES.get(str(output.get("fate")), "unknown")
             if time.monotonic() + _PAUSE_SECONDS > until:
                 return "unknown"
@@ -184,40 +184,40 @@ class PostgresEngine:
             except CancelledError:
                 raise
             except InterruptedTaskError as cut:
-                raise _timed_out(server, call) if cut.reason is Reason.TIMED_OUT else cut from None
+                raise _timeout_error(server, call) if cut.reason is Reason.TIMED_OUT else cut from None
             except RemitError as problem:
                 if server.locks is not None and problem.reason is Reason.DATABASE_BUSY:
                     server.locks.spend(time.monotonic() - began)
-                raise _told(problem, server, call) from None
+                raise _with_server_name(problem, server, call) from None
 
 
 class _ReportedActions:
     """What a process has said of its actions so far."""
 
     def __init__(self) -> None:
-        self._actions: list[ActionRan] = []
+        self._actions: list[ActionResult] = []
 
     def on_ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         if question.get("kind") != "action":
-            raise not_as_agreed("it asks for what nobody knows")
+            raise protocol_error("it asks for what nobody knows")
         self._actions.append(read_action(question))
         return {}
 
-    def ran(self, output: Mapping[str, Any], call: PostgresRequest) -> PostgresResult:
+    def result(self, output: Mapping[str, Any], call: PostgresRequest) -> PostgresResult:
         """At the end, or when the transaction is open. The file of images is taken out of the world."""
         transaction = read_transaction(output)
         bound = bound_of(output, transaction, self._actions)
-        tables = _together(self._actions) if call.texts is not None else read_tables(output.get("tables"))
+        tables = _sum_tables(self._actions) if call.texts is not None else read_tables(output.get("tables"))
         images = None
         if call.images is not None and output.get("images") is True:
-            images = keep(call.images, 0o600, _MOST_IMAGES, where="the row images", too_large=_too_large)
+            images = detach_file(call.images, 0o600, _MOST_IMAGES, where="the row images", too_large=_too_large_error)
         return PostgresResult(tuple(self._actions), bound, images, tables, transaction)
 
 
 class OpenTransaction:
     """One open transaction. A thread of its own sits with the process, which waits for the verdict."""
 
-    ran: PostgresResult
+    result: PostgresResult
 
     def __init__(
         self, engine: PostgresEngine, server: PostgresServer, call: PostgresRequest, is_cancelled: Callable[[], bool]
@@ -226,37 +226,37 @@ class OpenTransaction:
         self._server = server
         self._call = call
         self._is_cancelled = is_cancelled
-        self._heard = _ReportedActions()
+        self._reported = _ReportedActions()
         self._opened: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         self._verdict: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._given_up = False
+        self._is_abandoned = False
         self._is_open = False
-        self._judged = ""
+        self._sent_verdict = ""
         self._end: EffectResult | BaseException | None = None
-        self._thread = threading.Thread(target=self._sit, name="remit-postgres", daemon=True)
+        self._thread = threading.Thread(target=self._run_process, name="remit-postgres", daemon=True)
         self._thread.start()
         try:
-            self.ran = self._heard.ran(self._wait_until_open(), call)
+            self.result = self._reported.result(self._wait_until_open(), call)
         except BaseException:
             self.close()
             raise
 
     def commit(self) -> None:
         """Returns when it is committed for sure. Raises CommitFailed if it surely is not, else CommitUnknown."""
-        if self._judged:
+        if self._sent_verdict:
             raise UsageError(Reason.MISUSE, "a session is committed or closed once")
-        self._judge("commit")
+        self._send_verdict("commit")
         self._thread.join()
         output = self._end.output or {} if isinstance(self._end, EffectResult) else {}
         if output.get("committed") is True:
             return
         if output.get("committed") is False:
-            raise _not_committed(str(output.get("said", "")), self._server)
-        match self._engine.fate(self._server, self.ran.transaction):
+            raise _not_committed_error(str(output.get("said", "")), self._server)
+        match self._engine.fate(self._server, self.result.transaction):
             case "committed":
                 return
             case "aborted":
-                raise _not_committed("the connection was lost before the server had committed", self._server)
+                raise _not_committed_error("the connection was lost before the server had committed", self._server)
             case _:
                 raise CommitUnknownError(
                     Reason.SQL_FAILED,
@@ -267,9 +267,9 @@ class OpenTransaction:
 
     def close(self) -> None:
         """Rolled back, if it was not committed. Can be called again, and after `commit`."""
-        self._given_up = True
-        if not self._judged:
-            self._judge("rollback")
+        self._is_abandoned = True
+        if not self._sent_verdict:
+            self._send_verdict("rollback")
         self._thread.join()
 
     def __enter__(self) -> Self:
@@ -286,15 +286,15 @@ class OpenTransaction:
             return opened
         self._thread.join()
         end = self._end
-        raise end if isinstance(end, BaseException) else not_as_agreed("it ended before its transaction was open")
+        raise end if isinstance(end, BaseException) else protocol_error("it ended before its transaction was open")
 
-    def _judge(self, verdict: str) -> None:
-        self._judged = verdict
+    def _send_verdict(self, verdict: str) -> None:
+        self._sent_verdict = verdict
         self._verdict.put(verdict)
 
-    def _sit(self) -> None:
+    def _run_process(self) -> None:
         try:
-            self._end = self._engine.run(self._server, self._call, self._answer, self._is_to_stop)
+            self._end = self._engine.run(self._server, self._call, self._answer, self._is_stopped)
         except BaseException as problem:  # noqa: BLE001 - it is raised, or judged, by whoever waits
             self._end = problem
         finally:
@@ -302,14 +302,14 @@ class OpenTransaction:
 
     def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         if question.get("kind") != "open":
-            return self._heard.on_ask(question)
+            return self._reported.on_ask(question)
         self._is_open = True
         self._opened.put(question)
         return {"verdict": self._verdict.get()}
 
-    def _is_to_stop(self) -> bool:
+    def _is_stopped(self) -> bool:
         """Once it is open, the verdict ends it: to kill it while it is committed would only hide what became of it."""
-        return not self._is_open and (self._given_up or self._is_cancelled())
+        return not self._is_open and (self._is_abandoned or self._is_cancelled())
 
 
 def require_psycopg() -> None:
@@ -322,16 +322,16 @@ def require_psycopg() -> None:
         )
 
 
-def _no_questions(_: Mapping[str, Any]) -> Mapping[str, Any]:
-    raise not_as_agreed("it asks, and nobody expected a question")
+def _refuse_question(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    raise protocol_error("it asks, and nobody expected a question")
 
 
-def _together(actions: Sequence[ActionRan]) -> tuple[TableChange, ...]:
+def _sum_tables(actions: Sequence[ActionResult]) -> tuple[TableChange, ...]:
     tables: dict[str, TableChange] = {}
     for action in actions:
         for one in action.tables:
-            known = tables.get(one.table, TableChange(one.table, 0, 0, 0))
-            counts = (mine + more for mine, more in zip(known[1:], one[1:], strict=True))
+            total = tables.get(one.table, TableChange(one.table, 0, 0, 0))
+            counts = (mine + more for mine, more in zip(total[1:], one[1:], strict=True))
             tables[one.table] = TableChange(one.table, *counts)
     return tuple(tables.values())
 
@@ -353,18 +353,18 @@ def _statement_seconds(server: PostgresServer, call: PostgresRequest) -> float:
     return call.seconds if server.statement_seconds is None else min(call.seconds, server.statement_seconds)
 
 
-def _told(problem: RemitError, server: PostgresServer, call: PostgresRequest) -> RemitError:
+def _with_server_name(problem: RemitError, server: PostgresServer, call: PostgresRequest) -> RemitError:
     """With the server by the name that people know it by. That time is over is for us to say."""
-    if problem.where == _THE_TIME:
-        return _timed_out(server, call)
-    if problem.where == _THE_HOLD:
-        return _held_too_long(server)
-    where = server.where if problem.where == _THE_SERVER else problem.where
+    if problem.where == _WHERE_TIME:
+        return _timeout_error(server, call)
+    if problem.where == _WHERE_PREVIEW_TIME:
+        return _locks_held_error(server)
+    where = server.where if problem.where == _WHERE_SERVER else problem.where
     return problem.with_changes(where=where)
 
 
-def _timed_out(server: PostgresServer, call: PostgresRequest) -> EnvironmentFailureError:
-    if call.mode in _OF_OUR_OWN:  # nobody gave it anything to do, nor a time
+def _timeout_error(server: PostgresServer, call: PostgresRequest) -> EnvironmentFailureError:
+    if call.mode in _INTERNAL_MODES:  # nobody gave it anything to do, nor a time
         return EnvironmentFailureError(
             Reason.TIMED_OUT,
             f"the server did not answer within {call.seconds:g} seconds",
@@ -379,7 +379,7 @@ def _timed_out(server: PostgresServer, call: PostgresRequest) -> EnvironmentFail
     )
 
 
-def _held_too_long(server: PostgresServer) -> EnvironmentFailureError:
+def _locks_held_error(server: PostgresServer) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.TIMED_OUT,
         f"the preview kept other sessions from its tables for {server.preview_seconds:g} seconds, and was ended",
@@ -389,7 +389,7 @@ def _held_too_long(server: PostgresServer) -> EnvironmentFailureError:
     )
 
 
-def _not_committed(said: str, server: PostgresServer) -> CommitFailedError:
+def _not_committed_error(said: str, server: PostgresServer) -> CommitFailedError:
     return CommitFailedError(
         Reason.SQL_FAILED,
         "the transaction was not committed" + (f": {said}" if said else ""),
@@ -398,7 +398,7 @@ def _not_committed(said: str, server: PostgresServer) -> CommitFailedError:
     )
 
 
-def _too_large(size: int, most: int, where: str) -> RemitError:
+def _too_large_error(size: int, most: int, where: str) -> RemitError:
     return RefusedError(
         Reason.LIMIT_EXCEEDED, f"the row images have {size:,} bytes, and at most {most:,} are kept", where=where
     )

@@ -15,7 +15,7 @@ from remit.core.errors import Reason, RefusedError, render_line
 from remit.effects.registry import PathUse
 from remit.plans.engines.database_files import WorkFolder
 from remit.plans.engines.duckdb import DuckdbAnswer, read_answer
-from remit.plans.model.simulation_result import error_of, not_as_agreed
+from remit.plans.model.simulation_result import error_of, protocol_error
 from remit.sandbox.orders import FolderGrant, Order
 from remit.sandbox.results import reason_of
 
@@ -35,7 +35,7 @@ class TableChange(NamedTuple):
     deleted: int
 
 
-class ActionRan(NamedTuple):
+class ActionResult(NamedTuple):
     """What came of one action."""
 
     number: int
@@ -66,10 +66,10 @@ class DriftedRows(NamedTuple):
     what: str
 
 
-def read_action(frame: Mapping[str, Any]) -> ActionRan:
+def read_action(frame: Mapping[str, Any]) -> ActionResult:
     try:
         problem, answer = frame["problem"], frame["answer"]
-        return ActionRan(
+        return ActionResult(
             _count(frame["number"]),
             None if answer is None else read_answer(answer),
             read_tables(frame["tables"]),
@@ -77,24 +77,28 @@ def read_action(frame: Mapping[str, Any]) -> ActionRan:
             None if problem is None else _problem(problem),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise not_as_agreed("what it says of an action cannot be read") from None
+        raise protocol_error("what it says of an action cannot be read") from None
 
 
 def read_tables(rows: Any) -> tuple[TableChange, ...]:
     if not isinstance(rows, list) or len(rows) > _MOST_TABLES:
-        raise not_as_agreed("what it says of tables cannot be read")
+        raise protocol_error("what it says of tables cannot be read")
     try:
         return tuple(TableChange(_name(name), *map(_count, counts)) for name, *counts in rows)
     except (TypeError, ValueError):
-        raise not_as_agreed("what it says of tables cannot be read") from None
+        raise protocol_error("what it says of tables cannot be read") from None
 
 
 def read_transaction(output: Mapping[str, Any]) -> Transaction:
     try:
-        said = output["transaction"]
-        return Transaction(_like(_XID, said["xid"]), _count(said["backend"]), _like(_DATABASE, said["database"]))
+        transaction = output["transaction"]
+        return Transaction(
+            _like(_XID, transaction["xid"]),
+            _count(transaction["backend"]),
+            _like(_DATABASE, transaction["database"]),
+        )
     except (KeyError, TypeError, ValueError):
-        raise not_as_agreed("what it says of its transaction cannot be read") from None
+        raise protocol_error("what it says of its transaction cannot be read") from None
 
 
 def read_waited(output: Mapping[str, Any]) -> float:
@@ -102,7 +106,7 @@ def read_waited(output: Mapping[str, Any]) -> float:
     try:
         return _count(output["lock_waited"]) / 1_000
     except (KeyError, ValueError):
-        raise not_as_agreed("what it says of locks cannot be read") from None
+        raise protocol_error("what it says of locks cannot be read") from None
 
 
 def read_drifts(output: Mapping[str, Any] | None) -> tuple[DriftedRows, ...]:
@@ -112,14 +116,14 @@ def read_drifts(output: Mapping[str, Any] | None) -> tuple[DriftedRows, ...]:
             for one in (output or {})["drifts"][:_MOST_TABLES]
         )
     except (KeyError, TypeError, ValueError):
-        raise not_as_agreed("what it says of changed rows cannot be read") from None
+        raise protocol_error("what it says of changed rows cannot be read") from None
 
 
-def bound_of(output: Mapping[str, Any], transaction: Transaction, actions: Sequence[ActionRan]) -> str:
+def bound_of(output: Mapping[str, Any], transaction: Transaction, actions: Sequence[ActionResult]) -> str:
     """A digest of what was there before and of how much is changed. Not of the new rows, which may hold the time."""
     before = output.get("before")
     if not isinstance(before, dict) or not all(_DIGEST.fullmatch(str(one)) for one in before.values()):
-        raise not_as_agreed("what it says of the rows before cannot be read")
+        raise protocol_error("what it says of the rows before cannot be read")
     bound = {
         "database": transaction.database,
         "role": _text(output.get("role")),
@@ -133,11 +137,11 @@ def bound_of(output: Mapping[str, Any], transaction: Transaction, actions: Seque
 
 
 def _problem(problem: Mapping[str, Any]) -> dict[str, str]:
-    words = {name: _text(problem.get(name, ""))[:_LONGEST] for name in ("what", "where", "next_step")}
+    details = {name: _text(problem.get(name, ""))[:_LONGEST] for name in ("what", "where", "next_step")}
     try:
-        return error_of({**words, "reason": reason_of(problem.get("reason")).value})
+        return error_of({**details, "reason": reason_of(problem.get("reason")).value})
     except RefusedError:
-        raise not_as_agreed("what it says of a failure cannot be read") from None
+        raise protocol_error("what it says of a failure cannot be read") from None
 
 
 def _name(value: Any) -> str:
@@ -212,13 +216,13 @@ def texts_call(
 ) -> PostgresRequest:
     images = folder.folder("images") / secrets.token_hex(8)
     places = {"images": _place(images)}
-    said = []
+    entries = []
     for place, text in enumerate(texts):
         spot = None if text.results is None else f"results {place}"
         if text.results is not None and spot is not None:
             places[spot] = _place(text.results)
-        said.append({**text._asdict(), "text": _decoded(text), "results": spot, "parameters": dict(text.parameters)})
-    return PostgresRequest(mode, {"reads_only": reads_only}, seconds, {}, json.dumps(said).encode(), places, images)
+        entries.append({**text._asdict(), "text": _decoded(text), "results": spot, "parameters": dict(text.parameters)})
+    return PostgresRequest(mode, {"reads_only": reads_only}, seconds, {}, json.dumps(entries).encode(), places, images)
 
 
 def _place(path: Path) -> FolderGrant:

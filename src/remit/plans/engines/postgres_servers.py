@@ -142,21 +142,21 @@ def _read_private(path: str) -> str:
 
 def _parse(url: str, source: str) -> dict[str, str]:
     if not url or len(url) > MAX_URL or "\0" in url or "\n" in url:
-        raise _garbled(source, "it is empty, or too long, or has several lines")
+        raise _invalid_url_error(source, "it is empty, or too long, or has several lines")
     try:
         parts = urlsplit(url)
         port = parts.port
         given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True) if parts.query else []
     except ValueError:
-        raise _garbled(source, "it is not a URL") from None
+        raise _invalid_url_error(source, "it is not a URL") from None
     if parts.scheme not in _SCHEMES or parts.fragment:
-        raise _garbled(source, "it does not begin with postgresql://")
+        raise _invalid_url_error(source, "it does not begin with postgresql://")
     # One in the password that is not escaped ends it early, and the rest of it would be told as a name.
     if parts.netloc.count("@") > 1 or set(parts.path[1:]) & set("@:/"):
-        raise _garbled(source, "a name or the password in it has an @, : or / that is not escaped")
+        raise _invalid_url_error(source, "a name or the password in it has an @, : or / that is not escaped")
     more = dict(given)
     if len(more) != len(given) or not more.keys() <= _OPTIONS:
-        raise _garbled(source, f"of options it may have, each once: {', '.join(sorted(_OPTIONS))}")
+        raise _invalid_url_error(source, f"of options it may have, each once: {', '.join(sorted(_OPTIONS))}")
     options = {
         "host": more.pop("host", "") or unquote(parts.hostname or ""),
         "port": more.pop("port", "") or str(port or _PORT),
@@ -165,34 +165,34 @@ def _parse(url: str, source: str) -> dict[str, str]:
         "dbname": unquote(parts.path[1:]) or unquote(parts.username or ""),
     }
     _require_one_server(options, source)
-    return {**options, **_secured(more, source)}
+    return {**options, **_require_tls(more, source)}
 
 
 def _require_one_server(options: Mapping[str, str], source: str) -> None:
     if not options["user"]:
-        raise _garbled(source, "it names no user")
+        raise _invalid_url_error(source, "it names no user")
     if not options["host"] or "," in options["host"] or options["host"].startswith("@"):
-        raise _garbled(source, "it does not name one host, or the folder of a socket")
+        raise _invalid_url_error(source, "it does not name one host, or the folder of a socket")
     if not options["port"].isdecimal() or not 0 < int(options["port"]) < 1 << 16:
-        raise _garbled(source, "its port is no port")
+        raise _invalid_url_error(source, "its port is no port")
 
 
-def _secured(more: dict[str, str], source: str) -> dict[str, str]:
+def _require_tls(more: dict[str, str], source: str) -> dict[str, str]:
     seconds = more.pop("connect_timeout", "") or str(_CONNECT_SECONDS)
     if not seconds.isdecimal():
-        raise _garbled(source, "connect_timeout is no number")
+        raise _invalid_url_error(source, "connect_timeout is no number")
     mode = more.get("sslmode", "prefer")
     if mode not in _MODES:
-        raise _garbled(source, f"sslmode is one of {', '.join(sorted(_MODES))}")
+        raise _invalid_url_error(source, f"sslmode is one of {', '.join(sorted(_MODES))}")
     secured = {**more, "sslmode": mode, "connect_timeout": str(min(max(int(seconds), 2), _CONNECT_SECONDS))}
     if mode.startswith("verify") and "sslrootcert" not in more:
-        raise _garbled(source, f"sslmode={mode} needs sslrootcert: the file of the certificates to trust")
+        raise _invalid_url_error(source, f"sslmode={mode} needs sslrootcert: the file of the certificates to trust")
     if "sslcert" not in more:
         secured["sslcertmode"] = "disable"
     return secured
 
 
-def _garbled(source: str, what: str) -> RemitError:
+def _invalid_url_error(source: str, what: str) -> RemitError:
     return RefusedError(
         Reason.MALFORMED,
         f"the connection's URL cannot be used: {what}",

@@ -22,13 +22,13 @@ from remit.plans.engines.database_files import closing, require_idle_in
 from remit.plans.engines.duckdb import ContentQuestion, Engine
 from remit.plans.model.folders import opened
 
-_MEND: Final = "Mend the plan or the rule, and have it approved anew."
+_FIX: Final = "Mend the plan or the rule, and have it approved anew."
 _NEXT_STEPS: Final = {
     Reason.TIMED_OUT: "Give the query less to do, or more time: timeouts.sql, or timeouts.task for all rules together.",
     Reason.CANCELLED: "Approve the plan again if it shall run after all.",
-    Reason.RULE_FAILED: _MEND,
-    Reason.SQL_FAILED: _MEND,
-    Reason.SQL_REFUSED: _MEND,
+    Reason.RULE_FAILED: _FIX,
+    Reason.SQL_FAILED: _FIX,
+    Reason.SQL_REFUSED: _FIX,
     Reason.TOO_LARGE: "Put large values into the query itself.",
 }
 """Instead of what is said of an action."""
@@ -70,13 +70,13 @@ def check_rows(
         if rule["type"] != ROWS:
             continue
         try:
-            seconds = min(times.each, require_time(deadline))
+            seconds = min(times.each, remaining_seconds(deadline))
             check_rule_on_file(rule, places.get(numbers[rule["path"]]), engine, seconds, meanwhile)
         except RemitError as problem:
-            raise of_rule(problem, number, len(steps.rules), rule) from problem
+            raise with_rule(problem, number, len(steps.rules), rule) from problem
 
 
-def require_time(deadline: float) -> float:
+def remaining_seconds(deadline: float) -> float:
     """Seconds that are left."""
     if (left := deadline - time.monotonic()) <= 0:
         raise EnvironmentFailureError(Reason.TIMED_OUT, "the rules before it took all the time")
@@ -87,11 +87,11 @@ def check_rule_on_file(
     rule: Mapping[str, Any], place: Located | None, engine: Engine, seconds: float, meanwhile: Callable[[], None]
 ) -> None:
     """One rule, about a database where it is."""
-    with _at_rest(place, rule["path"]) as database:
-        ask(rule, database, database.name.partition(".")[0] or "database", engine, seconds, meanwhile)
+    with _idle_database(place, rule["path"]) as database:
+        run_rule_query(rule, database, database.name.partition(".")[0] or "database", engine, seconds, meanwhile)
 
 
-def ask(
+def run_rule_query(
     rule: Mapping[str, Any],
     database: Path | Located,
     alias: str,
@@ -118,27 +118,27 @@ def ask(
 
 
 @contextmanager
-def _at_rest(place: Located | None, path: str) -> Iterator[Located]:
+def _idle_database(place: Located | None, path: str) -> Iterator[Located]:
     """A database that is there, that nobody writes to, and that is the same before and after."""
     if place is None:
-        raise no_database(path)
+        raise no_database_error(path)
     with opened(place.base, place.parents, where=path) as folder:
         require_idle_in(folder, place, writes=False)
         if not beneath.exists(folder, place.name):
-            raise no_database(path)
+            raise no_database_error(path)
         with closing(beneath.open_file(folder, place.name, where=path)) as descriptor:
-            seen = beneath.identify(descriptor)
-        require_ordinary(seen, where=path)
+            identity = beneath.identify(descriptor)
+        require_ordinary(identity, where=path)
         yield place
-        if beneath.peek(folder, place.name, where=path) != seen:
+        if beneath.peek(folder, place.name, where=path) != identity:
             raise mismatch("somebody changed the database while the rule was checked", path)
 
 
-def no_database(path: str) -> RemitError:
+def no_database_error(path: str) -> RemitError:
     return RefusedError(Reason.RULE_FAILED, "there is no such database", where=path)
 
 
-def of_rule(problem: RemitError, number: int, total: int, rule: Mapping[str, Any]) -> RemitError:
+def with_rule(problem: RemitError, number: int, total: int, rule: Mapping[str, Any]) -> RemitError:
     """With the number of the rule and its file, which the process that ran the query does not know."""
     how = "does not hold" if problem.reason is Reason.RULE_FAILED else "could not be checked"
     what = "its parameters are too large to be handed over" if problem.reason is Reason.TOO_LARGE else problem.what

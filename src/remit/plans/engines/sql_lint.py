@@ -12,7 +12,7 @@ from remit.core.errors import RefusedError, render_line
 from remit.effects.postgres import statements as postgres
 from remit.masking import mask_text
 from remit.plans.engines.duckdb import BUILD, require_duckdb, without_text
-from remit.plans.model.simulation_result import not_as_agreed
+from remit.plans.model.simulation_result import protocol_error
 from remit.sandbox.manager import Fleet
 from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import Order
@@ -68,7 +68,7 @@ def read_problems(output: Mapping[str, Any] | None, texts: int) -> tuple[TextPro
     try:
         return tuple(_problem(one, texts) for one in (output or {})["problems"])
     except (KeyError, TypeError, ValueError):
-        raise not_as_agreed("what it says of the texts cannot be read") from None
+        raise protocol_error("what it says of the texts cannot be read") from None
 
 
 def _problem(one: Mapping[str, Any], texts: int) -> TextProblem:

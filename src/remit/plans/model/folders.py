@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
-from remit.effects.plans.files import other_rights
+from remit.effects.plans.files import inherited_rights_error
 from remit.effects.plans.steps import PlanStep, StepPlan, aside_name, part_name
 from remit.fs import openat as beneath
 from remit.fs.paths import Located
@@ -20,7 +20,7 @@ from remit.fs.paths import Located
 Parents = tuple[str, ...]
 
 
-class FolderLook(NamedTuple):
+class ObservedFolder(NamedTuple):
     """A folder of the plan's paths, as it is before the run."""
 
     exists: bool
@@ -28,7 +28,7 @@ class FolderLook(NamedTuple):
     """For one that does not exist: whether it could be made."""
     missing: tuple[Parents, ...] = ()
     """The folders to be made before files can be in it, parents first."""
-    gives_rights: bool = False
+    has_default_acl: bool = False
     """To what is made in it. One that does not exist would inherit that from the folder above."""
 
 
@@ -46,22 +46,22 @@ def opened(root: str, parents: Parents, *, where: str = "") -> Iterator[int]:
         os.close(folder)
 
 
-def look_at_folders(places: Iterable[Located]) -> dict[Parents, FolderLook]:
+def observe_folders(places: Iterable[Located]) -> dict[Parents, ObservedFolder]:
     """Each folder once. Refuses where a component is a link, a mount point, or no folder."""
-    looks: dict[Parents, FolderLook] = {}
+    observed: dict[Parents, ObservedFolder] = {}
     for place in places:
-        if place.parents not in looks:
-            looks[place.parents] = _look(place)
-    return looks
+        if place.parents not in observed:
+            observed[place.parents] = _observe(place)
+    return observed
 
 
-def _look(place: Located) -> FolderLook:
+def _observe(place: Located) -> ObservedFolder:
     missing: list[Parents] = []
     for depth in range(len(place.parents), -1, -1):
         parents = place.parents[:depth]
         try:
             with opened(place.base, parents, where=place.path) as folder:
-                return FolderLook(
+                return ObservedFolder(
                     not missing,
                     beneath.may_write(folder),
                     tuple(reversed(missing)),
@@ -79,7 +79,7 @@ def make_folders(root: str, folders: Sequence[str]) -> None:
     for parents, names in _by_parents(folders).items():
         with opened(root, parents) as folder:
             if beneath.gives_rights_of_its_own(folder):  # since somebody looked at it
-                raise other_rights("/".join((*parents, names[0])))
+                raise inherited_rights_error("/".join((*parents, names[0])))
             for name in names:
                 beneath.make_folder(folder, name, where="/".join((*parents, name)))
             sync_folder(folder, "/".join(parents) or ".")
@@ -103,12 +103,12 @@ def remove_folders(root: str, folders: Sequence[str]) -> None:
         reach("plan.folders_removed")
 
 
-def clear_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -> None:
+def remove_set_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -> None:
     """Remove the old files that the way back needed, by their part names, and make that durable.
 
     A folder that is gone has none: a rollback removes those that the plan had made, and may be cut short right then.
     """
-    for parents, names in _set_aside(places, plan).items():
+    for parents, names in _set_aside_names(places, plan).items():
         try:
             with opened(root, parents) as folder:
                 for name in names:
@@ -137,7 +137,7 @@ def sets_aside(plan: StepPlan) -> bool:
     return any(step.move in {"modify", "delete"} and not step.unchanged for step in plan.steps)
 
 
-def _set_aside(places: Mapping[int, Located], plan: StepPlan) -> dict[Parents, list[str]]:
+def _set_aside_names(places: Mapping[int, Located], plan: StepPlan) -> dict[Parents, list[str]]:
     by_folder: dict[Parents, list[str]] = {}
     for step in plan.steps:
         if step.move in {"modify", "delete"} and not step.unchanged and step.problem is None:
@@ -165,13 +165,13 @@ def sync_folder(folder: int, where: str) -> None:
         raise beneath.failure(problem, where, "could not be made durable") from None
 
 
-def needed_folders(looks: Mapping[Parents, FolderLook], places: Iterable[Located]) -> tuple[str, ...]:
+def needed_folders(observed: Mapping[Parents, ObservedFolder], places: Iterable[Located]) -> tuple[str, ...]:
     """Every folder that must be made for files to be in these places, parents first, each once."""
-    wanted = {parents: None for place in places for parents in looks[place.parents].missing}
+    wanted = {parents: None for place in places for parents in observed[place.parents].missing}
     return tuple("/".join(parents) for parents in sorted(wanted, key=lambda parents: (len(parents), parents)))
 
 
-def closed_folder(place: Located) -> RemitError:
+def closed_folder_error(place: Located) -> RemitError:
     return EnvironmentFailureError(
         Reason.PERMISSION_DENIED,
         "names can be neither made nor removed in this folder",
@@ -180,14 +180,14 @@ def closed_folder(place: Located) -> RemitError:
     )
 
 
-def given_rights(
-    step: PlanStep, looks: Mapping[Parents, FolderLook], places: Mapping[int, Located]
+def check_inherited_rights(
+    step: PlanStep, observed: Mapping[Parents, ObservedFolder], places: Mapping[int, Located]
 ) -> RemitError | None:
     """Why the step would leave a file, or a folder, with access rights that nobody asked for; or None."""
     place = places[step.path if step.new_path is None else step.new_path]
-    look = looks[place.parents]
-    makes = step.move in {"create", "modify"} or (step.move == "rename" and look.missing)
-    return other_rights(place.path) if makes and look.gives_rights else None
+    folder = observed[place.parents]
+    makes = step.move in {"create", "modify"} or (step.move == "rename" and folder.missing)
+    return inherited_rights_error(place.path) if makes and folder.has_default_acl else None
 
 
 def _by_parents(folders: Sequence[str]) -> dict[Parents, list[str]]:

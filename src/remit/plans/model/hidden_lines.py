@@ -34,7 +34,7 @@ def hidden_lines(text: str, masked: str) -> HiddenLines:
     alike = _alike(placed)
     hidden: dict[str, list[int]] = {"added": [], "removed": []}
     for number, line, shown in placed:
-        if line.kind in _CHANGED and (is_hidden(line.text, shown) or _holds(line.text, shown, alike)):
+        if line.kind in _CHANGED and (is_hidden(line.text, shown) or _has_masked_word(line.text, shown, alike)):
             hidden[line.kind].append(number)
     return HiddenLines(tuple(hidden["added"]), tuple(hidden["removed"]))
 
@@ -54,19 +54,19 @@ def _placed(text: str, masked: str) -> Iterator[_Placed]:
 
 def _alike(placed: Sequence[_Placed]) -> set[str]:
     """Masked words that stand for something else in what would come than in what would go."""
-    stands_for: dict[str, dict[str, set[str]]] = {"added": defaultdict(set), "removed": defaultdict(set)}
+    words_of: dict[str, dict[str, set[str]]] = {"added": defaultdict(set), "removed": defaultdict(set)}
     for _, line, shown in placed:
-        for word, mask in _masked_words(line.text, shown) if line.kind in _CHANGED else ():
-            stands_for[line.kind][mask].add(word)
-    added, removed = stands_for["added"], stands_for["removed"]
+        for word, mask in _words_per_mask(line.text, shown) if line.kind in _CHANGED else ():
+            words_of[line.kind][mask].add(word)
+    added, removed = words_of["added"], words_of["removed"]
     return {mask for mask in added.keys() & removed.keys() if added[mask] != removed[mask]}
 
 
-def _holds(line: str, shown: str, alike: set[str]) -> bool:
-    return any(mask in alike for _, mask in _masked_words(line, shown))
+def _has_masked_word(line: str, shown: str, alike: set[str]) -> bool:
+    return any(mask in alike for _, mask in _words_per_mask(line, shown))
 
 
-def _masked_words(line: str, shown: str) -> list[tuple[str, str]]:
+def _words_per_mask(line: str, shown: str) -> list[tuple[str, str]]:
     words, masks = _WORD.findall(line[1:]), _WORD.findall(shown[1:])
     if len(words) != len(masks):  # such as a number in groups: the line is one then
         return [(line[1:], shown[1:])]

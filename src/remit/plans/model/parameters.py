@@ -28,40 +28,40 @@ def show_parameters(parameters: Mapping[str, Any]) -> ShownParameters:
     """
     shown: list[ShownParameter] = []
     unseen: list[UnseenSql] = []
-    room = MAX_SQL_SHOWN
+    remaining = MAX_SQL_SHOWN
     for name, value in list(parameters.items())[:MAX_PARAMETERS_TOLD]:
         masked = mask_json(value, name=name, words=mask_shown, whole_labels=True)
         text = printable(json.dumps(masked, ensure_ascii=False))
-        called = printable(mask_shown(name))[:_LONGEST_NAME]
-        if (room := room - min(len(text), _LONGEST_VALUE)) < 0:
+        masked_name = printable(mask_shown(name))[:_LONGEST_NAME]
+        if (remaining := remaining - min(len(text), _LONGEST_VALUE)) < 0:
             break
         if len(text) > _LONGEST_VALUE:
-            unseen.append(UnseenSql(where=f"parameter {called}", what="its end is not shown here: it is too long"))
+            unseen.append(UnseenSql(where=f"parameter {masked_name}", what="its end is not shown here: it is too long"))
             text = text[:_LONGEST_VALUE] + "..."
-        shown.append(ShownParameter(name=called, value=text))
+        shown.append(ShownParameter(name=masked_name, value=text))
     if more := len(parameters) - len(shown):
         many = "1 more parameter is" if more == 1 else f"{more:,} more parameters are"
         unseen.insert(0, UnseenSql(where="parameters", what=f"{many} not shown here"))
     return ShownParameters(tuple(shown), tuple(unseen))
 
 
-def previewed_pipelines(plan: Plan, told: Iterable[PipelineTold]) -> Iterator[dict[str, Any]]:
-    given = _given_to_pipelines(plan)
-    for one in pipelines_within([*told]):
-        shown = show_parameters(given.get(one.action_id, {})).parameters
+def previewed_pipelines(plan: Plan, summaries: Iterable[PipelineTold]) -> Iterator[dict[str, Any]]:
+    parameters = _pipeline_parameters(plan)
+    for one in pipelines_within([*summaries]):
+        shown = show_parameters(parameters.get(one.action_id, {})).parameters
         yield {**one.tree(), "parameters": [each.tree() for each in shown]}
 
 
-def findings_of_pipelines(plan: Plan, told: Iterable[PipelineTold]) -> Iterator[PathFinding]:
+def findings_of_pipelines(plan: Plan, summaries: Iterable[PipelineTold]) -> Iterator[PathFinding]:
     """Values that are not shown whole. Those of query files are told of with their SQL."""
-    given = _given_to_pipelines(plan)
-    for one in told:
-        unseen = show_parameters(given.get(one.action_id, {})).unseen if one.kind != "sql" else ()
+    parameters = _pipeline_parameters(plan)
+    for one in summaries:
+        unseen = show_parameters(parameters.get(one.action_id, {})).unseen if one.kind != "sql" else ()
         for each in unseen:
             where = f"action {one.action_id}, {each.where}"
             yield PathFinding(f"pipeline:{one.pipeline}", "not_shown", where, each.what)
 
 
-def _given_to_pipelines(plan: Plan) -> dict[str, Mapping[str, Any]]:
+def _pipeline_parameters(plan: Plan) -> dict[str, Mapping[str, Any]]:
     actions = (action for action in plan.action_plan if isinstance(action, PipelineAction))
     return {action.action_id: action.operation.parameters for action in actions}

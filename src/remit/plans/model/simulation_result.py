@@ -25,7 +25,7 @@ _LONE_RETURN: Final = re.compile(r"\r(?!\n|\Z)")
 _LAYOUT: Final = {ord("\n"): None, ord("\t"): None}
 
 
-class FoundIn(NamedTuple):
+class StepFinding(NamedTuple):
     """Something in the new content of a step that needs an approval of its own."""
 
     rule: str
@@ -60,18 +60,18 @@ class SimulatedStep(NamedTuple):
     left_out: int
     text: str
     """The whole diff, if it was asked for."""
-    findings: tuple[FoundIn, ...]
+    findings: tuple[StepFinding, ...]
     remarks: tuple[str, ...]
     """What a reader should know, and what needs no approval."""
     problem: Mapping[str, str] | None
 
 
-def read_seen(frame: Mapping[str, Any], text: str) -> SimulatedStep:
+def read_simulated_step(frame: Mapping[str, Any], text: str) -> SimulatedStep:
     """A `seen` frame; its number and its problem were checked when it came in."""
     try:
         return _read(frame, text)
     except (KeyError, TypeError, ValueError):
-        raise not_as_agreed("what it saw of a step cannot be read") from None
+        raise protocol_error("what it saw of a step cannot be read") from None
 
 
 def _read(frame: Mapping[str, Any], text: str) -> SimulatedStep:
@@ -103,7 +103,7 @@ def _whole_lines(preview: str) -> str:
     return preview[: preview.rfind("\n", 0, MAX_PREVIEW) + 1 or MAX_PREVIEW]
 
 
-def read_findings(findings: Sequence[Any]) -> tuple[FoundIn, ...]:
+def read_findings(findings: Sequence[Any]) -> tuple[StepFinding, ...]:
     return tuple(_finding(finding) for finding in findings[:MAX_FINDINGS])
 
 
@@ -113,8 +113,8 @@ def read_remarks(remarks: Sequence[Any]) -> tuple[str, ...]:
 
 def error_of(error: Mapping[str, str]) -> dict[str, str]:
     """What a process says of a failure, masked and printable. Its reason was checked when it came in."""
-    words = {name: error.get(name, "") for name in ("what", "where", "next_step")}
-    return EnvironmentFailureError(Reason(error["reason"]), **words).as_json()
+    details = {name: error.get(name, "") for name in ("what", "where", "next_step")}
+    return EnvironmentFailureError(Reason(error["reason"]), **details).as_json()
 
 
 def show_text(text: str) -> str:
@@ -124,21 +124,21 @@ def show_text(text: str) -> str:
 
 def show_sql(text: str, most: int) -> ShownSql:
     """A statement: masked, then cut where it is long. Where something is hidden, a last line says in which lines."""
-    masked = _in_lines(mask_sql(text, most))
-    lines = zip(_in_lines(text).split("\n"), masked.split("\n"), strict=False)  # no more is masked than is shown
-    hidden = [f"{at}" for at, (line, shown) in enumerate(lines, start=1) if not _is_seen(line, shown)]
+    masked = _split_returns(mask_sql(text, most))
+    lines = zip(_split_returns(text).split("\n"), masked.split("\n"), strict=False)  # no more is masked than is shown
+    hidden = [f"{at}" for at, (line, shown) in enumerate(lines, start=1) if not _is_shown(line, shown)]
     shown = _printable_lines(_LONE_RETURN.sub("\r\n", masked))
     is_cut = len(shown) > most or len(text) > most  # a mask may be far shorter than what it hides
     shown = shown[:most] + "..." if is_cut else shown
-    return ShownSql(f"{shown}\n-- masked in this statement: {_listed(hidden)}" if hidden else shown, is_cut)
+    return ShownSql(f"{shown}\n-- masked in this statement: {_list_lines(hidden)}" if hidden else shown, is_cut)
 
 
-def _in_lines(text: str) -> str:
+def _split_returns(text: str) -> str:
     """A carriage return ends a line, and with it a comment, for the engine: so it does for whoever reads it."""
     return text.replace("\r\n", "\n").replace("\r", "\r\n") if "\r" in text else text
 
 
-def _is_seen(line: str, shown: str) -> bool:
+def _is_shown(line: str, shown: str) -> bool:
     """The last one that was masked may end before its line does."""
     return line.startswith(shown) or not is_hidden(line, shown)
 
@@ -151,23 +151,23 @@ def show_diff(text: str) -> ShownDiff:
     return ShownDiff(_printable_lines(masked), hidden_lines(text, masked))
 
 
-def _hidden(lines: HiddenLines, found: Sequence[FoundIn]) -> Iterator[FoundIn]:
+def _hidden(lines: HiddenLines, found: Sequence[StepFinding]) -> Iterator[StepFinding]:
     """One finding for all lines of a file that are masked and not told of yet. A credential is named by its line."""
-    told = {one.where for one in found if one.rule == _CREDENTIAL}
-    added = [f"{line}" for line in lines.added if f"line {line}" not in told]
+    named = {one.where for one in found if one.rule == _CREDENTIAL}
+    added = [f"{line}" for line in lines.added if f"line {line}" not in named]
     if added:
-        yield FoundIn(_CREDENTIAL, _listed(added), _hold_something(len(added), ""))
+        yield StepFinding(_CREDENTIAL, _list_lines(added), _describe_hidden(len(added), ""))
     if lines.removed:
-        where = f"{_listed([f'{line}' for line in lines.removed])} as it is now"
-        yield FoundIn(_CREDENTIAL, where, _hold_something(len(lines.removed), ", to be removed,"))
+        where = f"{_list_lines([f'{line}' for line in lines.removed])} as it is now"
+        yield StepFinding(_CREDENTIAL, where, _describe_hidden(len(lines.removed), ", to be removed,"))
 
 
-def _hold_something(count: int, which: str) -> str:
-    hold = f"this line{which} holds" if count == 1 else f"these {count:,} lines{which} hold"
-    return f"{hold} something that is masked: what it says is not shown here"
+def _describe_hidden(count: int, which: str) -> str:
+    subject = f"this line{which} holds" if count == 1 else f"these {count:,} lines{which} hold"
+    return f"{subject} something that is masked: what it says is not shown here"
 
 
-def _listed(lines: Sequence[str]) -> str:
+def _list_lines(lines: Sequence[str]) -> str:
     more = f" and {len(lines) - MAX_LINES:,} more" if len(lines) > MAX_LINES else ""
     return f"line{'' if len(lines) == 1 else 's'} {', '.join(lines[:MAX_LINES])}{more}"
 
@@ -188,9 +188,9 @@ def _state(values: Any) -> State | None:
     return State(digest, _count(size), _count(mode) & 0o777)
 
 
-def _finding(finding: Any) -> FoundIn:
+def _finding(finding: Any) -> StepFinding:
     rule, where, what = (mask_for_review(_text(finding[name])) for name in ("rule", "where", "what"))
-    return FoundIn(rule[:64], where[:500], what)
+    return StepFinding(rule[:64], where[:500], what)
 
 
 def _text(value: Any) -> str:
@@ -211,7 +211,7 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def not_as_agreed(what: str, where: Sequence[str] = ()) -> EnvironmentFailureError:
+def protocol_error(what: str, where: Sequence[str] = ()) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         f"the plan's process did not answer as agreed: {what}",

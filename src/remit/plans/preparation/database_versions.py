@@ -19,12 +19,19 @@ from remit.effects.plans.files import mismatch
 from remit.effects.plans.handlers import HANDLERS
 from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.fs.paths import Located, locate_below
-from remit.plans.engines.database_files import OpenCopy, WorkFolder, clone, copy_database, keep, too_large_to_keep
+from remit.plans.engines.database_files import (
+    OpenCopy,
+    WorkFolder,
+    backup_too_large_error,
+    clone,
+    copy_database,
+    detach_file,
+)
 from remit.plans.engines.input_files import folder_is_missing
 from remit.plans.preparation.prepared import Engines, PreparedAll
 from remit.plans.runtime.runner import StepTimes
 
-NOT_THE_ACTIONS: Final = frozenset(
+FATAL_REASONS: Final = frozenset(
     {
         Reason.CANCELLED,
         Reason.SANDBOX_UNAVAILABLE,
@@ -38,10 +45,10 @@ NOT_THE_ACTIONS: Final = frozenset(
 """What says nothing of one action: then there is no preview at all."""
 
 
-class Ground(NamedTuple):
+class DraftedPlan(NamedTuple):
     """What a plan is about, and where."""
 
-    drafted: StepPlan
+    steps: StepPlan
     places: Mapping[int, Located]
     config: SystemConfig
     root: str
@@ -57,7 +64,7 @@ class WorkingCopy:
         """Where a copy is, or is to be, in a folder of its own."""
         self.state: State | None = None
         """None: there is no such database, or not yet."""
-        self.left: int | None = None
+        self.output: int | None = None
         """What the last action that changed it left. Others rely on it, so it is copied before it is changed again."""
         self._most = most
 
@@ -66,20 +73,20 @@ class WorkingCopy:
         """As the engine itself would call a database in a file of this name."""
         return self.place.name.partition(".")[0] or "database"
 
-    def begin(self, look: Callable[[], None]) -> None:
+    def begin(self, check_cancelled: Callable[[], None]) -> None:
         if not folder_is_missing(self.place):
-            self.state = copy_database(self.place, self.path, self._most, look)
+            self.state = copy_database(self.place, self.path, self._most, check_cancelled)
 
-    def ensure_file(self, look: Callable[[], None]) -> None:
+    def ensure_file(self, check_cancelled: Callable[[], None]) -> None:
         """A copy that can be worked on. None is made of what is not there."""
         if self.path.exists() or self.state is None:
             return
-        if self.left is not None:
-            clone(self.left, self.path, look)
-        elif copy_database(self.place, self.path, self._most, look) != self.state:
+        if self.output is not None:
+            clone(self.output, self.path, check_cancelled)
+        elif copy_database(self.place, self.path, self._most, check_cancelled) != self.state:
             raise mismatch("somebody changed the database since the plan was looked at", self.place.path)
 
-    def forget_work(self) -> None:
+    def discard_work(self) -> None:
         """What was half done on the copy: the next action starts from what was there before."""
         for path in (self.path, self.path.with_name(self.path.name + LOG)):
             path.unlink(missing_ok=True)
@@ -89,23 +96,23 @@ class PreparationContext:
     """What all actions of one plan that are tried out have in common."""
 
     def __init__(
-        self, ground: Ground, engines: Engines, times: StepTimes, folder: WorkFolder, prepared: PreparedAll
+        self, drafted_plan: DraftedPlan, engines: Engines, times: StepTimes, folder: WorkFolder, prepared: PreparedAll
     ) -> None:
-        self.ground, self.engines, self.folder, self.prepared = ground, engines, folder, prepared
-        self.config, self.root, self.engine = ground.config, ground.root, engines.engine
+        self.drafted_plan, self.engines, self.folder, self.prepared = drafted_plan, engines, folder, prepared
+        self.config, self.root, self.engine = drafted_plan.config, drafted_plan.root, engines.engine
         self.inputs: dict[str, ApprovedInput] = {}
         """What the approval binds of what is only read, by path."""
-        self.left: dict[str, OpenCopy] = {}
+        self.outputs: dict[str, OpenCopy] = {}
         """Other files than databases that an action has left, by path."""
         self.done = self.total = 0
         self._times, self._deadline = times, time.monotonic() + (times.seconds or float(self.config.timeouts.task))
-        self._lineages: dict[str, WorkingCopy] = {}
+        self._working_copies: dict[str, WorkingCopy] = {}
         self._numbers = itertools.count()
         self._problems: dict[int, str] = {}
         """Steps that cannot be done, with the ids of their actions."""
 
-    def say_how_far(self, what: str = "") -> None:
-        self.engines.tell(self.done, self.total, what)
+    def report_progress(self, what: str = "") -> None:
+        self.engines.on_progress(self.done, self.total, what)
 
     def seconds_for(self, step: PlanStep) -> float:
         """What is left for an action. TIMED_OUT if that is nothing."""
@@ -126,7 +133,7 @@ class PreparationContext:
                 raise RefusedError(
                     Reason.DEPENDENCY_FAILED,
                     f"this action needs {action_id}, which cannot be done",
-                    where=self.ground.drafted.paths[step.path],
+                    where=self.drafted_plan.steps.paths[step.path],
                     next_step=f"Mend {action_id} first.",
                 )
 
@@ -135,38 +142,40 @@ class PreparationContext:
 
     # --- databases
 
-    def lineage(self, name: str) -> WorkingCopy:
+    def working_copy(self, name: str) -> WorkingCopy:
         """Of the database of this path; copied when it is asked for first."""
-        if name not in self._lineages:
+        if name not in self._working_copies:
             folder = self.folder.folder(f"database-{next(self._numbers)}")
-            lineage = WorkingCopy(
+            working_copy = WorkingCopy(
                 locate_below(self.root, name), folder / "database", self.config.limits.max_backup_bytes
             )
-            lineage.begin(self.engine.require_wanted)
-            self._lineages[name] = lineage
-            if lineage.state is not None:
+            working_copy.begin(self.engine.require_not_cancelled)
+            self._working_copies[name] = working_copy
+            if working_copy.state is not None:
                 # For an action that changes it, what is bound of the plan's own paths counts instead.
-                self.bind(name, lineage.state.sha256)
-        return self._lineages[name]
+                self.bind(name, working_copy.state.sha256)
+        return self._working_copies[name]
 
-    def known(self, name: str) -> WorkingCopy | None:
+    def find_working_copy(self, name: str) -> WorkingCopy | None:
         """The database of this path, if it was asked for."""
-        return self._lineages.get(name)
+        return self._working_copies.get(name)
 
-    def known_state(self, name: str) -> State | None:
+    def find_state(self, name: str) -> State | None:
         """Of a database, as far as it was looked at."""
-        return self._lineages[name].state if name in self._lineages else None
+        return self._working_copies[name].state if name in self._working_copies else None
 
-    def keep_database(self, step: PlanStep, lineage: WorkingCopy) -> OpenCopy:
-        if lineage.path.with_name(lineage.path.name + LOG).exists():
+    def detach_database(self, step: PlanStep, working_copy: WorkingCopy) -> OpenCopy:
+        if working_copy.path.with_name(working_copy.path.name + LOG).exists():
             raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 "the engine did not write all changes to the database",
-                where=lineage.place.path,
+                where=working_copy.place.path,
                 next_step="This is a bug in Remit; nothing was changed.",
             )
-        most, mode = self.config.limits.max_backup_bytes, self.mode(step, lineage.state)
-        kept = keep(lineage.path, mode, most, where=lineage.place.path, too_large=too_large_to_keep)
+        most, mode = self.config.limits.max_backup_bytes, self.mode(step, working_copy.state)
+        kept = detach_file(
+            working_copy.path, mode, most, where=working_copy.place.path, too_large=backup_too_large_error
+        )
         self.prepared.descriptors[source_of(step)] = kept.descriptor
         return kept
 
@@ -178,7 +187,7 @@ class PreparationContext:
     def mode(self, step: PlanStep, before: State | None) -> int:
         """Of the file that the step leaves."""
         old = before.mode if before is not None else None
-        return HANDLERS[step.action_type].mode(old, {}, keep=self.ground.drafted.keep_permissions)
+        return HANDLERS[step.action_type].mode(old, {}, keep=self.drafted_plan.steps.keep_permissions)
 
 
 def source_of(step: PlanStep) -> str:

@@ -12,104 +12,106 @@ from remit.effects.plans.files import missing, require_hash
 from remit.effects.plans.steps import PlanStep
 from remit.fs.paths import plain_spelling
 from remit.plans.engines.database_files import require_idle
-from remit.plans.engines.duckdb import ContentQuestion, DuckdbAnswer, is_of_the_text, sentence, within_list
+from remit.plans.engines.duckdb import ContentQuestion, DuckdbAnswer, is_of_the_text, limit_statements, summarize_answer
 from remit.plans.policy.sql import SqlFiles
-from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, PreparationContext, WorkingCopy, changed_step
-from remit.plans.preparation.sql import Bound, read_query, tell_sql
+from remit.plans.preparation.database_versions import FATAL_REASONS, PreparationContext, WorkingCopy, changed_step
+from remit.plans.preparation.sql import TextInputs, read_query, record_sql_preview
 
 
 class QueryFiles:
-    """Of one action. `told` grows with what was run."""
+    """Of one action. `step_reports` grows with what was run."""
 
-    def __init__(self, bench: PreparationContext, pipeline: SqlPipeline, action: PipelineAction) -> None:
-        self._bench, self._engine = bench, bench.engine
+    def __init__(self, context: PreparationContext, pipeline: SqlPipeline, action: PipelineAction) -> None:
+        self._context, self._engine = context, context.engine
         self._pipeline, self._action = pipeline, action
         self._names = tuple(plain_spelling(path) for path in pipeline.steps)
-        self.told: list[ToldStep] = []
+        self.step_reports: list[ToldStep] = []
 
     def run(self, step: PlanStep) -> PlanStep:
         """All of them, or nothing is left of it: the next action on the database finds what was there before."""
-        path = self._bench.ground.drafted.paths[step.path]
-        lineage = self._bench.lineage(path)
-        before = lineage.state
+        path = self._context.drafted_plan.steps.paths[step.path]
+        working_copy = self._context.working_copy(path)
+        before = working_copy.state
         require_hash(step.expected_before, before, path)
-        texts = [read_query(self._bench, name) for name in self._names]  # all are bound, before any runs
-        seconds = self._bench.seconds_for(step)
-        until = time.monotonic() + seconds
-        lineage.ensure_file(self._engine.require_wanted)
+        texts = [read_query(self._context, name) for name in self._names]  # all are bound, before any runs
+        seconds = self._context.seconds_for(step)
+        deadline = time.monotonic() + seconds
+        working_copy.ensure_file(self._engine.require_not_cancelled)
         answers: list[DuckdbAnswer] = []
         try:
             for number, text in enumerate(texts):
-                answers.append(self._one(number, text, lineage, until, seconds))
-            answer = merged(answers)
-            done = self._kept(step, lineage) if answer.changed else self._unchanged(step, lineage)
+                answers.append(self._run_one(number, text, working_copy, deadline, seconds))
+            answer = merge_answers(answers)
+            done = self._detach_result(step, working_copy) if answer.changed else self._unchanged(step, working_copy)
         except BaseException:
-            lineage.forget_work()
+            working_copy.discard_work()
             raise
         query_file = self._names[0] if len(self._names) == 1 else None
         files = SqlFiles(database=path, results=None, query_file=query_file, closed=False)
-        by = Bound(self._pipeline.connection, self._action.operation.parameters)
-        tell_sql(self._bench, done, files, by, answer, changes_database=not done.unchanged)
+        inputs = TextInputs(self._pipeline.connection, self._action.operation.parameters)
+        record_sql_preview(self._context, done, files, inputs, answer, changes_database=not done.unchanged)
         return done
 
-    def _one(self, number: int, text: bytes, lineage: WorkingCopy, until: float, seconds: float) -> DuckdbAnswer:
+    def _run_one(
+        self, number: int, text: bytes, working_copy: WorkingCopy, deadline: float, seconds: float
+    ) -> DuckdbAnswer:
         name, began = self._names[number], time.monotonic()
 
-        def say() -> None:
+        def report() -> None:
             of = f"{number + 1} of {len(self._names)}"
-            self._bench.say_how_far(f"{self._action.operation.pipeline}: {name} ({of})")
+            self._context.report_progress(f"{self._action.operation.pipeline}: {name} ({of})")
 
-        say()
+        report()
         try:
-            if until <= began:
+            if deadline <= began:
                 raise EnvironmentFailureError(Reason.TIMED_OUT, "its time was over")
             answer = self._engine.run(
                 ContentQuestion(
                     text=text,
                     parameters=self._action.operation.parameters,
-                    database=lineage.path,
-                    alias=lineage.alias,
+                    database=working_copy.path,
+                    alias=working_copy.alias,
                     reads_only=False,
                     expect_results=False,
                     results=None,
                     form=None,
-                    seconds=until - began,
+                    seconds=deadline - began,
                     shared_parameters=True,
                 ),
-                meanwhile=say,
+                meanwhile=report,
             )
         except RemitError as problem:
-            if problem.reason in NOT_THE_ACTIONS:
+            if problem.reason in FATAL_REASONS:
                 raise
-            self.told.append(ToldStep(name=name, state="failed", milliseconds=_since(began)))
-            self.told += [ToldStep(name=other, state="skipped") for other in self._names[number + 1 :]]
-            raise _of_file(problem, name, seconds) from problem
-        self.told.append(
+            self.step_reports.append(ToldStep(name=name, state="failed", milliseconds=_milliseconds_since(began)))
+            self.step_reports += [ToldStep(name=other, state="skipped") for other in self._names[number + 1 :]]
+            raise _with_file(problem, name, seconds) from problem
+        self.step_reports.append(
             ToldStep(
                 name=name,
                 state="done",
                 rows=_rows(answer.statements),
-                milliseconds=_since(began),
-                words=sentence(answer, None)[:1_000],
+                milliseconds=_milliseconds_since(began),
+                words=summarize_answer(answer, None)[:1_000],
             )
         )
         return answer
 
-    def _kept(self, step: PlanStep, lineage: WorkingCopy) -> PlanStep:
-        require_idle(lineage.place, writes=True)
-        before, kept = lineage.state, self._bench.keep_database(step, lineage)
-        require_hash(step.expected_after, kept.state, lineage.place.path)
-        lineage.left, lineage.state = kept
-        return changed_step(step, before, kept.state)
+    def _detach_result(self, step: PlanStep, working_copy: WorkingCopy) -> PlanStep:
+        require_idle(working_copy.place, writes=True)
+        before, detached = working_copy.state, self._context.detach_database(step, working_copy)
+        require_hash(step.expected_after, detached.state, working_copy.place.path)
+        working_copy.output, working_copy.state = detached
+        return changed_step(step, before, detached.state)
 
-    def _unchanged(self, step: PlanStep, lineage: WorkingCopy) -> PlanStep:
-        if lineage.state is None:
-            raise missing(lineage.place.path, "there is no such database, and none of the statements makes one")
-        require_hash(step.expected_after, lineage.state, lineage.place.path)
-        return changed_step(step, lineage.state, lineage.state)
+    def _unchanged(self, step: PlanStep, working_copy: WorkingCopy) -> PlanStep:
+        if working_copy.state is None:
+            raise missing(working_copy.place.path, "there is no such database, and none of the statements makes one")
+        require_hash(step.expected_after, working_copy.state, working_copy.place.path)
+        return changed_step(step, working_copy.state, working_copy.state)
 
 
-def merged(answers: Sequence[DuckdbAnswer]) -> DuckdbAnswer:
+def merge_answers(answers: Sequence[DuckdbAnswer]) -> DuckdbAnswer:
     """Of several texts as if they were one: the statements are numbered through, and the last rows are shown."""
     statements: list[ToldStatement] = []
     texts: list[str] = []
@@ -121,12 +123,12 @@ def merged(answers: Sequence[DuckdbAnswer]) -> DuckdbAnswer:
             unseen += ((total + number, what) for number, what in answer.unseen)
         statements += (one.model_copy(update={"number": total + one.number}) for one in answer.statements)
         total += len(answer.statements) + answer.left_out
-    statements_told = within_list(statements)
-    told = next((answer for answer in reversed(answers) if answer.columns), answers[-1])
-    return told._replace(
+    listed_statements = limit_statements(statements)
+    last_with_rows = next((answer for answer in reversed(answers) if answer.columns), answers[-1])
+    return last_with_rows._replace(
         changed=any(answer.changed for answer in answers),
-        statements=statements_told,
-        left_out=total - len(statements_told),
+        statements=listed_statements,
+        left_out=total - len(listed_statements),
         texts=tuple(texts[:MAX_STATEMENTS_TOLD]),
         unseen=tuple(unseen),
         findings=tuple(found for answer in answers for found in answer.findings),
@@ -134,7 +136,7 @@ def merged(answers: Sequence[DuckdbAnswer]) -> DuckdbAnswer:
     )
 
 
-def _of_file(problem: RemitError, name: str, seconds: float) -> RemitError:
+def _with_file(problem: RemitError, name: str, seconds: float) -> RemitError:
     """In the words of a pipeline, with the file that it is about."""
     where = f"step {name}" if is_of_the_text(problem.where) else problem.where
     if problem.reason is Reason.TIMED_OUT:
@@ -165,5 +167,5 @@ def _rows(statements: Sequence[ToldStatement]) -> int | None:
     return sum(changed) if changed else sum(read) if read else None
 
 
-def _since(began: float) -> int:
+def _milliseconds_since(began: float) -> int:
     return round((time.monotonic() - began) * 1_000)

@@ -26,12 +26,12 @@ from remit.fs.atomic_write import disk_failure
 from remit.fs.paths import Located, locate_below, plain_spelling
 from remit.plans.engines.database_files import (
     OpenCopy,
+    backup_too_large_error,
     clone,
     closing,
     new_file,
     require_idle_in,
     require_unlocked,
-    too_large_to_keep,
 )
 from remit.plans.engines.input_files import folder_is_missing
 from remit.plans.engines.pipeline import clear_scratch
@@ -41,7 +41,7 @@ from remit.plans.preparation.database_versions import PreparationContext
 
 MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
-_LEFT_OUT: Final = frozenset({"__pycache__"})
+_EXCLUDED: Final = frozenset({"__pycache__"})
 """Never copied: what lies in them is made of the code, and others make it anew at any time."""
 
 
@@ -56,9 +56,9 @@ def folder_digest(
     databases = database_files(config)
     hashes: list[list[str]] = []
     with opened(root, parts, where=path) as folder:
-        for name, inside in _files_below(folder, parts, without, lambda each: bool(_why_left_out(each, config))):
+        for name, inside in _files_below(folder, parts, without, lambda each: bool(_exclusion_reason(each, config))):
             if len(hashes) >= MAX_FILES:
-                raise _refused(f"the folder has more than {MAX_FILES:,} files", path)
+                raise _path_refused_error(f"the folder has more than {MAX_FILES:,} files", path)
             if name not in databases:  # bound by itself
                 place = locate_below(root, name)
                 with closing(beneath.open_file(inside, place.name, where=name)) as file:
@@ -67,31 +67,31 @@ def folder_digest(
 
 
 def _files_below(
-    folder: int, parts: tuple[str, ...], without: frozenset[str], is_left_out: Callable[[str], bool]
+    folder: int, parts: tuple[str, ...], without: frozenset[str], is_excluded: Callable[[str], bool]
 ) -> Iterator[tuple[str, int]]:
     """Every file: its path, and the folder that it lies in, open as long as it is asked for. Refuses links."""
     path = "/".join(parts)
     for name in sorted(os.listdir(folder)):
         where = f"{path}/{name}"
-        if name in without or name in _LEFT_OUT or is_left_out(where):
+        if name in without or name in _EXCLUDED or is_excluded(where):
             continue
         if not where.isprintable():
-            raise _refused(f"a name in the folder {path} is not printable", path)
+            raise _path_refused_error(f"a name in the folder {path} is not printable", path)
         found = beneath.peek(folder, name, where=where)
         if found is None:
             raise mismatch("somebody changed the folder while it was being copied", path)
         if stat.S_ISLNK(found.mode):
-            raise _refused("a pipeline is given no symbolic link", where)
+            raise _path_refused_error("a pipeline is given no symbolic link", where)
         if not stat.S_ISDIR(found.mode):
             yield where, folder
             continue
         if len(parts) >= MAX_DEPTH:
-            raise _refused(f"folders lie deeper than {MAX_DEPTH} in each other", where)
+            raise _path_refused_error(f"folders lie deeper than {MAX_DEPTH} in each other", where)
         with closing(beneath.open_folder(folder, (name,), where=where)) as below:
-            yield from _files_below(below, (*parts, name), frozenset(), is_left_out)
+            yield from _files_below(below, (*parts, name), frozenset(), is_excluded)
 
 
-def _why_left_out(path: str, config: SystemConfig) -> str:
+def _exclusion_reason(path: str, config: SystemConfig) -> str:
     """What needs an approval by its own name is not copied with the folder that it lies in."""
     if why := is_forbidden(path, config):
         return why
@@ -101,18 +101,18 @@ def _why_left_out(path: str, config: SystemConfig) -> str:
 class PipelineOutput(NamedTuple):
     """What a pipeline left in the place of a file, open."""
 
-    kept: OpenCopy
+    file: OpenCopy
     is_database: bool
 
 
 class PipelineScratch:
     """One such folder. Files are named by their paths below the root, in their one spelling."""
 
-    def __init__(self, bench: PreparationContext, path: Path) -> None:
+    def __init__(self, context: PreparationContext, path: Path) -> None:
         self.path = path
-        self._bench, self._config, self._root = bench, bench.config, bench.root
-        self._databases = database_files(bench.config)
-        self._there: set[str] = set()
+        self._context, self._config, self._root = context, context.config, context.root
+        self._databases = database_files(context.config)
+        self._added: set[str] = set()
         self._bytes = 0
 
     # --- filling it
@@ -120,7 +120,7 @@ class PipelineScratch:
     def add(self, path: str, *, without: frozenset[str] = frozenset()) -> None:
         """A file or a folder that the pipeline reads. `without` are names right below a folder."""
         place = locate_below(self._root, path)
-        if path in self._databases or path in self._bench.left:
+        if path in self._databases or path in self._context.outputs:
             self._add_file(path)
             return
         with opened(place.base, place.parents, where=path) as folder:
@@ -130,65 +130,65 @@ class PipelineScratch:
         if stat.S_ISDIR(found.mode):
             self._add_folder(path, without)
         else:
-            self._bench.bind(path, self._copy(place).sha256)
+            self._context.bind(path, self._copy(place).sha256)
 
     def add_written(self, path: str) -> State | None:
         """One that it may change, as it is at this point of the plan; None if there is none."""
-        if path in self._bench.left:
+        if path in self._context.outputs:
             return self._add_file(path)
-        if self._is_lineage(path):
+        if self._is_database(path):
             return self._add_database(path)
         place = locate_below(self._root, path)
         if folder_is_missing(place):
-            self._make_room(path)
+            self._prepare_path(path)
             return None
         with opened(place.base, place.parents, where=path) as folder:
             if not beneath.exists(folder, place.name):
-                self._make_room(path)
+                self._prepare_path(path)
                 return None
         return self._copy(place, writes=True)
 
-    def _is_lineage(self, path: str) -> bool:
+    def _is_database(self, path: str) -> bool:
         return path in self._databases
 
     def _add_file(self, path: str) -> State | None:
-        if self._is_lineage(path):
+        if self._is_database(path):
             return self._add_database(path)
-        kept = self._bench.left[path]
-        if path not in self._there:
-            clone(kept.descriptor, self._make_room(path), self._look)
-        return kept.state
+        source_file = self._context.outputs[path]
+        if path not in self._added:
+            clone(source_file.descriptor, self._prepare_path(path), self._require_not_cancelled)
+        return source_file.state
 
     def _add_database(self, path: str) -> State | None:
-        lineage = self._bench.lineage(path)
-        if path not in self._there:
-            target = self._make_room(path)
-            lineage.ensure_file(self._look)
-            if lineage.state is not None:
-                with closing(os.open(lineage.path, os.O_RDONLY | os.O_CLOEXEC)) as source:
-                    clone(source, target, self._look)
-        return lineage.state
+        working_copy = self._context.working_copy(path)
+        if path not in self._added:
+            target = self._prepare_path(path)
+            working_copy.ensure_file(self._require_not_cancelled)
+            if working_copy.state is not None:
+                with closing(os.open(working_copy.path, os.O_RDONLY | os.O_CLOEXEC)) as source:
+                    clone(source, target, self._require_not_cancelled)
+        return working_copy.state
 
     def _add_folder(self, path: str, without: frozenset[str]) -> None:
         parts = tuple(path.split("/"))
         hashes: list[list[str]] = []
         with opened(self._root, parts, where=path) as folder:
-            for name, inside in _files_below(folder, parts, without, self._is_left_out):
+            for name, inside in _files_below(folder, parts, without, self._is_excluded):
                 if name in self._databases:
                     self._add_database(name)  # bound by itself
-                elif name not in self._bench.left:  # what the plan makes is bound by what makes it
+                elif name not in self._context.outputs:  # what the plan makes is bound by what makes it
                     hashes.append([name, self._copy_in(inside, locate_below(self._root, name)).sha256])
-        for name in self._bench.left:
+        for name in self._context.outputs:
             if name.startswith(f"{path}/"):
                 self._add_file(name)
-        self._bench.bind(path, digest_bytes(canonical_bytes(sorted(hashes))))
+        self._context.bind(path, digest_bytes(canonical_bytes(sorted(hashes))))
 
-    def _is_left_out(self, path: str) -> bool:
+    def _is_excluded(self, path: str) -> bool:
         """A file or a whole folder; it is remarked upon."""
-        why = _why_left_out(path, self._config)
+        why = _exclusion_reason(path, self._config)
         if why:
             remark = PreviewedRemark(path=path, what=f"left out of what the pipeline sees: {why}")
-            self._bench.prepared.remarks.append(remark)
+            self._context.prepared.remarks.append(remark)
         return bool(why)
 
     def _copy(self, place: Located, *, writes: bool = False) -> State:
@@ -199,36 +199,36 @@ class PipelineScratch:
         """At one moment; a database only if nobody is at work on it."""
         where = place.below
         with closing(beneath.open_file(folder, place.name, where=where)) as source:
-            seen = beneath.identify(source)
+            identity = beneath.identify(source)
             is_database = looks_like_one(source)
-            self._require_room(seen.size, where, is_database=is_database)
+            self._require_size(identity.size, where, is_database=is_database)
             if is_database:
                 require_idle_in(folder, place, writes=False)
             if writes:
-                require_ordinary(seen, where=where)
-            self._count(seen.size, where)
-            digest = self._write(where, source, seen.size)
+                require_ordinary(identity, where=where)
+            self._count(identity.size, where)
+            digest = self._write(where, source, identity.size)
             if is_database:
                 require_no_log(folder, place.name, where=where)
                 require_unlocked(source, where, writes=False)
-            if beneath.identify(source) != seen:
+            if beneath.identify(source) != identity:
                 raise mismatch("somebody changed the file while it was being copied", where)
-        return State(digest, seen.size, seen.mode & 0o777)
+        return State(digest, identity.size, identity.mode & 0o777)
 
     def _write(self, path: str, source: int, size: int) -> str:
-        if path in self._there:  # read and written, or by two folders
+        if path in self._added:  # read and written, or by two folders
             return sha256_of(source)
-        target = self._make_room(path)
+        target = self._prepare_path(path)
         with new_file(target) as copy:
             try:
-                copy_content(source, copy, size, lambda _done, _total: self._look())
+                copy_content(source, copy, size, lambda _done, _total: self._require_not_cancelled())
                 return sha256_of(copy)
             except OSError as problem:
                 raise disk_failure(problem, target) from problem
 
-    def _make_room(self, path: str) -> Path:
+    def _prepare_path(self, path: str) -> Path:
         """Where it is, or is to be; the folders above it are there."""
-        self._there.add(path)
+        self._added.add(path)
         target = self.path / path
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -236,18 +236,18 @@ class PipelineScratch:
             raise disk_failure(problem, target) from problem
         return target
 
-    def _require_room(self, size: int, where: str, *, is_database: bool) -> None:
+    def _require_size(self, size: int, where: str, *, is_database: bool) -> None:
         limits = self._config.limits
         if is_database and size > limits.max_backup_bytes:
-            raise too_large_to_keep(size, limits.max_backup_bytes, where)
+            raise backup_too_large_error(size, limits.max_backup_bytes, where)
         if not is_database and size > limits.max_file_bytes:
             raise too_large(size, limits.max_file_bytes, where)
 
     def _count(self, size: int, where: str) -> None:
-        self._look()
+        self._require_not_cancelled()
         self._bytes += size
         most = self._config.limits.max_backup_bytes
-        if len(self._there) >= MAX_FILES or self._bytes > most:
+        if len(self._added) >= MAX_FILES or self._bytes > most:
             raise RefusedError(
                 Reason.LIMIT_EXCEEDED,
                 f"a pipeline is given at most {MAX_FILES:,} files, of {most:,} bytes together",
@@ -255,12 +255,12 @@ class PipelineScratch:
                 next_step="Name fewer files in its `reads`; the bytes are limits.max_backup_bytes in remit.yaml.",
             )
 
-    def _look(self) -> None:
-        self._bench.engine.require_wanted()
+    def _require_not_cancelled(self) -> None:
+        self._context.engine.require_not_cancelled()
 
     # --- taking from it
 
-    def take(self, path: str, mode: int) -> PipelineOutput:
+    def take_output(self, path: str, mode: int) -> PipelineOutput:
         """What the pipeline left under this name: a plain file, open, hashed by us. PIPELINE_FAILED for all else."""
         place = Located(str(self.path), *_split(path))
         try:
@@ -271,14 +271,14 @@ class PipelineScratch:
                 if is_database:
                     require_no_log(folder, place.name, where=path)
                 size = os.fstat(descriptor).st_size
-                self._require_room(size, path, is_database=is_database)
-                left = PipelineOutput(OpenCopy(descriptor, State(sha256_of(descriptor), size, mode)), is_database)
+                self._require_size(size, path, is_database=is_database)
+                output = PipelineOutput(OpenCopy(descriptor, State(sha256_of(descriptor), size, mode)), is_database)
                 undo.pop_all()
-                return left
+                return output
         except RemitError as problem:
-            raise _not_left(problem, path) from None
+            raise _output_error(problem, path) from None
         except OSError as problem:
-            raise _not_left(beneath.failure(problem, path, "could not be read"), path) from None
+            raise _output_error(beneath.failure(problem, path, "could not be read"), path) from None
 
     def clear(self) -> None:
         """All of it, whatever was made there. What was taken from it stays open, and can be read."""
@@ -290,11 +290,11 @@ def _split(path: str) -> tuple[tuple[str, ...], str]:
     return tuple(parents), name
 
 
-def _refused(what: str, where: str) -> RefusedError:
+def _path_refused_error(what: str, where: str) -> RefusedError:
     return RefusedError(Reason.PATH_REFUSED, what, where=where, next_step="Move it elsewhere, or name other `reads`.")
 
 
-def _not_left(problem: RemitError, path: str) -> RemitError:
+def _output_error(problem: RemitError, path: str) -> RemitError:
     """The pipeline is to leave a plain file there."""
     if problem.reason is Reason.LIMIT_EXCEEDED or problem.reason is Reason.DISK_FULL:
         return problem

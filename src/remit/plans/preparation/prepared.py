@@ -14,10 +14,10 @@ from remit.core.errors import RemitError
 from remit.effects.plans.steps import PlanStep
 from remit.plans.engines.duckdb import Engine
 from remit.plans.engines.pipeline import PipelineEngine
-from remit.plans.model.simulation_result import FoundIn
+from remit.plans.model.simulation_result import StepFinding
 from remit.plans.preparation.remote_sql import PreparedStatements, Servers
 
-Told = Callable[[int, int, str], None]
+OnAction = Callable[[int, int, str], None]
 """So many of so many actions have run, and this one is running."""
 
 
@@ -28,14 +28,14 @@ class PreparedAll:
     steps: tuple[PlanStep, ...] = ()
     descriptors: dict[str, int] = field(default_factory=dict)
     """By `PlanStep.source`."""
-    told: dict[int, SqlPreviewed] = field(default_factory=dict)
+    sql: dict[int, SqlPreviewed] = field(default_factory=dict)
     """By the number of the step, of those that could be run."""
     pipelines: dict[str, PipelineTold] = field(default_factory=dict)
     """By the id of the action, also of those that failed half way."""
     remarks: list[PreviewedRemark] = field(default_factory=list)
     inputs: tuple[ApprovedInput, ...] = ()
     """What is only read: texts, code, databases, and whole folders."""
-    findings: list[tuple[str, FoundIn]] = field(default_factory=list)
+    findings: list[tuple[str, StepFinding]] = field(default_factory=list)
     """In files that an action made, by path: what a person has to approve."""
     broken_rule: RemitError | None = None
     """What the first rule about rows says that would not hold, if the rules were tried."""
@@ -55,7 +55,7 @@ class Engines:
     work: Path
     """Where work folders are made."""
     servers: Servers
-    tell: Told = lambda _done, _total, _what: None
+    on_progress: OnAction = lambda _done, _total, _what: None
     tries_rules: bool = False
     """Whether rules about rows are tried as well. Where the plan is carried out, they are checked afterwards."""
 

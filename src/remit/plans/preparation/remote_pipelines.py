@@ -10,7 +10,7 @@ from remit.plans.policy.remote_sql import texts_of
 from remit.plans.reports.run_data import RemoteAction
 
 
-def tell_pipelines(plan: Plan, config: SystemConfig, part: RemotePart) -> dict[str, PipelineTold]:
+def summarize_remote_pipelines(plan: Plan, config: SystemConfig, part: RemotePart) -> dict[str, PipelineTold]:
     """By the ids of their actions. The rows stand with the tables, under `sql`: a server counts them together."""
     actions = {action.action_id: action for action in plan.action_plan if isinstance(action, PipelineAction)}
     return {

@@ -16,16 +16,16 @@ from remit.contracts.plans.plan import Action, PipelineAction, Plan, SqlAction
 from remit.contracts.plans.sql_report import MAX_TABLES_TOLD, SqlPreviewed
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.plans.engines.database_files import WorkFolder
-from remit.plans.engines.duckdb import DuckdbAnswer, is_of_the_text, sentence
+from remit.plans.engines.duckdb import DuckdbAnswer, is_of_the_text, summarize_answer
 from remit.plans.engines.input_files import read_below
-from remit.plans.engines.postgres import ActionRan, PostgresEngine, PostgresResult, SqlText
+from remit.plans.engines.postgres import ActionResult, PostgresEngine, PostgresResult, SqlText
 from remit.plans.engines.postgres_servers import PostgresServer
 from remit.plans.model.remote_part import RemotePart, changed_table
 from remit.plans.policy.dependencies import order_actions
 from remit.plans.policy.remote_sql import is_remote, server_of, texts_of
 from remit.plans.policy.sql import touched_by
 from remit.plans.policy.timeouts import seconds_for
-from remit.plans.preparation.sql_preview import told_of_text
+from remit.plans.preparation.sql_preview import describe_text
 from remit.plans.reports.run_data import RemoteAction
 
 MAX_QUERY_BYTES: Final = 4 << 20
@@ -36,16 +36,16 @@ class Servers(NamedTuple):
     """What servers are reached with."""
 
     engine: PostgresEngine
-    steady: PostgresEngine
+    uncancellable: PostgresEngine
     """One that nobody can cancel: to ask what became of a transaction."""
     find: Callable[[str], PostgresServer]
     """By the name of a connection. Refuses one that is not there, or whose address is not known."""
     work: Path
     """Where work folders are made."""
-    tell: Callable[[int, int], None] = lambda _done, _total: None
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None
 
 
-class Scene(NamedTuple):
+class PlanContext(NamedTuple):
     """A plan, and what it is looked at with."""
 
     plan: Plan
@@ -64,12 +64,12 @@ class PreparedStatements(NamedTuple):
 
 class RemotePreview(NamedTuple):
     part: RemotePart
-    wanted: PreparedStatements
+    statements: PreparedStatements
     inputs: tuple[ApprovedInput, ...]
     """The texts, and what was found on the server."""
 
 
-class Saved(NamedTuple):
+class SavedRows(NamedTuple):
     """Rows of a server, saved to a file."""
 
     answer: DuckdbAnswer
@@ -79,13 +79,13 @@ class Saved(NamedTuple):
 
 
 def preview_remote_part(
-    scene: Scene, servers: Servers, first_number: int, seconds: float, *, in_earnest: bool
+    plan_context: PlanContext, servers: Servers, first_number: int, seconds: float, *, in_earnest: bool
 ) -> RemotePreview | None:
     """None for a plan without such a part. What an action cannot be done for is its problem, not raised; only a lock
     that somebody holds is: nothing can be said of the plan then. `in_earnest`: it is about to be carried out.
     """
-    plan, config, root = scene
-    actions = _in_order(plan, config)
+    plan, config, root = plan_context
+    actions = _ordered_actions(plan, config)
     if not actions:
         return None
     bound: dict[str, str] = {}
@@ -97,30 +97,30 @@ def preview_remote_part(
     name = server_of(actions[0], config) or ""
     server, connection = servers.find(name), config.connections.get(name)
     reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
-    wanted = PreparedStatements(
+    statements = PreparedStatements(
         server, tuple(texts), reads_only, min(seconds, float(sum(seconds_for(each, config) for each in actions)))
     )
-    servers.tell(0, len(actions))
+    servers.on_progress(0, len(actions))
     try:
-        ran = _tried(servers, wanted, in_earnest=in_earnest)
+        result = _try_statements(servers, statements, in_earnest=in_earnest)
     except EnvironmentFailureError as problem:
         if problem.reason is not Reason.DATABASE_BUSY or not server.lock_seconds_left:
             raise
         # Of two that wait for each other's locks, the server stops one: after the other it has its turn.
-        ran = _tried(servers, wanted, in_earnest=in_earnest)
-    servers.tell(len(actions), len(actions))
-    told = {one.number: one for one in ran.actions}
+        result = _try_statements(servers, statements, in_earnest=in_earnest)
+    servers.on_progress(len(actions), len(actions))
+    told = {one.number: one for one in result.actions}
     acted = tuple(
-        _acted(number, action, told.get(number), name, server, config)
+        _build_action(number, action, told.get(number), name, server, config)
         for number, action in enumerate(actions, start=first_number)
     )
-    size = _forget(ran)
-    acted = _together(acted)
-    part = RemotePart(name, server.where, acted, ran.bound, 0 if any(one.irreversible for one in acted) else size)
-    _require_honest(actions, part)
-    bound[bound_as(name)] = ran.bound
+    size = _discard_images(result)
+    acted = _mark_all_irreversible(acted)
+    part = RemotePart(name, server.where, acted, result.bound, 0 if any(one.irreversible for one in acted) else size)
+    _require_declared_irreversible(actions, part)
+    bound[bound_as(name)] = result.bound
     inputs = [ApprovedInput.from_tree({"path": path, "digest": digest}) for path, digest in sorted(bound.items())]
-    return RemotePreview(part, wanted, tuple(inputs))
+    return RemotePreview(part, statements, tuple(inputs))
 
 
 def bound_as(connection: str) -> str:
@@ -132,28 +132,33 @@ def is_bound_server(path: str) -> bool:
     return path.startswith("connection:") and path.endswith("/")
 
 
-def save_rows(
-    scene: Scene, action: SqlAction, servers: Servers, folder: WorkFolder, made: Path, seconds: float
-) -> Saved:
+def save_server_rows(
+    plan_context: PlanContext,
+    action: SqlAction,
+    servers: Servers,
+    folder: WorkFolder,
+    results_path: Path,
+    seconds: float,
+) -> SavedRows:
     """Run an action that saves rows of a server to a new file, and reads only.
 
     The rows are as the actions before it would leave them: those are run first, and rolled back.
     """
-    plan, config, root = scene
+    plan, config, root = plan_context
     bound: dict[str, str] = {}
-    earlier = _in_order(plan, config, before=action)
+    earlier = _ordered_actions(plan, config, before=action)
     texts = [text for number, each in enumerate(earlier) for text in _texts(number, each, config, root, bound)]
-    (mine,) = _texts(len(earlier), action, config, root, bound)
-    texts.append(mine._replace(results=made, form=made.suffix[1:]))
+    (own_text,) = _texts(len(earlier), action, config, root, bound)
+    texts.append(own_text._replace(results=results_path, form=results_path.suffix[1:]))
     server = servers.find(action.operation.connection)
-    ran = servers.engine.preview(
+    result = servers.engine.preview(
         server, texts, reads_only=not earlier, seconds=seconds, stop_on_error=True, folder=folder
     )
-    _forget(ran)
-    for one in ran.actions:
+    _discard_images(result)
+    for one in result.actions:
         if one.problem is not None:
             raise _error_of(one.problem)
-    last = ran.actions[-1]
+    last = result.actions[-1]
     if last.answer is None or last.number != len(earlier):
         raise EnvironmentFailureError(Reason.EFFECT_FAILED, "the server's rows were not saved, and nobody said why")
     if last.tables or last.irreversible:
@@ -162,13 +167,13 @@ def save_rows(
             "this text is to read only, and changes something",
             next_step="Make two actions of it: one that changes the database, and one that saves rows of it.",
         )
-    return Saved(last.answer, bound, server.where)
+    return SavedRows(last.answer, bound, server.where)
 
 
 # --- inside ----------------------------------------------------------------------------------------------------------
 
 
-def _in_order(plan: Plan, config: SystemConfig, before: Action | None = None) -> list[Action]:
+def _ordered_actions(plan: Plan, config: SystemConfig, before: Action | None = None) -> list[Action]:
     """The actions of the part elsewhere, in the order in which they run; with `before`, those that run before it."""
     if not any(is_remote(action, config) for action in plan.action_plan):
         return []
@@ -188,98 +193,103 @@ def _texts(number: int, action: Action, config: SystemConfig, root: str, bound: 
             text, bound[one.query_file] = read_below(root, one.query_file, most)
         parameters = dict(operation.parameters)
         if isinstance(action, PipelineAction):  # each of its files takes what it names
-            parameters = {name: value for name, value in parameters.items() if _names(text, name)}
+            parameters = {name: value for name, value in parameters.items() if _mentions_parameter(text, name)}
         expects = isinstance(action, SqlAction) and action.operation.expect_results
         texts.append(SqlText(number, one.name, text, parameters, expects, None, None))
     return texts
 
 
-def _names(text: bytes, name: str) -> bool:
+def _mentions_parameter(text: bytes, name: str) -> bool:
     return re.search(rb"\$" + re.escape(name.encode()) + rb"(?!\w)", text) is not None
 
 
-def _tried(servers: Servers, wanted: PreparedStatements, *, in_earnest: bool) -> PostgresResult:
+def _try_statements(servers: Servers, statements: PreparedStatements, *, in_earnest: bool) -> PostgresResult:
     """What fails is told of each action, not only of the first one."""
     try:
         with WorkFolder.make(servers.work) as folder:
             return servers.engine.preview(
-                wanted.server,
-                wanted.texts,
-                reads_only=wanted.reads_only,
-                seconds=wanted.seconds,
+                statements.server,
+                statements.texts,
+                reads_only=statements.reads_only,
+                seconds=statements.seconds,
                 stop_on_error=False,
                 folder=folder,
                 in_earnest=in_earnest,
             )
     except RemitError as problem:  # of all of them together
-        where = wanted.server.where if is_of_the_text(problem.where) else problem.where
+        where = statements.server.where if is_of_the_text(problem.where) else problem.where
         raise problem.with_changes(where=where) from None
 
 
-def _forget(ran: PostgresResult) -> int:
+def _discard_images(result: PostgresResult) -> int:
     """The rows of a transaction that was rolled back are kept for nobody; how many bytes they were."""
-    if ran.images is None:
+    if result.images is None:
         return 0
-    os.close(ran.images.descriptor)
-    return ran.images.state.size
+    os.close(result.images.descriptor)
+    return result.images.state.size
 
 
-def _acted(
-    number: int, action: Action, ran: ActionRan | None, connection: str, server: PostgresServer, config: SystemConfig
+def _build_action(
+    number: int,
+    action: Action,
+    result: ActionResult | None,
+    connection: str,
+    server: PostgresServer,
+    config: SystemConfig,
 ) -> RemoteAction:
-    if ran is None or ran.answer is None:
-        problem = None if ran is None or ran.problem is None else _placed(ran.problem, action, config)
+    if result is None or result.answer is None:
+        problem = None if result is None or result.problem is None else _locate_problem(result.problem, action, config)
         return RemoteAction(number, action.action_id, action.action_type, "", None, problem)
     operation: Any = action.operation
-    answer = ran.answer
+    answer = result.answer
     files = {one.query_file for one in texts_of(action, config)}
-    told = SqlPreviewed(
+    preview = SqlPreviewed(
         action_id=action.action_id,
         connection=connection,
         database=None,
-        changes_database=bool(answer.changed or ran.tables or ran.irreversible),
+        changes_database=bool(answer.changed or result.tables or result.irreversible),
         statements=answer.statements,
         left_out=answer.left_out,
         result_rows=answer.result_rows,
         columns=answer.columns,
         query_file=next(iter(files)) if len(files) == 1 else None,  # of a pipeline with several, none alone
         rows=answer.rows,
-        **told_of_text(answer, operation.parameters),
+        **describe_text(answer, operation.parameters),
         server=server.where[:1_000],
-        tables=tuple(changed_table(*table) for table in ran.tables[:MAX_TABLES_TOLD]),
-        irreversible=ran.irreversible[:10_000] or None,
+        tables=tuple(changed_table(*table) for table in result.tables[:MAX_TABLES_TOLD]),
+        irreversible=result.irreversible[:10_000] or None,
     )
-    problem = None if ran.problem is None else _placed(ran.problem, action, config)
-    return RemoteAction(number, action.action_id, action.action_type, sentence(answer, None), told, problem)
+    problem = None if result.problem is None else _locate_problem(result.problem, action, config)
+    return RemoteAction(number, action.action_id, action.action_type, summarize_answer(answer, None), preview, problem)
 
 
-def _together(acted: tuple[RemoteAction, ...]) -> tuple[RemoteAction, ...]:
+def _mark_all_irreversible(actions: tuple[RemoteAction, ...]) -> tuple[RemoteAction, ...]:
     """Rows are taken back all together, or not at all: half of them may be what nobody has thought of."""
-    lasting = [one.action_id for one in acted if one.irreversible]
-    if not lasting:
-        return acted
-    why = f"rows are taken back together with those of {', '.join(lasting[:_NAMED])}, which cannot be"
+    irreversible = [one.action_id for one in actions if one.irreversible]
+    if not irreversible:
+        return actions
+    why = f"rows are taken back together with those of {', '.join(irreversible[:_NAMED])}, which cannot be"
     return tuple(
         one._replace(told=one.told.model_copy(update={"irreversible": why}))
         if one.told is not None and one.told.changes_database and not one.irreversible
         else one
-        for one in acted
+        for one in actions
     )
 
 
-def _placed(problem: Mapping[str, str], action: Action, config: SystemConfig) -> dict[str, str]:
+def _locate_problem(problem: Mapping[str, str], action: Action, config: SystemConfig) -> dict[str, str]:
     """With the place in the plan, where the process that ran the text could not know it."""
     files = {one.query_file for one in texts_of(action, config)}
     where = problem.get("where", "")
     if where not in files:
         inside = f"action {action.action_id}, query"
         where = next(iter(file for file in files if file), inside) if len(files) == 1 else inside
-    if isinstance(action, PipelineAction) and _is(problem, Reason.SQL_FAILED):
+    if isinstance(action, PipelineAction) and _has_reason(problem, Reason.SQL_FAILED):
         problem = {**problem, "reason": Reason.PIPELINE_FAILED.value}
     return {**problem, "where": where}
 
 
-def _require_honest(actions: Sequence[Action], part: RemotePart) -> None:
+def _require_declared_irreversible(actions: Sequence[Action], part: RemotePart) -> None:
     """A pipeline must be called what it is."""
     for action, acted in zip(actions, part.actions, strict=True):
         if isinstance(action, PipelineAction) and action.reversible and acted.irreversible:
@@ -291,10 +301,10 @@ def _require_honest(actions: Sequence[Action], part: RemotePart) -> None:
             )
 
 
-def _is(problem: Mapping[str, str], reason: Reason) -> bool:
+def _has_reason(problem: Mapping[str, str], reason: Reason) -> bool:
     return problem.get("reason") == reason.value
 
 
 def _error_of(problem: Mapping[str, str]) -> RemitError:
-    words = {name: problem.get(name, "") for name in ("where", "next_step")}
-    return EnvironmentFailureError(Reason(problem["reason"]), problem.get("what", ""), **words)
+    details = {name: problem.get(name, "") for name in ("where", "next_step")}
+    return EnvironmentFailureError(Reason(problem["reason"]), problem.get("what", ""), **details)

@@ -15,14 +15,14 @@ from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.effects.plans.files import missing, require_hash, too_large
 from remit.effects.plans.handlers import NEW_FILE
 from remit.effects.plans.steps import PlanStep
-from remit.plans.engines.database_files import keep, require_idle
-from remit.plans.engines.duckdb import ContentQuestion, DuckdbAnswer, is_of_the_text, sentence
-from remit.plans.engines.input_files import look_at_results, read_below
+from remit.plans.engines.database_files import detach_file, require_idle
+from remit.plans.engines.duckdb import ContentQuestion, DuckdbAnswer, is_of_the_text, summarize_answer
+from remit.plans.engines.input_files import read_below, read_results_state
 from remit.plans.policy.remote_sql import server_of
 from remit.plans.policy.sql import SqlFiles, format_of, sql_files
 from remit.plans.preparation.database_versions import PreparationContext, source_of
-from remit.plans.preparation.remote_sql import Scene, save_rows
-from remit.plans.preparation.sql_preview import told_of_text
+from remit.plans.preparation.remote_sql import PlanContext, save_server_rows
+from remit.plans.preparation.sql_preview import describe_text
 
 MAX_QUERY_BYTES: Final = 4 << 20
 
@@ -33,8 +33,8 @@ _READ_ONLY: Final = "this text is to read only"
 class SqlOnCopies:
     """The actions of one plan that run SQL."""
 
-    def __init__(self, bench: PreparationContext) -> None:
-        self._bench, self._config, self._engine = bench, bench.config, bench.engine
+    def __init__(self, context: PreparationContext) -> None:
+        self._context, self._config, self._engine = context, context.config, context.engine
         self._servers: dict[str, str] = {}
         """By action: the address of the server that its rows are of."""
 
@@ -45,74 +45,84 @@ class SqlOnCopies:
             return self._change_database(step, action, files)
         return self._save_results(step, action, files)
 
-    def placed(self, problem: RemitError, action: SqlAction) -> RemitError:
+    def locate_problem(self, problem: RemitError, action: SqlAction) -> RemitError:
         """With the place in the plan, or the file, where the process that ran the text could not know it."""
-        return _placed(problem, action, sql_files(action, self._config))
+        return _locate_problem(problem, action, sql_files(action, self._config))
 
     # --- the two kinds
 
     def _change_database(self, step: PlanStep, action: SqlAction, files: SqlFiles) -> PlanStep:
-        lineage = self._bench.lineage(files.database or "")
-        before = lineage.state
-        require_hash(step.expected_before, before, lineage.place.path)
+        working_copy = self._context.working_copy(files.database or "")
+        before = working_copy.state
+        require_hash(step.expected_before, before, working_copy.place.path)
         if files.reads_only and before is None:
-            raise missing(lineage.place.path, "there is no such database")
-        lineage.ensure_file(self._engine.require_wanted)
+            raise missing(working_copy.place.path, "there is no such database")
+        working_copy.ensure_file(self._engine.require_not_cancelled)
         try:
-            answer = self._run(step, action, files, lineage.path, lineage.alias, reads_only=files.reads_only)
+            answer = self._run(step, action, files, working_copy.path, working_copy.alias, reads_only=files.reads_only)
         except RemitError as problem:
-            raise problem if before is not None else _began_empty(problem) from None
+            raise problem if before is not None else _explain_missing_database(problem) from None
         if not answer.changed:
             if before is None:
-                raise missing(lineage.place.path, "there is no such database, and none of the statements makes one")
-            require_hash(step.expected_after, before, lineage.place.path)
-            return self._told(step._replace(move="modify", before=before, after=before, unchanged=True), action, answer)
-        require_idle(lineage.place, writes=True)
-        kept = self._bench.keep_database(step, lineage)
-        require_hash(step.expected_after, kept.state, lineage.place.path)
-        lineage.left, lineage.state = kept
-        after = kept.state
+                raise missing(
+                    working_copy.place.path, "there is no such database, and none of the statements makes one"
+                )
+            require_hash(step.expected_after, before, working_copy.place.path)
+            return self._record_preview(
+                step._replace(move="modify", before=before, after=before, unchanged=True), action, answer
+            )
+        require_idle(working_copy.place, writes=True)
+        detached = self._context.detach_database(step, working_copy)
+        require_hash(step.expected_after, detached.state, working_copy.place.path)
+        working_copy.output, working_copy.state = detached
+        after = detached.state
         if after.is_alike(before):
-            return self._told(step._replace(move="modify", before=before, after=after, unchanged=True), action, answer)
+            return self._record_preview(
+                step._replace(move="modify", before=before, after=after, unchanged=True), action, answer
+            )
         changed = step._replace(
             move="create" if before is None else "modify", before=before, after=after, source=source_of(step)
         )
-        return self._told(changed, action, answer)
+        return self._record_preview(changed, action, answer)
 
     def _save_results(self, step: PlanStep, action: SqlAction, files: SqlFiles) -> PlanStep:
-        place = self._bench.ground.places[step.path]
+        place = self._context.drafted_plan.places[step.path]
         most = self._config.limits.max_file_bytes
-        before = look_at_results(place, most)
+        before = read_results_state(place, most)
         require_hash(step.expected_before, before, place.path)
         form = format_of(files.results or "") or ""
-        made = self._bench.folder.folder(f"results-{step.number}") / f"results.{form}"
-        saving = _Saving(made, self._bench.mode(step, before))
+        results_path = self._context.folder.folder(f"results-{step.number}") / f"results.{form}"
+        saving = _Saving(results_path, self._context.mode(step, before))
         if server_of(action, self._config) is not None:
-            answer = self._rows_of_server(step, action, made)
+            answer = self._save_server_rows(step, action, results_path)
         elif files.database is None:
-            scratch = self._bench.folder.folder(f"memory-{step.number}") / "memory"
+            scratch = self._context.folder.folder(f"memory-{step.number}") / "memory"
             answer = self._run(step, action, files, scratch, "memory", reads_only=files.closed, saving=saving)
         else:
-            lineage = self._bench.lineage(files.database)
-            if lineage.state is None:
-                raise missing(lineage.place.path, "there is no such database")
-            lineage.ensure_file(self._engine.require_wanted)
-            answer = self._run(step, action, files, lineage.path, lineage.alias, reads_only=True, saving=saving)
-        kept = keep(made, saving.mode, most, where=place.path, too_large=too_large)
-        self._bench.prepared.descriptors[source_of(step)] = kept.descriptor
-        require_hash(step.expected_after, kept.state, place.path)
-        self._bench.left[files.results or ""] = kept
-        saved = step._replace(move="create" if before is None else "modify", before=before, after=kept.state)
-        if kept.state.is_alike(before):
-            return self._told(saved._replace(unchanged=True), action, answer, changes_database=False)
-        return self._told(saved._replace(source=source_of(step)), action, answer, changes_database=False)
+            working_copy = self._context.working_copy(files.database)
+            if working_copy.state is None:
+                raise missing(working_copy.place.path, "there is no such database")
+            working_copy.ensure_file(self._engine.require_not_cancelled)
+            answer = self._run(
+                step, action, files, working_copy.path, working_copy.alias, reads_only=True, saving=saving
+            )
+        detached = detach_file(results_path, saving.mode, most, where=place.path, too_large=too_large)
+        self._context.prepared.descriptors[source_of(step)] = detached.descriptor
+        require_hash(step.expected_after, detached.state, place.path)
+        self._context.outputs[files.results or ""] = detached
+        saved = step._replace(move="create" if before is None else "modify", before=before, after=detached.state)
+        if detached.state.is_alike(before):
+            return self._record_preview(saved._replace(unchanged=True), action, answer, changes_database=False)
+        return self._record_preview(saved._replace(source=source_of(step)), action, answer, changes_database=False)
 
-    def _rows_of_server(self, step: PlanStep, action: SqlAction, made: Path) -> DuckdbAnswer:
-        bench = self._bench
-        scene = Scene(bench.ground.plan, self._config, bench.root)
-        saved = save_rows(scene, action, bench.engines.servers, bench.folder, made, bench.seconds_for(step))
+    def _save_server_rows(self, step: PlanStep, action: SqlAction, results_path: Path) -> DuckdbAnswer:
+        context = self._context
+        plan_context = PlanContext(context.drafted_plan.plan, self._config, context.root)
+        saved = save_server_rows(
+            plan_context, action, context.engines.servers, context.folder, results_path, context.seconds_for(step)
+        )
         for path, digest in saved.read.items():
-            bench.bind(path, digest)
+            context.bind(path, digest)
         self._servers[action.action_id] = saved.server
         return saved.answer
 
@@ -140,30 +150,30 @@ class SqlOnCopies:
                 expect_results=operation.expect_results,
                 results=None if saving is None else saving.path,
                 form=None if saving is None else format_of(files.results or ""),
-                seconds=self._bench.seconds_for(step),
+                seconds=self._context.seconds_for(step),
                 results_mode=NEW_FILE if saving is None else saving.mode,
             ),
-            meanwhile=self._bench.say_how_far,
+            meanwhile=self._context.report_progress,
         )
 
     def _text(self, action: SqlAction, files: SqlFiles) -> bytes:
         """Read by us, so that what runs is what the approval binds."""
         if files.query_file is None:
             return (action.operation.query or "").encode("utf-8", "surrogatepass")
-        return read_query(self._bench, files.query_file)
+        return read_query(self._context, files.query_file)
 
-    def _told(
+    def _record_preview(
         self, step: PlanStep, action: SqlAction, answer: DuckdbAnswer, *, changes_database: bool | None = None
     ) -> PlanStep:
         files = sql_files(action, self._config)
         changes = not step.unchanged if changes_database is None else changes_database
         operation = action.operation
-        by = Bound(operation.connection, operation.parameters)
-        tell_sql(self._bench, step, files, by, answer, changes_database=changes)
+        inputs = TextInputs(operation.connection, operation.parameters)
+        record_sql_preview(self._context, step, files, inputs, answer, changes_database=changes)
         if (server := self._servers.get(action.action_id)) is not None:
-            told = self._bench.prepared.told
-            told[step.number] = told[step.number].model_copy(update={"server": server})
-        return step._replace(said=sentence(answer, files.results))
+            previews = self._context.prepared.sql
+            previews[step.number] = previews[step.number].model_copy(update={"server": server})
+        return step._replace(said=summarize_answer(answer, files.results))
 
 
 class _Saving(NamedTuple):
@@ -173,18 +183,18 @@ class _Saving(NamedTuple):
     mode: int
 
 
-class Bound(NamedTuple):
+class TextInputs(NamedTuple):
     """What a text runs with."""
 
     connection: str
     parameters: Mapping[str, Any]
 
 
-def tell_sql(
-    bench: PreparationContext,
+def record_sql_preview(
+    context: PreparationContext,
     step: PlanStep,
     files: SqlFiles,
-    by: Bound,
+    inputs: TextInputs,
     answer: DuckdbAnswer,
     *,
     changes_database: bool,
@@ -192,11 +202,11 @@ def tell_sql(
     """What a preview tells of it, and what in its results a person has to approve."""
     saves = files.results is not None and not step.unchanged
     if saves:
-        bench.prepared.findings.extend((files.changed, found) for found in answer.findings)
-    bench.prepared.remarks.extend(PreviewedRemark(path=files.changed, what=said) for said in answer.remarks)
-    bench.prepared.told[step.number] = SqlPreviewed(
+        context.prepared.findings.extend((files.changed, found) for found in answer.findings)
+    context.prepared.remarks.extend(PreviewedRemark(path=files.changed, what=remark) for remark in answer.remarks)
+    context.prepared.sql[step.number] = SqlPreviewed(
         action_id=step.action_id,
-        connection=by.connection,
+        connection=inputs.connection,
         database=files.database,
         changes_database=changes_database,
         statements=answer.statements,
@@ -206,19 +216,19 @@ def tell_sql(
         saved_to=files.results,
         query_file=files.query_file,
         rows=answer.rows,
-        **told_of_text(answer, by.parameters),
+        **describe_text(answer, inputs.parameters),
         replaces=saves and step.before is not None,
     )
 
 
-def read_query(bench: PreparationContext, path: str) -> bytes:
+def read_query(context: PreparationContext, path: str) -> bytes:
     """The text of a query file, bound by the approval."""
-    text, digest = read_below(bench.root, path, min(bench.config.limits.max_file_bytes, MAX_QUERY_BYTES))
-    bench.bind(path, digest)
+    text, digest = read_below(context.root, path, min(context.config.limits.max_file_bytes, MAX_QUERY_BYTES))
+    context.bind(path, digest)
     return text
 
 
-def _placed(problem: RemitError, action: SqlAction, files: SqlFiles) -> RemitError:
+def _locate_problem(problem: RemitError, action: SqlAction, files: SqlFiles) -> RemitError:
     what, next_step = problem.what, problem.next_step
     if problem.reason is Reason.TOO_LARGE:  # the text has a way of its own, so it is they that do not fit
         what, where = "its parameters are too large to be handed over", f"action {action.action_id}, parameters"
@@ -237,7 +247,7 @@ def _placed(problem: RemitError, action: SqlAction, files: SqlFiles) -> RemitErr
     return EnvironmentFailureError(problem.reason, what, where=where, next_step=next_step)
 
 
-def _began_empty(problem: RemitError) -> RemitError:
+def _explain_missing_database(problem: RemitError) -> RemitError:
     """A wrong path in remit.yaml reads like a wrong statement else."""
     if problem.reason is not Reason.SQL_FAILED:
         return problem

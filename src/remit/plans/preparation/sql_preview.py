@@ -14,31 +14,31 @@ MAX_SHOWN_CHARACTERS: Final = 1 << 20
 _DESTROYING: Final = frozenset({"DELETE", "DROP"})
 
 
-def told_of_text(answer: DuckdbAnswer, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def describe_text(answer: DuckdbAnswer, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The statements and what is bound to them, for a preview; and what of both it does not show."""
     shown = show_parameters(parameters)
     unseen = [UnseenSql(where=f"statement {number}", what=what) for number, what in answer.unseen]
     return {"texts": answer.texts, "parameters": shown.parameters, "unseen": (*shown.unseen, *unseen)}
 
 
-def findings_of_sql(told: Mapping[int, SqlPreviewed]) -> Iterator[PathFinding]:
+def findings_of_sql(summaries: Mapping[int, SqlPreviewed]) -> Iterator[PathFinding]:
     """What would be run and is not shown whole is approved by name, as a line of a file that is not shown is."""
-    for one in previewed_sql(told):
+    for one in previewed_sql(summaries):
         path = one.saved_to or one.database or f"connection:{one.connection}"
         for unseen in one.unseen:
             yield PathFinding(path, "not_shown", f"action {one.action_id}, {unseen.where}", unseen.what)
 
 
-def previewed_sql(told: Mapping[int, SqlPreviewed]) -> list[SqlPreviewed]:
+def previewed_sql(summaries: Mapping[int, SqlPreviewed]) -> list[SqlPreviewed]:
     """In the order of the steps, with as many rows and texts as there is room for. They were masked when they were
     read.
     """
-    rows, texts, shown = _Room(), _Room(), []
-    for _, one in sorted(told.items()):
+    rows, texts, shown = _Budget(), _Budget(), []
+    for _, one in sorted(summaries.items()):
         left_out: dict[str, tuple[()]] = {}
-        if not rows.has(sum(len(cell or "") for line in one.rows for cell in line)):
+        if not rows.spend(sum(len(cell or "") for line in one.rows for cell in line)):
             left_out["rows"] = ()
-        if not texts.has(sum(map(len, one.texts)) + sum(len(each.value) for each in one.parameters)):
+        if not texts.spend(sum(map(len, one.texts)) + sum(len(each.value) for each in one.parameters)):
             left_out |= {"texts": (), "parameters": ()}
         shown.append(_with_unseen(one, one.model_copy(update=left_out) if left_out else one))
     return shown
@@ -58,29 +58,29 @@ def _with_unseen(whole: SqlPreviewed, shown: SqlPreviewed) -> SqlPreviewed:
     return shown.model_copy(update={"unseen": (*more, *shown.unseen)[:MAX_UNSEEN_TOLD]}) if more else shown
 
 
-class _Room:
+class _Budget:
     def __init__(self) -> None:
         self._left = MAX_SHOWN_CHARACTERS
 
-    def has(self, size: int) -> bool:
+    def spend(self, size: int) -> bool:
         """Taken, if it has."""
-        fits = size <= self._left
-        self._left -= size if fits else 0
-        return fits
+        is_enough = size <= self._left
+        self._left -= size if is_enough else 0
+        return is_enough
 
 
-def risks_of_sql(told: Iterable[SqlTold]) -> list[RiskLevel]:
+def risks_of_sql(summaries: Iterable[SqlTold]) -> list[RiskLevel]:
     """What destroys is HIGH, and so is what cannot be undone, and what nobody was told of; another change of a database
     MEDIUM, and so are rows that take the place of a file.
     """
-    return [_risk(one) for one in told]
+    return [_risk(one) for one in summaries]
 
 
-def _risk(told: SqlTold) -> RiskLevel:
-    if not told.changes_database:
-        return "MEDIUM" if isinstance(told, SqlPreviewed) and told.replaces else "LOW"
-    grave = told.left_out or told.irreversible or any(map(_destroys, told.statements))
-    return "HIGH" if grave else "MEDIUM"
+def _risk(summary: SqlTold) -> RiskLevel:
+    if not summary.changes_database:
+        return "MEDIUM" if isinstance(summary, SqlPreviewed) and summary.replaces else "LOW"
+    is_high = summary.left_out or summary.irreversible or any(map(_destroys, summary.statements))
+    return "HIGH" if is_high else "MEDIUM"
 
 
 def _destroys(one: ToldStatement) -> bool:

@@ -14,23 +14,30 @@ from remit.effects.plans.validate import ROWS
 from remit.fs.paths import Located, plain_spelling
 from remit.plans.engines.duckdb import Engine
 from remit.plans.engines.input_files import folder_is_missing
-from remit.plans.engines.row_rules import RuleTimes, ask, check_rule_on_file, no_database, of_rule, require_time
-from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, WorkingCopy
+from remit.plans.engines.row_rules import (
+    RuleTimes,
+    check_rule_on_file,
+    no_database_error,
+    remaining_seconds,
+    run_rule_query,
+    with_rule,
+)
+from remit.plans.preparation.database_versions import FATAL_REASONS, WorkingCopy
 from remit.plans.runtime.runner import paths_of
 
 
-class Trial(NamedTuple):
+class RuleTrial(NamedTuple):
     """What rules are tried on, and with."""
 
     places: Mapping[int, Located]
-    known: Callable[[str], WorkingCopy | None]
+    find_working_copy: Callable[[str], WorkingCopy | None]
     """The database of this path, if an action of the plan worked on a copy of it."""
     engine: Engine
     times: RuleTimes
     meanwhile: Callable[[], None] = lambda: None
 
 
-def try_rules(drafted: StepPlan, steps: Sequence[PlanStep], trial: Trial) -> RemitError | None:
+def try_rules(drafted: StepPlan, steps: Sequence[PlanStep], trial: RuleTrial) -> RemitError | None:
     """What the first rule says that would not hold, or cannot be checked.
 
     Nothing is tried of a plan that would fail anyway, and no rule about a file that another action changes: its bytes
@@ -45,26 +52,26 @@ def try_rules(drafted: StepPlan, steps: Sequence[PlanStep], trial: Trial) -> Rem
         try:
             _try_one(rule, drafted, steps, trial, deadline)
         except RemitError as problem:
-            if problem.reason in NOT_THE_ACTIONS:
+            if problem.reason in FATAL_REASONS:
                 raise
-            return of_rule(problem, number, len(drafted.rules), rule)
+            return with_rule(problem, number, len(drafted.rules), rule)
     return None
 
 
 def _try_one(
-    rule: Mapping[str, Any], drafted: StepPlan, steps: Sequence[PlanStep], trial: Trial, deadline: float
+    rule: Mapping[str, Any], drafted: StepPlan, steps: Sequence[PlanStep], trial: RuleTrial, deadline: float
 ) -> None:
-    seconds = min(trial.times.each, require_time(deadline))
-    lineage = trial.known(plain_spelling(rule["path"]))
-    if lineage is not None:
-        if lineage.state is None:
-            raise no_database(rule["path"])
-        lineage.ensure_file(trial.engine.require_wanted)
-        ask(rule, lineage.path, lineage.alias, trial.engine, seconds, trial.meanwhile)
+    seconds = min(trial.times.each, remaining_seconds(deadline))
+    working_copy = trial.find_working_copy(plain_spelling(rule["path"]))
+    if working_copy is not None:
+        if working_copy.state is None:
+            raise no_database_error(rule["path"])
+        working_copy.ensure_file(trial.engine.require_not_cancelled)
+        run_rule_query(rule, working_copy.path, working_copy.alias, trial.engine, seconds, trial.meanwhile)
         return
     number = drafted.paths.index(rule["path"])
     if number in paths_of(steps):
         return
     place = trial.places.get(number)
-    there = place if place is not None and not folder_is_missing(place) else None
-    check_rule_on_file(rule, there, trial.engine, seconds, trial.meanwhile)
+    existing = place if place is not None and not folder_is_missing(place) else None
+    check_rule_on_file(rule, existing, trial.engine, seconds, trial.meanwhile)

@@ -21,26 +21,26 @@ from remit.effects.plans.steps import PlanStep, State, StepPlan, make_waves
 from remit.fs import openat as beneath
 from remit.fs.paths import Located
 from remit.plans.model.folders import (
-    FolderLook,
+    ObservedFolder,
     Parents,
-    closed_folder,
-    given_rights,
-    look_at_folders,
+    check_inherited_rights,
+    closed_folder_error,
     needed_folders,
+    observe_folders,
     opened,
 )
 from remit.plans.model.parameters import findings_of_pipelines
 from remit.plans.model.remote_part import RemotePart
-from remit.plans.model.simulation_result import FoundIn, SimulatedStep
+from remit.plans.model.simulation_result import SimulatedStep, StepFinding
 from remit.plans.policy.plan import needed_approvals
 from remit.plans.policy.required_approvals import Needed, PathFinding
 from remit.plans.preparation.prepare import prepare_all
 from remit.plans.preparation.prepared import Engines, PreparedAll
-from remit.plans.preparation.remote_pipelines import tell_pipelines
-from remit.plans.preparation.remote_sql import RemotePreview, Scene, preview_remote_part
+from remit.plans.preparation.remote_pipelines import summarize_remote_pipelines
+from remit.plans.preparation.remote_sql import PlanContext, RemotePreview, preview_remote_part
 from remit.plans.preparation.sql_preview import findings_of_sql
-from remit.plans.preview.document import PlanPreview, told_sql
-from remit.plans.preview.ownership import out_of_reach
+from remit.plans.preview.document import PlanPreview, collect_sql_previews
+from remit.plans.preview.ownership import find_permission_problems
 from remit.plans.runtime.runner import PlanRunner, paths_of
 from remit.plans.runtime.steps import draft_steps, levels_of, times_of
 from remit.plans.storage.backups import state_of
@@ -62,7 +62,7 @@ def preview_plan(
     plan: Plan,
     config: SystemConfig,
     root: str,
-    means: PreviewTools,
+    tools: PreviewTools,
     *,
     plan_digest: str,
     at: str,
@@ -72,49 +72,49 @@ def preview_plan(
     must name. Whoever has the preview closes what was prepared for it.
     """
     drafted, places = draft_steps(plan, config, root, diffs=diffs)
-    looks = look_at_folders(places.values())
-    there = {path: place for path, place in places.items() if looks[place.parents].exists}
+    observed = observe_folders(places.values())
+    existing = {path: place for path, place in places.items() if observed[place.parents].exists}
     times = times_of(plan, config)
     with ExitStack() as undo:
-        prepared = prepare_all(plan, drafted, places, config, root, means.engines, times)
+        prepared = prepare_all(plan, drafted, places, config, root, tools.engines, times)
         undo.callback(prepared.close)
         drafted = drafted._replace(steps=prepared.steps)
         seconds = times.seconds or float(config.timeouts.task)
-        scene = Scene(plan, config, root)
+        plan_context = PlanContext(plan, config, root)
         remote = preview_remote_part(
-            scene, means.engines.servers, len(drafted.steps), seconds, in_earnest=means.in_earnest
+            plan_context, tools.engines.servers, len(drafted.steps), seconds, in_earnest=tools.in_earnest
         )
-        prepared.pipelines.update(tell_pipelines(plan, config, remote.part) if remote is not None else {})
-        seen = means.runner.simulate(drafted, there, times, _to_look_through(prepared))
-        denied = out_of_reach(drafted.steps, there, keep=drafted.keep_permissions)
+        prepared.pipelines.update(summarize_remote_pipelines(plan, config, remote.part) if remote is not None else {})
+        simulated = tools.runner.simulate(drafted, existing, times, _files_to_scan(prepared))
+        denied = find_permission_problems(drafted.steps, existing, keep=drafted.keep_permissions)
         steps = tuple(
-            _simulated(step, one, looks, places, denied.get(step.number))
-            for step, one in zip(drafted.steps, seen, strict=True)
+            _simulated(step, one, observed, places, denied.get(step.number))
+            for step, one in zip(drafted.steps, simulated, strict=True)
         )
-        _require_own_paths(steps)
-        folders = needed_folders(looks, (places[path] for path in _made_paths(steps)))
-        _require_few_folders(folders, looks)
-        first = _first_states(steps, seen, places, there)
+        _reject_refused_paths(steps)
+        folders = needed_folders(observed, (places[path] for path in _new_paths(steps)))
+        _require_few_folders(folders, observed)
+        first = _first_states(steps, simulated, places, existing)
         read = (*prepared.inputs, *(remote.inputs if remote is not None else ()))
-        inputs = _inputs(drafted, first, places, there, read)
+        inputs = _inputs(drafted, first, places, existing, read)
         undo.pop_all()
     config_digest = config.digest()
     sizes = {step.number: step.after.size for step in steps if step.after and step.move in {"create", "modify"}}
     preview = PlanPreview(
-        summary=_summary(plan, steps, seen, remote.part if remote is not None else None),
+        summary=_summary(plan, steps, simulated, remote.part if remote is not None else None),
         digest=digest_of_preview(plan_digest, config_digest, inputs),
         plan=plan,
         plan_digest=plan_digest,
         config_digest=config_digest,
         steps=drafted._replace(steps=steps, waves=make_waves(steps, sizes, levels_of(plan, config)), diffs="none"),
-        seen=seen,
+        simulated=simulated,
         inputs=inputs,
         needs=_with_irreversible(needed_approvals(plan, config), remote),
         findings=(
-            *_findings(steps, seen, drafted.paths),
-            *_findings_of_bytes(steps, seen, drafted.paths),
+            *_findings(steps, simulated, drafted.paths),
+            *_find_binary_files(steps, simulated, drafted.paths),
             *_findings_of_prepared(prepared),
-            *findings_of_sql(told_sql(prepared, remote.part if remote is not None else None)),
+            *findings_of_sql(collect_sql_previews(prepared, remote.part if remote is not None else None)),
             *findings_of_pipelines(plan, prepared.pipelines.values()),
         ),
         folders=folders,
@@ -122,9 +122,9 @@ def preview_plan(
         at=at,
         prepared=prepared,
         remote=remote.part if remote is not None else None,
-        wanted=remote.wanted if remote is not None else None,
+        statements=remote.statements if remote is not None else None,
     )
-    return _require_room(preview, config)
+    return _require_backup_limit(preview, config)
 
 
 def digest_of_preview(plan_digest: str, config_digest: str, inputs: Iterable[ApprovedInput]) -> str:
@@ -143,7 +143,7 @@ def _with_irreversible(needed: Needed, remote: RemotePreview | None) -> Needed:
     return needed._replace(irreversible=tuple(dict.fromkeys((*needed.irreversible, *more))))
 
 
-def _require_room(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
+def _require_backup_limit(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
     """Rows count like files: both are kept for the way back. What is too much of files alone is found later."""
     rows, most = preview.remote.image_bytes if preview.remote is not None else 0, config.limits.max_backup_bytes
     if rows and preview.backup_bytes > most:
@@ -159,32 +159,36 @@ def _require_room(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
 
 def _simulated(
     step: PlanStep,
-    seen: SimulatedStep,
-    looks: Mapping[Parents, FolderLook],
+    simulated: SimulatedStep,
+    observed: Mapping[Parents, ObservedFolder],
     places: Mapping[int, Located],
     denied: RemitError | None,
 ) -> PlanStep:
-    problem = seen.problem
+    problem = simulated.problem
     if problem is not None and step.problem is not None and problem["reason"] != Reason.DEPENDENCY_FAILED:
         problem = step.problem  # as we found it: not all of it is a process's to say
-    if problem is None and not seen.unchanged:
-        closed = [places[path] for path in paths_of([step]) if not looks[places[path].parents].writable]
-        found = closed_folder(closed[0]) if closed else denied or given_rights(step, looks, places)
+    if problem is None and not simulated.unchanged:
+        closed = [places[path] for path in paths_of([step]) if not observed[places[path].parents].writable]
+        found = closed_folder_error(closed[0]) if closed else denied or check_inherited_rights(step, observed, places)
         problem = found.as_json() if found else None
     return step._replace(
-        before=seen.before, after=seen.after, said=seen.said, unchanged=seen.unchanged, problem=problem
+        before=simulated.before,
+        after=simulated.after,
+        said=simulated.said,
+        unchanged=simulated.unchanged,
+        problem=problem,
     )
 
 
-def _require_own_paths(steps: Iterable[PlanStep]) -> None:
+def _reject_refused_paths(steps: Iterable[PlanStep]) -> None:
     """A link, a mount point or a file with a second name is no failure of one action: the plan is refused."""
     for step in steps:
         if step.problem is not None and step.problem["reason"] == Reason.PATH_REFUSED:
-            words = {name: step.problem[name] for name in ("where", "next_step")}
-            raise RefusedError(Reason.PATH_REFUSED, step.problem["what"], **words)
+            details = {name: step.problem[name] for name in ("where", "next_step")}
+            raise RefusedError(Reason.PATH_REFUSED, step.problem["what"], **details)
 
 
-def _made_paths(steps: Iterable[PlanStep]) -> Iterable[int]:
+def _new_paths(steps: Iterable[PlanStep]) -> Iterable[int]:
     for step in steps:
         if step.problem is None and step.move == "create":
             yield step.path
@@ -192,8 +196,8 @@ def _made_paths(steps: Iterable[PlanStep]) -> Iterable[int]:
             yield step.new_path
 
 
-def _require_few_folders(folders: Sequence[str], looks: Mapping[Parents, FolderLook]) -> None:
-    deepest = max((len(look.missing) for look in looks.values()), default=0)
+def _require_few_folders(folders: Sequence[str], observed: Mapping[Parents, ObservedFolder]) -> None:
+    deepest = max((len(folder.missing) for folder in observed.values()), default=0)
     if len(folders) > MAX_FOLDERS or (folders and deepest > MAX_NEW_DEPTH):
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
@@ -205,20 +209,20 @@ def _require_few_folders(folders: Sequence[str], looks: Mapping[Parents, FolderL
 
 def _first_states(
     steps: Sequence[PlanStep],
-    seen: Sequence[SimulatedStep],
+    simulated: Sequence[SimulatedStep],
     places: Mapping[int, Located],
-    there: Mapping[int, Located],
+    existing: Mapping[int, Located],
 ) -> tuple[State | None, ...]:
     """Each path before the first step that touches it. What no step reads first is looked at by the host."""
     first: dict[int, State | None] = {}
-    for step, one in zip(steps, seen, strict=True):
+    for step, one in zip(steps, simulated, strict=True):
         first.setdefault(step.path, one.before)
         if step.new_path is not None and step.new_path not in first:
-            first[step.new_path] = look_at_state(there[step.new_path]) if step.new_path in there else None
+            first[step.new_path] = read_file_state(existing[step.new_path]) if step.new_path in existing else None
     return tuple(first.get(path) for path in range(len(places)))
 
 
-def look_at_state(place: Located) -> State | None:
+def read_file_state(place: Located) -> State | None:
     """A file as it is, or None. Refuses what is no plain file."""
     with opened(place.base, place.parents, where=place.path) as folder:
         if not beneath.exists(folder, place.name):
@@ -236,7 +240,7 @@ def _inputs(
     plan: StepPlan,
     first: Sequence[State | None],
     places: Mapping[int, Located],
-    there: Mapping[int, Located],
+    existing: Mapping[int, Located],
     read: Sequence[ApprovedInput],
 ) -> tuple[ApprovedInput, ...]:
     """The files that an approval binds: those of the plan that exist, with their permissions; and those that are only
@@ -248,43 +252,43 @@ def _inputs(
     numbers = {path: number for number, path in enumerate(plan.paths)}
     for rule in plan.rules:
         schema = rule.get("schema_file")
-        if schema is not None and schema not in touched and numbers[schema] in there:
-            state = look_at_state(places[numbers[schema]])
+        if schema is not None and schema not in touched and numbers[schema] in existing:
+            state = read_file_state(places[numbers[schema]])
             if state is not None:
                 bound[schema] = {"digest": state.sha256}
-    return tuple(ApprovedInput.from_tree({"path": path, **known}) for path, known in sorted(bound.items()))
+    return tuple(ApprovedInput.from_tree({"path": path, **digests}) for path, digests in sorted(bound.items()))
 
 
 def _bound(state: State) -> dict[str, str]:
     return {"digest": state.sha256, "mode": f"{state.mode:04o}"}
 
 
-def _to_look_through(prepared: PreparedAll) -> dict[str, int]:
+def _files_to_scan(prepared: PreparedAll) -> dict[str, int]:
     """What pipelines left, but for databases: it may hold anything. SQL looks through the rows that it saves itself."""
     sources = (step for step in prepared.steps if step.action_type == "PIPELINE_RUN" and not is_marked(step))
     return {step.source: prepared.descriptors[step.source] for step in sources if step.source}
 
 
 def _findings(
-    steps: Sequence[PlanStep], seen: Sequence[SimulatedStep], paths: Sequence[str]
+    steps: Sequence[PlanStep], simulated: Sequence[SimulatedStep], paths: Sequence[str]
 ) -> tuple[PathFinding, ...]:
     return tuple(
         PathFinding(
             paths[step.path if step.new_path is None else step.new_path], rule_of(found), found.where, found.what
         )
-        for step, one in zip(steps, seen, strict=True)
+        for step, one in zip(steps, simulated, strict=True)
         for found in one.findings
     )
 
 
-def _findings_of_bytes(
-    steps: Sequence[PlanStep], seen: Sequence[SimulatedStep], paths: Sequence[str]
+def _find_binary_files(
+    steps: Sequence[PlanStep], simulated: Sequence[SimulatedStep], paths: Sequence[str]
 ) -> Iterable[PathFinding]:
     """What is no text is shown to nobody. Databases, and what SQL or a pipeline made, are told of by what was run."""
-    for step, one in zip(steps, seen, strict=True):
+    for step, one in zip(steps, simulated, strict=True):
         is_new = step.move in {"create", "modify"} and not step.source and not one.unchanged and step.problem is None
-        is_told = any(found.rule == "executable" for found in one.findings)  # a program is approved as one
-        if is_new and not is_told and one.diff.preview.startswith(BINARY):
+        is_program = any(found.rule == "executable" for found in one.findings)  # a program is approved as one
+        if is_new and not is_program and one.diff.preview.startswith(BINARY):
             yield PathFinding(
                 paths[step.path], "command", "", "this is no text: what the file would hold is not shown here"
             )
@@ -294,18 +298,20 @@ def _findings_of_prepared(prepared: PreparedAll) -> Iterable[PathFinding]:
     return (PathFinding(path, rule_of(found), found.where, found.what) for path, found in prepared.findings)
 
 
-def rule_of(found: FoundIn) -> FindingRule:
+def rule_of(found: StepFinding) -> FindingRule:
     """One that is known. What is not reads as the gravest, and needs its approval all the same."""
     return next((rule for rule in get_args(FindingRule) if rule == found.rule), "executable")
 
 
-def _summary(plan: Plan, steps: Sequence[PlanStep], seen: Sequence[SimulatedStep], remote: RemotePart | None) -> str:
-    added = sum(one.diff.lines_added for one in seen)
-    removed = sum(one.diff.lines_removed for one in seen)
+def _summary(
+    plan: Plan, steps: Sequence[PlanStep], simulated: Sequence[SimulatedStep], remote: RemotePart | None
+) -> str:
+    added = sum(one.diff.lines_added for one in simulated)
+    removed = sum(one.diff.lines_removed for one in simulated)
     files = len(paths_of(steps))
     actions = len(plan.action_plan)
-    things = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
-    counts = f"{things}, +{added:,} -{removed:,} lines"
+    subject = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
+    counts = f"{subject}, +{added:,} -{removed:,} lines"
     failing = len({step.action_id for step in steps if step.problem})
     if remote is not None:
         counts += f", {len(remote.actions):,} of them on {mask_for_review(remote.server)}"

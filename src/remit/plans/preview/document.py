@@ -34,7 +34,7 @@ from remit.plans.policy.required_approvals import Needed, PathFinding
 from remit.plans.preparation.prepared import PreparedAll
 from remit.plans.preparation.remote_sql import PreparedStatements
 from remit.plans.preparation.sql_preview import previewed_sql, risks_of_sql
-from remit.plans.reports.execution_report import Acted, build_errors
+from remit.plans.reports.execution_report import ReportedAction, build_errors
 from remit.plans.reports.run_data import FinishedRun, RemoteAction
 from remit.plans.runtime.runner import paths_of
 
@@ -49,7 +49,7 @@ _OPERATIONS: Final[dict[Move, FileOperation]] = {
 }
 _RISK_OF_ENDING: Final[dict[str, RiskLevel]] = {"PARTIAL": "HIGH", "ROLLED_BACK": "MEDIUM", "FAILED": "MEDIUM"}
 """Half of a plan is what nobody has thought of; one that comes to nothing was meant to come to something."""
-_NOT_THE_OWNERS: Final = 0o077
+_GROUP_AND_OTHERS: Final = 0o077
 RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
 
 
@@ -61,7 +61,7 @@ class PlanPreview(Preview):
     plan_digest: str
     config_digest: str
     steps: StepPlan
-    seen: tuple[SimulatedStep, ...]
+    simulated: tuple[SimulatedStep, ...]
     inputs: tuple[ApprovedInput, ...]
     needs: Needed
     findings: tuple[PathFinding, ...]
@@ -74,34 +74,34 @@ class PlanPreview(Preview):
     """What SQL left, in files that nobody else can reach. Closed by the door that made this."""
     remote: RemotePart | None = None
     """What it would do on a database server, if it has such a part."""
-    wanted: PreparedStatements | None = field(default=None, repr=False)
+    statements: PreparedStatements | None = field(default=None, repr=False)
     """What would be run there."""
 
     @property
     def problems(self) -> list[Mapping[str, str]]:
         """Why actions cannot be done; or which rule would not hold if they were."""
         broken = self.prepared.broken_rule
-        failing = [one.problem for one in _acted(self) if one.problem is not None]
+        failing = [one.problem for one in _all_actions(self) if one.problem is not None]
         return failing if broken is None else [*failing, broken.as_json()]
 
     @property
     def doomed(self) -> bool:
         """It would stop at its first error, and there is one: nothing of it is worth beginning."""
-        return self.steps.stop_on_error and any(one.problem is not None for one in _acted(self))
+        return self.steps.stop_on_error and any(one.problem is not None for one in _all_actions(self))
 
     @property
     def fate(self) -> PlanFate:
         """What would become of it, as far as the files as they are now can tell."""
         if self.doomed:
             return PlanFate("BACK", "FAILED")
-        judged = [_judged(step) for step in self.steps.steps]
-        judged += [JudgedStep(one.number, "done") for one in _acted_elsewhere(self)]  # one that fails dooms the plan
+        judged = [_judge_step(step) for step in self.steps.steps]
+        judged += [JudgedStep(one.number, "done") for one in _remote_actions(self)]  # one that fails dooms the plan
         fate = decide_fate(judged, self.plan.execution_instructions)
-        is_taken_back = fate.verdict == "GOOD" and self.prepared.broken_rule is not None
-        return PlanFate("BACK", "ROLLED_BACK") if is_taken_back else fate
+        is_rolled_back = fate.verdict == "GOOD" and self.prepared.broken_rule is not None
+        return PlanFate("BACK", "ROLLED_BACK") if is_rolled_back else fate
 
     @property
-    def kept(self) -> dict[int, State | None]:
+    def to_back_up(self) -> dict[int, State | None]:
         """The files that are to be backed up, by path."""
         touched = paths_of(step for step in self.steps.steps if step.problem is None and not step.unchanged)
         return {path: self.first[path] for path in sorted(touched) if self.first[path] is not None}
@@ -109,7 +109,7 @@ class PlanPreview(Preview):
     @property
     def backup_bytes(self) -> int:
         """All that would be kept for the way back."""
-        files = sum(state.size for state in self.kept.values() if state is not None)
+        files = sum(state.size for state in self.to_back_up.values() if state is not None)
         return files + (self.remote.image_bytes if self.remote is not None else 0)
 
     @property
@@ -117,27 +117,27 @@ class PlanPreview(Preview):
         return _document(self)
 
 
-def _acted_elsewhere(preview: PlanPreview) -> tuple[RemoteAction, ...]:
+def _remote_actions(preview: PlanPreview) -> tuple[RemoteAction, ...]:
     return preview.remote.actions if preview.remote is not None else ()
 
 
-def _acted(preview: PlanPreview) -> list[Acted]:
+def _all_actions(preview: PlanPreview) -> list[ReportedAction]:
     """What runs on a server comes before all steps."""
-    remote: list[Acted] = [*_acted_elsewhere(preview)]
+    remote: list[ReportedAction] = [*_remote_actions(preview)]
     return [*remote, *preview.steps.steps]
 
 
-def _told(preview: PlanPreview) -> dict[int, SqlPreviewed]:
+def _sql_previews(preview: PlanPreview) -> dict[int, SqlPreviewed]:
     """Of every action that runs SQL, on a copy or on a server."""
-    return told_sql(preview.prepared, preview.remote)
+    return collect_sql_previews(preview.prepared, preview.remote)
 
 
-def told_sql(prepared: PreparedAll, remote: RemotePart | None) -> dict[int, SqlPreviewed]:
+def collect_sql_previews(prepared: PreparedAll, remote: RemotePart | None) -> dict[int, SqlPreviewed]:
     acted = remote.actions if remote is not None else ()
-    return {**prepared.told, **{one.number: one.told for one in acted if isinstance(one.told, SqlPreviewed)}}
+    return {**prepared.sql, **{one.number: one.told for one in acted if isinstance(one.told, SqlPreviewed)}}
 
 
-def _judged(step: PlanStep) -> JudgedStep:
+def _judge_step(step: PlanStep) -> JudgedStep:
     if step.problem is None:
         return JudgedStep(step.number, "done", action_id=step.action_id)
     return JudgedStep(step.number, "failed", Reason(step.problem["reason"]), step.action_id)
@@ -154,18 +154,18 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
         irreversible=needs.irreversible,
     )
     problems = _problems(preview)
-    is_asking = any((needed.protected, needed.executable, needed.content, needed.irreversible))
+    needs_approval = any((needed.protected, needed.executable, needed.content, needed.irreversible))
     return PlanPreviewDocument.from_tree(
         {
             "plan_id": preview.plan.plan_id,
             "plan_digest": preview.plan_digest,
             "config_digest": preview.config_digest,
             "digest": preview.digest,
-            "status": "WOULD_FAIL" if problems else "NEEDS_APPROVAL" if is_asking else "READY",
+            "status": "WOULD_FAIL" if problems else "NEEDS_APPROVAL" if needs_approval else "READY",
             "risk": _risk(preview, needed),
             "inputs": [item.tree() for item in preview.inputs],
             "files": _files(preview),
-            "sql": [told.tree() for told in previewed_sql(_told(preview))],
+            "sql": [preview_of_action.tree() for preview_of_action in previewed_sql(_sql_previews(preview))],
             "pipelines": list(previewed_pipelines(preview.plan, preview.prepared.pipelines.values())),
             "needs": needed.tree(),
             "findings": [_finding(found).tree() for found in preview.findings[:MAX_FINDINGS]],
@@ -174,7 +174,7 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "doomed": preview.doomed,
             "would_end": preview.fate.status,
             "consequence": _consequence(preview),
-            "rules": [_sentence(rule) for rule in preview.steps.rules],
+            "rules": [_describe_rule(rule) for rule in preview.steps.rules],
             "folders": [] if preview.doomed else list(preview.folders),
             "backup_bytes": 0 if preview.doomed else preview.backup_bytes,
         }
@@ -183,7 +183,7 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
 
 def _consequence(preview: PlanPreview) -> str:
     """What a person must know before a yes to a plan that would not succeed."""
-    acted = _acted(preview)
+    acted = _all_actions(preview)
     stopped = [one for one in acted if one.problem is not None]
     if not stopped:
         broken = preview.prepared.broken_rule is not None
@@ -203,12 +203,12 @@ def _consequence(preview: PlanPreview) -> str:
 
 def _remarks(preview: PlanPreview) -> list[PreviewedRemark]:
     paths = preview.steps.paths
-    said = (
+    of_steps = (
         PreviewedRemark(path=paths[step.path if step.new_path is None else step.new_path], what=remark)
-        for step, one in zip(preview.steps.steps, preview.seen, strict=True)
+        for step, one in zip(preview.steps.steps, preview.simulated, strict=True)
         for remark in one.remarks
     )
-    return list(islice(chain(preview.prepared.remarks, said), MAX_REMARKS))
+    return list(islice(chain(preview.prepared.remarks, of_steps), MAX_REMARKS))
 
 
 def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
@@ -222,8 +222,10 @@ def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
         completed_at=at,
         status="FAILED",
         steps=preview.steps,
-        results=tuple(Result(one.number, "failed", at, at, one.problem) for one in _acted(preview) if one.problem),
-        remote=_acted_elsewhere(preview),
+        results=tuple(
+            Result(one.number, "failed", at, at, one.problem) for one in _all_actions(preview) if one.problem
+        ),
+        remote=_remote_actions(preview),
         diffs={},
         modified={},
         originals={},
@@ -240,29 +242,29 @@ def _finding(found: PathFinding) -> PreviewedFinding:
     )
 
 
-def _sentence(rule: Mapping[str, Any]) -> str:
+def _describe_rule(rule: Mapping[str, Any]) -> str:
     """What a rule reads. What it compares with stands in the plan, and may be long."""
-    told = f"{rule['type']} {rule['path']}"
+    subject = f"{rule['type']} {rule['path']}"
     if rule["type"] == ROWS:
         rows = len(rule["expected"])
-        wanted = f"exactly the {rows:,} row{'' if rows == 1 else 's'} in the plan" if rows else "no row"
-        return f"{told}: its query gives {wanted}"
+        expected = f"exactly the {rows:,} row{'' if rows == 1 else 's'} in the plan" if rows else "no row"
+        return f"{subject}: its query gives {expected}"
     if rule["type"] == "json_schema":
-        return f"{told} against {rule.get('schema_file') or 'a schema in the plan'}"
-    return f"{told} at {rule['expression']}" if rule["type"] == "json_path" else told
+        return f"{subject} against {rule.get('schema_file') or 'a schema in the plan'}"
+    return f"{subject} at {rule['expression']}" if rule["type"] == "json_path" else subject
 
 
 def _files(preview: PlanPreview) -> list[dict[str, Any]]:
     """Every step that would change something. Past a bound, diffs are left out, and their lines counted."""
-    room, files = MAX_DIFFS, []
+    remaining, files = MAX_DIFFS, []
     paths = preview.steps.paths
-    for step, one in zip(preview.steps.steps, preview.seen, strict=True):
+    for step, one in zip(preview.steps.steps, preview.simulated, strict=True):
         if step.problem is not None or step.unchanged:
             continue
         text, left_out = one.text, one.left_out
-        if len(text) > room:
+        if len(text) > remaining:
             text, left_out = "", left_out + text.count("\n")
-        room -= len(text)
+        remaining -= len(text)
         file = PreviewedFile(
             action_id=step.action_id,
             path=paths[step.path],
@@ -287,13 +289,13 @@ def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
     """The highest of what the plan says of itself and what it does."""
     named: list[RiskLevel] = [action.risk_level for action in preview.plan.action_plan]
     named += [_RISK_OF_ENDING.get(preview.fate.status, "LOW")]
-    named += risks_of_sql(_told(preview).values())
+    named += risks_of_sql(_sql_previews(preview).values())
     named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in preview.findings]
     if any(step.move == "delete" for step in preview.steps.steps) or needed.protected or needed.irreversible:
         named.append("HIGH")
     if any(replaces_document(action) for action in preview.plan.action_plan):
         named.append("HIGH")
-    if len(paths_of(preview.steps.steps)) > MANY_FILES or any(map(_opens_up, preview.steps.steps)):
+    if len(paths_of(preview.steps.steps)) > MANY_FILES or any(map(_widens_access, preview.steps.steps)):
         named.append("MEDIUM")
     return max(named, key=RISKS.index)
 
@@ -302,11 +304,11 @@ def _mode(state: State | None) -> str | None:
     return None if state is None else f"{state.mode:04o}"
 
 
-def _opens_up(step: PlanStep) -> bool:
+def _widens_access(step: PlanStep) -> bool:
     """Whether group or others could do more with the file than they can now."""
     if step.problem is not None or step.before is None or step.after is None:
         return False
-    return bool(step.after.mode & ~step.before.mode & _NOT_THE_OWNERS)
+    return bool(step.after.mode & ~step.before.mode & _GROUP_AND_OTHERS)
 
 
 def replaces_document(action: Action) -> bool:

@@ -11,8 +11,10 @@ from remit.fs.paths import Located
 from remit.plans.model.folders import opened
 
 
-def out_of_reach(steps: Sequence[PlanStep], there: Mapping[int, Located], *, keep: bool) -> dict[int, RemitError]:
-    """By the number of the step. `there` are the paths whose folder exists; `keep` is `preserve_permissions`.
+def find_permission_problems(
+    steps: Sequence[PlanStep], existing: Mapping[int, Located], *, keep: bool
+) -> dict[int, RemitError]:
+    """By the number of the step. `existing` are the paths whose folder exists; `keep` is `preserve_permissions`.
 
     Only for the first step on a path: what a step leaves belongs to the one who acts. It promises nothing.
     """
@@ -21,29 +23,29 @@ def out_of_reach(steps: Sequence[PlanStep], there: Mapping[int, Located], *, kee
     found: dict[int, RemitError] = {}
     touched: set[int] = set()
     for step in steps:
-        if step.path in there and step.path not in touched and step.move != "create":
-            problem = _look(step, there[step.path], keep=keep)
+        if step.path in existing and step.path not in touched and step.move != "create":
+            problem = _check_ownership(step, existing[step.path], keep=keep)
             if problem is not None:
                 found[step.number] = problem
         touched |= {step.path} if step.new_path is None else {step.path, step.new_path}
     return found
 
 
-def _look(step: PlanStep, place: Located, *, keep: bool) -> RemitError | None:
+def _check_ownership(step: PlanStep, place: Located, *, keep: bool) -> RemitError | None:
     with opened(place.base, place.parents, where=place.path) as folder:
         file, around = beneath.peek(folder, place.name, where=place.path), os.fstat(folder)
-    me = os.geteuid()
+    user = os.geteuid()
     if file is None:
         return None
-    if around.st_mode & stat.S_ISVTX and me not in {file.uid, around.st_uid}:
-        return _denied("this folder is sticky, and only the owner of the file may replace or rename it", place)
+    if around.st_mode & stat.S_ISVTX and user not in {file.uid, around.st_uid}:
+        return _denied_error("this folder is sticky, and only the owner of the file may replace or rename it", place)
     groups = {os.getegid(), *os.getgroups()}
-    if step.move == "modify" and keep and (file.uid != me or file.gid not in groups):
-        return _denied("the owner of this file cannot be kept: the new one would belong to you", place)
+    if step.move == "modify" and keep and (file.uid != user or file.gid not in groups):
+        return _denied_error("the owner of this file cannot be kept: the new one would belong to you", place)
     return None
 
 
-def _denied(what: str, place: Located) -> EnvironmentFailureError:
+def _denied_error(what: str, place: Located) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.PERMISSION_DENIED,
         what,

@@ -17,7 +17,7 @@ from remit.plans.reports.truncate import pipelines_within, told_within
 from remit.version import __version__
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
-Acted = PlanStep | RemoteAction
+ReportedAction = PlanStep | RemoteAction
 """A step of an action on files, or an action on a server, which has none."""
 
 _NOT_STARTED = "Stopped before it was begun"
@@ -64,20 +64,20 @@ def build_report(run: FinishedRun) -> ExecutionReport:
     )
 
 
-def _acted(run: FinishedRun) -> list[Acted]:
-    remote: list[Acted] = [*run.remote]
+def _all_actions(run: FinishedRun) -> list[ReportedAction]:
+    remote: list[ReportedAction] = [*run.remote]
     return [*remote, *run.steps.steps]
 
 
 def _told(run: FinishedRun) -> dict[int, SqlTold]:
-    return {**run.told, **{one.number: one.told for one in run.remote if one.told is not None}}
+    return {**run.sql, **{one.number: one.told for one in run.remote if one.told is not None}}
 
 
-def _worst_of_each(run: FinishedRun) -> list[tuple[Acted, Result]]:
+def _worst_of_each(run: FinishedRun) -> list[tuple[ReportedAction, Result]]:
     """Of each action, the step that says how it ended: one that changes several files is done when all of them are."""
     results = {result.number: result for result in run.results}
-    ends: dict[str, tuple[Acted, Result]] = {}
-    for step in _acted(run):
+    ends: dict[str, tuple[ReportedAction, Result]] = {}
+    for step in _all_actions(run):
         result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_STARTED))
         known = ends.get(step.action_id)
         if known is None or _GRAVITY.index(result.state) > _GRAVITY.index(known[1].state):
@@ -88,7 +88,7 @@ def _worst_of_each(run: FinishedRun) -> list[tuple[Acted, Result]]:
 def build_errors(run: FinishedRun, clock: Clock) -> tuple[ErrorResponse, ...]:
     """One for each action that failed or was left out because of another, and one for what befell the whole plan."""
     at = render_time(clock())
-    steps = {step.number: step for step in _acted(run)}
+    steps = {step.number: step for step in _all_actions(run)}
     errors = [
         _response(run, steps[result.number], problem, _recovery(run, problem), at) for result, problem in _problems(run)
     ]
@@ -104,7 +104,7 @@ def refusal_of(problem: RemitError, envelope_id: str, clock: Clock) -> ErrorResp
     return _error(error_id, problem, ErrorDetails(), "SKIPPED", at, 4_000)
 
 
-def _completed(run: FinishedRun, step: Acted, result: Result) -> CompletedAction:
+def _completed(run: FinishedRun, step: ReportedAction, result: Result) -> CompletedAction:
     started = result.started_at or run.started_at
     return CompletedAction(
         action_id=step.action_id,
@@ -115,7 +115,7 @@ def _completed(run: FinishedRun, step: Acted, result: Result) -> CompletedAction
     )
 
 
-def _failed(run: FinishedRun, step: Acted, result: Result) -> FailedAction:
+def _failed(run: FinishedRun, step: ReportedAction, result: Result) -> FailedAction:
     problem = error_of(result)
     code = code_of(problem).code
     trace = (result.error or {}).get("trace", "") if problem.reason is Reason.INTERNAL else ""
@@ -136,7 +136,7 @@ def _warnings(run: FinishedRun) -> Iterator[str]:
 
 
 def _problems(run: FinishedRun) -> Iterator[tuple[Result, RemitError]]:
-    actions = {step.number: step.action_id for step in _acted(run)}
+    actions = {step.number: step.action_id for step in _all_actions(run)}
     told: set[tuple[str, str]] = set()
     for result in run.results:
         if result.state == "failed":
@@ -158,7 +158,7 @@ def _recovery(run: FinishedRun, problem: RemitError) -> RecoveryAction:
 
 
 def _response(
-    run: FinishedRun, step: Acted | None, problem: RemitError, recovery: RecoveryAction, at: str
+    run: FinishedRun, step: ReportedAction | None, problem: RemitError, recovery: RecoveryAction, at: str
 ) -> ErrorResponse:
     # Derived: a run that is reported again, after a crash, reports the same errors.
     which = "plan" if step is None else str(step.number)
@@ -167,7 +167,7 @@ def _response(
     return _error(error_id, problem, details, recovery, at, run.room)
 
 
-def _details(run: FinishedRun, step: Acted) -> ErrorDetails:
+def _details(run: FinishedRun, step: ReportedAction) -> ErrorDetails:
     operation: ActionType | None = next((kind for kind in get_args(ActionType) if kind == step.action_type), None)
     target = run.steps.paths[step.path] if isinstance(step, PlanStep) else None
     return ErrorDetails(action_id=step.action_id, target=target, operation=operation)

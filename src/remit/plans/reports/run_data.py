@@ -64,7 +64,7 @@ class FinishedRun(NamedTuple):
     warnings: tuple[str, ...] = ()
     problem: RemitError | None = None
     """Why it failed, where that was not the failure of one step."""
-    told: Mapping[int, SqlTold] = MappingProxyType({})
+    sql: Mapping[int, SqlTold] = MappingProxyType({})
     """Of the steps that run SQL, by number; without a row."""
     remote: tuple[RemoteAction, ...] = ()
     """In the order in which they run, before all steps."""

@@ -36,7 +36,7 @@ from remit.plans.apply.verify_and_undo import (
     undo_run,
 )
 from remit.plans.engines.database_files import closing
-from remit.plans.model.folders import clear_aside, make_folders, remove_folders, sets_aside, sync_folders
+from remit.plans.model.folders import make_folders, remove_folders, remove_set_aside, sets_aside, sync_folders
 from remit.plans.model.remote_part import read_commit
 from remit.plans.reports.execution_report import refusal_of
 from remit.plans.rollback.checkpoint import (
@@ -342,7 +342,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
             note(note_clearing())
             reach("rollback.clearing")
         self._cleared.add(checkpoint.order.order_id)
-        clear_aside(checkpoint.root, checkpoint.run_plan().places(), checkpoint.steps)
+        remove_set_aside(checkpoint.root, checkpoint.run_plan().places(), checkpoint.steps)
         folders = made_folders(checkpoint.manifest, checkpoint.order.checkpoints)
         remove_folders(checkpoint.root, [path for item, path in folders.items() if item in outcome.restored])
 

@@ -18,7 +18,7 @@ from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
 from remit.plans.engines.database_files import closing, require_idle
 from remit.plans.engines.postgres import DriftedRows
-from remit.plans.model.folders import given_rights, look_at_folders, needed_folders, opened
+from remit.plans.model.folders import check_inherited_rights, needed_folders, observe_folders, opened
 from remit.plans.rollback.checkpoint import RollbackCheckpoint, digest_of_order
 from remit.plans.runtime.runner import paths_of as paths_of_steps
 from remit.plans.storage.backups import backup_name, keep_drifted, kept_databases, require_space, verify_backups
@@ -90,12 +90,12 @@ def preview_rollback(
     steps = inverse_steps(target.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
     steps = _mark_databases(steps, databases)
     places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
-    observed = look_at_folders(places.values())
+    observed = observe_folders(places.values())
     for step in steps.steps:
         for path in paths_of_steps([step]) if is_marked(step) else ():
             if observed[places[path].parents].exists:
                 require_idle(places[path], writes=True)
-        if problem := given_rights(step, observed, places):
+        if problem := check_inherited_rights(step, observed, places):
             raise problem
     new_places = [places[_target_path(step)] for step in steps.steps if step.move in {"create", "rename"}]
     state_lists = {path: list(state) if state else None for path, state in states.items()}

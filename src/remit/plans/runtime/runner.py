@@ -17,7 +17,7 @@ from remit.effects.plans.steps import PlanStep, Result, StepPlan, encode_plan
 from remit.effects.registry import PathUse
 from remit.fs.paths import Located
 from remit.plans.model.callbacks import NO_HOOKS
-from remit.plans.model.simulation_result import SimulatedStep, not_as_agreed, read_seen
+from remit.plans.model.simulation_result import SimulatedStep, protocol_error, read_simulated_step
 from remit.plans.runtime.step_results import CheckNextWave, StepResults
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.memfd import sealed
@@ -93,8 +93,10 @@ class PlanRunner:
         order = self.order(self._effects.simulate, places, PathUse.READ, times)
         self._run(order, plan, on_step=hear, is_cancelled=self._is_cancelled, more=prepared)
         if sorted(frames) != list(range(len(plan.steps))):
-            raise not_as_agreed("it did not tell of every step")
-        return tuple(read_seen(frames[step.number], "".join(texts.get(step.number, []))) for step in plan.steps)
+            raise protocol_error("it did not tell of every step")
+        return tuple(
+            read_simulated_step(frames[step.number], "".join(texts.get(step.number, []))) for step in plan.steps
+        )
 
     def execute(
         self,
@@ -136,7 +138,7 @@ class PlanRunner:
         match self._run(replace(order, call="undo", inputs=inputs), plan):
             case {"left": [*numbers]} if all(type(n) is int and 0 <= n < len(plan.steps) for n in numbers):
                 return tuple(numbers)
-        raise not_as_agreed("it did not say what it left")
+        raise protocol_error("it did not say what it left")
 
     def finish(self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]) -> bool:
         """Whether a run that was cut short had come to its end. Changes nothing; makes what it finds durable."""
@@ -145,7 +147,7 @@ class PlanRunner:
         match self._run(replace(order, call="finish", inputs=inputs), plan):
             case {"forward": bool(forward)}:
                 return forward
-        raise not_as_agreed("it did not say what it found")
+        raise protocol_error("it did not say what it found")
 
     def check(self, plan: StepPlan, places: Mapping[int, Located], seconds: float) -> None:
         """The plan's rules. Raises what the first rule that does not hold says."""

@@ -7,7 +7,7 @@ from typing import Any
 from remit.core.errors import Reason, RemitError
 from remit.core.ids import Clock, render_time
 from remit.effects.plans.steps import PlanStep, Result, StepPlan
-from remit.plans.model.simulation_result import error_of, not_as_agreed
+from remit.plans.model.simulation_result import error_of, protocol_error
 from remit.sandbox.host import InterruptedTaskError
 
 CheckNextWave = Callable[[int, Collection[int]], RemitError | None]
@@ -55,7 +55,7 @@ class StepResults:
         def answer(question: Mapping[str, Any]) -> Mapping[str, Any]:
             wave = question.get("wave")
             if type(wave) is not int or not self._wave <= wave < len(self._plan.waves):
-                raise not_as_agreed("it asked for a wave that is not to come")
+                raise protocol_error("it asked for a wave that is not to come")
             self.stopped = check_next_wave(wave, self.not_done(self._plan.waves[:wave]))
             self._wave = wave + 1
             return {"go": self.stopped is None}

@@ -19,7 +19,7 @@ from remit.core.errors import RemitError
 from remit.effects.plans.steps import State
 from remit.plans.approval_checks import input_differences
 from remit.plans.preparation.pipeline_scratch import folder_digest
-from remit.plans.preparation.pipelines import NOT_DBTS
+from remit.plans.preparation.pipelines import DBT_EXCLUDED
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.plans.storage.backups import state_of
 from remit.plans.storage.drift import see
@@ -99,7 +99,7 @@ class Inputs:
             return any(
                 folder_digest(root, then.path, config, without, lambda file: self._state_of(file).sha256)
                 == then.input_digest
-                for without in (frozenset[str](), NOT_DBTS)
+                for without in (frozenset[str](), DBT_EXCLUDED)
             )
         except (RemitError, OSError):
             return False
