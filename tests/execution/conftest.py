@@ -1,6 +1,6 @@
 """A workspace on each database, made the way a user makes it."""
 
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 from tests.support.task_workspace import base, clock, kinds, source, workspace
 
-__all__ = ["base", "clock", "kinds", "source", "workspace", "zygotes_are_kept"]
+__all__ = ["base", "clock", "kinds", "source", "workspace", "zygotes_are_shared"]

@@ -16,6 +16,7 @@ from remit.ledger.bundle import MAX_LINE, verify_bundle
 from remit.ledger.entry import GENESIS, entry_hash
 from remit.ledger.findings import RecordFault
 from tests.ledger.test_bundle import auditor, export
+from tests.support.patience import SOON
 from tests.support.store_fixtures import World
 
 Lines = list[dict[str, Any]]
@@ -293,7 +294,7 @@ def test_an_endless_line_is_refused_before_it_costs_memory(world: World, bundle:
         verify_bundle(endless, auditor(world), source="bundle")  # type: ignore[arg-type]
     assert caught.value.reason is Reason.TOO_LARGE
     assert endless.served <= MAX_LINE + 1
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON
 
 
 def test_a_line_of_ten_megabytes_amid_good_ones_is_refused(world: World, bundle: Lines) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from remit.workspace.workspace import Workspace
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 from tests.support.task_workspace import made_workspace
 from tests.tasks.declared_capabilities import register
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 
 @pytest.fixture(scope="module")

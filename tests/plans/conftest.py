@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.plans.project import Project
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 from tests.support.task_workspace import MovableClock
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ $ printf 'hello' > greeting
 $ cat greeting
 hello
 $ cat missing  # exit: 1
+$ cat other_or_not  # exit: 0 or 1
 $ printf '%s' \\
 >     joined > other
 $ cat > plan.json <<'END'
@@ -119,11 +120,12 @@ def test_commands_are_read_with_line_numbers_exit_codes_and_continuations() -> N
         Command("printf 'hello' > greeting", 5),
         Command("cat greeting", 6),
         Command("cat missing", 8, exit_code=1),
-        Command("printf '%s' \\\n    joined > other", 9),
-        Command('cat > plan.json <<\'END\'\n{"not": "a command"}\n$ neither is this\nEND', 11),
-        Command("total = 1\nprint(total)", 18, python=True),
-        Command("cd sub", 29),
-        Command("ls", 30),
+        Command("cat other_or_not", 9, exit_code=0, other_exit_code=1),
+        Command("printf '%s' \\\n    joined > other", 10),
+        Command('cat > plan.json <<\'END\'\n{"not": "a command"}\n$ neither is this\nEND', 12),
+        Command("total = 1\nprint(total)", 19, python=True),
+        Command("cd sub", 30),
+        Command("ls", 31),
     ]
 
 
@@ -149,6 +151,7 @@ def test_state_and_home_lie_beside_the_workspace_not_in_it(tmp_path: Path) -> No
     [
         (Command("cat nothing-here", 1), "exited 1, not 0"),
         (Command("echo fine", 1, exit_code=2), "exited 0, not 2"),
+        (Command("python -c 'raise SystemExit(3)'", 1, exit_code=0, other_exit_code=1), "exited 3, not 0"),
         (Command("make no-such-target", 1), "there is no `make no-such-target`"),
         (Command("curl somewhere", 1), "nobody said whether `curl` is to be run"),
         (Command("remit no-such-command", 1), "exited"),

@@ -20,6 +20,7 @@ from remit.sandbox.kernel_probes import unsupported
 from remit.sandbox.orders import Quotas
 from remit.sandbox.zygote_pool import AHEAD
 from tests.sandbox.plain_host import MIB, QUOTAS, open_descriptors, order, plain_host
+from tests.support.patience import SOON
 
 LONG = os.environ.get("REMIT_LONG") == "1"
 
@@ -47,7 +48,7 @@ def test_an_effect_sees_its_order_and_its_answer_and_notes_come_back(host: Sandb
         "checkpoint": {"snapshot": None},
     }
     assert finished.notes == ({"first": 1}, {"second": "zwei"})
-    assert 0 < finished.usage.seconds < 5
+    assert 0 < finished.usage.seconds < SOON
 
 
 @pytest.mark.req("EI-10")
@@ -157,7 +158,7 @@ def test_the_process_is_dead_when_its_time_is_over_and_what_it_noted_is_known(tm
         began = time.monotonic()
         with pytest.raises(InterruptedTaskError, match=r"longer than 0\.2 seconds") as cut:
             host.run(order("sleep", seconds=60))
-        assert 0.2 < time.monotonic() - began < 1.2
+        assert 0.2 < time.monotonic() - began < SOON
         assert is_gone(cut.value.notes[0]["asleep"])
 
 
@@ -170,18 +171,18 @@ def test_progress_is_told_in_bounded_pieces(host: SandboxHost) -> None:
 
 
 def test_a_question_is_answered_while_the_clock_and_the_process_stand_still(tmp_path: Path) -> None:
-    with plain_host(tmp_path, replace(QUOTAS, seconds=0.5)) as host:
+    with plain_host(tmp_path, replace(QUOTAS, seconds=2.0)) as host:
         asked: list[Mapping[str, Any]] = []
 
         def think(question: Mapping[str, Any]) -> Mapping[str, Any]:
             asked.append(question)
-            time.sleep(0.3)
+            time.sleep(0.7)
             return {"yes": len(asked)}
 
         finished = host.run(order("ask"), on_ask=think)
         assert finished.output == {"answers": [{"yes": 1}, {"yes": 2}, {"yes": 3}]}
         assert asked == [{"number": 0}, {"number": 1}, {"number": 2}]
-        assert finished.usage.seconds < 0.5
+        assert finished.usage.seconds < 2.0
 
 
 def test_without_anybody_to_answer_the_answer_is_empty(host: SandboxHost) -> None:
@@ -209,7 +210,7 @@ def test_an_interrupt_from_the_keyboard_ends_the_process(host: SandboxHost) -> N
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         host.run(order("sleep", seconds=60, told=True), on_progress=interrupt)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON
     assert open_descriptors() <= before
     assert host.run(order("answer")).output is not None
 

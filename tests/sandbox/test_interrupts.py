@@ -21,6 +21,7 @@ from remit.sandbox.zygote_pool import AHEAD, ChildHandle, Zygote, close_all
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, open_descriptors, order, plain_host
 from tests.sandbox.test_host import LONG, can_lock, is_gone, wait_until_gone
 from tests.sandbox.zygotes import children_of, zygote_of
+from tests.support.patience import SOON
 
 
 @pytest.fixture
@@ -232,7 +233,7 @@ def test_a_stopped_zygote_is_an_error_after_a_while_and_replaced_by_the_next_tas
         # Those that were forked ahead still do their work.
         with pytest.raises(EnvironmentFailureError, match="did not answer") as failed:
             run_often(host, AHEAD + 2)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < SOON
         assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
         assert is_gone(zygote)
         assert zygote_of(host) != zygote
@@ -250,7 +251,7 @@ def test_a_stopped_zygote_does_not_keep_the_host_from_closing(tmp_path: Path, mo
     os.kill(zygote, signal.SIGSTOP)
     began = time.monotonic()
     host.close()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < SOON
     assert is_gone(zygote)
 
 
@@ -302,4 +303,4 @@ def test_one_that_hangs_while_it_starts_is_an_error_after_a_while(
         began = time.monotonic()
         with pytest.raises(EnvironmentFailureError, match=r"not ready after 0\.3 seconds"):
             host.run(order("answer"))
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < SOON

@@ -73,10 +73,10 @@ def test_the_process_is_dead_when_the_error_in_keeping_comes_out(host: SandboxHo
 
 @pytest.mark.req("EI-10")
 def test_the_wall_clock_stands_still_while_a_note_is_kept(tmp_path: Path) -> None:
-    with plain_host(tmp_path, replace(QUOTAS, seconds=0.5)) as host:
-        finished = host.run(order("answer"), on_note=lambda _: time.sleep(0.4))
+    with plain_host(tmp_path, replace(QUOTAS, seconds=2.0)) as host:
+        finished = host.run(order("answer"), on_note=lambda _: time.sleep(2.1))
         assert finished.output is not None
-        assert finished.usage.seconds < 0.5
+        assert finished.usage.seconds < 2.0
 
 
 @pytest.mark.req("EI-12")

@@ -145,10 +145,10 @@ def test_what_is_wrong_with_the_folders_is_heard_when_it_runs(host: SandboxHost,
 
 @pytest.mark.req("EI-10")
 def test_the_clock_starts_when_it_may_go(tmp_path: Path) -> None:
-    with plain_host(tmp_path, replace(QUOTAS, seconds=0.4)) as host:
+    with plain_host(tmp_path, replace(QUOTAS, seconds=2.0)) as host:
         with host.prewarm(order("sleep", seconds=0.01)) as standing:
-            time.sleep(0.5)
-            assert standing.run().usage.seconds < 0.4
+            time.sleep(2.1)
+            assert standing.run().usage.seconds < 2.0
         with (
             host.prewarm(order("sleep", seconds=5)) as standing,
             pytest.raises(InterruptedTaskError, match="longer than"),

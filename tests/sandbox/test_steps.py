@@ -12,8 +12,7 @@ from remit.core.errors import Reason
 from remit.sandbox.host import CancelledError, InterruptedTaskError, SandboxHost
 from tests.sandbox.plain_host import MIB, QUOTAS
 from tests.sandbox.stepping_host import said, stepping_host, steps
-
-SOON = 2.0
+from tests.support.patience import SOON
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from remit.identity.person import Person
 from remit.services.services import Services
 from remit.workspace.workspace import Workspace
 from tests.goals.goal_office import Office
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 from tests.support.task_workspace import MovableClock
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 CONSOLE = "http://127.0.0.1:7341"
 

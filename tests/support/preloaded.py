@@ -1,8 +1,7 @@
 """Python that has loaded Remit already: each program is a process of its own, forked instead of started.
 
-Loading is most of what a short program costs, and the tests start thousands. `python()` is to be called like Python,
-with `-c`, `-m` or a file; `remit()` like `remit`. What a test says about starting, loading, limits or a terminal needs
-the real ones.
+`python()` is to be called like Python, with `-c`, `-m` or a file; `remit()` like `remit`. See README.md beside this
+file: what is real, and when a test needs a fresh one.
 """
 
 import array
@@ -90,19 +89,24 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
+def is_fresh() -> bool:
+    """Whether every process is to be started, and none shared: much slower, and with the same outcome."""
+    return os.environ.get("REMIT_TEST_FRESH") == "1"
+
+
 def python() -> str:
-    return str(_programs() / "python")
+    return sys.executable if is_fresh() else str(_programs() / "python")
 
 
 def remit() -> str:
-    return str(_programs() / "commands" / "remit")
+    return str(Path(sys.executable).with_name("remit") if is_fresh() else _programs() / "commands" / "remit")
 
 
 @functools.cache
 def _programs() -> Path:
     """The folder with both, and a server behind them that ends with this process."""
     # Not a long TMPDIR: a Unix socket's path may have at most 107 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="remit-warm-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="remit-preloaded-", dir="/tmp"))
     folder.chmod(0o755)
     address = str(folder / "socket")
     (folder / "commands").mkdir()  # alone: whoever has it on the search path means the real Python by `python`

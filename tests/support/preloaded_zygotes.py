@@ -1,9 +1,8 @@
 """Zygotes that have imported their effects already, for the programs of `preloaded`: forked instead of started.
 
-Importing is most of what a zygote costs, and every program that runs something starts one or two. As a program this
-runs as zygotes do, isolated and without an environment: one process that each request comes to, and one for each kind
-of zygote, which has imported its effects and is forked for each. All else a zygote does itself. What a test says about
-how they are started needs the real ones, of `remit.sandbox.zygote_pool`.
+As a program this runs as zygotes do, isolated and without an environment: one process that each request comes to, and
+one for each kind of zygote, which has imported its effects and is forked for each. All else a zygote does itself. See
+README.md beside this file.
 """
 
 import contextlib

@@ -1,10 +1,9 @@
-"""Zygotes that outlive their workspace: the next one of the same kind is served by one that is there already.
+"""Zygotes that outlive their workspace: the next workspace of the same kind gets one that runs already.
 
-Starting one is most of what a short plan costs, and the tests open thousands of workspaces. Each serves one host at a
-time; what it does for that one, its children, walls and quotas, is real. What a test says about starting and ending
-zygotes, or about the lock that they hold, needs the real ones.
+See README.md beside this file: what is real, and when a test needs a fresh one.
 """
 
+import itertools
 import os
 import tempfile
 from collections import defaultdict
@@ -18,42 +17,43 @@ from remit.core import faultpoints
 from remit.sandbox import host
 from remit.sandbox.orders import Build, Quotas
 from remit.sandbox.zygote_pool import TASKS, Zygote
+from tests.support.preloaded import is_fresh
 
 _MOST_OF_A_KIND: Final = 2
 
 
-class _Shelf:
+class _FreeZygotes:
     """Of one process: a fork has none of the zygotes."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self.free: dict[Any, list[Kept]] = defaultdict(list)
+        self.free: dict[Any, list[SharedZygote]] = defaultdict(list)
 
-    def take(self, kind: Any) -> "Kept | None":
+    def take(self, kind: Any) -> "SharedZygote | None":
         while self.owner == os.getpid() and self.free[kind]:
             if (found := self.free[kind].pop()).is_alive():
                 return found
             found.end()
         return None
 
-    def put(self, kept: "Kept") -> bool:
-        there = self.free[kept.kind]
-        if self.owner != os.getpid() or len(there) >= _MOST_OF_A_KIND:
+    def put(self, zygote: "SharedZygote") -> bool:
+        of_this_kind = self.free[zygote.kind]
+        if self.owner != os.getpid() or len(of_this_kind) >= _MOST_OF_A_KIND:
             return False
-        if kept not in there:
-            there.append(kept)
+        if zygote not in of_this_kind:
+            of_this_kind.append(zygote)
         return True
 
     def clear(self) -> None:
-        for kept in (one for there in self.free.values() for one in there):
-            kept.end()
+        for zygote in itertools.chain.from_iterable(self.free.values()):
+            zygote.end()
         self.free.clear()
 
 
-class Kept(Zygote):
-    def __init__(self, shelf: _Shelf, kind: Any, effects: Sequence[str], quotas: Quotas, **settings: Any) -> None:
+class SharedZygote(Zygote):
+    def __init__(self, free: _FreeZygotes, kind: Any, effects: Sequence[str], quotas: Quotas, **settings: Any) -> None:
         self.kind = kind
-        self._shelf = shelf
+        self._free = free
         self._is_ready = False
         # Not the workspace's lock: that ends with the host that holds it, too, and this goes on.
         with tempfile.TemporaryFile() as lock:
@@ -68,8 +68,8 @@ class Kept(Zygote):
         return self._process.poll() is None
 
     def close(self, *, at_once: bool = False) -> bool:
-        """Kept only if it is as good as new: ready, alive, and nobody uses a child of it."""
-        if at_once or not self._is_ready or not self.is_alive() or not self._is_idle() or not self._shelf.put(self):
+        """Free again only if it is as good as new: ready, alive, and no child of it in use."""
+        if at_once or not self._is_ready or not self.is_alive() or not self._is_idle() or not self._free.put(self):
             return super().close(at_once=at_once)
         return True
 
@@ -85,8 +85,11 @@ class Kept(Zygote):
 
 
 @contextmanager
-def kept_zygotes() -> Iterator[None]:
-    shelf = _Shelf()
+def sharing_zygotes() -> Iterator[None]:
+    if is_fresh():
+        yield
+        return
+    free = _FreeZygotes()
 
     def get(
         effects: Sequence[str],
@@ -99,18 +102,18 @@ def kept_zygotes() -> Iterator[None]:
     ) -> Zygote:
         settings = {"confined": confined, "import_paths": tuple(import_paths), "build": build}
         kind = (tuple(effects), quotas, *settings.values(), faultpoints.is_announcing())
-        return shelf.take(kind) or Kept(shelf, kind, effects, quotas, lock=lock, **settings)
+        return free.take(kind) or SharedZygote(free, kind, effects, quotas, lock=lock, **settings)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(host, "Zygote", get)
         try:
             yield
         finally:
-            shelf.clear()
+            free.clear()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def zygotes_are_kept() -> Iterator[None]:
-    """For the folders whose conftest has it, from test to test within a module."""
-    with kept_zygotes():
+def zygotes_are_shared() -> Iterator[None]:
+    """For the folders whose conftest imports it: from test to test within a module."""
+    with sharing_zygotes():
         yield

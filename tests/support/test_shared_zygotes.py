@@ -14,7 +14,9 @@ from remit.sandbox.host import SandboxHost
 from remit.sandbox.manager import import_paths, try_out
 from remit.sandbox.orders import Order, Quotas
 from tests.support import preloaded
-from tests.support.shared_zygotes import kept_zygotes
+from tests.support.shared_zygotes import sharing_zygotes
+
+pytestmark = pytest.mark.skipif(preloaded.is_fresh(), reason="REMIT_TEST_FRESH=1 turns it off")
 
 EFFECTS: Final = (no_effect_capability.CAPABILITY.effect,)
 QUOTAS: Final = Quotas(1 << 28, 1 << 20, 1 << 20, 5.0)
@@ -47,7 +49,7 @@ def zygote_of(host: SandboxHost) -> int:
 
 def test_the_next_host_of_the_same_kind_has_the_same_zygote_and_all_end_with_the_shelf(tmp_path: Path) -> None:
     used: list[int] = []
-    with kept_zygotes():
+    with sharing_zygotes():
         for quotas in (QUOTAS, QUOTAS, Quotas(1 << 27, 1 << 20, 1 << 20, 5.0)):
             with made(tmp_path, quotas) as host:
                 try_out(host)
@@ -59,7 +61,7 @@ def test_the_next_host_of_the_same_kind_has_the_same_zygote_and_all_end_with_the
 
 
 def test_one_that_died_or_has_a_child_at_work_is_not_kept(tmp_path: Path) -> None:
-    with kept_zygotes():
+    with sharing_zygotes():
         with made(tmp_path) as host:
             try_out(host)
             first = zygote_of(host)

@@ -6,10 +6,10 @@ import pytest
 from starlette.routing import BaseRoute, Route
 
 from remit.web.security.headers import CONTENT_POLICY
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 from tests.support.web_server import NOBODY, WebSite, Who
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 
 @pytest.fixture(scope="module")

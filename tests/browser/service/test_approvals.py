@@ -22,6 +22,7 @@ from remit.ledger.entry import COLUMNS, Entry
 from remit.services.base.entry_text import render_meaning
 from tests.browser.service.browser_workspace import SOMEBODY, Place, approve, deny
 from tests.support.browser_site import Reply, redirect
+from tests.support.patience import SOON
 
 FORM = '<form method="post" action="/act"><input name="item" value="42"><button id="go">Pay now</button></form>'
 LOGIN = (
@@ -412,7 +413,7 @@ def test_a_session_that_waits_for_a_person_refuses_other_actions_at_once_and_nam
         message, seconds = told[0]
         assert place.asked[-1].approval.approval_id in message
         assert "remit approvals show" in message
-        assert seconds < 5
+        assert seconds < SOON
 
 
 def test_an_action_at_work_is_refused_at_once_under_another_token(place: Place) -> None:

@@ -14,9 +14,9 @@ from tests.crash.web.load import all_at_work, callers, leases
 from tests.crash.web.scenario import Scenario
 from tests.crash.web.scenarios import ALL
 from tests.crash.web.sweep import faults_of, killed_at
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 
 @pytest.fixture(scope="module")

@@ -162,7 +162,7 @@ def test_asked_to_end_it_lets_go_of_whoever_waits_and_the_browser_goes_on_holdin
         waiting.start()
         began = time.monotonic()
         assert server.terminate() == 0, server.errors
-        assert time.monotonic() - began < 10, "whoever waits keeps it alive"
+        assert time.monotonic() - began < 25, "whoever waits keeps it alive"
         waiting.join()
         [answer] = answers
         assert (answer.status, answer.tree["state"], answer.tree["waiting"]["id"]) == (202, "waiting", held)

@@ -192,6 +192,6 @@ def test_an_edit_of_nothing_adds_nothing() -> None:
     ],
 )
 def test_large_files_are_looked_through_in_their_own_time(raw: bytes, pattern: str, count: int) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     find_in_added("a.json", replace_text(raw, pattern, '"w"', count))
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20

@@ -151,14 +151,14 @@ def test_a_line_too_long_to_be_shown_is_counted_and_not_cut() -> None:
     ],
 )
 def test_large_contents_are_compared_in_their_own_time(before: bytes, after: bytes) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     diff_whole("f", before, after)
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_many_splices_on_one_long_line_are_told_in_their_own_time() -> None:
     before = b"ab" * 2_000_000
     edited = replace_text(before, "a", "c", 9_999)
-    started = time.monotonic()
+    started = time.process_time()
     assert diff_edit("f", before, edited).added == 1
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10

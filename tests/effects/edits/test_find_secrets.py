@@ -117,9 +117,9 @@ def test_places_are_in_order_and_in_the_text(text: str) -> None:
     ],
 )
 def test_hostile_texts_cost_linear_time(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     find_secrets(text)
-    assert time.monotonic() - started < 15
+    assert time.process_time() - started < 15
 
 
 def test_what_is_found_is_masked_as_well() -> None:

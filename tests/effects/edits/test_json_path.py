@@ -70,22 +70,22 @@ def test_a_path_that_does_not_select_one_value_is_refused(path: str, reason: Rea
 
 
 def test_parse_026_a_pattern_that_would_backtrack_for_ever_does_not() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(RefusedError) as refusal:
         select_one([{"a": "a" * 50_000 + "!"}], "$[?match(@.a, '(a+)+$')]")
     assert refusal.value.reason is Reason.EDIT_NO_MATCH
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_parse_027_descendants_of_descendants_end_at_the_second_match() -> None:
     document: Any = 0
     for _ in range(60):
         document = [document, document]
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(RefusedError) as refusal:
         select_one(document, "$..*..*..*..*")
     assert refusal.value.reason is Reason.EDIT_AMBIGUOUS
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_a_document_deeper_than_is_followed_is_refused_and_not_a_crash() -> None:

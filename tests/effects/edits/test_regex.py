@@ -67,11 +67,11 @@ def test_an_unclear_pattern_or_replacement_is_refused(pattern: str, replacement:
 
 
 def test_a_pattern_that_would_backtrack_for_ever_costs_linear_time() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert (
         reason_of("text_replace", "a" * 200_000, pattern="(a+)+$x", replacement="", regex=True) is Reason.EDIT_NO_MATCH
     )
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_more_matches_than_anybody_reads_are_refused() -> None:

@@ -16,6 +16,7 @@ from remit.plans.engines.pipeline import clear_scratch
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Quotas
 from tests.effects.pipelines.pipeline_sandbox import MIB, Bench, make_host
+from tests.support.patience import SOON
 
 FAILED, EXHAUSTED = Reason.PIPELINE_FAILED, Reason.RESOURCE_EXHAUSTED
 _FRAME: Final = """
@@ -86,7 +87,7 @@ def test_no_way_to_end_is_a_success(bench: Bench, way: str) -> None:
     body, words = ENDINGS[way]
     began = time.monotonic()
     ran = bench.probe(body, seconds=10.0 if words else 1.0)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < SOON
     if way == "rows that are none":  # it went on until its time was over, and what it had said is not believed
         assert ran.problem is not None
         assert ran.problem.reason is Reason.TIMED_OUT
@@ -113,7 +114,7 @@ def test_no_way_to_end_is_a_success(bench: Bench, way: str) -> None:
 def test_what_takes_too_long_is_ended_in_time(bench: Bench, body: str) -> None:
     began = time.monotonic()
     ran = bench.probe(f"print('begun')\n{body}", seconds=1.0)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON
     assert ran.problem is not None
     assert ran.problem.reason is Reason.TIMED_OUT
     assert ran.problem.what == "its pipeline took longer than 1 seconds"

@@ -12,6 +12,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Usa
 from remit.plans.engines.postgres import CommitFailedError, PostgresEngine
 from remit.sandbox.host import CancelledError, SandboxHost
 from tests.effects.postgres.postgres_sandbox import Shop, make_host
+from tests.support.patience import SOON
 
 CHANGE = "UPDATE customers SET city = 'Rome' WHERE id < 3; INSERT INTO orders (customer, total) VALUES (1, 99)"
 
@@ -218,7 +219,7 @@ def test_a_lock_that_is_not_gotten_is_a_busy_database(shop: Shop) -> None:
         with pytest.raises(EnvironmentFailureError) as failed:
             shop.preview("UPDATE customers SET city = 'x'")
         assert failed.value.reason is Reason.DATABASE_BUSY
-        assert 4 < time.monotonic() - began < 12
+        assert 4 < time.monotonic() - began < SOON
 
 
 @pytest.mark.req("PX-29")
@@ -237,7 +238,7 @@ def test_what_takes_too_long_is_stopped(shop: Shop) -> None:
     with pytest.raises(EnvironmentFailureError, match="longer than 1 seconds") as failed:
         shop.preview("SELECT count(*) FROM generate_series(1, 100000000000) n", seconds=1.0)
     assert failed.value.reason is Reason.TIMED_OUT
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON
 
 
 def test_what_was_cancelled_is_stopped(shop: Shop) -> None:

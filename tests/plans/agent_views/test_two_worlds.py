@@ -24,10 +24,10 @@ from remit.services.plans.service import PlanDesk
 from tests.mcp_server.mcp_office import over_http, talking
 from tests.plans.agent_views.worlds import FIRST, PLANS, SECOND, SECRET, World
 from tests.plans.project import action, create, digest_of, plan_of, replace
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 from tests.web.api.test_events import listening
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 Worlds = tuple[World, World]
 pytestmark = pytest.mark.req("PV-04")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.plans.pipelines.pipeline_project import Works
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 
 from tests.effects.postgres.conftest import a_database
 from tests.plans.postgres.postgres_project import Store
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from tests.plans.project import REMITS_OWN
 from tests.plans.sql.hostile_shop import Ground
 from tests.plans.sql.shop import Shop
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services.plans.proposal_workspace import Office
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from tests.plans.postgres.postgres_project import VARIABLE, on_shop
 from tests.plans.project import plan_of, replace
 from tests.plans.sql.shop import DATABASE, make_database, sql
 from tests.support.postgres_server import OwnServer
-from tests.support.shared_zygotes import zygotes_are_kept
+from tests.support.shared_zygotes import zygotes_are_shared
 from tests.support.web_server import WebSite
 
-__all__ = ["zygotes_are_kept"]
+__all__ = ["zygotes_are_shared"]
 
 ROLE = "remit_views"
 CONNECTIONS = {
