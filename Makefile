@@ -89,14 +89,14 @@ crash: $(DEV) system ## run the full crash sweep (slow)
 	@$(PYTEST) -m slow_crash
 
 crash-tasks: $(DEV) system ## stop tasks at every change to a disk: kill, power cut, full disk (slow; needs root)
-	@$(BIN)/python -m tests.crash.tasks
+	@$(BIN)/python -m tests.crash.tasks --thin $(or $(THIN),1)
 
-crash-goals: $(DEV) system ## 10,000 goals on each store while workers are killed: one effect each (slow)
-	@$(BIN)/python -m tests.crash.goals
-	@$(BIN)/python -m tests.crash.goals --store postgresql
+crash-goals: $(DEV) system ## 10,000 goals on each store while workers are killed: one effect each (slow; GOALS=2000 for fewer)
+	@$(BIN)/python -m tests.crash.goals --goals $(or $(GOALS),10000)
+	@$(BIN)/python -m tests.crash.goals --goals $(or $(GOALS),10000) --store postgresql
 
-crash-plans: $(DEV) system ## the same with plans and their rollbacks (slow; needs root)
-	@$(BIN)/python -m tests.crash.plans
+crash-plans: $(DEV) system ## the same with plans and their rollbacks (slow; needs root; THIN=9 takes every 9th point)
+	@$(BIN)/python -m tests.crash.plans --thin $(or $(THIN),1)
 
 crash-web: $(DEV) system ## kill the server at every step of every request, under load and at any moment (slow)
 	@$(PYTEST) -m slow_crash tests/crash/web

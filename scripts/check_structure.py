@@ -37,6 +37,15 @@ LATE_IMPORTS: Final = {
     "testing/": "what tests need only",
 }
 """Where functions may import parts of Remit. Everywhere else an import inside a function is of an extra only."""
+TESTS_OF_NO_PACKAGE: Final = {
+    "bench": "the programs in bench",
+    "compat": "what users meet, against an earlier version",
+    "conformance": "the promises, and the check of their markers",
+    "crash": "kills, power cuts and full disks at every point",
+    "guardrails": "the rules of the agent core",
+    "repository": "documentation, structure, hygiene, import contracts",
+    "support": "helpers of several folders, and their own tests",
+}
 
 
 class Finding(NamedTuple):
@@ -57,6 +66,7 @@ class Tree:
         self.folder = root / "src" / "remit"
         self.texts = {path.relative_to(self.folder): path.read_text() for path in sorted(self.folder.rglob("*.py"))}
         self.parsed = {path: ast.parse(text) for path, text in self.texts.items()}
+        self.tests = sorted({path.relative_to(root / "tests").parts[0] for path in root.glob("tests/*/**/*.py")})
 
     def classes(self) -> Iterator[tuple[Path, ast.ClassDef]]:
         for path, tree in self.parsed.items():
@@ -135,7 +145,16 @@ def check_length(tree: Tree) -> Iterator[Finding]:
             yield Finding(str(path), f"{lines} lines, {MOST_LINES} may be", "Split it where it holds two ideas.")
 
 
-CHECKS: Final = (check_root, check_names_in_ing, check_exceptions, check_class_names, check_imports, check_length)
+def check_tests(tree: Tree) -> Iterator[Finding]:
+    packages = {path.parts[0] for path in tree.texts}
+    for folder in tree.tests:
+        if folder not in packages | TESTS_OF_NO_PACKAGE.keys():
+            yield Finding(f"tests/{folder}", "no package has this name", "Move it to the tests of its package.")
+
+
+CHECKS: Final = (
+    *(check_root, check_names_in_ing, check_exceptions, check_class_names, check_imports, check_length, check_tests),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -29,6 +29,7 @@ BREACHES: Final[dict[str, tuple[dict[str, str], str]]] = {
         {"ledger/a.py": "def f() -> None:\n    from . import b\n"},
         "imports remit",
     ),
+    "tests of no package": ({"../../tests/desk/test_desk.py": ""}, "tests/desk: no package has this name"),
     "a long module": ({"core/a.py": "\n" * (check_structure.MOST_LINES + 1)}, "801 lines"),
 }
 
@@ -69,3 +70,4 @@ def test_every_listed_place_is_there() -> None:
     assert stems >= check_structure.NOUNS_IN_ING
     assert all((ROOT / "src" / "remit" / f"{name}.py").exists() for name in check_structure.AT_THE_ROOT)
     assert all((ROOT / "src" / "remit" / name).exists() for name in check_structure.LATE_IMPORTS)
+    assert set(tree.tests) >= check_structure.TESTS_OF_NO_PACKAGE.keys()

@@ -1,10 +1,10 @@
 """Runs the examples in the documentation, so that they cannot lie.
 
 In a ```console or ```sh block, a line that starts with `$ ` is a command; other lines are output, for readers only. A
-command may go on after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`; `# exit: 0
-or 1` is for what depends on how busy the machine is. A ```python block is a program of its own and must exit 0. All of
-one file run in order, in one fresh directory, from the folder that the last `cd` led to. What needs the network, or a
-person, is never run, but a `make` target that is shown must exist.
+command may go on after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`;
+`# exit: 0 or 1` is for what depends on how busy the machine is. A ```python block is a program of its own and must exit
+0. All of one file run in order, in one fresh directory, from the folder that the last `cd` led to. What needs the
+network, or a person, is never run, but a `make` target that is shown must exist.
 """
 
 import os
