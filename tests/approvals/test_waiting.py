@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from remit.approvals.service import ApprovalService
-from remit.approvals.watcher import AnswerWatch
+from remit.approvals.watcher import ApprovalWatcher
 from remit.fs import change_signal as bell_module
 from remit.fs.change_signal import ChangeSignal
 from remit.store.postgresql import PostgresStore
@@ -104,7 +104,7 @@ def test_many_wait_in_one_event_loop_and_each_hears_its_own_answer(desk: Desk) -
     asked = [desk.approvals.ask(question(number)).approval_id for number in range(20)]
 
     async def wait_for_all(child: "subprocess.Popen[bytes]") -> tuple[float, list[str]]:
-        watch = AnswerWatch(desk.approvals)
+        watch = ApprovalWatcher(desk.approvals)
         others = [asyncio.create_task(watch.wait(one, 30)) for one in asked[1:]]
         first = asyncio.create_task(watch.wait(asked[0], 30))
         await asyncio.sleep(0)
@@ -142,7 +142,7 @@ def test_whoever_waits_hears_that_the_time_is_over(desk: Desk, clock: Now) -> No
     began = time.monotonic()
     assert desk.approvals.wait(asked.approval_id).state == "EXPIRED"
     assert time.monotonic() - began < SOON
-    assert asyncio.run(AnswerWatch(desk.approvals).wait(asked.approval_id)).state == "EXPIRED"
+    assert asyncio.run(ApprovalWatcher(desk.approvals).wait(asked.approval_id)).state == "EXPIRED"
 
 
 @pytest.mark.parametrize("broken", ["inotify", "file"])

@@ -11,7 +11,7 @@ import pytest
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.identity.models import NewSession
 from remit.identity.people import IDLE_LIFE, LINK_LIFE, SESSION_LIFE, SESSIONS_EACH, People
-from remit.identity.people_file import KeptFile
+from remit.identity.people_file import PeopleStore
 from remit.identity.person import Person
 from tests.web.guarded_server import Place
 
@@ -195,7 +195,7 @@ def test_a_file_that_others_can_read_or_that_is_garbled_lets_nobody_in(place: Pl
     good = file.read_bytes()
     os.chmod(file, 0o644)
     with pytest.raises(EnvironmentFailureError, match="open to others"):
-        KeptFile(file.parent).read()
+        PeopleStore(file.parent).read()
     os.chmod(file, 0o600)
     file.write_bytes(good.replace(b'"role":"viewer"', b'"role":"root"'))
     with pytest.raises(RefusedError):
@@ -233,7 +233,7 @@ def test_a_clock_that_is_set_back_revives_nothing(place: Place) -> None:
     cookie, code, token = people.redeem(invited(place, "then")).cookie, invited(place, "link"), place.token()
     who = people.session(cookie)
     assert who is not None
-    assert who.person.counts is not None
+    assert who.person.is_valid_at is not None
     assert workspace.tokens.verify(token).agent_id == "bot"
     place.clock.ahead += SESSION_LIFE
     place.token()  # recorded, at that time

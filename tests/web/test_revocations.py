@@ -8,7 +8,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import InjectedFaultError
 from remit.identity.models import LoggedIn
 from remit.identity.person import Person
-from remit.identity.revocations import Endings
+from remit.identity.revocations import Revocations
 from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
 from tests.web.guarded_server import Place
@@ -50,7 +50,7 @@ def test_killed_at_any_step_it_is_in_force_and_is_recorded_once(place: Place, wh
         place.workspace.recover()
         people.listed()
         assert [each[0] for each in place.entries(kind)].count(f"link:{name}") == 1, point
-        assert place.workspace.people.settle() == 0
+        assert place.workspace.people.record_pending() == 0
         assert (f"link:{name}" in [each.id for each in people.listed()]) == (what == "end"), point
 
 
@@ -66,7 +66,7 @@ def test_what_is_ended_stays_so_where_nothing_can_be_recorded(place: Place, monk
         with pytest.raises(OSError, match="no space"):
             people.remove("full", actor=ADMIN)
         assert people.session(cookie) is None
-    assert people.settle() == 1
+    assert people.record_pending() == 1
     assert [each[0] for each in place.entries("person.removed")].count("link:full") == 1
 
 
@@ -82,7 +82,7 @@ def test_what_was_ended_is_on_record_before_whatever_comes_next(place: Place, mo
 
     def remove_and_die(name: str) -> None:
         with monkeypatch.context() as dying:
-            dying.setattr(Endings, "settle", _die)
+            dying.setattr(Revocations, "record_pending", _die)
             with pytest.raises(KeyboardInterrupt):
                 people.remove(name, actor=ADMIN)
 
@@ -98,10 +98,10 @@ def test_what_was_ended_is_on_record_before_whatever_comes_next(place: Place, mo
     remove_and_die("back")
     people.redeem(code)
     assert steps("link:back")[-1] == "person.removed"
-    assert people.settle() == 0
+    assert people.record_pending() == 0
 
 
-def _die(_: Endings) -> None:
+def _die(_: Revocations) -> None:
     raise KeyboardInterrupt
 
 

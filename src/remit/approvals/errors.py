@@ -21,7 +21,7 @@ STATE_WORDS: Final[dict[ApprovalState, str]] = {
 }
 REVOKED: Final = "the token was revoked"
 """How the reason of a question begins that is void because of that."""
-ASK_ANEW: Final = "Ask for the action anew, under another id."
+ASK_AGAIN: Final = "Ask for the action anew, under another id."
 """To the agent. Good advice only as long as nothing of the action was sent."""
 REQUEST_NOT_SENT: Final = "This request was not sent."
 
@@ -31,51 +31,51 @@ def require_other_than_agent(row: ApprovalRow, who: Person) -> None:
         raise agent_cannot_decide("this is the agent that asked")
 
 
-def not_approved(row: ApprovalRow) -> RefusedError:
+def not_approved_error(row: ApprovalRow) -> RefusedError:
     if row.state == "DENIED":
         by = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
         return RefusedError(Reason.APPROVAL_DENIED, USER_DENIED, where=f"question {row.approval_id}", next_step=by)
     if row.state == "EXPIRED":
-        return overdue(row)
+        return timeout_error(row)
     if row.state == "VOID":
-        return came_to_nothing(row.approval_id, row.reason)
+        return void_error(row.approval_id, row.reason)
     words = {"PENDING": "nobody has answered yet", "USED": "the approval was used before"}
-    return unusable(row.approval_id, words[row.state])
+    return unusable_error(row.approval_id, words[row.state])
 
 
-def came_to_nothing(approval_id: str, why: str | None) -> RefusedError:
+def void_error(approval_id: str, why: str | None) -> RefusedError:
     """Of a question that is void: its token was revoked; or what it was about is gone, and nobody said no."""
     where = f"question {approval_id}"
     if why is not None and why.startswith(REVOKED):
         return RefusedError(Reason.REVOKED, why, where=where, next_step=REQUEST_NOT_SENT)
     what = f"{NOT_SENT}: the question is void: {why or 'it came to nothing'}"
-    return RefusedError(Reason.CANCELLED, what, where=where, next_step=ASK_ANEW)
+    return RefusedError(Reason.CANCELLED, what, where=where, next_step=ASK_AGAIN)
 
 
-def overdue(row: ApprovalRow) -> RefusedError:
+def timeout_error(row: ApprovalRow) -> RefusedError:
     return RefusedError(
         Reason.APPROVAL_TIMEOUT,
         f"the time for an answer ended at {_second(row.expires_at)}",
         where=f"question {row.approval_id}",
-        next_step=_what_else(row),
+        next_step=_next_step_unsent(row),
     )
 
 
-def unusable(approval_id: str, why: str) -> RefusedError:
+def unusable_error(approval_id: str, why: str) -> RefusedError:
     return RefusedError(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=REQUEST_NOT_SENT)
 
 
-def closed(row: ApprovalRow, since: str) -> RefusedError:
+def already_closed_error(row: ApprovalRow, since: str) -> RefusedError:
     """To whoever answers a question that has its end. `since` is when its last step was recorded."""
     return RefusedError(
         Reason.TRANSITION_INVALID,
-        f"this question is closed: {_how_closed(row, since)}",
+        f"this question is closed: {_describe_closing(row, since)}",
         where=f"question {row.approval_id}",
-        next_step=_after(row),
+        next_step=_next_step_after(row),
     )
 
 
-def not_as_recorded(row: ApprovalRow) -> EnvironmentFailureError:
+def evidence_error(row: ApprovalRow) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
         "this question is not the one that the ledger recorded; nothing was sent",
@@ -84,7 +84,7 @@ def not_as_recorded(row: ApprovalRow) -> EnvironmentFailureError:
     )
 
 
-def _how_closed(row: ApprovalRow, since: str) -> str:
+def _describe_closing(row: ApprovalRow, since: str) -> str:
     because = f" ({row.reason})" if row.reason else ""
     answer = f"by {row.decided_by} at {_second(row.decided_at or since)}"
     match row.state:
@@ -102,15 +102,15 @@ def _how_closed(row: ApprovalRow, since: str) -> str:
             return f"it is void since {_second(since)}: {row.reason}"
 
 
-def _after(row: ApprovalRow) -> str:
+def _next_step_after(row: ApprovalRow) -> str:
     if row.state == "APPROVED":
         return f"A yes cannot be taken back. To stop what has not been sent yet: remit token revoke {row.token_jti}"
     if row.state == "USED":
         return f"To see what became of it: remit ledger show --correlation {row.action_id}"
-    return _what_else(row)
+    return _next_step_unsent(row)
 
 
-def _what_else(row: ApprovalRow) -> str:
+def _next_step_unsent(row: ApprovalRow) -> str:
     """This is about one request; others of its action may have been sent."""
     return f"{REQUEST_NOT_SENT} What else became of its action: remit ledger show --correlation {row.action_id}"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from remit.approvals.errors import not_as_recorded
+from remit.approvals.errors import evidence_error
 from remit.contracts.browser.browser import LASTING, ApprovalState
 from remit.crypto.signing import Keyring
 from remit.ledger.proof import require_covered
@@ -18,13 +18,13 @@ def require_evidence(
     entry = require_covered(connection, keyring, row.tenant_id, seq)
     wanted = f'"bound_digest":"{row.bound_digest}"'
     if entry.kind != KIND_OF[state] or wanted not in entry.payload or (state == "APPROVED" and not entry.actor):
-        raise not_as_recorded(row)
+        raise evidence_error(row)
 
 
-def require_standing(connection: Connection, row: ApprovalRow) -> None:
+def require_not_moved_on(connection: Connection, row: ApprovalRow) -> None:
     """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
     if was_moved_on(connection, row):
-        raise not_as_recorded(row)
+        raise evidence_error(row)
 
 
 def is_orphan(row: ApprovalRow, dialect: Dialect) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from remit.approvals.errors import STATE_WORDS
-from remit.approvals.transitions import take_step
+from remit.approvals.transitions import record_step
 from remit.contracts.browser.browser import LASTING
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time
@@ -15,25 +15,25 @@ from remit.ledger.writer import Batch
 from remit.store.approvals import ApprovalRow, find_row, newest_same, open_rows, pending_rows_beginning, rows_beginning
 from remit.store.connection import Connection
 
-_OTHERWISE: Final = "it was asked anew, since it is not any more what was shown here"
+_SUPERSEDED: Final = "it was asked anew, since it is not any more what was shown here"
 
 
-def find_standing(batch: Batch, asked: ApprovalRow, since: datetime) -> ApprovalRow | None:
+def find_reusable(batch: Batch, request: ApprovalRow, since: datetime) -> ApprovalRow | None:
     """What stands for what is asked now: an open question, or a no. Others of the same key are void from here on."""
-    same = newest_same(batch.store, asked, render_time(since), asked.created_at)
-    stands = same if same is not None and (same.is_open or same.state == "DENIED") else None
-    for row in list(open_rows(batch.store, asked.tenant_id)):
-        is_older = row.host == LASTING and (row.action_id, row.token_jti) == (asked.action_id, asked.token_jti)
-        if is_older and (stands is None or row.approval_id != stands.approval_id):
-            take_step(batch, row, "VOID", None, _OTHERWISE)
-    return stands
+    same = newest_same(batch.store, request, render_time(since), request.created_at)
+    reusable = same if same is not None and (same.is_open or same.state == "DENIED") else None
+    for row in list(open_rows(batch.store, request.tenant_id)):
+        is_older = row.host == LASTING and (row.action_id, row.token_jti) == (request.action_id, request.token_jti)
+        if is_older and (reusable is None or row.approval_id != reusable.approval_id):
+            record_step(batch, row, "VOID", None, _SUPERSEDED)
+    return reusable
 
 
 SHORTEST_PREFIX: Final = 4
 _MOST_NAMED: Final = 4
 
 
-def find_question(connection: Connection, tenant_id: str, name: str) -> ApprovalRow:
+def find_approval(connection: Connection, tenant_id: str, name: str) -> ApprovalRow:
     """By its whole id, or by a beginning that is no other's.
 
     For a yes too, closed questions count: ids begin with the time, so an agent that gives up the question which a
@@ -55,13 +55,13 @@ def find_question(connection: Connection, tenant_id: str, name: str) -> Approval
     )
 
 
-def find_question_to_deny(connection: Connection, tenant_id: str, name: str) -> ApprovalRow:
+def find_approval_to_deny(connection: Connection, tenant_id: str, name: str) -> ApprovalRow:
     """The same; but a beginning is that of the one which waits, if only one does. A no does no harm."""
     if len(name) >= SHORTEST_PREFIX:
         waiting = pending_rows_beginning(connection, tenant_id, name)
         if len(waiting) == 1:
             return waiting[0]
-    return find_question(connection, tenant_id, name)
+    return find_approval(connection, tenant_id, name)
 
 
 def _ambiguous(name: str, rows: list[ApprovalRow]) -> RefusedError:

@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from remit.approvals.errors import REVOKED, closed, not_approved, overdue, require_other_than_agent, unusable
-from remit.approvals.evidence import is_orphan, require_evidence, require_standing
-from remit.approvals.queries import find_question, find_question_to_deny, find_standing
-from remit.approvals.transitions import event_of, shown_of, take_step
+from remit.approvals.errors import (
+    REVOKED,
+    already_closed_error,
+    not_approved_error,
+    require_other_than_agent,
+    timeout_error,
+    unusable_error,
+)
+from remit.approvals.evidence import is_orphan, require_evidence, require_not_moved_on
+from remit.approvals.queries import find_approval, find_approval_to_deny, find_reusable
+from remit.approvals.transitions import build_entry, record_step, summarise_preview
 from remit.contracts.browser.browser import APPROVAL_SECONDS, LASTING, Approval, ApprovalPreview, ApprovalState
 from remit.core.canonical import canonical_bytes
 from remit.core.errors import Reason, RefusedError
@@ -72,33 +79,33 @@ class ApprovalService:
 
     # --- asking and using: the side of the host that holds the request ------------------------------------------------
 
-    def ask(self, question: ApprovalRequest) -> Approval:
+    def ask(self, request: ApprovalRequest) -> Approval:
         """Put a question. It is void when this process is gone, and expires after ten minutes, or with the token.
 
         A lasting one is put once: whoever asks the very same thing again is given it, a no included.
         """
         # Once more, each by itself: whoever asks has masked it all, and nothing here may hide what stands beside it.
-        tree: Any = mask_texts(question.preview.tree(), mask_shaped)
-        preview = canonical_bytes(question.preview.from_tree(tree, source="preview").tree()).decode()
+        tree: Any = mask_texts(request.preview.tree(), mask_shaped)
+        preview = canonical_bytes(request.preview.from_tree(tree, source="preview").tree()).decode()
 
         def work(batch: Batch) -> tuple[ApprovalRow, bool]:
             now = batch.time_in(self._tenant_id)
-            ends = now + question.life
+            ends = now + request.life
             self._close_overdue(batch)
-            require_not_revoked(batch.store, self._tenant_id, question.token_jti)
+            require_not_revoked(batch.store, self._tenant_id, request.token_jti)
             row = ApprovalRow(
                 self._tenant_id,
                 uuid7(now),
-                question.agent_id,
-                question.token_jti,
-                question.action_id,
-                question.action_digest,
-                question.request_digest,
+                request.agent_id,
+                request.token_jti,
+                request.action_id,
+                request.action_digest,
+                request.request_digest,
                 preview,
-                question.screenshot,
-                LASTING if question.lasting else this_process(),
+                request.screenshot,
+                LASTING if request.lasting else this_process(),
                 render_time(now),
-                render_time(min(ends, question.not_after or ends)),
+                render_time(min(ends, request.not_after or ends)),
                 requested_seq=0,
                 state="PENDING",
                 decided_by=None,
@@ -106,17 +113,17 @@ class ApprovalService:
                 reason=None,
                 entry_seq=0,
             )
-            standing = find_standing(batch, row, now - question.life) if question.lasting else None
-            if standing is not None:
-                return standing, False
-            self._require_room(batch.store, question.agent_id)
-            seq = batch.append(event_of(row, "PENDING", row.agent_id, shown_of(tree))).seq
+            reusable = find_reusable(batch, row, now - request.life) if request.lasting else None
+            if reusable is not None:
+                return reusable, False
+            self._require_capacity(batch.store, request.agent_id)
+            seq = batch.append(build_entry(row, "PENDING", row.agent_id, summarise_preview(tree))).seq
             row = row._replace(requested_seq=seq, entry_seq=seq)
             insert_row(batch.store, row)
             return row, True
 
-        asked, is_new = self._ledger().transact(work)
-        return self._told(asked) if is_new else asked.as_approval()
+        requested, is_new = self._ledger().transact(work)
+        return self._notify(requested) if is_new else requested.as_approval()
 
     def use(
         self, batch: Batch, approval_id: str, *, request_digest: str, action_digest: str, token_jti: str
@@ -127,9 +134,9 @@ class ApprovalService:
         """
         row = find_row(batch.store, self._tenant_id, approval_id)
         if row is None:
-            raise unusable(approval_id, "there is no such approval")
+            raise unusable_error(approval_id, "there is no such approval")
         if row.state != "APPROVED":
-            raise not_approved(row)
+            raise not_approved_error(row)
         if refusal := self._refusal(batch, row):
             raise refusal
         bound = {
@@ -137,14 +144,14 @@ class ApprovalService:
             "action": (row.action_digest, action_digest),
             "token": (row.token_jti, token_jti),
         }
-        for what, (asked, given) in bound.items():
-            if asked != given:
-                raise unusable(approval_id, f"the approval is for another {what}")
+        for what, (requested, actual) in bound.items():
+            if requested != actual:
+                raise unusable_error(approval_id, f"the approval is for another {what}")
         require_not_revoked(batch.store, self._tenant_id, row.token_jti)
         require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
         require_evidence(batch.store, self._ledger().keyring, row, row.entry_seq, "APPROVED")
-        require_standing(batch.store, row)
-        return take_step(batch, row, "USED", this_process()).as_approval()
+        require_not_moved_on(batch.store, row)
+        return record_step(batch, row, "USED", this_process()).as_approval()
 
     def void(self, approval_ids: Collection[str], why: str) -> list[Approval]:
         """Nothing can come of these any more, such as when the page is gone. Those that are closed stay as they are."""
@@ -158,7 +165,7 @@ class ApprovalService:
         """All that wait for a token which is being revoked, in the same transaction. Ring the bell afterwards."""
         rows = [row for row in open_rows(batch.store, self._tenant_id) if row.token_jti == token_jti]
         for row in rows:
-            take_step(batch, row, "VOID", None, f"{REVOKED} by {by}")
+            record_step(batch, row, "VOID", None, f"{REVOKED} by {by}")
         return len(rows)
 
     # --- looking and deciding: the side of people ---------------------------------------------------------------------
@@ -184,32 +191,34 @@ class ApprovalService:
         """By its id, or by the beginning of it where that is no other's too."""
         self.expire_due()
         with self._ledger().store.glancing() as connection:
-            return find_question(connection, self._tenant_id, approval_id).as_approval()
+            return find_approval(connection, self._tenant_id, approval_id).as_approval()
 
     def decide(self, approval_id: str, *, approved: bool, who: Person, reason: str | None = None) -> Approval:
         """A person's answer. The first one counts; to a question that is closed there is none."""
         why = mask_text(reason)[:1_000] if reason else None
 
         def work(batch: Batch) -> _Decided:
-            who.require_still(batch.time_in(self._tenant_id))
-            find = find_question if approved else find_question_to_deny
+            who.require_still_valid(batch.time_in(self._tenant_id))
+            find = find_approval if approved else find_approval_to_deny
             row = find(batch.store, self._tenant_id, approval_id)
             require_other_than_agent(row, who)
             if row.state != "PENDING":
-                raise closed(row, last_step_at(batch.store, row))
+                raise already_closed_error(row, last_step_at(batch.store, row))
             # Closed here, and told afterwards: raised inside, the transaction would not keep it.
             if batch.times_in(self._tenant_id).is_over(row.created_at, row.expires_at):
-                return _Decided(take_step(batch, row, "EXPIRED", None), overdue(row))
+                return _Decided(record_step(batch, row, "EXPIRED", None), timeout_error(row))
             if refusal := self._refusal(batch, row):
                 raise refusal
-            if gone := self._why_void(batch.store, row):
-                return _Decided(take_step(batch, row, "VOID", None, gone), unusable(row.approval_id, gone))
+            if void_reason := self._why_void(batch.store, row):
+                return _Decided(
+                    record_step(batch, row, "VOID", None, void_reason), unusable_error(row.approval_id, void_reason)
+                )
             require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
-            require_standing(batch.store, row)
-            return _Decided(take_step(batch, row, "APPROVED" if approved else "DENIED", who.signature, why))
+            require_not_moved_on(batch.store, row)
+            return _Decided(record_step(batch, row, "APPROVED" if approved else "DENIED", who.signature, why))
 
         decided = self._ledger().transact(work)
-        approval = self._told(decided.row)
+        approval = self._notify(decided.row)
         if decided.refusal is not None:
             raise decided.refusal
         return approval
@@ -253,9 +262,9 @@ class ApprovalService:
 
         def work(batch: Batch) -> list[ApprovalRow]:
             voided = [
-                take_step(batch, row, "VOID", None, said)
+                record_step(batch, row, "VOID", None, reason)
                 for row in list(open_rows(batch.store, self._tenant_id))
-                if (said := why(row))
+                if (reason := why(row))
             ]
             return voided + self._close_overdue(batch)
 
@@ -267,14 +276,14 @@ class ApprovalService:
     def _close_overdue(self, batch: Batch) -> list[ApprovalRow]:
         times = batch.times_in(self._tenant_id)
         due = [row for row in open_rows(batch.store, self._tenant_id) if times.is_over(row.created_at, row.expires_at)]
-        return [take_step(batch, row, "EXPIRED", None) for row in due]
+        return [record_step(batch, row, "EXPIRED", None) for row in due]
 
     def _refusal(self, batch: Batch, row: ApprovalRow) -> RefusedError | None:
-        return batch.times_in(self._tenant_id).refusal(row.created_at, row.expires_at, overdue(row))
+        return batch.times_in(self._tenant_id).refusal(row.created_at, row.expires_at, timeout_error(row))
 
-    def _require_room(self, connection: Connection, agent_id: str) -> None:
-        asking = [row.agent_id for row in open_rows(connection, self._tenant_id) if row.state == "PENDING"]
-        if len(asking) >= MAX_PENDING or asking.count(agent_id) >= MAX_PENDING_OF_ONE:
+    def _require_capacity(self, connection: Connection, agent_id: str) -> None:
+        agents = [row.agent_id for row in open_rows(connection, self._tenant_id) if row.state == "PENDING"]
+        if len(agents) >= MAX_PENDING or agents.count(agent_id) >= MAX_PENDING_OF_ONE:
             raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
                 "too many questions wait for an answer already",
@@ -287,6 +296,6 @@ class ApprovalService:
             return _HOST_DIED
         return REVOKED if revoked_since(connection, self._tenant_id, row.token_jti) else ""
 
-    def _told(self, row: ApprovalRow) -> Approval:
+    def _notify(self, row: ApprovalRow) -> Approval:
         self.bell.ring()
         return row.as_approval()

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from remit.approvals.errors import closed
+from remit.approvals.errors import already_closed_error
 from remit.contracts.browser.browser import ApprovalState
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.store.approvals import KIND_OF, ApprovalRow, find_row, last_step_at, move_row
 
 
-def take_step(
+def record_step(
     batch: Batch, row: ApprovalRow, state: ApprovalState, actor: str | None, reason: str | None = None
 ) -> ApprovalRow:
     """One step of the state machine with its entry. The database refuses any other step."""
-    entry = batch.append(event_of(row, state, actor, {"reason": reason} if reason else {}))
+    entry = batch.append(build_entry(row, state, actor, {"reason": reason} if reason else {}))
     moved = row._replace(state=state, entry_seq=entry.seq)
     if state in {"APPROVED", "DENIED"}:
         moved = moved._replace(decided_by=actor, decided_at=entry.created_at)
@@ -21,11 +21,11 @@ def take_step(
         moved = moved._replace(reason=reason)
     if not move_row(batch.store, row, moved):
         now = find_row(batch.store, row.tenant_id, row.approval_id) or row
-        raise closed(now, last_step_at(batch.store, now))
+        raise already_closed_error(now, last_step_at(batch.store, now))
     return moved
 
 
-def event_of(row: ApprovalRow, state: ApprovalState, actor: str | None, more: dict[str, Any]) -> NewEntry:
+def build_entry(row: ApprovalRow, state: ApprovalState, actor: str | None, more: dict[str, Any]) -> NewEntry:
     payload = {
         "approval_id": row.approval_id,
         "agent_id": row.agent_id,
@@ -39,7 +39,7 @@ def event_of(row: ApprovalRow, state: ApprovalState, actor: str | None, more: di
     return NewEntry(row.tenant_id, KIND_OF[state], row.action_id, payload, actor=actor)
 
 
-def shown_of(preview: dict[str, Any]) -> dict[str, Any]:
+def summarise_preview(preview: dict[str, Any]) -> dict[str, Any]:
     """What the ledger keeps of a preview, beside its digest: it is for ever, and small."""
     if "function" in preview:
         return {"function": preview["function"], "effect": preview["estimatedEffect"][:2_000]}

@@ -17,32 +17,32 @@ class ThreadRunner(Protocol):
     def __call__(self, work: Callable[..., T], /, *arguments: Any) -> Awaitable[T]: ...
 
 
-class AnswerWatch:
-    """For one event loop. Listens while anybody waits. `look` runs what reads the store, apart from the loop."""
+class ApprovalWatcher:
+    """For one event loop. Listens while anybody waits. `run_apart` runs what reads the store, apart from the loop."""
 
-    def __init__(self, approvals: ApprovalService, look: ThreadRunner = asyncio.to_thread) -> None:
+    def __init__(self, approvals: ApprovalService, run_apart: ThreadRunner = asyncio.to_thread) -> None:
         self._approvals = approvals
-        self._look = look
+        self._run_apart = run_apart
         self._listener: AsyncListener | None = None
         self._running: asyncio.Task[frozenset[str]] | None = None
         self._queued: asyncio.Task[frozenset[str]] | None = None
 
-    async def wait(self, approval_id: str, patience: float | None = None) -> Approval:
+    async def wait(self, approval_id: str, wait_seconds: float | None = None) -> Approval:
         """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
 
         Takes the whole id. The store is read in a thread, and only after a ring; or when the question expires; or every
         few seconds, for the ring that was missed.
         """
         loop = asyncio.get_running_loop()
-        deadline = float("inf") if patience is None else loop.time() + patience
+        deadline = float("inf") if wait_seconds is None else loop.time() + wait_seconds
         listener = self._join()
         try:
-            found = await self._look(self._approvals.show, approval_id)
+            found = await self._run_apart(self._approvals.show, approval_id)
             while found.state == "PENDING" and loop.time() < deadline:
                 ring = listener.next_ring()  # before the look: what happens after it is heard
                 if approval_id not in await self._pending():
                     ring.cancel()
-                    return await self._look(self._approvals.show, approval_id)
+                    return await self._run_apart(self._approvals.show, approval_id)
                 left = min(deadline - loop.time(), self._approvals.seconds_left(found), LOOK_SECONDS)
                 await asyncio.wait([ring], timeout=max(left, 0))
                 ring.cancel()
@@ -53,14 +53,14 @@ class AnswerWatch:
     async def _pending(self) -> frozenset[str]:
         """What waits for an answer, by a look that begins after this call. Whoever asks meanwhile shares it."""
         if self._queued is None:
-            self._queued = asyncio.create_task(self._look_after(self._running))
+            self._queued = asyncio.create_task(self._read_pending(self._running))
         return await asyncio.shield(self._queued)  # whoever is cancelled leaves the look to the others
 
-    async def _look_after(self, earlier: "asyncio.Task[frozenset[str]] | None") -> frozenset[str]:
+    async def _read_pending(self, earlier: "asyncio.Task[frozenset[str]] | None") -> frozenset[str]:
         if earlier is not None:
             await asyncio.wait([earlier])
         self._running, self._queued = self._queued, None
-        return await self._look(self._approvals.pending)
+        return await self._run_apart(self._approvals.pending)
 
     def _join(self) -> AsyncListener:
         if self._listener is None:

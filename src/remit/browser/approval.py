@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NoReturn
 
-from remit.approvals.errors import ASK_ANEW, REQUEST_NOT_SENT, came_to_nothing
+from remit.approvals.errors import ASK_AGAIN, REQUEST_NOT_SENT, void_error
 from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.contracts.browser.browser import Approval
 from remit.contracts.browser.errors import NOT_SENT, USER_DENIED
@@ -47,11 +47,11 @@ def _refuse(answer: Approval, question: ApprovalRequest) -> NoReturn:
                 Reason.EXPIRED, "the token expired before anybody answered", where=where, next_step=REQUEST_NOT_SENT
             )
         raise RefusedError(
-            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step=f"{REQUEST_NOT_SENT} {ASK_ANEW}"
+            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step=f"{REQUEST_NOT_SENT} {ASK_AGAIN}"
         )
-    raise came_to_nothing(answer.approval_id, answer.reason)
+    raise void_error(answer.approval_id, answer.reason)
 
 
 def given_up(what: str) -> RefusedError:
     """By the browser, or with it: nobody said no."""
-    return RefusedError(Reason.CANCELLED, f"{NOT_SENT}: {what}", next_step=ASK_ANEW)
+    return RefusedError(Reason.CANCELLED, f"{NOT_SENT}: {what}", next_step=ASK_AGAIN)

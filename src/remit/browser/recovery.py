@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from remit.approvals.errors import ASK_ANEW
+from remit.approvals.errors import ASK_AGAIN
 from remit.browser.checkpoint import parse_begun_action
 from remit.browser.model.masking import cut
 from remit.browser.types import InterruptedAction
@@ -121,7 +121,7 @@ def beside_what_was_sent(problem: RemitError, sent: int) -> RemitError:
     about_request = f"This request was not sent; but {_counted(sent, 'before it')}"
     before = about_request if isinstance(problem, RefusedError) else f"{_counted(sent)} sent"
     told = (
-        f"{problem.next_step.replace(ASK_ANEW, '').strip()} {before}: look at the site, and do not repeat the action."
+        f"{problem.next_step.replace(ASK_AGAIN, '').strip()} {before}: look at the site, and do not repeat the action."
     )
     what = problem.what.removeprefix(f"{NOT_SENT}: ")
     return type(problem)(problem.reason, what, where=problem.where, next_step=told.strip())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from remit.approvals.errors import ASK_ANEW
+from remit.approvals.errors import ASK_AGAIN
 from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.authority.capability_token import Token, require_in_time
 from remit.browser.approval import OnWaiting, ask, given_up
@@ -85,7 +85,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
     on_problem: Callable[[RemitError], None] = lambda _: None
     """Told why it was not sent, or not answered, as the error that it is."""
     name: str = field(default="browser_request", init=False)
-    try_again: str = field(default=f"It is not sent again. {ASK_ANEW}", init=False)
+    try_again: str = field(default=f"It is not sent again. {ASK_AGAIN}", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> HeldRequest:
         held, token = self._own()

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from remit.approvals.service import ApprovalService
-from remit.approvals.watcher import AnswerWatch
+from remit.approvals.watcher import ApprovalWatcher
 from remit.contracts.calls.call import CallAnswer
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class ApprovalWaiter:
 
     def __init__(self, approvals: Callable[[], ApprovalService]) -> None:
         self._approvals = approvals
-        self._watches: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AnswerWatch]] = (
+        self._watches: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ApprovalWatcher]] = (
             weakref.WeakKeyDictionary()
         )
         self._lock = threading.Lock()
@@ -57,8 +57,8 @@ class ApprovalWaiter:
             if asked.state == "PENDING":
                 return answer
 
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> AnswerWatch:
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> ApprovalWatcher:
         with self._lock:
             if loop not in self._watches:
-                self._watches[loop] = AnswerWatch(self._approvals(), run_apart)
+                self._watches[loop] = ApprovalWatcher(self._approvals(), run_apart)
             return self._watches[loop]

@@ -136,7 +136,7 @@ class PromotionService:
             event = NewEntry(tenant_id, KIND, CORRELATION, payload.tree(), actor=who.actor)
 
             def work(batch: Batch, newest: int = newest, event: NewEntry = event) -> bool:
-                who.require_still(batch.time_in(tenant_id))
+                who.require_still_valid(batch.time_in(tenant_id))
                 if newest_state_seq(batch.store, tenant_id) != newest:
                     return False
                 batch.append(event)

@@ -182,7 +182,7 @@ class GoalService:
         own_names = {who.id, who.id.partition(":")[2], who.name, as_user}
 
         def work(batch: Batch) -> None:
-            who.require_still(batch.time_in(tenant))
+            who.require_still_valid(batch.time_in(tenant))
             if first_entry(batch.store, tenant, correlation_id, APPROVAL) is not None:
                 # Perhaps by this very transaction, which is not signed yet.
                 raise _not_waiting_error(correlation_id, "it has an answer")

@@ -36,7 +36,7 @@ class AgentCaller:
 
     token: Token
     text: str = field(repr=False)
-    require_still: Callable[[Connection, datetime], None] = field(compare=False, repr=False)
+    require_still_valid: Callable[[Connection, datetime], None] = field(compare=False, repr=False)
     """That the token counts, by the connection of a transaction."""
 
     @classmethod
@@ -52,7 +52,7 @@ class AgentCaller:
     @property
     def actor(self) -> str:
         """For the record. An entry that names it is written only while the token counts."""
-        return Actor(self.id, self.require_still)
+        return Actor(self.id, self.require_still_valid)
 
 
 @dataclass(frozen=True, slots=True)

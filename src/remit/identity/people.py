@@ -16,26 +16,26 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, parse_time, render_time
 from remit.identity.models import Invitation, Listed, LoggedIn, NewSession, Role
 from remit.identity.people_file import (
-    KeptFile,
-    KeptInvitation,
-    KeptPerson,
-    KeptSession,
     PeopleFile,
+    PeopleStore,
     RoleAssignment,
-    changed,
-    cleared,
-    find,
+    StoredInvitation,
+    StoredPerson,
+    StoredSession,
+    find_by_name,
+    find_person,
     is_active,
     is_open,
-    known,
-    named,
-    placed,
-    without,
+    require_person,
+    with_fields,
+    with_person,
+    without_expired,
+    without_person,
     without_sessions,
 )
 from remit.identity.person import Person
-from remit.identity.revocations import Endings
-from remit.identity.secrets import code_digest, csrf_of, is_secret, new_secret, no_such_link, secret_digest
+from remit.identity.revocations import Revocations
+from remit.identity.secrets import code_digest, derive_csrf, invalid_link_error, is_secret, new_secret, secret_digest
 from remit.ledger.entry import NewEntry
 from remit.ledger.search import not_before_newest
 from remit.ledger.writer import Ledger
@@ -57,8 +57,8 @@ class People:
     def __init__(
         self, folder: Path, ledger: Callable[[], Ledger], clock: Clock, tenant_id: str = DEFAULT_TENANT
     ) -> None:
-        self._file = KeptFile(folder)
-        self._endings = Endings(self._file, ledger, self._now, tenant_id)
+        self._file = PeopleStore(folder)
+        self._revocations = Revocations(self._file, ledger, self._now, tenant_id)
         self._ledger = ledger
         self._clock = clock
         self._tenant_id = tenant_id
@@ -97,12 +97,12 @@ class People:
         """Log in with a code. It counts once: of two who try at the same time, one is refused."""
         digest, now = code_digest(code), self._now()
 
-        def work(kept: PeopleFile) -> tuple[PeopleFile, NewSession]:
-            found = next((one for one in kept.invitations if one.code_digest == digest), None)
-            person = find(kept, found.person_id) if found else None
+        def work(content: PeopleFile) -> tuple[PeopleFile, NewSession]:
+            found = next((one for one in content.invitations if one.code_digest == digest), None)
+            person = find_person(content, found.person_id) if found else None
             if found is None or person is None or not is_open(found, now):
-                raise no_such_link()
-            return self._begin(kept, person, now, (life, idle), how="link")
+                raise invalid_link_error()
+            return self._open_session(content, person, now, (life, idle), how="link")
 
         return self._change(work)
 
@@ -123,9 +123,9 @@ class People:
         standing = RoleAssignment.from_tree({"role": role, "user": user, "tenant": tenant}, source="the login")
         now = self._now()
 
-        def work(kept: PeopleFile) -> tuple[PeopleFile, NewSession]:
-            made = placed(kept, person, standing, render_time(now), None)
-            return self._begin(made, known(made, person.id), now, (life, idle), how="oidc", basis=basis)
+        def work(content: PeopleFile) -> tuple[PeopleFile, NewSession]:
+            made = with_person(content, person, standing, render_time(now), None)
+            return self._open_session(made, require_person(made, person.id), now, (life, idle), how="oidc", basis=basis)
 
         return self._change(work)
 
@@ -134,21 +134,21 @@ class People:
         if not is_secret(cookie):
             return None
         digest, now = secret_digest(cookie), self._now()
-        held = self._file.session(digest)
-        if held is None or not is_active(*held, now):
+        cached = self._file.session(digest)
+        if cached is None or not is_active(*cached, now):
             return None
-        found, person = held
+        found, person = cached
         if touch and now - parse_time(found.seen_at) >= _TOUCH_EACH:
             self._touch(digest, now)
         standing = found.standing
-        who = Person(person.id, person.name, lambda then: self._stands(digest, standing, then))
+        who = Person(person.id, person.name, lambda then: self._is_same_session(digest, standing, then))
         expires = parse_time(found.expires_at)
-        return LoggedIn(who, standing.role, standing.user, standing.tenant, expires, csrf_of(cookie))
+        return LoggedIn(who, standing.role, standing.user, standing.tenant, expires, derive_csrf(cookie))
 
-    def _stands(self, digest: str, standing: RoleAssignment, now: datetime) -> bool:
+    def _is_same_session(self, digest: str, standing: RoleAssignment, now: datetime) -> bool:
         """Whether this session counts, and as the same: asked within a transaction, so it only reads the file."""
-        held = self._file.session(digest)
-        return held is not None and is_active(*held, now) and held[0].standing == standing
+        cached = self._file.session(digest)
+        return cached is not None and is_active(*cached, now) and cached[0].standing == standing
 
     def end(self, cookie: str) -> bool:
         """Log out. False if there was nothing to end."""
@@ -156,49 +156,49 @@ class People:
             return False
         digest = secret_digest(cookie)
 
-        def work(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
-            return without_sessions(kept, lambda one: one.cookie_digest == digest)
+        def work(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
+            return without_sessions(content, lambda one: one.cookie_digest == digest)
 
-        return bool(self._endings.end("person.logged_out", None, work))
+        return bool(self._revocations.end("person.logged_out", None, work))
 
     def end_all(self, name: str, *, actor: str) -> int:
         """End every session of a person, who may log in again with a new link. How many there were."""
 
-        def work(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
-            person = named(kept, name)
-            rest, ended = without_sessions(kept, lambda one: one.person_id == person.id)
+        def work(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
+            person = find_by_name(content, name)
+            rest, ended = without_sessions(content, lambda one: one.person_id == person.id)
             return rest, Counter({person.id: ended.total()})
 
-        return self._endings.end("person.logged_out", actor, work).total()
+        return self._revocations.end("person.logged_out", actor, work).total()
 
     def remove(self, name: str, *, actor: str) -> str:
         """Forget a person: links and sessions end at once. What he did stays in the ledger. The id."""
 
-        def work(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
-            person = named(kept, name)
-            ended = sum(one.person_id == person.id for one in kept.sessions)
-            return without(kept, person.id), Counter({person.id: ended})
+        def work(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
+            person = find_by_name(content, name)
+            ended = sum(one.person_id == person.id for one in content.sessions)
+            return without_person(content, person.id), Counter({person.id: ended})
 
-        return next(iter(self._endings.end("person.removed", actor, work)))
+        return next(iter(self._revocations.end("person.removed", actor, work)))
 
     def end_other_basis(self, kind: str, basis: str) -> int:
         """End the sessions of `kind:` people whose standing came from another table than this one. How many."""
 
-        def work(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
-            return without_sessions(kept, lambda one: one.person_id.startswith(f"{kind}:") and one.basis != basis)
+        def work(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
+            return without_sessions(content, lambda one: one.person_id.startswith(f"{kind}:") and one.basis != basis)
 
         if not self._file.read().sessions:
             return 0
-        return self._endings.end("person.logged_out", "remit", work).total()
+        return self._revocations.end("person.logged_out", "remit", work).total()
 
-    def settle(self) -> int:
+    def record_pending(self) -> int:
         """Record what a process that died had ended and not recorded. How many steps that were."""
-        return self._endings.settle()
+        return self._revocations.record_pending()
 
     def listed(self) -> list[Listed]:
         """By their ids."""
-        self.settle()
-        kept, now = self._file.read(), self._now()
+        self.record_pending()
+        content, now = self._file.read(), self._now()
         return [
             Listed(
                 one.id,
@@ -208,10 +208,10 @@ class People:
                 one.since,
                 one.last_login,
                 one.invited_by,
-                sum(found.person_id == one.id and is_active(found, one, now) for found in kept.sessions),
-                sum(link.person_id == one.id and is_open(link, now) for link in kept.invitations),
+                sum(found.person_id == one.id and is_active(found, one, now) for found in content.sessions),
+                sum(link.person_id == one.id and is_open(link, now) for link in content.invitations),
             )
-            for one in sorted(kept.people, key=lambda person: person.id)
+            for one in sorted(content.people, key=lambda person: person.id)
         ]
 
     def _invite(self, person: Person, standing: RoleAssignment, actor: str, life: timedelta) -> Invitation:
@@ -225,17 +225,17 @@ class People:
         code, now = new_secret(), self._now()
         expires = now + life
 
-        def work(kept: PeopleFile) -> tuple[PeopleFile, None]:
+        def work(content: PeopleFile) -> tuple[PeopleFile, None]:
             # An older one may lie in a mailbox, or would bring another role back: nobody looks after it any more.
-            links = _without_links(kept, person.id)
-            link = KeptInvitation(
+            links = _without_links(content, person.id)
+            link = StoredInvitation(
                 code_digest=secret_digest(code),
                 person_id=person.id,
                 created_at=render_time(now),
                 expires_at=render_time(expires),
             )
-            made = placed(changed(kept, invitations=links), person, standing, render_time(now), str(actor))
-            made = cleared(changed(made, invitations=(*made.invitations, link)), now)
+            made = with_person(with_fields(content, invitations=links), person, standing, render_time(now), str(actor))
+            made = without_expired(with_fields(made, invitations=(*made.invitations, link)), now)
             payload = {"person": person.id, **standing.tree(), "expires_at": render_time(expires)}
             self._record("person.invited", person.id, payload, actor)
             return made, None
@@ -243,10 +243,10 @@ class People:
         self._change(work)
         return Invitation(person.id, standing.role, expires, code)
 
-    def _begin(
+    def _open_session(
         self,
-        kept: PeopleFile,
-        person: KeptPerson,
+        content: PeopleFile,
+        person: StoredPerson,
         now: datetime,
         lives: tuple[timedelta, timedelta],
         *,
@@ -259,7 +259,7 @@ class People:
         """
         cookie, (life, idle) = new_secret(), lives
         expires = now + life
-        begun = KeptSession(
+        begun = StoredSession(
             cookie_digest=secret_digest(cookie),
             person_id=person.id,
             standing=person.standing,
@@ -269,22 +269,22 @@ class People:
             expires_at=render_time(expires),
             idle_seconds=int(idle.total_seconds()),
         )
-        kept = cleared(kept, now)
-        own = [one for one in kept.sessions if one.person_id == person.id][-(SESSIONS_EACH - 1) :]
-        others = [one for one in kept.sessions if one.person_id != person.id]
+        content = without_expired(content, now)
+        own_sessions = [one for one in content.sessions if one.person_id == person.id][-(SESSIONS_EACH - 1) :]
+        others = [one for one in content.sessions if one.person_id != person.id]
         people = tuple(
             one.model_copy(update={"last_login": render_time(now)}) if one.id == person.id else one
-            for one in kept.people
+            for one in content.people
         )
         payload = {"person": person.id, **person.standing.tree(), "how": how, "expires_at": render_time(expires)}
         self._record("person.logged_in", person.id, payload, person.id)
-        links = _without_links(kept, person.id)
-        made = changed(kept, people=people, sessions=(*others, *own, begun), invitations=links)
-        return made, NewSession(person.id, expires, cookie, csrf_of(cookie))
+        links = _without_links(content, person.id)
+        made = with_fields(content, people=people, sessions=(*others, *own_sessions, begun), invitations=links)
+        return made, NewSession(person.id, expires, cookie, derive_csrf(cookie))
 
     def _change(self, work: Callable[[PeopleFile], tuple[PeopleFile, T]]) -> T:
         """A change that is recorded as it is made; after whatever is in force already."""
-        return self._file.change(lambda kept: work(self._endings.settled(kept)))
+        return self._file.change(lambda content: work(self._revocations.with_recorded(content)))
 
     def _now(self) -> datetime:
         """A clock that was set back revives no session and no link."""
@@ -292,15 +292,15 @@ class People:
             return not_before_newest(connection, self._tenant_id, self._clock())
 
     def _touch(self, digest: str, now: datetime) -> None:
-        def work(kept: PeopleFile) -> tuple[PeopleFile, None]:
+        def work(content: PeopleFile) -> tuple[PeopleFile, None]:
             stale = render_time(now - _TOUCH_EACH)
             touched = tuple(
                 one.model_copy(update={"seen_at": render_time(now)})
                 if one.cookie_digest == digest and one.seen_at <= stale  # else another thread was faster
                 else one
-                for one in kept.sessions
+                for one in content.sessions
             )
-            return changed(kept, sessions=touched), None
+            return with_fields(content, sessions=touched), None
 
         self._file.change(work)
 
@@ -308,5 +308,5 @@ class People:
         self._ledger().append(NewEntry(self._tenant_id, kind, person_id, payload, actor=actor))
 
 
-def _without_links(kept: PeopleFile, person_id: str) -> tuple[KeptInvitation, ...]:
-    return tuple(one for one in kept.invitations if one.person_id != person_id)
+def _without_links(content: PeopleFile, person_id: str) -> tuple[StoredInvitation, ...]:
+    return tuple(one for one in content.invitations if one.person_id != person_id)

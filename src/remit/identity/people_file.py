@@ -43,7 +43,7 @@ class RoleAssignment(Contract):
     tenant: Identifier | None = None
 
 
-class KeptPerson(Contract):
+class StoredPerson(Contract):
     id: Identifier
     name: Name | None = None
     standing: RoleAssignment
@@ -52,14 +52,14 @@ class KeptPerson(Contract):
     invited_by: Identifier | None = None
 
 
-class KeptInvitation(Contract):
+class StoredInvitation(Contract):
     code_digest: Digest
     person_id: Identifier
     created_at: Timestamp
     expires_at: Timestamp
 
 
-class KeptSession(Contract):
+class StoredSession(Contract):
     """It counts as long as its person is there, with the standing that he logged in with."""
 
     cookie_digest: Digest
@@ -73,7 +73,7 @@ class KeptSession(Contract):
     idle_seconds: Count
 
 
-class KeptEnding(Contract):
+class StoredRevocation(Contract):
     """In force, and not known to be in the ledger yet."""
 
     step_id: Uuid
@@ -87,39 +87,39 @@ class PeopleFile(Contract):
     bounds: ClassVar[Bounds] = Bounds(max_bytes=8 << 20, max_items=200_000)
 
     version: VersionOne = 1
-    people: Annotated[tuple[KeptPerson, ...], Field(strict=False, max_length=MAX_PEOPLE)] = ()
-    invitations: Annotated[tuple[KeptInvitation, ...], Field(strict=False, max_length=MAX_INVITATIONS)] = ()
-    sessions: Annotated[tuple[KeptSession, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
-    unrecorded: Annotated[tuple[KeptEnding, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
+    people: Annotated[tuple[StoredPerson, ...], Field(strict=False, max_length=MAX_PEOPLE)] = ()
+    invitations: Annotated[tuple[StoredInvitation, ...], Field(strict=False, max_length=MAX_INVITATIONS)] = ()
+    sessions: Annotated[tuple[StoredSession, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
+    unrecorded: Annotated[tuple[StoredRevocation, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
 
 
 class _CachedPeople(NamedTuple):
     """What was read last, and of which file."""
 
     stamp: tuple[int, int, int, int] | None
-    kept: PeopleFile
-    sessions: dict[str, KeptSession]
-    people: dict[str, KeptPerson]
+    content: PeopleFile
+    sessions: dict[str, StoredSession]
+    people: dict[str, StoredPerson]
 
 
-class KeptFile:
+class PeopleStore:
     """The file in `folder`, which is made when something is first to be kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / _FILE
-        self._held: _CachedPeople | None = None
+        self._cached: _CachedPeople | None = None
         self._writing = threading.Lock()
 
     def read(self) -> PeopleFile:
         """As it is now, in this process or another."""
-        return self._current().kept
+        return self._current().content
 
-    def session(self, cookie_digest: str) -> tuple[KeptSession, KeptPerson] | None:
+    def session(self, cookie_digest: str) -> tuple[StoredSession, StoredPerson] | None:
         """With its person, if both are there. Whether it counts is another question."""
-        held = self._current()
-        found = held.sessions.get(cookie_digest)
-        person = held.people.get(found.person_id) if found else None
+        cached = self._current()
+        found = cached.sessions.get(cookie_digest)
+        person = cached.people.get(found.person_id) if found else None
         return (found, person) if found and person else None
 
     def change(self, work: Callable[[PeopleFile], tuple[PeopleFile, T]]) -> T:
@@ -138,12 +138,12 @@ class KeptFile:
             stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
         except FileNotFoundError:
             stamp = None
-        held = self._held
-        if held is None or held.stamp != stamp:
-            kept = PeopleFile() if stamp is None else self._load()
-            by_cookie = {one.cookie_digest: one for one in kept.sessions}
-            held = self._held = _CachedPeople(stamp, kept, by_cookie, {one.id: one for one in kept.people})
-        return held
+        cached = self._cached
+        if cached is None or cached.stamp != stamp:
+            content = PeopleFile() if stamp is None else self._load()
+            by_cookie = {one.cookie_digest: one for one in content.sessions}
+            cached = self._cached = _CachedPeople(stamp, content, by_cookie, {one.id: one for one in content.people})
+        return cached
 
     def _load(self) -> PeopleFile:
         require_private(self._folder, what="the folder of people and their sessions")
@@ -165,7 +165,7 @@ class KeptFile:
             os.close(descriptor)
 
 
-def is_active(session: KeptSession, person: KeptPerson, now: datetime) -> bool:
+def is_active(session: StoredSession, person: StoredPerson, now: datetime) -> bool:
     return (
         session.standing == person.standing
         and has_begun(session.created_at, now)
@@ -180,14 +180,16 @@ def has_begun(created_at: str, now: datetime) -> bool:
     return parse_time(created_at) - now <= CLOCK_TOLERANCE
 
 
-def is_open(link: KeptInvitation, now: datetime) -> bool:
+def is_open(link: StoredInvitation, now: datetime) -> bool:
     return has_begun(link.created_at, now) and now < parse_time(link.expires_at)
 
 
-def placed(kept: PeopleFile, person: Person, standing: RoleAssignment, now: str, invited_by: str | None) -> PeopleFile:
+def with_person(
+    content: PeopleFile, person: Person, standing: RoleAssignment, now: str, invited_by: str | None
+) -> PeopleFile:
     """With this person in it, as what he is now."""
-    before = find(kept, person.id)
-    now_known = KeptPerson(
+    before = find_person(content, person.id)
+    entry = StoredPerson(
         id=person.id,
         name=person.name,
         standing=standing,
@@ -195,49 +197,49 @@ def placed(kept: PeopleFile, person: Person, standing: RoleAssignment, now: str,
         last_login=before.last_login if before else None,
         invited_by=invited_by or (before.invited_by if before else None),
     )
-    return changed(kept, people=(*(one for one in kept.people if one.id != person.id), now_known))
+    return with_fields(content, people=(*(one for one in content.people if one.id != person.id), entry))
 
 
-def cleared(kept: PeopleFile, now: datetime) -> PeopleFile:
+def without_expired(content: PeopleFile, now: datetime) -> PeopleFile:
     """Without what can never count again."""
-    by_id = {one.id: one for one in kept.people}
+    by_id = {one.id: one for one in content.people}
     sessions = tuple(
-        one for one in kept.sessions if one.person_id in by_id and is_active(one, by_id[one.person_id], now)
+        one for one in content.sessions if one.person_id in by_id and is_active(one, by_id[one.person_id], now)
     )
-    links = tuple(one for one in kept.invitations if one.person_id in by_id and is_open(one, now))
-    return changed(kept, sessions=sessions, invitations=links)
+    links = tuple(one for one in content.invitations if one.person_id in by_id and is_open(one, now))
+    return with_fields(content, sessions=sessions, invitations=links)
 
 
-def without(kept: PeopleFile, person_id: str) -> PeopleFile:
-    return changed(
-        kept,
-        people=tuple(one for one in kept.people if one.id != person_id),
-        invitations=tuple(one for one in kept.invitations if one.person_id != person_id),
-        sessions=tuple(one for one in kept.sessions if one.person_id != person_id),
+def without_person(content: PeopleFile, person_id: str) -> PeopleFile:
+    return with_fields(
+        content,
+        people=tuple(one for one in content.people if one.id != person_id),
+        invitations=tuple(one for one in content.invitations if one.person_id != person_id),
+        sessions=tuple(one for one in content.sessions if one.person_id != person_id),
     )
 
 
-def without_sessions(kept: PeopleFile, is_over: Callable[[KeptSession], bool]) -> tuple[PeopleFile, Counter[str]]:
+def without_sessions(content: PeopleFile, is_over: Callable[[StoredSession], bool]) -> tuple[PeopleFile, Counter[str]]:
     """And how many of whom there were."""
-    over = Counter(one.person_id for one in kept.sessions if is_over(one))
-    return changed(kept, sessions=tuple(one for one in kept.sessions if not is_over(one))), over
+    over = Counter(one.person_id for one in content.sessions if is_over(one))
+    return with_fields(content, sessions=tuple(one for one in content.sessions if not is_over(one))), over
 
 
-def changed(kept: PeopleFile, **fields: object) -> PeopleFile:
-    return kept.model_copy(update=fields)
+def with_fields(content: PeopleFile, **fields: object) -> PeopleFile:
+    return content.model_copy(update=fields)
 
 
-def find(kept: PeopleFile, person_id: str) -> KeptPerson | None:
-    return next((one for one in kept.people if one.id == person_id), None)
+def find_person(content: PeopleFile, person_id: str) -> StoredPerson | None:
+    return next((one for one in content.people if one.id == person_id), None)
 
 
-def known(kept: PeopleFile, person_id: str) -> KeptPerson:
-    return next(one for one in kept.people if one.id == person_id)
+def require_person(content: PeopleFile, person_id: str) -> StoredPerson:
+    return next(one for one in content.people if one.id == person_id)
 
 
-def named(kept: PeopleFile, name: str) -> KeptPerson:
+def find_by_name(content: PeopleFile, name: str) -> StoredPerson:
     """By the whole id, or by the name in an invitation."""
-    found = find(kept, name) or find(kept, f"link:{name}")
+    found = find_person(content, name) or find_person(content, f"link:{name}")
     if found is None:
         raise RefusedError(
             Reason.STATE_MISSING,

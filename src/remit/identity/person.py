@@ -28,14 +28,14 @@ class Person:
 
     id: str
     name: str | None = None
-    counts: Callable[[datetime], bool] | None = field(default=None, compare=False, repr=False)
+    is_valid_at: Callable[[datetime], bool] | None = field(default=None, compare=False, repr=False)
     """Whether what he was authenticated by counts at a time; None where it cannot end, as at a terminal."""
 
-    def require_still(self, now: datetime) -> None:
+    def require_still_valid(self, now: datetime) -> None:
         """To be asked in the very transaction that records his answer: what came before it takes its time, and somebody
         may have removed him meanwhile. Takes no lock and writes nothing.
         """
-        if self.counts is not None and not self.counts(now):
+        if self.is_valid_at is not None and not self.is_valid_at(now):
             raise RefusedError(
                 Reason.REVOKED,
                 "whoever asks for this is not logged in any more, or as somebody else by now; nothing was done",
@@ -49,7 +49,7 @@ class Person:
         return self.acting_as(self.id)
 
     def acting_as(self, name: str) -> str:
-        return name if self.counts is None else Actor(name, lambda _connection, now: self.require_still(now))
+        return name if self.is_valid_at is None else Actor(name, lambda _connection, now: self.require_still_valid(now))
 
     @property
     def signature(self) -> str:

@@ -13,19 +13,19 @@ from typing import Final, Literal
 
 from remit.core.faultpoints import reach
 from remit.core.ids import uuid7
-from remit.identity.people_file import KeptEnding, KeptFile, PeopleFile, changed
-from remit.ledger.entry import NewEntry, require_still
+from remit.identity.people_file import PeopleFile, PeopleStore, StoredRevocation, with_fields
+from remit.ledger.entry import NewEntry, require_still_valid
 from remit.ledger.writer import Batch, Ledger
 
 Kind = Literal["person.logged_out", "person.removed"]
-_SAID: Final = "SELECT payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?"
+_RECORDED: Final = "SELECT payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?"
 
 
-class Endings:
+class Revocations:
     """Of one workspace's people."""
 
     def __init__(
-        self, file: KeptFile, ledger: Callable[[], Ledger], now: Callable[[], datetime], tenant_id: str
+        self, file: PeopleStore, ledger: Callable[[], Ledger], now: Callable[[], datetime], tenant_id: str
     ) -> None:
         self._file = file
         self._ledger = ledger
@@ -38,12 +38,12 @@ class Endings:
         """Whose sessions `work` ended, and how many; each is a step of its own. No actor: everybody his own."""
         now = self._now()
 
-        def noting(kept: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
+        def with_revocations(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             with self._ledger().store.glancing() as connection:
-                require_still(actor, connection, now)
-            rest, ended = work(kept)
+                require_still_valid(actor, connection, now)
+            rest, ended = work(content)
             steps = (
-                KeptEnding(
+                StoredRevocation(
                     step_id=uuid7(now),
                     kind=kind,
                     person_id=person_id,
@@ -52,38 +52,38 @@ class Endings:
                 )
                 for person_id, sessions in ended.items()
             )
-            return changed(rest, unrecorded=(*rest.unrecorded, *steps)), ended
+            return with_fields(rest, unrecorded=(*rest.unrecorded, *steps)), ended
 
-        ended = self._file.change(noting)
+        ended = self._file.change(with_revocations)
         reach("people.ended")
-        self.settle()
+        self.record_pending()
         return ended
 
-    def settle(self) -> int:
+    def record_pending(self) -> int:
         """Record what is in force and not recorded. How many steps that were."""
         if not self._file.read().unrecorded:
             return 0
 
-        return self._file.change(lambda kept: (self.settled(kept), len(kept.unrecorded)))
+        return self._file.change(lambda content: (self.with_recorded(content), len(content.unrecorded)))
 
-    def settled(self, kept: PeopleFile) -> PeopleFile:
+    def with_recorded(self, content: PeopleFile) -> PeopleFile:
         """Within a change of the file: before anything new of anybody is recorded, or the record would have it in
         another order than it was.
         """
-        if not kept.unrecorded:
-            return kept
-        for step in kept.unrecorded:
+        if not content.unrecorded:
+            return content
+        for step in content.unrecorded:
             self._record(step)
         reach("people.recorded")
-        return changed(kept, unrecorded=())
+        return with_fields(content, unrecorded=())
 
-    def _record(self, step: KeptEnding) -> None:
+    def _record(self, step: StoredRevocation) -> None:
         """Once: whoever died may have come as far as this."""
 
         def work(batch: Batch) -> None:
-            said = batch.store.rows(_SAID, (self._tenant_id, step.person_id, step.kind))
-            if not any(json.loads(payload).get("step") == step.step_id for (payload,) in said):
-                told = {"person": step.person_id, "sessions": step.sessions, "step": step.step_id}
-                batch.append(NewEntry(self._tenant_id, step.kind, step.person_id, told, actor=step.actor))
+            recorded = batch.store.rows(_RECORDED, (self._tenant_id, step.person_id, step.kind))
+            if not any(json.loads(text).get("step") == step.step_id for (text,) in recorded):
+                payload = {"person": step.person_id, "sessions": step.sessions, "step": step.step_id}
+                batch.append(NewEntry(self._tenant_id, step.kind, step.person_id, payload, actor=step.actor))
 
         self._ledger().transact(work)

@@ -28,7 +28,7 @@ def secret_digest(secret: str) -> str:
     return "sha256:" + hashlib.sha256(b"remit.people.secret\0" + secret.encode()).hexdigest()
 
 
-def csrf_of(cookie: str) -> str:
+def derive_csrf(cookie: str) -> str:
     """What a form must carry beside the cookie: only who was shown a page of this very session knows it.
 
     It follows from the cookie and is kept nowhere; the cookie does not follow from it.
@@ -38,11 +38,11 @@ def csrf_of(cookie: str) -> str:
 
 def code_digest(code: str) -> str:
     if not is_secret(code):
-        raise no_such_link()
+        raise invalid_link_error()
     return secret_digest(code)
 
 
-def no_such_link() -> RefusedError:
+def invalid_link_error() -> RefusedError:
     """One answer for a code that was used, is over, or never was: it tells a guesser nothing."""
     return RefusedError(
         Reason.EXPIRED,

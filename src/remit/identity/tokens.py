@@ -114,7 +114,7 @@ class Tokens:
             _rendered(claims.nbf if claims.nbf is not None else claims.iat),
             _rendered(claims.exp),
             json.dumps(list(claims.caps)),
-            json.dumps(_given(claims.constraints.tree())),
+            json.dumps(_without_nulls(claims.constraints.tree())),
             issued.digest,
             entry_seq=0,
         )
@@ -123,7 +123,7 @@ class Tokens:
             "sub": row.sub,
             "kid": row.kid,
             "caps": list(claims.caps),
-            "constraints": _given(claims.constraints.tree()),
+            "constraints": _without_nulls(claims.constraints.tree()),
             "not_before": row.not_before,
             "expires_at": row.expires_at,
             "token_digest": row.token_digest,
@@ -145,7 +145,7 @@ class Tokens:
             self._require_unrevoked(connection, token, at)
         return token
 
-    def is_quick(self, text: str) -> bool:
+    def is_cheap_to_verify(self, text: str) -> bool:
         """Whether `verify` takes no longer than it takes to hand it to a thread: a token seen before, and a database
         that is a file here.
         """
@@ -182,25 +182,25 @@ class Tokens:
 
         Also of one that was never seen here: it may have been issued elsewhere. A second time changes nothing.
         """
-        whole = self.whole_jti(jti)
-        if not (whole.isprintable() and 0 < len(whole) <= 200):
+        full_jti = self.resolve_jti(jti)
+        if not (full_jti.isprintable() and 0 < len(full_jti) <= 200):
             raise RefusedError(Reason.MALFORMED, "a token's id has 1 to 200 printable characters", where="jti")
         why = mask_text(reason)[:1_000] if reason else None
 
         def work(batch: Batch) -> None:
-            if revoked_since(batch.store, self._tenant_id, whole) is not None:
+            if revoked_since(batch.store, self._tenant_id, full_jti) is not None:
                 return
-            voided = sum(each().void_of_token(batch, whole, actor) for each in self._waiting)
-            payload = {"jti": whole, "reason": why, "approvals_voided": voided}
-            entry = batch.append(NewEntry(self._tenant_id, REVOKED_KIND, whole, payload, actor=actor))
-            insert_revocation(batch.store, self._tenant_id, whole, entry.created_at, actor, why, entry.seq)
+            voided = sum(each().void_of_token(batch, full_jti, actor) for each in self._waiting)
+            payload = {"jti": full_jti, "reason": why, "approvals_voided": voided}
+            entry = batch.append(NewEntry(self._tenant_id, REVOKED_KIND, full_jti, payload, actor=actor))
+            insert_revocation(batch.store, self._tenant_id, full_jti, entry.created_at, actor, why, entry.seq)
 
         self._ledger().transact(work)
         for each in self._waiting:
             each().bell.ring()
-        return whole
+        return full_jti
 
-    def whole_jti(self, jti: str) -> str:
+    def resolve_jti(self, jti: str) -> str:
         """A beginning that fits one token issued here stands for it; anything else is taken as it is.
 
         So is the whole id of a token that was used here: one from elsewhere may look like the beginning of one of ours.
@@ -209,15 +209,15 @@ class Tokens:
             if was_used(connection, self._tenant_id, jti):
                 return jti
         rows = [row for row in self.listed() if len(jti) >= SHORTEST_PREFIX and row.jti.startswith(jti)]
-        fitting = [row.jti for row in rows if not row.revoked_at] or [row.jti for row in rows]
-        if len(fitting) > 1 and jti not in fitting:
+        matching = [row.jti for row in rows if not row.revoked_at] or [row.jti for row in rows]
+        if len(matching) > 1 and jti not in matching:
             raise RefusedError(
                 Reason.MALFORMED,
                 "more than one token begins like this",
                 where=f"token {jti}",
-                next_step=f"Give the whole id: {', '.join(fitting[:4])}{', and more' if len(fitting) > 4 else ''}.",
+                next_step=f"Give the whole id: {', '.join(matching[:4])}{', and more' if len(matching) > 4 else ''}.",
             )
-        return fitting[0] if len(fitting) == 1 else jti
+        return matching[0] if len(matching) == 1 else jti
 
     def listed(self) -> list[TokenRow]:
         """Those issued here, the newest first."""
@@ -235,22 +235,22 @@ class Tokens:
         intended = {"role": "policy", "revoke": revoke}
         self._ledger().append(NewEntry(self._tenant_id, "key.rotation_intended", "policy", intended))
         old, new = rotate_policy_key(self._folder, self._clock, revoke=revoke)
-        known = {"role": "policy", "old_key_id": old.kid if old else None, "new_key_id": new.kid}
-        self._ledger().append(NewEntry(self._tenant_id, "key.revoked" if revoke else "key.rotated", new.kid, known))
+        payload = {"role": "policy", "old_key_id": old.kid if old else None, "new_key_id": new.kid}
+        self._ledger().append(NewEntry(self._tenant_id, "key.revoked" if revoke else "key.rotated", new.kid, payload))
         return old, new
 
     def trust_key(self, pem: bytes, *, kid: str | None, source: str, actor: str) -> TokenKey:
         """Believe an issuer elsewhere from now on."""
         key = trust_token_key(self._folder, pem, self._clock, kid=kid, source=source)
-        known = {"role": "policy", "new_key_id": key.kid}
-        self._ledger().append(NewEntry(self._tenant_id, "key.trusted", key.kid, known, actor=actor))
+        payload = {"role": "policy", "new_key_id": key.kid}
+        self._ledger().append(NewEntry(self._tenant_id, "key.trusted", key.kid, payload, actor=actor))
         return key
 
     def revoke_key(self, kid: str, *, actor: str) -> TokenKey:
         """Believe no token that this key ever signed."""
         key = revoke_token_key(self._folder, kid, self._clock)
-        known = {"role": "policy", "old_key_id": kid}
-        self._ledger().append(NewEntry(self._tenant_id, "key.revoked", kid, known, actor=actor))
+        payload = {"role": "policy", "old_key_id": kid}
+        self._ledger().append(NewEntry(self._tenant_id, "key.revoked", kid, payload, actor=actor))
         return key
 
     def _make_key(self) -> None:
@@ -265,5 +265,5 @@ def _rendered(seconds: int) -> str:
     return render_time(datetime.fromtimestamp(seconds, UTC))
 
 
-def _given(tree: dict[str, object]) -> dict[str, object]:
+def _without_nulls(tree: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in tree.items() if value is not None}

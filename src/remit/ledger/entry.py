@@ -25,19 +25,19 @@ class Actor(str):
     __slots__ = ("_require_still",)
     _require_still: Callable[[Connection, datetime], None]
 
-    def __new__(cls, name: str, require_still: Callable[[Connection, datetime], None]) -> Self:
+    def __new__(cls, name: str, require_still_valid: Callable[[Connection, datetime], None]) -> Self:
         made = super().__new__(cls, name)
-        made._require_still = require_still
+        made._require_still = require_still_valid
         return made
 
-    def require_still(self, connection: Connection, now: datetime) -> None:
+    def require_still_valid(self, connection: Connection, now: datetime) -> None:
         self._require_still(connection, now)
 
 
-def require_still(actor: str | None, connection: Connection, now: datetime) -> None:
+def require_still_valid(actor: str | None, connection: Connection, now: datetime) -> None:
     """Of whoever may be one: all others count as long as they are asked for."""
     if isinstance(actor, Actor):
-        actor.require_still(connection, now)
+        actor.require_still_valid(connection, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class Batch:
 
     def _append(self, event: NewEntry, *, accepted: datetime | None = None) -> Entry:
         if isinstance(event.actor, Actor):
-            self.require_still(event.actor, event.tenant_id)
+            self.require_still_valid(event.actor, event.tenant_id)
             event = replace(event, actor=str(event.actor))
         payload = canonical_bytes(event.payload)
         if len(payload) > MAX_PAYLOAD:
@@ -142,10 +142,10 @@ class Batch:
         newest = self._tip(tenant_id).created_at
         return max(self.clock(), parse_time(newest)) if newest else self.clock()
 
-    def require_still(self, actor: str | None, tenant_id: str) -> None:
+    def require_still_valid(self, actor: str | None, tenant_id: str) -> None:
         """That the caller's session or token is valid in this transaction. Each entry that names it asks by itself."""
         if isinstance(actor, Actor):
-            judge_by_ledger(lambda now: actor.require_still(self.store, now), self.time_in(tenant_id), self.clock)
+            judge_by_ledger(lambda now: actor.require_still_valid(self.store, now), self.time_in(tenant_id), self.clock)
 
     def times_in(self, tenant_id: str) -> ChainTimes:
         """The clock's time beside `time_in`."""

@@ -173,7 +173,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
 
     def recheck_authority(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
         if self.leased is not None:
-            batch.require_still(self.leased.actor, self.leased.tenant_id)
+            batch.require_still_valid(self.leased.actor, self.leased.tenant_id)
 
     def load_checkpoint(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
         begun = parse_checkpoint(checkpoint)

@@ -141,7 +141,7 @@ class Workspace(WorkspaceServices):
         settled and shall be closed as they are. A plan is named by its envelope's id, a rollback by its order's.
         """
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
-        self.people.settle()
+        self.people.record_pending()
         return [
             *self.tasks.recover(**named),
             *self.plans.recover(**named),

@@ -198,7 +198,7 @@ class Proposals(KnownProposals):
         return row
 
     def _answerable(self, batch: Batch, proposal_id: str, who: Person) -> ProposalRow:
-        who.require_still(batch.time_in(self._tenant_id))
+        who.require_still_valid(batch.time_in(self._tenant_id))
         row = self._found(batch, proposal_id)
         if row.proposed_by.startswith("agent:") and _is_agent(row, who):
             raise agent_cannot_decide("this is the agent that proposed it")

@@ -29,7 +29,7 @@ class ActorCheck:
             if is_first:
                 batch.append(goal_asked(self._caller, self._tenant_id, self._correlation_id))
             else:
-                batch.require_still(self._caller.actor, self._tenant_id)
+                batch.require_still_valid(self._caller.actor, self._tenant_id)
         except RefusedError as problem:
             self._refusal = problem
             raise

@@ -174,7 +174,7 @@ class Guard:
             credential = shown_credential(headers, self.addresses.session_cookie)
             if credential is None:
                 return None, None
-            if credential.kind == "token" and self._workspace.tokens.is_quick(credential.text):
+            if credential.kind == "token" and self._workspace.tokens.is_cheap_to_verify(credential.text):
                 return credential, look_up(self._workspace, credential, read=self._settings_read)
             return credential, await asyncio.to_thread(look_up, self._workspace, credential, read=self._settings_read)
         except ResponseError:
