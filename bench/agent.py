@@ -27,7 +27,7 @@ from remit.goals.rules import PastRules
 from remit.goals.slo import MOST, percentile
 from remit.ledger.documents import DocumentStore
 from remit.testing.goal_load import run_load
-from remit.testing.goal_workspace import SOURCE, TENANT, USER, GoalWorkspace, carry_through, make_scratch
+from remit.testing.goal_workspace import SOURCE, TENANT, USER, GoalWorkspace, complete_goal, make_scratch
 from remit.workspace.workspace import Workspace
 
 MANY: Final = 16
@@ -50,7 +50,7 @@ class Ways:
         self._numbers = itertools.count()
         self._finder = EmbeddedFinder()
         correlation_id = uuid7(workspace.clock())
-        carry_through(workspace.goals, correlation_id, "asked")
+        complete_goal(workspace.goals, correlation_id, "asked")
         with workspace.store.reading() as connection:
             self._rules = workspace.goals.rules(TENANT, connection)
             history = read_history(connection, lambda: workspace.keyring, TENANT, correlation_id)
@@ -62,7 +62,7 @@ class Ways:
 
     def goal(self) -> float:
         name = f"goal-{next(self._numbers)}"
-        return timed(lambda: self._succeeded(carry_through(self._workspace.goals, name, name).reason_code))
+        return timed(lambda: self._succeeded(complete_goal(self._workspace.goals, name, name).reason_code))
 
     def task(self) -> float:
         paths = {

@@ -56,14 +56,14 @@ def mask_private_keys(text: str, hide: Callable[[str], str] = lambda _: MASK) ->
     return "".join(out) + text[done:]
 
 
-def _looks_drawn(token: str) -> bool:
+def _is_random(token: str) -> bool:
     """A token that was drawn at random rather than a word of prose ("bearer authentication")."""
     return len(token) >= 20 or any(c.isdecimal() for c in token) or not (token.islower() or token.istitle())
 
 
 def _bearer(found: re.Match[str]) -> str:
     token = found[2]
-    if not _looks_drawn(token) or token.isupper():
+    if not _is_random(token) or token.isupper():
         return found[0]
     return found[1] + (key_mask(token) if pattern(PUBLIC_PREFIX).match(token) else MASK)
 

@@ -123,12 +123,12 @@ def _mask_scalar(value: object, hint: _Hint) -> Json:
     return MASK  # not JSON: what cannot be judged is not shown
 
 
-def _unused(key: str, taken: dict[str, Any], last: dict[str, int]) -> str:
+def _unused(key: str, used_names: dict[str, Any], last: dict[str, int]) -> str:
     """Two keys may share a mask; neither member may vanish for it. Numbering goes on from the `last` one given."""
-    if key not in taken:
+    if key not in used_names:
         return key
     number = last.get(key, 1) + 1
-    while f"{key}#{number}" in taken:
+    while f"{key}#{number}" in used_names:
         number += 1
     last[key] = number
     return f"{key}#{number}"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from remit.masking.field_names import Kind, counts_tokens, kind_of_name
 from remit.masking.masks import Hide, named_mask
-from remit.masking.prose import is_prose, spoken_kind
+from remit.masking.prose import is_prose, kind_of_phrase
 from remit.masking.regex_cache import QUOTE, pattern, without_punctuation
 
 _NAME = r"\w.$\[\]-"
@@ -122,7 +122,7 @@ def _value_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
     return _bare_span(text, found, kind)
 
 
-def _stays(name: str, value: str) -> bool:
+def _is_kept_visible(name: str, value: str) -> bool:
     """Whether what stands beside the name is no secret: nothing, a placeholder, a count."""
     if not value or pattern(_PLACEHOLDER).fullmatch(value):
         return True
@@ -138,13 +138,13 @@ def _kind_at(text: str, found: re.Match[str]) -> Kind | None:
     before = text[start - 1 : start]
     if before == "\\" and name[0] in "nrt":
         name = name[1:]  # the letter belongs to an escaped line break
-    kind = kind_of_name(name) or spoken_kind(text, found)
+    kind = kind_of_name(name) or kind_of_phrase(text, found)
     if kind and before == "/" and (name == "passwd" or text[start - 2 : start] == "//"):
         return None  # the file /etc/passwd; a user of that name in a URL, whose password is masked by then
     return kind
 
 
-def _mask_beside(text: str, source: str, hide: Hide) -> str:
+def _mask_values(text: str, source: str, hide: Hide) -> str:
     out, done, position = [], 0, 0
     while found := pattern(source).search(text, position):
         position = found.end("name")
@@ -155,7 +155,7 @@ def _mask_beside(text: str, source: str, hide: Hide) -> str:
             continue
         span = _value_span(text, found, kind)
         position = max(position, span.start)
-        if _stays(found["name"], text[span.start : span.end]):
+        if _is_kept_visible(found["name"], text[span.start : span.end]):
             continue
         out += [text[done : span.start], hide(kind, text[span.start : span.end])]
         done = position = span.end
@@ -169,9 +169,9 @@ def _element(found: re.Match[str], hide: Hide) -> str:
 
 def mask_pairs(text: str, hide: Hide = named_mask) -> str:
     if "=" in text or ":" in text or "value" in text or "%3" in text:
-        text = _mask_beside(text, _PAIR, hide)
+        text = _mask_values(text, _PAIR, hide)
     if "-" in text or ("uthorization" in text or "ookie" in text):
-        text = _mask_beside(text, _ARGUMENT, hide)
+        text = _mask_values(text, _ARGUMENT, hide)
     if "</" in text:
         text = pattern(_ELEMENT).sub(partial(_element, hide=hide), text)
     return text

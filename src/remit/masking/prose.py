@@ -36,13 +36,13 @@ _SECOND_WORDS: Final = vocabulary("code header key keys no num number pan phrase
 _WORDS_BEFORE = r"(?:[A-Za-z]+ ){1,3}\Z"
 _REACH = 40
 
-_SPOKEN = (
+_NAMED_IN_PROSE = (
     r"(?i)(?<![A-Za-z0-9])(?P<word>password|passwd|passphrase|passcode|secret|token|credential|"
     r"(?:api|access|secret|private)[ _-]?key|identified by)"
     r"(?P<link>\s{1,4}(?:(?:is|was|are)\s{1,4})?)"
     r"(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{1,512})(?P=quote)|(?P<bare>[^\s\"'`<>]{6,}+))"
 )
-_SPOKEN_HINTS = ("pass", "secret", "token", "credential", "key", "identified")
+_PROSE_HINTS = ("pass", "secret", "token", "credential", "key", "identified")
 _NETRC = r"(?i)(?<![A-Za-z0-9])(login\s{1,4}\S{1,256}\s{1,4}password\s{1,4})(\S++)"
 _ALWAYS_QUOTED_SECRET: Final = frozenset({"password", "passwd", "passphrase", "passcode", "secret", "identified by"})
 _OPAQUE = r"[A-Za-z0-9/+=_.~-]{16,}"
@@ -74,7 +74,7 @@ def is_prose(text: str, found: re.Match[str], kind: Kind) -> bool:
     return bool(two_words) and (kind is Kind.KEY or before in _STATUS)
 
 
-def spoken_kind(text: str, found: re.Match[str]) -> Kind | None:
+def kind_of_phrase(text: str, found: re.Match[str]) -> Kind | None:
     """What a name written as several words says ("API key"), when its last word alone says nothing."""
     if found["name"].lower() not in _SECOND_WORDS:
         return None
@@ -95,30 +95,30 @@ def _is_opaque(token: str) -> bool:
     return any(_has_letter_and_digit(segment) for segment in segments) or (len(token) == _AWS_SECRET_SIZE and mixed)
 
 
-def _is_spoken_secret(found: re.Match[str], token: str) -> bool:
-    drawn = _has_letter_and_digit(token)
+def _is_prose_secret(found: re.Match[str], token: str) -> bool:
+    is_mixed = _has_letter_and_digit(token)
     if found["quote"]:
-        return found["word"].lower() in _ALWAYS_QUOTED_SECRET or (drawn and len(token) > len("unknown"))
+        return found["word"].lower() in _ALWAYS_QUOTED_SECRET or (is_mixed and len(token) > len("unknown"))
     if not found["link"].isspace():
-        return drawn and not pattern(_PATH_OR_ID).match(token)
+        return is_mixed and not pattern(_PATH_OR_ID).match(token)
     return _is_opaque(token)
 
 
-def _spoken(found: re.Match[str], hide: Hide) -> str:
+def _mask_found(found: re.Match[str], hide: Hide) -> str:
     token = found["quoted"] or without_punctuation(found["bare"])
     before = _word_before(found.string, found.start())
-    if before in _OF_A_PARSER or not _is_spoken_secret(found, token):
+    if before in _OF_A_PARSER or not _is_prose_secret(found, token):
         return found[0]
     kind = kind_of_name(found["word"]) or Kind.PASSWORD
     start = found.start("quoted" if found["quote"] else "bare") - found.start()
     return found[0][:start] + hide(kind, token) + found[0][start + len(token) :]
 
 
-def mask_spoken(text: str, hide: Hide = named_mask) -> str:
+def mask_prose_secrets(text: str, hide: Hide = named_mask) -> str:
     """Secrets that a sentence names: "the password is ...", "PASSWORD '...'", "secret access key AKI...", .netrc."""
     lowered = text.lower()
-    if not any(hint in lowered for hint in _SPOKEN_HINTS):
+    if not any(hint in lowered for hint in _PROSE_HINTS):
         return text
     if "login" in lowered:
         text = pattern(_NETRC).sub(r"\1********", text)
-    return pattern(_SPOKEN).sub(partial(_spoken, hide=hide), text)
+    return pattern(_NAMED_IN_PROSE).sub(partial(_mask_found, hide=hide), text)

@@ -25,10 +25,10 @@ from remit.masking.field_names import Kind
 from remit.masking.key_value import mask_pairs
 from remit.masking.masks import MASK, named_mask
 from remit.masking.numbers import mask_cards, mask_ssns
-from remit.masking.prose import mask_spoken
+from remit.masking.prose import mask_prose_secrets
 from remit.masking.regex_cache import pattern
 from remit.masking.text import Mask, mask_in_rounds, mask_text
-from remit.masking.url_hosts import mask_around_hosts, stands_after_scheme
+from remit.masking.url_hosts import is_after_scheme, mask_around_hosts
 from remit.masking.urls import AT, mask_emails, mask_passwords_without_scheme
 
 _KEY_LINE: Final = r"([ \t\"'`+>|#*-]*+)([A-Za-z0-9+/=]{16,}+)([\s\"'`,;+\\]*+)"
@@ -98,7 +98,7 @@ def is_hidden(line: str, masked: str) -> bool:
 
 
 def _hide(kind: Kind, value: str) -> str:
-    if stands_after_scheme(value):
+    if is_after_scheme(value):
         return value
     out, done = [], 0
     for found in pattern(_EVALUATED).finditer(value):
@@ -117,7 +117,7 @@ _MASKS: Final[tuple[Mask, ...]] = (
     partial(mask_private_keys, hide=hide_key),
     mask_passwords_without_scheme,
     partial(mask_pairs, hide=_hide),
-    partial(mask_spoken, hide=_hide),
+    partial(mask_prose_secrets, hide=_hide),
     mask_shapes,
     mask_ssns,
     mask_cards,
@@ -136,12 +136,12 @@ def mask_shaped(text: str) -> str:
     """What is a secret by its own looks, and nothing for the word beside it: for texts that were masked already, where
     that word may have come to stand beside something else.
     """
-    return mask_around_hosts(text, _mask_looks)
+    return mask_around_hosts(text, _mask_by_shape)
 
 
-def _mask_looks(text: str) -> str:
-    looked = mask_cards(mask_ssns(mask_shapes(mask_passwords_without_scheme(text))))
-    return mask_emails(looked, only_mailboxes=True)
+def _mask_by_shape(text: str) -> str:
+    masked = mask_cards(mask_ssns(mask_shapes(mask_passwords_without_scheme(text))))
+    return mask_emails(masked, only_mailboxes=True)
 
 
 def _masked_line(line: str) -> str:

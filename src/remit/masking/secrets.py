@@ -64,12 +64,12 @@ def find_secrets(text: str) -> list[Secret]:
     lowered = text.lower()
     if len(lowered) != len(text):  # a few letters become two; then places would not agree
         lowered = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-    addresses = _changed_by(mask_passwords_in_addresses, "a password in an address")
-    shapes = _changed_by(mask_shapes, "a key or token of a known shape")
+    addresses = _finder_by_mask(mask_passwords_in_addresses, "a password in an address")
+    shapes = _finder_by_mask(mask_shapes, "a key or token of a known shape")
     found = _private_keys(text)
-    for look, hints in ((addresses, _ADDRESS_HINTS), (shapes, SHAPE_HINTS), (_by_name, _PAIR_HINTS)):
+    for find, hints in ((addresses, _ADDRESS_HINTS), (shapes, SHAPE_HINTS), (_by_name, _PAIR_HINTS)):
         for start, line in _lines_with(text, lowered, hints):
-            found += look(start, line)
+            found += find(start, line)
     if _JWK in text:
         for start, line in _lines_with(text, lowered, _JWK_HINTS):
             found += _jwk_member(start, line)
@@ -102,14 +102,14 @@ def _private_keys(text: str) -> list[Secret]:
     return [Secret(*found.span(), "a private key") for found in pattern(_PRIVATE_KEY).finditer(text)]
 
 
-def _changed_by(mask: Callable[[str], str], what: str) -> Callable[[int, str], list[Secret]]:
+def _finder_by_mask(mask: Callable[[str], str], what: str) -> Callable[[int, str], list[Secret]]:
     """What a mask would hide is what is looked for: one list of patterns for both."""
 
-    def look(start: int, line: str) -> list[Secret]:
+    def find(start: int, line: str) -> list[Secret]:
         masked = mask(line)
-        return [] if masked == line else [Secret(*_changed(line, masked, start), what)]
+        return [] if masked == line else [Secret(*_changed_span(line, masked, start), what)]
 
-    return look
+    return find
 
 
 def _jwk_member(start: int, line: str) -> list[Secret]:
@@ -119,7 +119,7 @@ def _jwk_member(start: int, line: str) -> list[Secret]:
     return [] if masked == lead + line else [Secret(start, start + len(line), "a private key")]
 
 
-def _changed(line: str, masked: str, place: int) -> tuple[int, int]:
+def _changed_span(line: str, masked: str, place: int) -> tuple[int, int]:
     """The part of a line that a mask has changed."""
     start = next((at for at, (one, other) in enumerate(zip(line, masked, strict=False)) if one != other), 0)
     back = next((at for at, (one, other) in enumerate(zip(line[::-1], masked[::-1], strict=False)) if one != other), 0)
@@ -143,5 +143,5 @@ def _is_secret(kind: Kind | None, quoted: str | None, bare: str | None) -> bool:
         return False
     if quoted is not None and not is_short:
         return True
-    drawn = any(c.isdecimal() for c in value) and any(c.isalpha() for c in value)
-    return drawn and not pattern(_ATTRIBUTE).fullmatch(value)
+    is_mixed = any(c.isdecimal() for c in value) and any(c.isalpha() for c in value)
+    return is_mixed and not pattern(_ATTRIBUTE).fullmatch(value)

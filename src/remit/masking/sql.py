@@ -50,7 +50,7 @@ _WITHIN_A_COLUMN: Final = 40
 """Tokens, at most, from the name of a column to its default."""
 
 
-class _At(NamedTuple):
+class _PlacedToken(NamedTuple):
     """A token that is no space and no comment, and its place in the statement."""
 
     place: int
@@ -67,52 +67,52 @@ class _At(NamedTuple):
         return self.kind in _NAMES and kind_of_name(name) is not None
 
 
-_END: Final = _At(-1, "mark", ";")
+_END: Final = _PlacedToken(-1, "mark", ";")
 
 
-def named_by_place(tokens: Sequence[SqlToken]) -> frozenset[int]:
+def find_secret_positions(tokens: Sequence[SqlToken]) -> frozenset[int]:
     """The places, among the tokens, of the literals that are secrets."""
-    told = [
-        _At(place, token.kind, token.text)
+    code_tokens = [
+        _PlacedToken(place, token.kind, token.text)
         for place, token in enumerate(tokens)
         if token.kind not in REMARKS and not token.text.isspace()
     ]
-    told = [_END, *told, _END, _END]
-    return frozenset((*_in_rows(told), *_called(told), *_defaults(told)))
+    code_tokens = [_END, *code_tokens, _END, _END]
+    return frozenset((*_in_rows(code_tokens), *_aliased(code_tokens), *_defaults(code_tokens)))
 
 
 # --- in rows ---------------------------------------------------------------------------------------------------------
 
 
-def _in_rows(told: Sequence[_At]) -> Iterator[int]:
+def _in_rows(code_tokens: Sequence[_PlacedToken]) -> Iterator[int]:
     done = 0  # rows within rows are not looked into: each token is read once, whatever is opened and not closed
-    for at, one in enumerate(told):
-        if at < done or one.word not in _BEFORE_ROWS or not (columns := _columns_before(told, at)):
+    for at, one in enumerate(code_tokens):
+        if at < done or one.word not in _BEFORE_ROWS or not (columns := _columns_before(code_tokens, at)):
             continue
         if one.word == "select":
-            cells = _selected(told, at + 1, columns)
+            cells = _selected(code_tokens, at + 1, columns)
         else:
-            first = at + 2 if told[at + 1].word == "row" else at + 1
-            cells = _secret_cells(told, first, columns, rows=one.word == "values")
+            first = at + 2 if code_tokens[at + 1].word == "row" else at + 1
+            cells = _secret_cells(code_tokens, first, columns, rows=one.word == "values")
         yield from cells.secret
         done = cells.end
 
 
-def _columns_before(told: Sequence[_At], at: int) -> list[bool]:
+def _columns_before(code_tokens: Sequence[_PlacedToken], at: int) -> list[bool]:
     """Whether each column is a secret, in the list of names that ends here; none, if it is no such list."""
     names: list[bool] = []
-    at = _after_list(told, at)
-    if told[at].text != ")":
+    at = _after_list(code_tokens, at)
+    if code_tokens[at].text != ")":
         return []
-    while at >= 2 and told[at].text in {")", ","} and told[at - 1].kind in _NAMES:
-        names.append(told[at - 1].is_secret)
+    while at >= 2 and code_tokens[at].text in {")", ","} and code_tokens[at - 1].kind in _NAMES:
+        names.append(code_tokens[at - 1].is_secret)
         at -= 2
-    return names[::-1] if told[at].text == "(" and any(names) else []
+    return names[::-1] if code_tokens[at].text == "(" and any(names) else []
 
 
-def _after_list(told: Sequence[_At], at: int) -> int:
+def _after_list(code_tokens: Sequence[_PlacedToken], at: int) -> int:
     """Back over what may stand between a list of columns and their values: `OVERRIDING USER VALUE`, `AS (`."""
-    words = [one.word for one in told[max(at - 4, 0) : at]]
+    words = [one.word for one in code_tokens[max(at - 4, 0) : at]]
     if words[-3:-2] == ["overriding"]:
         return at - 4
     if words[-1:] == ["("]:
@@ -127,12 +127,12 @@ class _Cells(NamedTuple):
     end: int
 
 
-def _secret_cells(told: Sequence[_At], at: int, columns: Sequence[bool], *, rows: bool) -> _Cells:
+def _secret_cells(code_tokens: Sequence[_PlacedToken], at: int, columns: Sequence[bool], *, rows: bool) -> _Cells:
     """Of the rows from here on, or of the one that begins here."""
     secret: list[int] = []
     depth = column = 0
-    while at < len(told) and (depth > 0 or told[at].text in _BETWEEN_ROWS):
-        one = told[at]
+    while at < len(code_tokens) and (depth > 0 or code_tokens[at].text in _BETWEEN_ROWS):
+        one = code_tokens[at]
         if one.text in _OPENING:
             depth, column = depth + 1, 0 if depth == 0 else column
         elif one.text in _CLOSING:
@@ -141,65 +141,65 @@ def _secret_cells(told: Sequence[_At], at: int, columns: Sequence[bool], *, rows
                 break
         elif one.text == "," and depth == 1:
             column += 1
-        elif depth == 1 and column < len(columns) and columns[column] and _is_alone(told, at):
+        elif depth == 1 and column < len(columns) and columns[column] and _is_alone(code_tokens, at):
             secret.append(one.place)
         at += 1
     return _Cells(secret, at)
 
 
-def _selected(told: Sequence[_At], at: int, columns: Sequence[bool]) -> _Cells:
+def _selected(code_tokens: Sequence[_PlacedToken], at: int, columns: Sequence[bool]) -> _Cells:
     """Up to a star: how many columns that stands for nobody can tell here."""
     secret: list[int] = []
     depth = column = 0
-    while at < len(told) and depth >= 0 and not (depth == 0 and told[at].word in _AFTER_A_SELECT):
-        one = told[at]
+    while at < len(code_tokens) and depth >= 0 and not (depth == 0 and code_tokens[at].word in _AFTER_A_SELECT):
+        one = code_tokens[at]
         if one.text in _OPENING:
             depth += 1
         elif one.text in _CLOSING:
             depth -= 1
         elif one.text == "," and depth == 0:
             column += 1
-        elif depth == 0 and column < len(columns) and columns[column] and _is_alone(told, at):
+        elif depth == 0 and column < len(columns) and columns[column] and _is_alone(code_tokens, at):
             secret.append(one.place)
         at += 1
     return _Cells(secret, at)
 
 
-def _is_alone(told: Sequence[_At], at: int) -> bool:
-    one, before, after = told[at], told[at - 1], told[at + 1]
+def _is_alone(code_tokens: Sequence[_PlacedToken], at: int) -> bool:
+    one, before, after = code_tokens[at], code_tokens[at - 1], code_tokens[at + 1]
     return one.kind in _LITERALS and before.word in _BEFORE_A_VALUE and after.word in _AFTER_A_VALUE
 
 
 # --- by a name after it, or before its default -----------------------------------------------------------------------
 
 
-def _called(told: Sequence[_At]) -> Iterator[int]:
+def _aliased(code_tokens: Sequence[_PlacedToken]) -> Iterator[int]:
     """`'...' AS password`"""
-    for before, one, word, name in zip(told, told[1:], told[2:], told[3:], strict=False):
+    for before, one, word, name in zip(code_tokens, code_tokens[1:], code_tokens[2:], code_tokens[3:], strict=False):
         if one.kind in _LITERALS and before.word in _BEFORE_A_VALUE and word.word == "as" and name.is_secret:
             yield one.place
 
 
-def _defaults(told: Sequence[_At]) -> Iterator[int]:
+def _defaults(code_tokens: Sequence[_PlacedToken]) -> Iterator[int]:
     """`password SET DEFAULT '...'`; and `password VARCHAR(20) NOT NULL DEFAULT '...'`, of a new column."""
-    for at, one in enumerate(told[:-1]):
-        if one.word == "default" and told[at + 1].kind in _LITERALS and _column_of(told, at).is_secret:
-            yield told[at + 1].place
+    for at, one in enumerate(code_tokens[:-1]):
+        if one.word == "default" and code_tokens[at + 1].kind in _LITERALS and _column_of(code_tokens, at).is_secret:
+            yield code_tokens[at + 1].place
 
 
-def _column_of(told: Sequence[_At], at: int) -> _At:
+def _column_of(code_tokens: Sequence[_PlacedToken], at: int) -> _PlacedToken:
     """The first name of the part that this stands in."""
     depth = 0
     for place in range(at - 1, max(at - _WITHIN_A_COLUMN, 0), -1):
-        one = told[place]
-        if depth == 0 and told[place - 1].word in _BEFORE_A_COLUMN and one.word not in _BEFORE_A_COLUMN:
+        one = code_tokens[place]
+        if depth == 0 and code_tokens[place - 1].word in _BEFORE_A_COLUMN and one.word not in _BEFORE_A_COLUMN:
             return one
         depth += 1 if one.text in _CLOSING else -1 if one.text in _OPENING else 0
     return _END
 
 
 _LETTER: Final = r"A-Za-z_\x80-\U0010ffff"
-_GOES_ON: Final = r"[ \t\f\v]*+(?:--[^\n\r]*+)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+'"
+_CONTINUATION: Final = r"[ \t\f\v]*+(?:--[^\n\r]*+)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+'"
 _ESCAPED: Final = r"'(?:[^'\\]|''|\\.)*+'"
 _TOKEN: Final = (
     r"(?s)(?P<remark>--[^\n\r]*+)|(?P<block>/\*)|"
@@ -212,7 +212,7 @@ _TOKEN: Final = (
 )
 # A backtick quotes a name for the one, and is an operator for the other.
 _OPENED: Final = frozenset("'\"`")
-_ROOM: Final = 4
+_MASK_MARGIN: Final = 4
 """Masks are shorter than what they hide, and what follows a value says what it is of."""
 _STRINGS: Final = frozenset({"string", "escaped", "dollar"})
 _LINE_END: Final = r"[\n\r]"
@@ -237,9 +237,9 @@ def mask_sql(text: str, most: int | None = None) -> str:
     out: list[str] = []
     before, last, size = "", "", 0
     tokens = list(tokens_of(text, most))
-    named = named_by_place(tokens)
+    named = find_secret_positions(tokens)
     for at, token in enumerate(tokens):
-        out.append(_hidden(token) if at in named else _masked(token, before))
+        out.append(_hide_token(token) if at in named else _mask_token(token, before))
         size += len(out[-1])
         if most is not None and size > most:
             break
@@ -253,7 +253,7 @@ def mask_sql(text: str, most: int | None = None) -> str:
 
 
 def tokens_of(text: str, most: int | None = None) -> Iterator[SqlToken]:
-    at, last = 0, len(text) if most is None else _ROOM * most
+    at, last = 0, len(text) if most is None else _MASK_MARGIN * most
     while at <= last and (found := pattern(_TOKEN).match(text, at)):
         end = _end_of(found)
         if end is None:
@@ -270,7 +270,7 @@ def _end_of(found: re.Match[str]) -> int | None:
     if found.lastgroup == "dollar":
         end = found.string.find(found[0], found.end())
         return end + len(found[0]) if end >= 0 else None
-    if found.lastgroup == "escaped" and pattern(_GOES_ON).match(found.string, found.end()):
+    if found.lastgroup == "escaped" and pattern(_CONTINUATION).match(found.string, found.end()):
         return None  # on another line: to the one with escapes as before, to the other without
     is_doubtful = found[0] in _OPENED or (found.lastgroup == "word" and not _is_of_letters(found[0]))
     return None if is_doubtful else found.end()
@@ -291,7 +291,7 @@ def _after_block(text: str, at: int) -> int | None:
     return None
 
 
-def _masked(token: SqlToken, before: str) -> str:
+def _mask_token(token: SqlToken, before: str) -> str:
     kind, text = token
     if kind == "remark":
         return "--" + mask_shown(text[2:])
@@ -300,14 +300,14 @@ def _masked(token: SqlToken, before: str) -> str:
     if kind in {"word", "name", "doubt"}:
         return mask_shapes(text)
     if kind == "number":
-        return _number(text, before)
+        return _mask_number(text, before)
     if kind in _STRINGS:
-        opening, value, closing = _opened(token)
-        return opening + _content(value, before) + closing
+        opening, value, closing = _split_string(token)
+        return opening + _mask_string(value, before) + closing
     return text
 
 
-def _opened(token: SqlToken) -> tuple[str, str, str]:
+def _split_string(token: SqlToken) -> tuple[str, str, str]:
     """A string, as its marks and what is between them."""
     if token.kind == "dollar":
         quote = token.text[: token.text.index("$", 1) + 1]
@@ -316,26 +316,26 @@ def _opened(token: SqlToken) -> tuple[str, str, str]:
     return opening, token.text[len(opening) : -1], "'"
 
 
-def _hidden(token: SqlToken) -> str:
+def _hide_token(token: SqlToken) -> str:
     """Its place says that it is a secret."""
     if token.kind not in _STRINGS:
         return MASK
-    opening, value, closing = _opened(token)
+    opening, value, closing = _split_string(token)
     return opening + pattern(_A_LINE).sub(MASK, value) + closing
 
 
-def _content(value: str, before: str) -> str:
+def _mask_string(value: str, before: str) -> str:
     """Of a string: all of it, if what stands before it says that it is a secret; else what is one in it."""
     own = mask_shown(value)
     quoted = f"'{pattern(_LAYOUT).sub(' ', own[:_REACH])}'"
-    return pattern(_A_LINE).sub(MASK, value) if value and _after(before, quoted) != quoted else own
+    return pattern(_A_LINE).sub(MASK, value) if value and _mask_in_context(before, quoted) != quoted else own
 
 
-def _after(before: str, value: str) -> str:
+def _mask_in_context(before: str, value: str) -> str:
     """What a mask makes of a value for what stands before it. That this would be masked itself says nothing of it."""
     masked = mask_line(before + value)
     return masked[len(before) :] if masked.startswith(before) else value
 
 
-def _number(digits: str, before: str) -> str:
-    return _after(before, digits)
+def _mask_number(digits: str, before: str) -> str:
+    return _mask_in_context(before, digits)

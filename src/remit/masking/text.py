@@ -8,7 +8,7 @@ from remit.masking.field_names import is_card_name, kind_of_name
 from remit.masking.key_value import mask_pairs
 from remit.masking.masks import named_mask, written_card_mask
 from remit.masking.numbers import mask_cards, mask_ssns
-from remit.masking.prose import mask_spoken
+from remit.masking.prose import mask_prose_secrets
 from remit.masking.regex_cache import pattern
 from remit.masking.urls import mask_emails, mask_passwords_in_addresses
 
@@ -19,7 +19,7 @@ _MASKS: Final[tuple[Mask, ...]] = (
     mask_private_keys,
     mask_passwords_in_addresses,
     mask_pairs,
-    mask_spoken,
+    mask_prose_secrets,
     mask_shapes,
     mask_ssns,
     mask_cards,
@@ -44,20 +44,20 @@ def mask_in_rounds(text: str, masks: tuple[Mask, ...]) -> str:
 
 # Nothing in such a text can part a name from its value; nor is there room for a number that would be masked.
 _ONE_WORD = r"[A-Za-z0-9_./~,-]*"
-_ROOM_FOR_A_NUMBER = r"[0-9_.-]{11}"
+_NUMBER_SIZED = r"[0-9_.-]{11}"
 _LONGEST_WORD = 300
 
 # Texts that were looked through and hold no secret, so keeping them gives none away.
-_seen_plain: Final[set[str]] = set()
-_LONGEST_KEPT = 1_000
-_MOST_KEPT = 512
+_known_plain: Final[set[str]] = set()
+_LONGEST_CACHED = 1_000
+_MAX_CACHED = 512
 
 
 def _is_one_plain_word(text: str) -> bool:
     """Most texts of a record are names and paths, and cost a tenth this way."""
     if len(text) > _LONGEST_WORD or not pattern(_ONE_WORD).fullmatch(text):
         return False
-    return not pattern(_ROOM_FOR_A_NUMBER).search(text) and not any(hint in text for hint in KEY_HINTS)
+    return not pattern(_NUMBER_SIZED).search(text) and not any(hint in text for hint in KEY_HINTS)
 
 
 def mask_text(text: str) -> str:
@@ -65,19 +65,19 @@ def mask_text(text: str) -> str:
 
     Limit: a secret is found by a name beside it or by its shape. One that is encrypted, encoded or spelled out is not.
     """
-    if text in _seen_plain or _is_one_plain_word(text):
+    if text in _known_plain or _is_one_plain_word(text):
         return text
     text = mask_in_rounds(text, _MASKS)
-    _remember(text)
+    _cache_plain(text)
     return text
 
 
-def _remember(plain: str) -> None:
+def _cache_plain(plain: str) -> None:
     """A sentence is masked when it is shown and again when it is recorded; most of them come with every task."""
-    if len(plain) <= _LONGEST_KEPT:
-        if len(_seen_plain) >= _MOST_KEPT:
-            _seen_plain.clear()
-        _seen_plain.add(plain)
+    if len(plain) <= _LONGEST_CACHED:
+        if len(_known_plain) >= _MAX_CACHED:
+            _known_plain.clear()
+        _known_plain.add(plain)
 
 
 def mask_field(name: str, value: str, words: Mask = mask_text) -> str:

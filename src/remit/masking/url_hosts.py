@@ -9,11 +9,11 @@ from typing import Final
 
 from remit.masking.regex_cache import pattern
 from remit.masking.text import Mask
-from remit.masking.urls import mask_and_part_hosts
+from remit.masking.urls import mask_and_split_hosts
 
 _SCHEME_END: Final = "://"
 _ESCAPED_SCHEME_END: Final = r":\/\/"
-_STAND_IN: Final = "host[a-j]++\\.zz[\ue000-\uf8ff\U000f0000-\U0010ffff]"
+_PLACEHOLDER: Final = "host[a-j]++\\.zz[\ue000-\uf8ff\U000f0000-\U0010ffff]"
 _DIGITS: Final = str.maketrans("0123456789", "abcdefghij")
 _PRIVATE_USE: Final = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 
@@ -25,17 +25,17 @@ def mask_around_hosts(text: str, mask: Mask) -> str:
     """
     if _SCHEME_END not in text and _ESCAPED_SCHEME_END not in text:
         return mask(text)
-    around, hosts = mask_and_part_hosts(text)
+    around, hosts = mask_and_split_hosts(text)
     end = _unused_character(text)
-    stand_ins = [f"host{str(number).translate(_DIGITS)}.zz{end}" for number in range(len(hosts))]
-    masked = mask("".join(part for pair in zip(around, [*stand_ins, ""], strict=True) for part in pair))
-    host_of = dict(zip(stand_ins, hosts, strict=True))
-    return pattern(_STAND_IN).sub(lambda found: host_of.get(found[0], found[0]), masked)
+    placeholders = [f"host{str(number).translate(_DIGITS)}.zz{end}" for number in range(len(hosts))]
+    masked = mask("".join(part for pair in zip(around, [*placeholders, ""], strict=True) for part in pair))
+    host_of = dict(zip(placeholders, hosts, strict=True))
+    return pattern(_PLACEHOLDER).sub(lambda found: host_of.get(found[0], found[0]), masked)
 
 
-def stands_after_scheme(value: str) -> bool:
+def is_after_scheme(value: str) -> bool:
     """`//...` with a host in it: what is before its colon is a scheme, whatever it is called."""
-    return value.startswith("//") and pattern(_STAND_IN).search(value) is not None
+    return value.startswith("//") and pattern(_PLACEHOLDER).search(value) is not None
 
 
 def _unused_character(text: str) -> str:

@@ -71,7 +71,7 @@ def _mask_urls(text: str) -> str:
     return "".join(out) + text[done:]
 
 
-def mask_and_part_hosts(text: str) -> tuple[list[str], list[str]]:
+def mask_and_split_hosts(text: str) -> tuple[list[str], list[str]]:
     """The text with the userinfo of its URLs masked, taken apart: what stands around their hosts, and the hosts.
 
     The userinfo ends at the last `@` before anything that ends a host to whatever may read the URL: what is taken for a

@@ -24,8 +24,10 @@ _WHOLE_CHARACTERS: Final = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+", re.DOTALL
 )
 _DEFAULT: Final = Bounds()
-MEND: Final = "Mend it there. Keys and texts stand in double quotes; JSON has no comments and no comma at the end."
-_WORDS: Final = {
+FIX_ADVICE: Final = (
+    "Mend it there. Keys and texts stand in double quotes; JSON has no comments and no comma at the end."
+)
+_MESSAGES: Final = {
     "Expecting value": "a value is expected here",
     "Expecting ',' delimiter": "a comma or a closing bracket is expected here",
     "Expecting ':' delimiter": "a colon is expected after the key",
@@ -82,7 +84,7 @@ def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") 
     except json.JSONDecodeError as problem:
         _scan_shape(raw, bounds, source)  # says more of a bracket or a quote
         place = f"{source}, line {problem.lineno}, column {problem.colno}"
-        _refuse(f"this is not JSON: {_in_our_words(problem.msg, text)}", place, MEND)
+        _refuse(f"this is not JSON: {_describe_error(problem.msg, text)}", place, FIX_ADVICE)
     except RecursionError:  # the scan bounds the depth; this is for bounds set past the interpreter's own
         raise RefusedError(Reason.TOO_DEEP, "the nesting is too deep", where=source) from None
     if _SURROGATE_ESCAPE.search(raw):
@@ -116,10 +118,10 @@ class _BadNumberError(Exception):
         self.text = text
 
 
-def _in_our_words(said: str, text: str) -> str:
+def _describe_error(reported: str, text: str) -> str:
     if not text.strip():
         return "there is nothing in it"
-    return next((words for start, words in _WORDS.items() if said.startswith(start)), said)
+    return next((words for start, words in _MESSAGES.items() if reported.startswith(start)), reported)
 
 
 def _refuse(what: str, where: str, next_step: str = "") -> NoReturn:
@@ -159,11 +161,11 @@ def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
         elif first in b"]}":
             depth -= 1
             if depth < 0:
-                _refuse("a bracket closes what nothing opened", f"{source}, byte {match.start()}", MEND)
+                _refuse("a bracket closes what nothing opened", f"{source}, byte {match.start()}", FIX_ADVICE)
         elif first == 0x2C:  # a comma
             items += 1
         elif match.end() == match.start() + 1:
-            _refuse("a string has no closing quote", f"{source}, byte {match.start()}", MEND)
+            _refuse("a string has no closing quote", f"{source}, byte {match.start()}", FIX_ADVICE)
         else:
             strings += 1
         # A valid document has at most two strings an item; without this, a run of quotes would be walked to its end.

@@ -30,8 +30,8 @@ from remit.parsing.limits import Bounds
 
 YAML_BOUNDS: Final = Bounds(max_bytes=64 << 10, max_items=10_000)
 
-MEND: Final = "Mend it there. Indent with spaces, and put a text in quotes if it holds `: ` or ` #`."
-_WORDS: Final = {
+FIX_ADVICE: Final = "Mend it there. Indent with spaces, and put a text in quotes if it holds `: ` or ` #`."
+_MESSAGES: Final = {
     "mapping values are not allowed here": "a key with its value cannot stand here",
     "could not find expected ':'": "a colon is missing after the key",
     "while scanning for the next token": "a character that cannot begin a value",
@@ -63,7 +63,7 @@ def parse_yaml(raw: bytes, bounds: Bounds = YAML_BOUNDS, *, source: str = "input
     text = _decode(raw, bounds, source)
     reading = _Reading(text, bounds, source)
     for event in _events(text, source):
-        reading.take(event)
+        reading.feed(event)
     return reading.result()
 
 
@@ -71,15 +71,15 @@ def _events(text: str, source: str) -> Iterator[Event]:
     try:
         yield from YAML(typ="safe", pure=True).parse(text)
     except MarkedYAMLError as problem:
-        said = str(problem.problem or problem.context)
-        told = next((words for start, words in _WORDS.items() if said.startswith(start)), said)
-        _refuse(f"this is not YAML: {told}", _place(source, problem.problem_mark), MEND)
+        reported = str(problem.problem or problem.context)
+        description = next((words for start, words in _MESSAGES.items() if reported.startswith(start)), reported)
+        _refuse(f"this is not YAML: {description}", _place(source, problem.problem_mark), FIX_ADVICE)
     except ReaderError as problem:
         before = text[: problem.position]
         place = f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
         _refuse("this is not YAML: a control character is not allowed", f"{source}, {place}", "Remove the character.")
     except YAMLError as problem:
-        _refuse(f"this is not YAML: {problem}", source, MEND)
+        _refuse(f"this is not YAML: {problem}", source, FIX_ADVICE)
     except (ValueError, OverflowError):  # the scanner does not check that a \\U escape is a character
         _refuse("this is not YAML: an escape stands for no character", source, "Send the whole character.")
 
@@ -106,7 +106,7 @@ class _Reading:
             _refuse("there is nothing in it", self._source, "Write at least one setting.")
         return self._documents[0]
 
-    def take(self, event: Event) -> None:
+    def feed(self, event: Event) -> None:
         if isinstance(event, DocumentStartEvent):
             self._start_document(event)
         elif isinstance(event, NodeEvent):

@@ -18,7 +18,7 @@ from remit.goals.core import Executor
 from remit.goals.service import GoalService
 from remit.goals.slo import Rate, rolling_error_rate
 from remit.testing.goal_evidence import GoalEvidence, read_evidence
-from remit.testing.goal_workspace import TENANT, GoalWorkspace, carry_through
+from remit.testing.goal_workspace import TENANT, GoalWorkspace, complete_goal
 from remit.workspace.workspace import Workspace
 
 TWICE_AT_ONCE = 10
@@ -87,7 +87,7 @@ def run_load(
     """`callers` threads of one process, as a server would have them."""
     with scratch.open() as workspace:
         for number in range(WARM_UP):
-            carry_through(workspace.goals, uuid7(workspace.clock()), f"warm-{number}")
+            complete_goal(workspace.goals, uuid7(workspace.clock()), f"warm-{number}")
         began = time.perf_counter()
         with timed_dispatches(workspace.goals) as waits:
             load = _Load(workspace, goals, on_progress)
@@ -174,7 +174,7 @@ class _Load:
 
 def _carried(goals: GoalService, correlation_id: str, name: str) -> str:
     try:
-        return carry_through(goals, correlation_id, name).reason_code
+        return complete_goal(goals, correlation_id, name).reason_code
     except EnvironmentFailureError as problem:
         if problem.reason is not Reason.IN_PROGRESS:  # somebody else is at it: asked again, it says what came of it
             raise

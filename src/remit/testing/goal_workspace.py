@@ -136,7 +136,7 @@ def drop_tables(scratch: GoalWorkspace) -> None:
                 connection.close()
 
 
-def carry_through(goals: GoalService, correlation_id: str, name: str) -> AgentExecutionOutcome:
+def complete_goal(goals: GoalService, correlation_id: str, name: str) -> AgentExecutionOutcome:
     """Ask for a copy of this name, and confirm it; or go on from wherever the same goal stands."""
     said = goals.ask(f"copy the form as {name}", correlation_id=correlation_id, user=USER, tenant=TENANT).outcome
     if said.reason_code == "CONFIRMATION_REQUIRED":

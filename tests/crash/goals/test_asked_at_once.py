@@ -8,7 +8,7 @@ import pytest
 from remit.goals import core
 from remit.goals.outcomes import build_outcome
 from remit.testing.goal_evidence import find_problems, read_evidence
-from remit.testing.goal_workspace import TENANT, USER, carry_through, make_scratch
+from remit.testing.goal_workspace import TENANT, USER, complete_goal, make_scratch
 
 
 @pytest.mark.req("AC-08", "AC-22")
@@ -24,7 +24,7 @@ def test_whoever_confirms_after_another_did_hears_the_outcome(tmp_path: Path, mo
         def told(*given: Any) -> Any:
             if not others:
                 others.append("asks")
-                others.append(carry_through(there.goals, "c-1", "n-1").reason_code)
+                others.append(complete_goal(there.goals, "c-1", "n-1").reason_code)
             return build_outcome(*given)
 
         monkeypatch.setattr(core, "build_outcome", told)

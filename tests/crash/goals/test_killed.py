@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from remit.testing.goal_evidence import find_problems, read_evidence
-from remit.testing.goal_workspace import GoalWorkspace, carry_through, make_scratch
+from remit.testing.goal_workspace import GoalWorkspace, complete_goal, make_scratch
 from tests.crash.goals.checking import check_all
 from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
@@ -99,8 +99,8 @@ def test_a_goal_whose_process_was_killed_takes_effect_once_when_it_is_asked_for_
 ) -> None:
     correlation_id, name = killed(scratch, moment)
     with scratch.open() as workspace:
-        first = carry_through(workspace.goals, correlation_id, name)
-        again = carry_through(workspace.goals, correlation_id, name)
+        first = complete_goal(workspace.goals, correlation_id, name)
+        again = complete_goal(workspace.goals, correlation_id, name)
         evidence = read_evidence(workspace, scratch)
         assert workspace.recover() == []
     assert first.reason_code == "SIMULATION_SUCCEEDED"
@@ -119,7 +119,7 @@ def test_a_dispatch_whose_process_was_killed_is_settled_by_recovery_alone(
         assert [report for report in workspace.recover() if report.problem is not None] == []
         evidence = read_evidence(workspace, scratch)
         assert workspace.recover() == []
-        told = carry_through(workspace.goals, correlation_id, name)
+        told = complete_goal(workspace.goals, correlation_id, name)
     assert evidence.stands[correlation_id] == ("SUCCEEDED" if moment.done else "FAILED")
     assert evidence.files.get(name, 0) == moment.done
     assert told.reason_code == ("SIMULATION_SUCCEEDED" if moment.done else "SIMULATION_FAILED")
@@ -132,7 +132,7 @@ def test_a_dispatch_whose_process_was_killed_is_settled_by_recovery_alone(
 def test_after_all_the_kills_every_record_agrees_and_every_decision_replays(scratch: GoalWorkspace) -> None:
     """Last in this file, so that it has something to look at; alone, it makes one goal."""
     with scratch.open() as workspace:
-        carry_through(workspace.goals, "last-one", "last-copy")
+        complete_goal(workspace.goals, "last-one", "last-copy")
         evidence = read_evidence(workspace, scratch)
     wanted = {one: one.replace("killed", "copy").replace("last-one", "last-copy") for one in evidence.stands}
     checked = check_all(scratch, wanted)

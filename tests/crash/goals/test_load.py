@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remit.testing.goal_evidence import GoalEvidence, find_problems
-from remit.testing.goal_workspace import TENANT, carry_through, make_scratch
+from remit.testing.goal_workspace import TENANT, complete_goal, make_scratch
 from tests.crash.goals.checking import check_all
 from tests.support import preloaded
 
@@ -85,7 +85,7 @@ def test_evidence_of_a_fault_is_a_problem(changes: dict[str, dict[str, int]], *,
 def test_the_check_sees_an_effect_that_nobody_recorded_and_a_projection_that_drifted(tmp_path: Path) -> None:
     scratch = make_scratch(tmp_path)
     with scratch.open() as workspace:
-        carry_through(workspace.goals, "c-1", "n-1")
+        complete_goal(workspace.goals, "c-1", "n-1")
         assert check_all(scratch, ONE).problems == []
         workspace.ledger.transact(
             lambda batch: batch.store.execute("DELETE FROM agent_execution_current WHERE tenant_id = ?", (TENANT,))

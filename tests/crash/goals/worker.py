@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from remit.core.errors import RemitError
-from remit.testing.goal_workspace import GoalWorkspace, carry_through
+from remit.testing.goal_workspace import GoalWorkspace, complete_goal
 
 READY = "ready"
 AGAIN = "again "
@@ -72,7 +72,7 @@ def _work(scratch: GoalWorkspace, jobs: int, answers: int) -> NoReturn:
             for line in lines:
                 correlation_id, name = line.split()
                 try:
-                    said = carry_through(workspace.goals, correlation_id, name).reason_code
+                    said = complete_goal(workspace.goals, correlation_id, name).reason_code
                 except RemitError as problem:
                     said = f"{AGAIN}{problem.reason.value}: {problem.what}"
                 os.write(answers, f"{said[:3_000]}\n".encode())

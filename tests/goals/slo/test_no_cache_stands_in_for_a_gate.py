@@ -14,7 +14,7 @@ from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.goals.core import Executor
 from remit.identity.person import Person
 from remit.store.sqlite import SqliteStore
-from remit.testing.goal_workspace import TENANT, USER, GoalWorkspace, carry_through, make_scratch
+from remit.testing.goal_workspace import TENANT, USER, GoalWorkspace, complete_goal, make_scratch
 from remit.workspace.workspace import Workspace
 
 WHO = Person("os:ann")
@@ -30,7 +30,7 @@ def warm(scratch: GoalWorkspace) -> Iterator[Workspace]:
     """A process that has just carried out two goals by the rules that are about to change."""
     with scratch.open() as workspace:
         for number in (1, 2):
-            assert carry_through(workspace.goals, f"warm-{number}", f"warm-{number}").reason_code.endswith("SUCCEEDED")
+            assert complete_goal(workspace.goals, f"warm-{number}", f"warm-{number}").reason_code.endswith("SUCCEEDED")
         yield workspace
 
 
@@ -52,11 +52,11 @@ def test_a_policy_that_was_changed_counts_for_a_goal_that_was_asked_for_before(
     allowing = policy.read_text()
     policy.write_text('@id("nobody")\nforbid (principal, action, resource);\n')
     assert confirmed(warm, "late").reason_code == "ACCESS_SCOPE_VIOLATION"
-    assert carry_through(warm.goals, "later", "later").reason_code == "ACCESS_SCOPE_VIOLATION"
+    assert complete_goal(warm.goals, "later", "later").reason_code == "ACCESS_SCOPE_VIOLATION"
     policy.write_text("this is no policy")
-    assert carry_through(warm.goals, "broken", "broken").reason_code == "ACCESS_SCOPE_VIOLATION"
+    assert complete_goal(warm.goals, "broken", "broken").reason_code == "ACCESS_SCOPE_VIOLATION"
     policy.write_text(allowing)
-    assert carry_through(warm.goals, "again", "again").reason_code == "SIMULATION_SUCCEEDED"
+    assert complete_goal(warm.goals, "again", "again").reason_code == "SIMULATION_SUCCEEDED"
     assert scratch.copies() == ["again", "warm-1", "warm-2"]
 
 
@@ -70,7 +70,7 @@ def test_a_simulation_that_was_retired_is_retired_at_once_also_by_another_proces
     assert confirmed(warm, "late").reason_code == "SIMULATION_NOT_ACTIVE"
     with scratch.open() as elsewhere:
         elsewhere.promotion.promote("copy-form", tenant_id=TENANT, who=WHO)
-    assert carry_through(warm.goals, "again", "again").reason_code == "SIMULATION_SUCCEEDED"
+    assert complete_goal(warm.goals, "again", "again").reason_code == "SIMULATION_SUCCEEDED"
     assert scratch.copies() == ["again", "warm-1", "warm-2"]
 
 
@@ -80,7 +80,7 @@ def test_a_simulation_whose_file_was_changed_is_a_draft_at_once(scratch: GoalWor
     file = scratch.root / "simulations.json"
     file.write_text(file.read_text().replace("Copy the form", "Copy the paper"))
     assert confirmed(warm, "late").reason_code in {"PACKET_INVALID", "SIMULATION_NOT_ACTIVE"}
-    assert carry_through(warm.goals, "later", "later").reason_code != "SIMULATION_SUCCEEDED"
+    assert complete_goal(warm.goals, "later", "later").reason_code != "SIMULATION_SUCCEEDED"
     assert scratch.copies() == ["warm-1", "warm-2"]
 
 
@@ -123,5 +123,5 @@ def test_a_snapshot_that_was_lost_stops_the_dispatch_though_it_is_cached(
         warm.goals.core = replace(core, executor=Losing(core.executor, warm.store.path, kind, how))
         assert confirmed(warm, name).reason_code == "REPLAY_INVARIANT_FAILED", name
         warm.goals.core = core
-    assert carry_through(warm.goals, "whole", "whole").reason_code == "SIMULATION_SUCCEEDED"
+    assert complete_goal(warm.goals, "whole", "whole").reason_code == "SIMULATION_SUCCEEDED"
     assert scratch.copies() == ["warm-1", "warm-2", "whole"]
