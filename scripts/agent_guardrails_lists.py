@@ -172,7 +172,7 @@ WRITING_SQL: Final = re.compile(
     re.IGNORECASE,
 )
 TRANSCRIPT: Final = re.compile(r"transcript|conversation_ledger", re.IGNORECASE)
-NO_STATEMENT: Final = {("goals/trace/tree.py", "self.rows")} | {
+NO_STATEMENT: Final = {("goals/trace.py", "self.rows")} | {
     (name, f"{door}.execute") for name in RUNNER_FILES for door in ("self._tasks()", "self._browsing()")
 }
 """Called like a statement, and none: the rows that a trace was given, and what a door is asked to do."""

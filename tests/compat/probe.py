@@ -303,7 +303,7 @@ def _variables() -> Surface:
 
 
 def _capabilities() -> Surface:
-    browser, doors = _find("BROWSER_CAPABILITIES"), _find("DOOR_CAPABILITIES")
+    browser, doors = _find("BROWSER_CAPABILITIES"), _find("SERVICE_CAPABILITIES")
     found: Surface = {f"token {name}": True for name in (*browser, *doors)}
     pattern = _find("CALL_NAME")
     found["token call.NAME"] = f"{_find('CALL')}{pattern}"

@@ -28,7 +28,7 @@ from remit.goals.replay import load_evidence, replay_decision
 from remit.goals.rules import PastRules
 from remit.goals.service import Reply
 from remit.goals.simulation_executor import SimulationOperation
-from remit.goals.trace.tree import trace_goal
+from remit.goals.trace import trace_goal
 from remit.goals.user_messages import confirmation_prompt
 from remit.identity.person import Person
 from remit.ledger.documents import DocumentStore, StoredDocument

@@ -11,7 +11,7 @@ import pytest
 from remit.authority.capability_token import Token, TokenRequest, verify_token
 from remit.browser.policy import CAPABILITY_OF, decide_browser
 from remit.contracts.browser.browser import Action, ActionType, TokenConstraints
-from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, SERVICE_CAPABILITIES
 from remit.contracts.browser.token_rules import CONSTRAINT_RULES
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
@@ -24,7 +24,7 @@ from tests.support.store_fixtures import World
 
 __all__ = ["remit"]
 
-CAPABILITIES: Final = (*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES, "call.crm.set_discount")
+CAPABILITIES: Final = (*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES, "call.crm.set_discount")
 GIVEN: Final[dict[str, dict[str, Any]]] = {
     "domains": {"domains": ["shop.example"]},
     "max_purchase": {"max_purchase": {"value": 50, "currency": "EUR"}},

@@ -7,7 +7,7 @@ import pytest
 
 from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
-from remit.contracts.browser.capabilities import DOOR_CAPABILITIES, is_browser
+from remit.contracts.browser.capabilities import SERVICE_CAPABILITIES, is_browser
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.models import Role
 from remit.identity.person import Person
@@ -39,7 +39,7 @@ def agent(
     whose = {"user": user, "tenant": tenant} if user else {}
     places = {"domains": list(domains)} if any(map(is_browser, caps)) else {}
     constraints = TokenConstraints.from_tree(places | whose)
-    text = workspace.tokens.issue(TokenRequest(sub, caps or DOOR_CAPABILITIES, constraints, life)).text
+    text = workspace.tokens.issue(TokenRequest(sub, caps or SERVICE_CAPABILITIES, constraints, life)).text
     return AgentCaller.by(workspace.tokens, text)
 
 

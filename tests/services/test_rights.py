@@ -6,7 +6,7 @@ import pytest
 
 from remit.authority.capability_token import Token
 from remit.contracts.browser.browser import TokenConstraints
-from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, SERVICE_CAPABILITIES
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, PersonCaller, agent_id
 from remit.identity.models import ROLES
@@ -51,13 +51,13 @@ def test_every_right_is_had_by_exactly_those_who_should_have_it() -> None:
         roles = {LETTERS[letter] for letter in letters.split()}
         for role in ROLES:
             assert may(PersonCaller(Person("os:ana"), role), right) is (role in roles), (role, right)
-        for held in (*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES, "call.crm.set"):
+        for held in (*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES, "call.crm.set"):
             assert may(agent(held), right) is (capability in {"*", held}), (held, right)
 
 
 @pytest.mark.req("VX-09")
 def test_no_token_whatever_it_holds_lets_an_agent_decide() -> None:
-    everything = agent(*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES, "call.decide", "call.approve")
+    everything = agent(*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES, "call.decide", "call.approve")
     persons = {Right.SEE, Right.DECIDE, Right.CONFIRM, Right.LEASE, Right.ISSUE_TOKEN, Right.REVOKE_TOKEN}
     for right in persons | {Right.CHANGE_CATALOGUE, Right.INVITE}:
         with pytest.raises(RefusedError) as refused:

@@ -19,9 +19,15 @@ from remit.approvals.errors import (
     timeout_error,
     unusable_error,
 )
-from remit.approvals.evidence import is_orphan, require_evidence, require_not_moved_on
 from remit.approvals.queries import find_approval, find_approval_to_deny, find_reusable
-from remit.approvals.transitions import build_entry, record_step, summarise_preview
+from remit.approvals.transitions import (
+    build_entry,
+    is_orphan,
+    record_step,
+    require_evidence,
+    require_not_moved_on,
+    summarise_preview,
+)
 from remit.contracts.browser.browser import APPROVAL_SECONDS, LASTING, Approval, ApprovalPreview, ApprovalState
 from remit.core.canonical import canonical_bytes
 from remit.core.errors import Reason, RefusedError

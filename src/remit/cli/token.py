@@ -18,7 +18,7 @@ from remit.cli.common.completion import complete_token
 from remit.cli.common.identity import require_clock
 from remit.cli.common.options import json_option, output_option, show_json, show_table, workspace_option, written_output
 from remit.contracts.browser.browser import TokenConstraints
-from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL_NAME, DOOR_CAPABILITIES, is_browser
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL_NAME, SERVICE_CAPABILITIES, is_browser
 from remit.contracts.browser.token_rules import unchecked_constraints
 from remit.contracts.domain_patterns import WILDCARD, normal_host, require_pattern
 from remit.core.errors import Reason, RefusedError
@@ -67,8 +67,10 @@ def read_capabilities(_context: click.Context, _parameter: click.Parameter, give
     """An action's name alone is the browser's."""
     whole = tuple(f"browser.{name}" if f"browser.{name}" in BROWSER_CAPABILITIES else name for name in given)
     for name in whole:
-        if name not in {*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES} and not _CALL.fullmatch(name):
-            known = ", ".join((*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *DOOR_CAPABILITIES))
+        if name not in {*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES} and not _CALL.fullmatch(name):
+            known = ", ".join(
+                (*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *SERVICE_CAPABILITIES)
+            )
             raise RefusedError(
                 Reason.MALFORMED,
                 "there is no such capability",
@@ -79,7 +81,7 @@ def read_capabilities(_context: click.Context, _parameter: click.Parameter, give
 
 
 def complete_capability(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    names = [*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *DOOR_CAPABILITIES]
+    names = [*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *SERVICE_CAPABILITIES]
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -214,7 +216,7 @@ def token() -> None:
     callback=read_capabilities,
     shell_complete=complete_capability,
     help=f"What it allows; repeat. In the browser: {', '.join(ACTIONS)}. At the other doors:"
-    f" {', '.join(DOOR_CAPABILITIES)}, and call.NAME for a governed function.",
+    f" {', '.join(SERVICE_CAPABILITIES)}, and call.NAME for a governed function.",
 )
 @click.option(
     "--domain",

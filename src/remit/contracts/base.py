@@ -138,7 +138,7 @@ def _reads_as_unsafe_integer(item: Any) -> bool:
     return isinstance(item, int) and abs(item) > MAX_SAFE_INTEGER
 
 
-def json_within(max_depth: int, max_values: int) -> Callable[[V], V]:
+def bounded_json_validator(max_depth: int, max_values: int) -> Callable[[V], V]:
     """A check that a value is bounded and has a canonical form that reads back as itself.
 
     What cannot be signed is refused where it stands, not when it is signed.
@@ -230,13 +230,13 @@ LongText = Annotated[str, Field(max_length=LARGE.max_bytes)]
 
 Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 
-JsonData = Annotated[JsonValue, AfterValidator(json_within(MAX_JSON_DEPTH, MAX_JSON_VALUES))]
+JsonData = Annotated[JsonValue, AfterValidator(bounded_json_validator(MAX_JSON_DEPTH, MAX_JSON_VALUES))]
 """Any JSON value with a canonical form, at most 24 deep, with at most 20,000 values."""
 
 JsonObject = Annotated[
     dict[Annotated[str, Field(max_length=200)], JsonValue],
     Field(max_length=1_000),
-    AfterValidator(json_within(MAX_JSON_DEPTH, MAX_JSON_VALUES)),
+    AfterValidator(bounded_json_validator(MAX_JSON_DEPTH, MAX_JSON_VALUES)),
 ]
 """An object whose names the contract does not know: at most 1,000 of them, values as in `JsonData`."""
 

@@ -4,7 +4,16 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from remit.contracts.base import Contract, Digest, Identifier, KeyId, Signature, Timestamp, VersionOne, json_within
+from remit.contracts.base import (
+    Contract,
+    Digest,
+    Identifier,
+    KeyId,
+    Signature,
+    Timestamp,
+    VersionOne,
+    bounded_json_validator,
+)
 from remit.core.canonical import MAX_SAFE_INTEGER
 from remit.parsing import Bounds
 
@@ -16,7 +25,7 @@ MAX_PAYLOAD_VALUES: Final = 90_000
 Payload = Annotated[
     dict[Annotated[str, Field(max_length=1 << 20)], JsonValue],
     Field(max_length=MAX_PAYLOAD_VALUES),
-    AfterValidator(json_within(MAX_PAYLOAD_DEPTH, MAX_PAYLOAD_VALUES)),
+    AfterValidator(bounded_json_validator(MAX_PAYLOAD_DEPTH, MAX_PAYLOAD_VALUES)),
 ]
 """Any JSON object with a canonical form, at most 40 deep, with at most 90,000 values."""
 

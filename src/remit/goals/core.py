@@ -170,11 +170,11 @@ class AgentCore:
         self.past.remember(rules)
         planned, answered = None, None
         if last is not None:
-            shelf = DocumentStore(connection, goal.tenant_id)
-            shelf.fetch((last.confirmation_parse_proof_ref, last.artifact_fingerprint_bundle_ref))
-            answered = load_reply(shelf, last.confirmation_parse_proof_ref)
+            documents = DocumentStore(connection, goal.tenant_id)
+            documents.fetch((last.confirmation_parse_proof_ref, last.artifact_fingerprint_bundle_ref))
+            answered = load_reply(documents, last.confirmation_parse_proof_ref)
             if last.artifact_fingerprint_bundle_ref is not None:
-                planned = str(shelf.tree(last.artifact_fingerprint_bundle_ref)["simulation_digest"])
+                planned = str(documents.tree(last.artifact_fingerprint_bundle_ref)["simulation_digest"])
         asked = history.newest(CONFIRMATION_REQUESTED)
         is_open = history.event in {CONFIRMATION_REQUESTED, "ACCESS_ALLOWED"}
         if is_open and asked is not None and goal.confirm_state.answer is not None:

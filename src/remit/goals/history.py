@@ -76,8 +76,8 @@ def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionR
     return decision_of(DocumentStore(connection, tenant_id), ref)
 
 
-def decision_of(shelf: DocumentStore, ref: str) -> DecisionRecord:
-    body = shelf.body(ref)  # always, as for snapshots
+def decision_of(documents: DocumentStore, ref: str) -> DecisionRecord:
+    body = documents.body(ref)  # always, as for snapshots
     return _DECISIONS.get(ref, lambda: DecisionRecord.from_tree(tree_of(ref, body), source="a stored decision"))
 
 

@@ -29,10 +29,11 @@ def build_current_outcome(
     last, ref = history.last, history.decision_ref
     if last is None or ref is None:
         raise UsageError(Reason.MISUSE, "there is no decision about this goal yet")
-    shelf = DocumentStore(connection, goal.tenant_id)
-    record = decision_of(shelf, ref)
+    documents = DocumentStore(connection, goal.tenant_id)
+    record = decision_of(documents, ref)
     prompt_source = PromptSource(
-        lambda: past.catalogue(shelf, record.catalog_snapshot_ref), lambda: past.lexicon(shelf, record.lexicon_ref)
+        lambda: past.catalogue(documents, record.catalog_snapshot_ref),
+        lambda: past.lexicon(documents, record.lexicon_ref),
     )
     return build_outcome(goal, last.row, record, ref, prompt_source, simulated)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from remit.contracts.base import MAX_JSON_DEPTH, MAX_JSON_VALUES, json_within
+from remit.contracts.base import MAX_JSON_DEPTH, MAX_JSON_VALUES, bounded_json_validator
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.simulation import Simulation
 from remit.core.canonical import canonical_bytes
@@ -17,7 +17,7 @@ from remit.goals.binding.binding import BoundAction
 
 MAX_PAYLOAD: Final = 256 << 10
 """Far below what an entry may have: masked, a text can be longer than it was."""
-_BOUNDED: Final = json_within(MAX_JSON_DEPTH, MAX_JSON_VALUES)
+_BOUNDED: Final = bounded_json_validator(MAX_JSON_DEPTH, MAX_JSON_VALUES)
 
 
 @dataclass(frozen=True, slots=True)

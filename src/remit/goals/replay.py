@@ -36,9 +36,9 @@ class ReplayedDecision:
     """Why it was decided like this, in the words that were kept of it."""
 
 
-def load_evidence(shelf: DocumentStore, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
+def load_evidence(documents: DocumentStore, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
     """All that the decision was made from, each loaded by its name and checked against it."""
-    packet = FINDER_PACKET.from_tree(shelf.tree(record.finder_packet_ref), source="a stored packet")
+    packet = FINDER_PACKET.from_tree(documents.tree(record.finder_packet_ref), source="a stored packet")
     approval: Any = record.approval
     return Evidence(
         tenant_id=tenant_id,
@@ -46,11 +46,11 @@ def load_evidence(shelf: DocumentStore, past: PastRules, tenant_id: str, record:
         correlation_id=record.correlation_id,
         language_tag=record.language_tag,
         packet=packet,
-        catalogue=past.catalogue(shelf, record.catalog_snapshot_ref),
-        policy=past.policy(shelf, record.policy_snapshot_ref),
-        lexicon=past.lexicon(shelf, record.lexicon_ref),
+        catalogue=past.catalogue(documents, record.catalog_snapshot_ref),
+        policy=past.policy(documents, record.policy_snapshot_ref),
+        lexicon=past.lexicon(documents, record.lexicon_ref),
         planned=record.planned,
-        answered=load_reply(shelf, record.confirmation_parse_proof_ref),
+        answered=load_reply(documents, record.confirmation_parse_proof_ref),
         approval=approval,
         approval_window=_approval_window(record),
         final=record.final,
@@ -72,9 +72,9 @@ class RecreatedDecision(NamedTuple):
 def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> RecreatedDecision:
     """The decision of this name, made again. Refused, with the replay's code, unless it comes out the same."""
     record = load_decision(connection, tenant_id, ref)
-    shelf = DocumentStore(connection, tenant_id)
-    shelf.fetch(_refs(record))
-    evidence = load_evidence(shelf, past, tenant_id, record)
+    documents = DocumentStore(connection, tenant_id)
+    documents.fetch(_refs(record))
+    evidence = load_evidence(documents, past, tenant_id, record)
     verdict = decide(evidence)
     if difference := _difference(evidence, verdict, record):
         raise RefusedError(
@@ -164,11 +164,11 @@ def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
     )
 
 
-def load_reply(shelf: DocumentStore, ref: str | None) -> ConfirmationReply | None:
+def load_reply(documents: DocumentStore, ref: str | None) -> ConfirmationReply | None:
     """The answer that a decision was made by, if there was one."""
     if ref is None:
         return None
-    proof = shelf.tree(ref)
+    proof = documents.tree(ref)
     return ConfirmationReply(
         str(proof["answer"]), str(proof["asked_at"]), str(proof["answered_at"]), int(proof["number"])
     )

@@ -51,14 +51,14 @@ class PastRules:
         self._policies.get(rules.policy.ref, lambda: rules.policy)
         self._lexicons.get(lexicon_name(rules.lexicon.ref), lambda: rules.lexicon)
 
-    def catalogue(self, shelf: DocumentStore, ref: str) -> Catalogue:
-        return _same(ref, _built(self._catalogues, shelf, ref, Catalogue.from_document))
+    def catalogue(self, documents: DocumentStore, ref: str) -> Catalogue:
+        return _same(ref, _built(self._catalogues, documents, ref, Catalogue.from_document))
 
-    def policy(self, shelf: DocumentStore, ref: str) -> AccessPolicy:
-        return _same(ref, _built(self._policies, shelf, ref, AccessPolicy.from_document))
+    def policy(self, documents: DocumentStore, ref: str) -> AccessPolicy:
+        return _same(ref, _built(self._policies, documents, ref, AccessPolicy.from_document))
 
-    def lexicon(self, shelf: DocumentStore, ref: str) -> Lexicon:
-        return _same(ref, _built(self._lexicons, shelf, lexicon_name(ref), Lexicon.from_document))
+    def lexicon(self, documents: DocumentStore, ref: str) -> Lexicon:
+        return _same(ref, _built(self._lexicons, documents, lexicon_name(ref), Lexicon.from_document))
 
 
 class _Named(Protocol):
@@ -74,8 +74,8 @@ def lexicon_name(ref: str) -> str:
     return ref.rpartition("@")[2]
 
 
-def _built(cache: TTLCache[str, N], shelf: DocumentStore, ref: str, build: Callable[[dict[str, Any]], N]) -> N:
-    body = shelf.body(ref)  # always: what is kept saves the reading of it, not its being there
+def _built(cache: TTLCache[str, N], documents: DocumentStore, ref: str, build: Callable[[dict[str, Any]], N]) -> N:
+    body = documents.body(ref)  # always: what is kept saves the reading of it, not its being there
     return cache.get(ref, lambda: build(tree_of(ref, body)))
 
 

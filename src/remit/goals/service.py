@@ -226,10 +226,10 @@ class GoalService:
             ref = read_history(connection, self._keyring, tenant, correlation_id).decision_ref
             if ref is None:
                 raise _unknown_goal_error(correlation_id)
-            shelf = DocumentStore(connection, tenant)
-            record = decision_of(shelf, ref)
-            shelf.fetch((record.goal_ref, record.finder_packet_ref))
-            tree, packet = shelf.tree(record.goal_ref), shelf.tree(record.finder_packet_ref)
+            documents = DocumentStore(connection, tenant)
+            record = decision_of(documents, ref)
+            documents.fetch((record.goal_ref, record.finder_packet_ref))
+            tree, packet = documents.tree(record.goal_ref), documents.tree(record.finder_packet_ref)
         request = Utterance(
             correlation_id, tenant, user, tree["thread_id"], tree["language_tag"], tree["utterance"], None
         )

@@ -26,7 +26,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from remit.contracts.services.common import told_error
+from remit.contracts.services.common import describe_error
 from remit.core.errors import RefusedError, RemitError
 from remit.identity.callers import AgentCaller
 from remit.mcp_server.auth import bearer_of, by_bearer, verified
@@ -199,5 +199,5 @@ def _unauthorized(problem: RemitError) -> Response:
 
 def _refusal(problem: RemitError, status: int, headers: dict[str, str]) -> Response:
     """As an error of the protocol: a client shows that to its agent, and would keep any other text to itself."""
-    error = {"code": INVALID_REQUEST, "message": problem.what, "data": told_error(problem).tree()}
+    error = {"code": INVALID_REQUEST, "message": problem.what, "data": describe_error(problem).tree()}
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)

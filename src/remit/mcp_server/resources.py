@@ -15,7 +15,7 @@ from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from remit.contracts.base import Contract
 from remit.contracts.plans.agent_views import AgentPlanPreview
 from remit.contracts.plans.preview import PlanPreviewDocument
-from remit.contracts.services.common import told_error
+from remit.contracts.services.common import describe_error
 from remit.contracts.services.plans import RunDocuments
 from remit.core.errors import EnvironmentFailureError, RemitError
 from remit.identity.callers import Caller
@@ -102,7 +102,7 @@ async def _read(house: ServerContext, context: Context[Any, Any], read: Callable
 
 def _told(problem: RemitError) -> MCPError:
     code = INTERNAL_ERROR if isinstance(problem, EnvironmentFailureError) else INVALID_PARAMS
-    return MCPError(code, problem.what, told_error(problem).tree())
+    return MCPError(code, problem.what, describe_error(problem).tree())
 
 
 def _json(document: Contract) -> str:

@@ -22,7 +22,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 from mcp_types import jsonrpc_message_adapter
 
-from remit.contracts.services.common import told_error
+from remit.contracts.services.common import describe_error
 from remit.core.errors import Reason, RefusedError
 
 MOST_UNANSWERED: Final = 128
@@ -95,7 +95,7 @@ class Outgoing(_Stream):
     async def refuse(self, request_id: Any, problem: RefusedError) -> None:
         """Answer with an error; past the count, because this request was never begun."""
         error = ErrorData(code=INVALID_REQUEST, message=f"{problem.what}. {problem.next_step}", data=None)
-        error.data = told_error(problem).tree()
+        error.data = describe_error(problem).tree()
         await self._wire.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
 
     async def aclose(self) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from remit.contracts.services.common import Progress, TaskAnswer, told_error
+from remit.contracts.services.common import Progress, TaskAnswer, describe_error
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
 from remit.core.canonical import digest_bytes
@@ -142,7 +142,7 @@ def _told(task_id: str, ran: _Ran) -> TaskAnswer:
     answer = TaskAnswer(state="done", task_id=task_id, result=ran.result, stored=ran.stored)
     if ran.refused is None:
         return answer
-    return answer.model_copy(update={"state": "refused", "refused": told_error(ran.refused)})
+    return answer.model_copy(update={"state": "refused", "refused": describe_error(ran.refused)})
 
 
 def _progress(job: Job[object] | None) -> Progress | None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from remit.contracts.plans.proposal import KeptState
+from remit.contracts.plans.proposal import StoredProposalState
 from remit.core.canonical import digest
 from remit.store.connection import Connection
 
@@ -23,7 +23,7 @@ class ProposalRow(NamedTuple):
     created_at: str
     expires_at: str
     proposed_seq: int
-    state: KeptState
+    state: StoredProposalState
     decided_by: str | None
     decided_at: str | None
     reason: str | None
@@ -38,7 +38,7 @@ class ProposalRow(NamedTuple):
         return digest(dict(zip(_BOUND, self, strict=False)))
 
 
-KIND_OF: Final[dict[KeptState, str]] = {
+KIND_OF: Final[dict[StoredProposalState, str]] = {
     "PENDING": "proposal.made",
     "APPROVED": "proposal.approved",
     "DENIED": "proposal.denied",
@@ -46,9 +46,9 @@ KIND_OF: Final[dict[KeptState, str]] = {
     "VOID": "proposal.voided",
 }
 """Which entry of the ledger each step has."""
-PLAN_GOES: Final[frozenset[KeptState]] = frozenset({"EXPIRED", "VOID"})
+PLAN_GOES: Final[frozenset[StoredProposalState]] = frozenset({"EXPIRED", "VOID"})
 """States in which the text of a plan is of no use to anybody. One that was denied is kept: somebody answers for it."""
-_WAYS: Final[dict[KeptState, tuple[tuple[KeptState, ...], ...]]] = {
+_WAYS: Final[dict[StoredProposalState, tuple[tuple[StoredProposalState, ...], ...]]] = {
     "PENDING": ((),),
     "APPROVED": (("APPROVED",),),
     "DENIED": (("DENIED",),),
@@ -124,7 +124,7 @@ def newest_rows(
     tenant_id: str,
     *,
     proposed_by: str | None,
-    states: Collection[KeptState],
+    states: Collection[StoredProposalState],
     before: tuple[str, str],
     most: int,
 ) -> list[ProposalRow]:

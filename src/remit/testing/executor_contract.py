@@ -198,7 +198,7 @@ def _happens_once(bench: _Bench) -> Iterator[str]:
         yield "changes files when the same task is run again"
 
 
-def _keeps_to_reversibility(bench: _Bench) -> Iterator[str]:
+def _respects_reversibility(bench: _Bench) -> Iterator[str]:
     manifest = bench.task(reversible=False)
     before = bench.files()
     result = bench.run(manifest)
@@ -206,7 +206,7 @@ def _keeps_to_reversibility(bench: _Bench) -> Iterator[str]:
         yield "runs although the task may not be undone"
 
 
-def _is_settled_when_cut_short(bench: _Bench) -> Iterator[str]:
+def _recovers_when_interrupted(bench: _Bench) -> Iterator[str]:
     """Run under a quota so small that every effect breaks it, then settled without, in both ways."""
     if bench.capability.restores is not None:  # takes a snapshot of another task to try
         return
@@ -241,6 +241,6 @@ _CHECKS: Final = (
     _needs_a_lease,
     _closes_its_inputs,
     _happens_once,
-    _keeps_to_reversibility,
-    _is_settled_when_cut_short,
+    _respects_reversibility,
+    _recovers_when_interrupted,
 )

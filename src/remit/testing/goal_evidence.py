@@ -14,7 +14,7 @@ from remit.testing.goal_workspace import TENANT, GoalWorkspace
 from remit.workspace.workspace import Workspace
 
 _STEPS = "SELECT correlation_id, count(*) FROM agent_execution_ledger WHERE tenant_id = ? AND event = ? GROUP BY 1"
-_STANDS = "SELECT correlation_id, event FROM agent_execution_current WHERE tenant_id = ?"
+_CURRENT_EVENTS = "SELECT correlation_id, event FROM agent_execution_current WHERE tenant_id = ?"
 _ENTRIES = "SELECT correlation_id, count(*) FROM ledger_entries WHERE tenant_id = ? AND kind = ? GROUP BY 1"
 _SUCCESSES = """SELECT correlation_id, count(*) FROM ledger_entries
   WHERE tenant_id = ? AND kind = 'task.outcome' AND payload LIKE ? GROUP BY 1"""
@@ -25,7 +25,7 @@ class GoalEvidence:
     """Counts by correlation id, but for the files, which are counted by name."""
 
     dispatched: Mapping[str, int]
-    stands: Mapping[str, str]
+    current_events: Mapping[str, str]
     intents: Mapping[str, int]
     outcomes: Mapping[str, int]
     successes: Mapping[str, int]
@@ -33,7 +33,7 @@ class GoalEvidence:
 
     @property
     def succeeded(self) -> int:
-        return sum(event == "SUCCEEDED" for event in self.stands.values())
+        return sum(event == "SUCCEEDED" for event in self.current_events.values())
 
     @property
     def duplicates(self) -> Rate:
@@ -48,7 +48,7 @@ def read_evidence(workspace: Workspace, scratch: GoalWorkspace) -> GoalEvidence:
     with workspace.store.reading() as connection:
         return GoalEvidence(
             dispatched=_counts(connection, _STEPS, TENANT, "DISPATCHED"),
-            stands=dict(connection.rows(_STANDS, (TENANT,))),
+            current_events=dict(connection.rows(_CURRENT_EVENTS, (TENANT,))),
             intents=_counts(connection, _ENTRIES, DEFAULT_TENANT, "task.intent"),
             outcomes=_counts(connection, _ENTRIES, DEFAULT_TENANT, "task.outcome"),
             successes=_counts(connection, _SUCCESSES, DEFAULT_TENANT, '%"status":"SUCCESS"%'),
@@ -60,7 +60,7 @@ def find_problems(evidence: GoalEvidence, wanted: Mapping[str, str]) -> list[str
     """What is not as promised about these goals (names by correlation id), in words; nothing if all is well."""
     found = [f"{name}: a file that no goal asked for" for name in sorted(set(evidence.files) - set(wanted.values()))]
     for correlation_id, name in wanted.items():
-        event = evidence.stands.get(correlation_id, "nowhere")
+        event = evidence.current_events.get(correlation_id, "nowhere")
         effects = evidence.files.get(name, 0)
         if event not in {"SUCCEEDED", "FAILED"}:
             found.append(f"{correlation_id}: has no outcome, it stands at {event}")

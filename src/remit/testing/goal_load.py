@@ -23,7 +23,7 @@ from remit.workspace.workspace import Workspace
 
 TWICE_AT_ONCE = 10
 """Every so-many-th goal is asked for by two callers at once."""
-ASKED_AGAIN = 7
+REPEATED_EVERY = 7
 """And every so-many-th once more after it has ended."""
 WARM_UP = 3
 """Goals before the first that is measured: they start the sandbox and fill the caches."""
@@ -60,9 +60,9 @@ class _Timed:
         try:
             return self.inner.dispatch(envelope)
         finally:
-            took = (time.perf_counter() - began) * 1_000
+            elapsed = (time.perf_counter() - began) * 1_000
             with self.lock:
-                self.waits[envelope.idempotency_key] = max(took, self.waits.get(envelope.idempotency_key, 0.0))
+                self.waits[envelope.idempotency_key] = max(elapsed, self.waits.get(envelope.idempotency_key, 0.0))
 
 
 @contextmanager
@@ -112,12 +112,12 @@ def run_load(
 
 def _require_all_ended(evidence: GoalEvidence, goals: int, codes: Mapping[str, int]) -> None:
     """A load that was turned away at a gate has measured nothing: its figures would look fine."""
-    ended = sum(event in {"SUCCEEDED", "FAILED"} for event in evidence.stands.values())
+    ended = sum(event in {"SUCCEEDED", "FAILED"} for event in evidence.current_events.values())
     if ended != goals:
-        told = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
+        listed = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            f"the load was not carried out: {ended:,} of {goals:,} goals were dispatched and ended ({told})",
+            f"the load was not carried out: {ended:,} of {goals:,} goals were dispatched and ended ({listed})",
             next_step="Look for what is wrong with this machine: remit doctor",
         )
 
@@ -155,24 +155,24 @@ class _Load:
             except queue.Empty:
                 return
             try:
-                self._carry(correlation_id, number)
+                self._run_timed(correlation_id, number)
             except BaseException as problem:  # noqa: BLE001 - told by whoever waits for all threads
                 self._problems.append(problem)
 
-    def _carry(self, correlation_id: str, number: int) -> None:
-        for again in range(2 if number % ASKED_AGAIN == 0 else 1):
+    def _run_timed(self, correlation_id: str, number: int) -> None:
+        for again in range(2 if number % REPEATED_EVERY == 0 else 1):
             began = time.perf_counter()
-            code = _carried(self._workspace.goals, correlation_id, f"goal-{number}")
-            took = (time.perf_counter() - began) * 1_000
+            code = _run_once(self._workspace.goals, correlation_id, f"goal-{number}")
+            elapsed = (time.perf_counter() - began) * 1_000
             with self._lock:
                 self.asked += 1
                 self.codes[code] += 1
                 if not again:
-                    self.first_ms[correlation_id] = max(took, self.first_ms.get(correlation_id, 0.0))
+                    self.first_ms[correlation_id] = max(elapsed, self.first_ms.get(correlation_id, 0.0))
                 self._on_progress(self.asked, self._total)
 
 
-def _carried(goals: GoalService, correlation_id: str, name: str) -> str:
+def _run_once(goals: GoalService, correlation_id: str, name: str) -> str:
     try:
         return complete_goal(goals, correlation_id, name).reason_code
     except EnvironmentFailureError as problem:

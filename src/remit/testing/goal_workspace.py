@@ -138,7 +138,7 @@ def drop_tables(scratch: GoalWorkspace) -> None:
 
 def complete_goal(goals: GoalService, correlation_id: str, name: str) -> AgentExecutionOutcome:
     """Ask for a copy of this name, and confirm it; or go on from wherever the same goal stands."""
-    said = goals.ask(f"copy the form as {name}", correlation_id=correlation_id, user=USER, tenant=TENANT).outcome
-    if said.reason_code == "CONFIRMATION_REQUIRED":
-        said = goals.answer(correlation_id, "yes", user=USER, tenant=TENANT).outcome
-    return said
+    outcome = goals.ask(f"copy the form as {name}", correlation_id=correlation_id, user=USER, tenant=TENANT).outcome
+    if outcome.reason_code == "CONFIRMATION_REQUIRED":
+        outcome = goals.answer(correlation_id, "yes", user=USER, tenant=TENANT).outcome
+    return outcome

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from remit.goals.history_nodes import HistoryNode
-from remit.goals.trace.tree import trace_goal
+from remit.goals.trace import trace_goal
 from tests.cli.goals.conftest import Shell
 from tests.goals.goal_office import ANN, Office
 

@@ -36,7 +36,7 @@ def check_all(scratch: GoalWorkspace, wanted: Mapping[str, str]) -> Checked:
         decisions, disagreements = _replayed(workspace, list(wanted))
         with workspace.store.reading() as connection:
             row = connection.one("SELECT count(*) FROM ledger_entries")
-    stands = evidence.stands.values()
+    stands = evidence.current_events.values()
     return Checked(
         problems=problems + disagreements,
         recovered=len(reports),

@@ -120,7 +120,7 @@ def test_a_dispatch_whose_process_was_killed_is_settled_by_recovery_alone(
         evidence = read_evidence(workspace, scratch)
         assert workspace.recover() == []
         told = complete_goal(workspace.goals, correlation_id, name)
-    assert evidence.stands[correlation_id] == ("SUCCEEDED" if moment.done else "FAILED")
+    assert evidence.current_events[correlation_id] == ("SUCCEEDED" if moment.done else "FAILED")
     assert evidence.files.get(name, 0) == moment.done
     assert told.reason_code == ("SIMULATION_SUCCEEDED" if moment.done else "SIMULATION_FAILED")
     others = {wanted: each for wanted, each in [(correlation_id, name)] if wanted in evidence.dispatched}
@@ -134,7 +134,7 @@ def test_after_all_the_kills_every_record_agrees_and_every_decision_replays(scra
     with scratch.open() as workspace:
         complete_goal(workspace.goals, "last-one", "last-copy")
         evidence = read_evidence(workspace, scratch)
-    wanted = {one: one.replace("killed", "copy").replace("last-one", "last-copy") for one in evidence.stands}
+    wanted = {one: one.replace("killed", "copy").replace("last-one", "last-copy") for one in evidence.current_events}
     checked = check_all(scratch, wanted)
     assert checked.problems == []
     assert checked.duplicates == 0

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 ONE = {"c-1": "n-1"}
 CLEAN = GoalEvidence(
     dispatched={"c-1": 1},
-    stands={"c-1": "SUCCEEDED"},
+    current_events={"c-1": "SUCCEEDED"},
     intents={"c-1": 1},
     outcomes={"c-1": 1},
     successes={"c-1": 1},
@@ -56,7 +56,7 @@ def test_goals_whose_workers_are_killed_and_that_are_given_twice_take_effect_onc
 def test_evidence_without_fault_has_no_problem() -> None:
     assert find_problems(CLEAN, ONE) == []
     assert CLEAN.duplicates.value == 0
-    undone = dataclasses.replace(CLEAN, stands={"c-1": "FAILED"}, successes={}, files={})
+    undone = dataclasses.replace(CLEAN, current_events={"c-1": "FAILED"}, successes={}, files={})
     assert find_problems(undone, ONE) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import pytest
 
-from remit.contracts.browser.capabilities import DoorCapability
+from remit.contracts.browser.capabilities import ServiceCapability
 from remit.web.console import confirm_page as confirming
 from remit.web.console.redirects import OWN_PAGES
 from remit.web.security.middleware import CSRF_FIELD
@@ -190,7 +190,7 @@ def test_every_route_has_a_row(site: WebSite) -> None:
 
 
 def test_the_agent_of_this_table_has_every_capability_that_opens_a_door() -> None:
-    assert set(ALL_CAPS) == set(get_args(DoorCapability))
+    assert set(ALL_CAPS) == set(get_args(ServiceCapability))
 
 
 def test_everybody_gets_the_answer_that_the_table_says(site: WebSite, callers: list[Who]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from remit.cli.common.options import counted
 from remit.cli.demo.stage import Tell, require
 from remit.goals.service import Reply
-from remit.goals.trace.tree import trace_goal
+from remit.goals.trace import trace_goal
 from remit.identity.person import person_at_terminal
 from remit.workspace.workspace import Workspace
 

@@ -16,7 +16,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.core.text import printable
 from remit.goals.history_nodes import HistoryNode
-from remit.goals.trace.tree import trace_goal
+from remit.goals.trace import trace_goal
 from remit.services.base.entry_text import render_meaning, short_refs
 from remit.workspace.workspace import Workspace
 

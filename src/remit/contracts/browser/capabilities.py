@@ -6,16 +6,16 @@ from pydantic import Field
 
 from remit.contracts.browser.errors import Capability as BrowserCapability
 
-DoorCapability = Literal["plan.propose", "plan.apply", "plan.undo", "task.run", "goal.ask"]
+ServiceCapability = Literal["plan.propose", "plan.apply", "plan.undo", "task.run", "goal.ask"]
 
 BROWSER_CAPABILITIES: Final[tuple[BrowserCapability, ...]] = get_args(BrowserCapability)
-DOOR_CAPABILITIES: Final[tuple[DoorCapability, ...]] = get_args(DoorCapability)
+SERVICE_CAPABILITIES: Final[tuple[ServiceCapability, ...]] = get_args(ServiceCapability)
 
 CALL: Final = "call."
 """How the capability to call a governed function begins; its name follows."""
 CALL_NAME: Final = r"[a-z][a-z0-9_]{0,39}(\.[a-z][a-z0-9_]{0,39}){0,3}"
 
-_KNOWN: Final = "|".join(name.replace(".", r"\.") for name in (*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES))
+_KNOWN: Final = "|".join(name.replace(".", r"\.") for name in (*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES))
 
 TokenCapability = Annotated[str, Field(max_length=200, pattern=rf"^({_KNOWN}|call\.{CALL_NAME})$")]
 

@@ -8,7 +8,7 @@ that could do unchecked what the constraint limits.
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
-from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL, DOOR_CAPABILITIES
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL, SERVICE_CAPABILITIES
 
 _CAN_SEND: Final = ("browser.click", "browser.type", "browser.submit", "browser.purchase")
 
@@ -31,7 +31,10 @@ CONSTRAINT_RULES: Final = (
     ConstraintRule("domains", "which hosts the browser may reach", BROWSER_CAPABILITIES, ("goal.ask",)),
     ConstraintRule("max_purchase", "which price a request of the browser may name", _CAN_SEND, ("goal.ask", CALL)),
     ConstraintRule(
-        "max_actions", "how many actions in the browser there may be", BROWSER_CAPABILITIES, (*DOOR_CAPABILITIES, CALL)
+        "max_actions",
+        "how many actions in the browser there may be",
+        BROWSER_CAPABILITIES,
+        (*SERVICE_CAPABILITIES, CALL),
     ),
     ConstraintRule("user", "for whom the agent asks for goals", ("goal.ask",), ()),
     ConstraintRule("tenant", "for whom the agent asks for goals", ("goal.ask",), ()),

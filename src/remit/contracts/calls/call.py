@@ -22,7 +22,7 @@ from remit.contracts.base import (
     Text,
     Timestamp,
     Uuid,
-    json_within,
+    bounded_json_validator,
 )
 from remit.contracts.browser.capabilities import CALL_NAME
 from remit.core.errors import RemitError
@@ -44,7 +44,7 @@ class CallArguments(Contract):
 
     @model_validator(mode="after")
     def _check_canonical(self) -> Self:
-        json_within(MAX_JSON_DEPTH, SMALL.max_items)(self.model_dump(mode="json"))
+        bounded_json_validator(MAX_JSON_DEPTH, SMALL.max_items)(self.model_dump(mode="json"))
         return self
 
 

@@ -59,15 +59,15 @@ MAX_PIPELINE_WRITES: Final = 20
 Registry = Annotated[dict[Name, V], Field(max_length=200)]
 
 
-def _keep_critical(globs: tuple[str, ...]) -> tuple[str, ...]:
+def _add_critical(globs: tuple[str, ...]) -> tuple[str, ...]:
     return _with_built_in(CRITICAL_GLOBS, globs)
 
 
-def _keep_important(globs: tuple[str, ...]) -> tuple[str, ...]:
+def _add_important(globs: tuple[str, ...]) -> tuple[str, ...]:
     return _with_built_in(IMPORTANT_GLOBS, globs)
 
 
-def _keep_agent_system(globs: tuple[str, ...]) -> tuple[str, ...]:
+def _add_agent_system(globs: tuple[str, ...]) -> tuple[str, ...]:
     return _with_built_in(AGENT_SYSTEM_GLOBS, globs)
 
 
@@ -81,14 +81,14 @@ class Protected(Contract):
     A list adds to the built-in one and removes nothing from it.
     """
 
-    critical: Annotated[Many[Glob], AfterValidator(_keep_critical)] = Field(
+    critical: Annotated[Many[Glob], AfterValidator(_add_critical)] = Field(
         default=CRITICAL_GLOBS, description="More files with secrets, as globs below the root."
     )
-    important: Annotated[Many[Glob], AfterValidator(_keep_important)] = Field(
+    important: Annotated[Many[Glob], AfterValidator(_add_important)] = Field(
         default=IMPORTANT_GLOBS,
         description="More files that decide what is built, installed or run, as globs below the root.",
     )
-    agent_system: Annotated[Many[Glob], AfterValidator(_keep_agent_system)] = Field(
+    agent_system: Annotated[Many[Glob], AfterValidator(_add_agent_system)] = Field(
         default=AGENT_SYSTEM_GLOBS, description="More files that tell agents what to do, as globs below the root."
     )
 

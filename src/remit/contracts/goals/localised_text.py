@@ -10,7 +10,7 @@ from remit.contracts.goals.goal import LanguageTag
 _OTHERWISE: Final = "en"
 
 
-def kinds_of(language_tag: str) -> tuple[str, ...]:
+def matching_language_tags(language_tag: str) -> tuple[str, ...]:
     """`zh-hant-tw`, `zh-hant`, `zh`: the language, and what it is a kind of. Never another one."""
     parts = language_tag.lower().split("-")
     return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
@@ -23,7 +23,7 @@ def in_language(words: str | Mapping[str, str], language_tag: str) -> str:
     if isinstance(words, str):
         return words
     known = {tag.lower(): text for tag, text in words.items()}
-    found = next((tag for tag in (*kinds_of(language_tag), _OTHERWISE) if tag in known), min(known))
+    found = next((tag for tag in (*matching_language_tags(language_tag), _OTHERWISE) if tag in known), min(known))
     return known[found]
 
 

@@ -195,7 +195,7 @@ class Simulation(Contract):
 
     @model_validator(mode="before")
     @classmethod
-    def _keep_order(cls, tree: Any) -> Any:
+    def _record_order(cls, tree: Any) -> Any:
         if isinstance(tree, dict) and "field_order" not in tree and isinstance(tree.get("fields"), dict):
             return {**tree, "field_order": list(tree["fields"])}
         return tree

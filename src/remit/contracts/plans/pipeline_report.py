@@ -43,7 +43,7 @@ class PipelineTold(Contract):
     )
 
     @model_serializer(mode="wrap")
-    def _leave_out_what_is_not_there(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_missing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Reports that were signed before these fields were there keep their digest."""
         tree: dict[str, Any] = serialise(self)
         return {name: value for name, value in tree.items() if value or name not in _LATER}

@@ -3,5 +3,5 @@
 from typing import Final, Literal
 
 MAX_NOTE: Final = 1_000
-KeptState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID"]
+StoredProposalState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID"]
 """What a proposal itself can be. Whatever comes after APPROVED is told by the run of its envelope."""

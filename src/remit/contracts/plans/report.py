@@ -78,7 +78,7 @@ class ExecutionReport(Contract):
     out where there is none, likewise."""
 
     @model_serializer(mode="wrap")
-    def _leave_out_nothing_told(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         tree: dict[str, Any] = serialise(self)
         return {name: told for name, told in tree.items() if told or name not in _LEFT_OUT_WHERE_EMPTY}
 

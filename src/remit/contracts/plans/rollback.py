@@ -125,7 +125,7 @@ class RollbackManifest(Contract):
     there keep their digest."""
 
     @model_serializer(mode="wrap")
-    def _leave_out_no_rows(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_empty_rows(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         tree: dict[str, Any] = serialise(self)
         if tree["rows"] is None:
             del tree["rows"]
@@ -173,7 +173,7 @@ class RollbackOrder(Contract):
     signature: Signature
 
     @model_serializer(mode="wrap")
-    def _leave_out_no_drift(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_empty_drift(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         tree: dict[str, Any] = serialise(self)
         if tree["drift"] is None:
             del tree["drift"]

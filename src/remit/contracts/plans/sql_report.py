@@ -89,7 +89,7 @@ class SqlTold(Contract):
     )
 
     @model_serializer(mode="wrap")
-    def _leave_out_no_server(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_missing_server(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         tree: dict[str, Any] = serialise(self)
         return {name: value for name, value in tree.items() if value or name not in _OF_SERVERS}
 

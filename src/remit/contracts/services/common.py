@@ -8,32 +8,8 @@ from remit.contracts.base import Contract, Count, Digest, Identifier, JsonObject
 from remit.contracts.browser.browser import ActionResult, FieldMap, Url
 from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.ledger import Kind, Payload
-from remit.contracts.services.error import ErrorTold, told_error
 from remit.contracts.tasks.result import ExecutionResult
-
-__all__ = [
-    "BrowseAnswer",
-    "BrowserStatus",
-    "Cursor",
-    "Decision",
-    "ErrorTold",
-    "Event",
-    "GoalAnswer",
-    "GoalAsked",
-    "Link",
-    "Page",
-    "Position",
-    "Progress",
-    "Question",
-    "QuestionKind",
-    "QuestionState",
-    "QuestionView",
-    "RequestAsked",
-    "TaskAnswer",
-    "Waiting",
-    "WaitingFor",
-    "told_error",
-]
+from remit.core.errors import Reason, RemitError
 
 T = TypeVar("T")
 
@@ -48,6 +24,19 @@ Link = Annotated[str, Field(max_length=4_096)]
 QuestionKind = Literal["request", "plan", "goal", "confirmation"]
 QuestionState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID", "USED"]
 WaitingFor = Literal["confirmation", "approval", "clarification"]
+
+
+class ErrorTold(Contract):
+    """Why something was refused or failed: the word for it, what, where, and what to do next. Masked."""
+
+    code: Reason = Field(strict=False)
+    what: Text
+    where: Text
+    next_step: Text
+
+
+def describe_error(problem: RemitError) -> ErrorTold:
+    return ErrorTold(code=problem.reason, what=problem.what, where=problem.where, next_step=problem.next_step)
 
 
 class Page(Contract, Generic[T]):

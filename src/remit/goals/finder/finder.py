@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
-from remit.contracts.goals.localised_text import kinds_of
+from remit.contracts.goals.localised_text import matching_language_tags
 from remit.contracts.goals.simulation import Simulation
 from remit.core.canonical import digest
 from remit.core.errors import Reason, RefusedError
@@ -142,7 +142,7 @@ class EmbeddedFinder:
     ) -> list[_PhraseMatch]:
         best: dict[str, _PhraseMatch] = {}
         utterance = ParsedUtterance(reading)
-        for tag in kinds_of(language_tag):
+        for tag in matching_language_tags(language_tag):
             for each in compiled.simulations.get(tag, ()):
                 entry = catalogue.find(each.simulation_id)
                 match = _best_fit(entry, each, utterance, tag.partition("-")[0]) if entry is not None else None

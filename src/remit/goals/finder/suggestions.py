@@ -6,7 +6,7 @@ shown, with a phrase that he can say; the Finder, the decision and the ledger kn
 
 from typing import Final, NamedTuple
 
-from remit.contracts.goals.localised_text import kinds_of
+from remit.contracts.goals.localised_text import matching_language_tags
 from remit.contracts.goals.simulation import Phrase, Simulation
 from remit.goals.binding.tokenizer import MAX_UTTERANCE, is_readable, is_without_spaces, read, words
 from remit.goals.catalogue.catalogue import Catalogue
@@ -82,5 +82,5 @@ def _is_nearly(one: str, two: str) -> bool:
 
 def _near(simulation: Simulation, language_tag: str) -> Near:
     known = {tag.lower(): listed[0] for tag, listed in simulation.phrases.items()}
-    phrase = next((known[tag] for tag in kinds_of(language_tag) if tag in known), None)
+    phrase = next((known[tag] for tag in matching_language_tags(language_tag) if tag in known), None)
     return Near(simulation.id, simulation.title_in(language_tag), phrase, tuple(sorted(simulation.phrases)))

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from remit.contracts.goals.localised_text import kinds_of
+from remit.contracts.goals.localised_text import matching_language_tags
 from remit.contracts.goals.simulation import FieldSpec, Simulation
 from remit.core.canonical import digest
 from remit.goals.binding.fields import explain_invalid
@@ -47,7 +47,11 @@ def explain_unread_field(
         return SEVERAL
     if not paired and len(_different(spec, reading) - {digest(value) for value in known.values()}) > 1:
         return SEVERAL
-    placed = _answer(simulation, reading) if answers else _placed(simulation, name, kinds_of(language_tag), reading)
+    placed = (
+        _answer(simulation, reading)
+        if answers
+        else _placed(simulation, name, matching_language_tags(language_tag), reading)
+    )
     quoted = next(iter(paired), "") or next(placed, "")
     if not quoted:
         return ""

@@ -14,7 +14,7 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 from pydantic import PrivateAttr
 
 from remit.contracts.base import Contract
-from remit.contracts.services.common import ErrorTold, told_error
+from remit.contracts.services.common import ErrorTold, describe_error
 from remit.core.errors import Reason, RemitError
 from remit.mcp_server.context import ServerContext, ToolCall
 from remit.mcp_server.schemas import input_schema, output_schema
@@ -93,7 +93,7 @@ class ClosedTool(Tool):
             with belonging_to(getattr(context.request_context.request, "state", None)):
                 answer = await self._spec.work(ToolCall(self._house, parsed, context))
         except RemitError as problem:
-            return refusal(told_error(problem))
+            return refusal(describe_error(problem))
         except MCPError:
             raise
         except Exception:

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from remit.contracts.plans.proposal import KeptState
+from remit.contracts.plans.proposal import StoredProposalState
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.store.proposals import ProposalRow
 
-STATE_WORDS: Final[dict[KeptState, str]] = {
+STATE_WORDS: Final[dict[StoredProposalState, str]] = {
     "PENDING": "waits",
     "APPROVED": "approved",
     "DENIED": "denied",

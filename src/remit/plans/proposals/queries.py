@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Final
 
-from remit.contracts.plans.proposal import KeptState
+from remit.contracts.plans.proposal import StoredProposalState
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.fs.change_signal import ChangeSignal
@@ -93,7 +93,7 @@ class KnownProposals:
             return pending_rows(connection, self._tenant_id)[::-1]
 
     def newest(
-        self, *, proposed_by: str | None, states: Collection[KeptState], before: tuple[str, str], most: int
+        self, *, proposed_by: str | None, states: Collection[StoredProposalState], before: tuple[str, str], most: int
     ) -> list[ProposalRow]:
         """Whoever shows one asks `is_vouched_for`."""
         self.expire_due()

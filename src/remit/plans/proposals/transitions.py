@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from remit.contracts.plans.proposal import KeptState
+from remit.contracts.plans.proposal import StoredProposalState
 from remit.core.canonical import digest_bytes
 from remit.crypto.signing import Keyring
 from remit.ledger.entry import NewEntry
@@ -26,7 +26,12 @@ from remit.store.proposals import (
 
 
 def take_step(
-    batch: Batch, row: ProposalRow, state: KeptState, actor: str | None, reason: str | None = None, **more: Any
+    batch: Batch,
+    row: ProposalRow,
+    state: StoredProposalState,
+    actor: str | None,
+    reason: str | None = None,
+    **more: Any,
 ) -> ProposalRow:
     """One step of the state machine with its entry. The database refuses any other step."""
     told = {"reason": reason} if reason else {}
@@ -42,7 +47,7 @@ def take_step(
     return moved
 
 
-def event_of(row: ProposalRow, state: KeptState, actor: str | None, more: dict[str, Any]) -> NewEntry:
+def event_of(row: ProposalRow, state: StoredProposalState, actor: str | None, more: dict[str, Any]) -> NewEntry:
     payload = {
         "proposal_id": row.proposal_id,
         "plan_id": row.plan_id,
@@ -57,7 +62,7 @@ def event_of(row: ProposalRow, state: KeptState, actor: str | None, more: dict[s
 
 
 def require_evidence(
-    connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow, seq: int, state: KeptState
+    connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow, seq: int, state: StoredProposalState
 ) -> None:
     """That it was proposed like this, or approved like this, is somebody's word until a signed entry says so."""
     entry = require_covered(connection, keyring, row.tenant_id, seq)

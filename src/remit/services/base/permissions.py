@@ -7,7 +7,7 @@ That something may be asked for does not say that it happens: the road decides t
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from remit.contracts.browser.capabilities import DoorCapability
+from remit.contracts.browser.capabilities import ServiceCapability
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, Caller
 from remit.identity.models import Role
@@ -38,7 +38,7 @@ class Permission(NamedTuple):
     """Who has a right, and what for, in words that a refusal can use."""
 
     roles: frozenset[Role]
-    capability: DoorCapability | None
+    capability: ServiceCapability | None
     to: str
     any_token: bool = False
     """Every agent has it, for what is its own."""

@@ -9,7 +9,7 @@ from remit.contracts.services.ledger import Chain, EntryFilter, EntryPage, Entry
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time
 from remit.goals.history_nodes import find_coverage_problem
-from remit.goals.trace.tree import trace_goal
+from remit.goals.trace import trace_goal
 from remit.identity.callers import Caller
 from remit.ledger.bundle import newest_head, write_bundle
 from remit.ledger.cursor import ends_of, tenants_in

@@ -19,7 +19,7 @@ from remit.contracts.plans.agent_views import (
     AgentUndoLook,
 )
 from remit.contracts.plans.plan import Plan
-from remit.contracts.services.common import told_error
+from remit.contracts.services.common import describe_error
 from remit.contracts.services.plans import ProposalView, RunDocuments, RunView, UndoAnswer, UndoTold
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.services.base.run_list import KnownRun
@@ -61,7 +61,7 @@ def agent_proposal(view: ProposalView) -> ProposalView:
     """Without counts, without progress, and with refusals that name no file."""
     refused = view.refused
     if refused is not None and refused.code not in TOLD_AS_THEY_ARE:
-        refused = told_error(_withheld_reason())
+        refused = describe_error(_withheld_reason())
     return view.model_copy(
         update={
             "title": _COUNTED.sub("", view.title),
@@ -121,7 +121,7 @@ def agent_undo(answer: UndoAnswer, link: str | None) -> AgentUndoAnswer:
         status="EXECUTED" if answer.status == "NOTHING" else answer.status,
         envelope_id=answer.envelope_id,
         stored=answer.stored,
-        refused=None if refused is None else told_error(_undo_problem(refused.code, link)),
+        refused=None if refused is None else describe_error(_undo_problem(refused.code, link)),
         withheld=UNDO_WITHHELD,
     )
 

@@ -6,7 +6,7 @@ from typing import overload
 from remit.contracts.plans.agent_views import AgentRunDocuments, AgentUndoAnswer, AgentUndoLook
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.outcome import RollbackOutcome
-from remit.contracts.services.common import told_error
+from remit.contracts.services.common import describe_error
 from remit.contracts.services.plans import MAX_PAGE, DriftedFile, RunDocuments, RunPage, RunView, UndoAnswer, UndoLook
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
@@ -240,7 +240,7 @@ class PlanRuns:
             envelope_id=envelope_id,
             drifted=self._drifted(standing),
             drift_digest=standing.digest,
-            refused=told_error(problem),
+            refused=describe_error(problem),
             errors=errors,
         )
 

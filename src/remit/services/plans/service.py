@@ -18,7 +18,7 @@ from remit.contracts.plans.envelope import Approvals, Envelope
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Action, Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
-from remit.contracts.plans.proposal import KeptState
+from remit.contracts.plans.proposal import StoredProposalState
 from remit.contracts.services.plans import MAX_PAGE, ProposalPage, ProposalPreview, ProposalState, ProposalView
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
@@ -203,7 +203,7 @@ class PlanDesk(PlanRuns):
         """The newest first: an agent's own, or everybody's for a person."""
         require(caller, Right.SEE_OWN)
         whose = None if may(caller, Right.SEE) else caller.id
-        kept: set[KeptState] = {each for state in states for each in KEPT_AS.get(state, AFTER_YES)}
+        kept: set[StoredProposalState] = {each for state in states for each in KEPT_AS.get(state, AFTER_YES)}
         place, limit = place_of(cursor, AFTER_ALL), max(1, min(limit, MAX_PAGE))
         items: list[ProposalView] = []
         for _ in range(MOST_LOOKS):

@@ -6,8 +6,8 @@ import json
 from typing import Any, Final
 
 from remit.contracts.plans.outcome import PlanRefusal
-from remit.contracts.plans.proposal import KeptState
-from remit.contracts.services.common import ErrorTold, told_error
+from remit.contracts.plans.proposal import StoredProposalState
+from remit.contracts.services.common import ErrorTold, describe_error
 from remit.contracts.services.plans import ProposalState, ProposalView, RunView, UndoTold
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT, render_time
@@ -28,7 +28,7 @@ _OF_RUN: Final[dict[str, ProposalState]] = {
     "UNFINISHED": "UNFINISHED",
     NOT_VOUCHED_FOR: "NOT_VOUCHED_FOR",
 }
-KEPT_AS: Final[dict[ProposalState, tuple[KeptState, ...]]] = {
+KEPT_AS: Final[dict[ProposalState, tuple[StoredProposalState, ...]]] = {
     "PENDING": ("PENDING",),
     "DENIED": ("DENIED",),
     "EXPIRED": ("EXPIRED", "APPROVED"),
@@ -36,7 +36,7 @@ KEPT_AS: Final[dict[ProposalState, tuple[KeptState, ...]]] = {
     "NOT_VOUCHED_FOR": ("PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID"),
 }
 """In which states of the row a told state can be found; all others, where a person said yes."""
-AFTER_YES: Final[tuple[KeptState, ...]] = ("APPROVED", "VOID")
+AFTER_YES: Final[tuple[StoredProposalState, ...]] = ("APPROVED", "VOID")
 _NO_DIGEST: Final = "sha256:" + "0" * 64
 _CANCELLED: Final = """SELECT 1 FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = 'envelope.cancelled' LIMIT 1"""
@@ -190,4 +190,4 @@ def _refused(job: Job[Any] | None) -> ErrorTold | None:
         problem = raised
     except Exception:  # noqa: BLE001 - whoever waited for it was told
         return None
-    return told_error(after_apply(problem)) if problem is not None else None
+    return describe_error(after_apply(problem)) if problem is not None else None

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, SERVICE_CAPABILITIES
 from remit.contracts.services.admin import TokenIssued, TokenWish
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.services.base.tenants import tenant_of_user
@@ -68,7 +68,7 @@ def _show(
         tokens=found.items,
         older=address("/tokens", cursor=found.next) if found.next else None,
         browser_caps=BROWSER_CAPABILITIES,
-        door_caps=DOOR_CAPABILITIES,
+        door_caps=SERVICE_CAPABILITIES,
         lives=LIVES,
         issued=issued,
         filled=filled or FormFields({}),

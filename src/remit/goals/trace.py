@@ -5,6 +5,7 @@ nothing else. Whether whole chains hold is for `remit ledger verify`; here each 
 signed head, each row must say what its entry says, and each document must be the one that it is named after.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -15,12 +16,11 @@ from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring
 from remit.goals.history import load_decision
 from remit.goals.history_nodes import HistoryNode, as_tree, entry_node, find_coverage_problem
-from remit.goals.trace.actions import read_actions
 from remit.ledger.documents import load_document
 from remit.ledger.entry import Entry
 from remit.ledger.goal_queries import AnswerRow, Recorded, answer_rows, entries_of, step_events
 from remit.masking import mask_json
-from remit.store.claims import ClaimKey, read_claim
+from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.store.connection import Connection
 
 STEP_KINDS: Final = {
@@ -43,6 +43,12 @@ _DOCUMENT_REFS: Final = (
     "confirmation_parse_proof_ref",
     "dispatch_decision_hash",
 )
+_CHECKPOINT_IDS: Final = {
+    "task": ("manifest", "task_id"),
+    "plan": ("envelope", "envelope_id"),
+    "browser": ("action", "action_id"),
+}
+"""Where the id of a bound action stands in what a dispatch had made ready."""
 
 
 def trace_goal(
@@ -219,3 +225,79 @@ def _decision_ref(steps: list[Recorded], *, first: bool = False) -> str:
     """Of the first decision about the goal, or the last."""
     refs = [step.row.dispatch_decision_hash for step in steps if step.row.dispatch_decision_hash]
     return (refs[0] if first else refs[-1]) if refs else ""
+
+
+def read_actions(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, key: str, operation_tenant: str
+) -> Iterator[HistoryNode]:
+    """One node for each bound action. The doors below have a chain of their own, that of `operation_tenant`."""
+    found = read_claim(connection, ClaimKey(tenant_id, "simulation", key))
+    if found is None:
+        yield HistoryNode("action", {}, problem="there is no record of what was dispatched")
+        return
+    for ref in _refs(found):
+        scope, _, name = ref.partition("/")
+        claim = read_claim(connection, ClaimKey(operation_tenant, scope, name))
+        if claim is None:
+            # A refusal claims nothing; a plan's envelope has its own id as the correlation, a task its goal's.
+            entries = _entries(connection, operation_tenant, scope, name, (name, found.correlation_id))
+        else:
+            entries = _entries(connection, operation_tenant, scope, name, (claim.correlation_id,))
+        state = "ended" if isinstance(claim, ClaimCompleted) else "begun" if claim is not None else "not begun"
+        children = tuple(entry_node(connection, keyring, entry) for entry in entries)
+        problem = _missing_entries_problem(claim, children)
+        yield HistoryNode(
+            "action", {"action": ref, "state": state}, tenant_id=operation_tenant, problem=problem, children=children
+        )
+
+
+def _missing_entries_problem(claim: ClaimCompleted | ClaimHeld | None, children: tuple[HistoryNode, ...]) -> str:
+    """What the store says was done, the door's own chain must say too."""
+    if claim is None or any(isinstance(claim, ClaimHeld) or child.seq == claim.outcome_seq for child in children):
+        return ""
+    return (
+        "its outcome is gone from the ledger"
+        if isinstance(claim, ClaimCompleted)
+        else "its entries are gone from the ledger"
+    )
+
+
+def _refs(found: ClaimCompleted | ClaimHeld) -> list[str]:
+    if isinstance(found, ClaimCompleted):
+        refs = _tree(found.result).get("audit_refs")
+        if isinstance(refs, list) and refs:
+            return [str(ref) for ref in refs]
+    prepared = _tree(found.checkpoint).get("prepared")
+    kind = str(prepared.get("type")) if isinstance(prepared, dict) else ""
+    if kind not in _CHECKPOINT_IDS or not isinstance(prepared, dict):
+        return []
+    inside, name = _CHECKPOINT_IDS[kind]
+    return [f"{kind}/{prepared[inside][name]}"] if name in prepared.get(inside, {}) else []
+
+
+def _entries(
+    connection: Connection, tenant_id: str, scope: str, name: str, correlations: tuple[str, ...]
+) -> list[Entry]:
+    entries = [each for one in dict.fromkeys(correlations) for each in entries_of(connection, tenant_id, one)[0]]
+    return [entry for entry in entries if _belongs(entry, scope, name)]
+
+
+def _belongs(entry: Entry, scope: str, name: str) -> bool:
+    """A correlation may hold more than one request: a plan and its rollback, a task and its restore."""
+    match scope:
+        case "task":
+            return entry.task_id == name
+        case "plan":
+            return entry.kind.startswith(("plan.", "envelope."))
+        case "rollback":
+            return entry.kind.startswith("rollback.") and as_tree(entry).get("key") == name
+        case _:
+            return True
+
+
+def _tree(text: str) -> dict[str, Any]:
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        return {}
+    return tree if isinstance(tree, dict) else {}
