@@ -45,7 +45,7 @@ INSERT_BARE: Final = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 # --- a ledger to measure ---------------------------------------------------------------------------------------------
 
 
-def compile_catalogue(folder: Path) -> None:
+def prepare(folder: Path) -> None:
     create_keys(folder / "keys", system_clock)
     migrate(SqliteStore.create(folder / "ledger.sqlite3"), system_clock)
 
@@ -69,7 +69,7 @@ def event(number: int) -> NewEntry:
 def measure_single(folder: Path, rounds: int, block: int) -> list[Figure]:
     """The three ways take turns, block by block, so that a slow moment of the disk hits all of them."""
     folder.mkdir()
-    compile_catalogue(folder)
+    prepare(folder)
     with closing(open_ledger(folder)) as ledger, closing(bare_database(folder / "bare.sqlite3")) as bare:
         sample = ledger.append(event(0))
         raw = os.open(folder / "raw", os.O_CREAT | os.O_WRONLY, 0o600)
@@ -149,7 +149,7 @@ def append_from_many(folder: Path, each: int) -> float:
 
 def measure_many(folder: Path, each: int) -> list[Figure]:
     folder.mkdir()
-    compile_catalogue(folder)
+    prepare(folder)
     append_from_many(folder, 10)
     rate = append_from_many(folder, each)
     few, many = 5, max(each // 4, 20)
@@ -216,7 +216,7 @@ def verify(folder: Path) -> dict[str, float]:
 
 def measure_large(folder: Path, entries: int) -> list[Figure]:
     folder.mkdir()
-    compile_catalogue(folder)
+    prepare(folder)
     small = min(SMALL, entries // 10)
     grow(folder, 0, small)
     pages_small, seen_small = pages_per_append(folder), verify(folder)

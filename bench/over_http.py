@@ -33,7 +33,7 @@ def measure(folder: Path, rounds: int, each: int) -> list[Figure]:
         tokens = [server.agent(f"bench-{number}", CAP) for number in range(CALLERS)]
 
         def bodies(count: int) -> list[tuple[str, bytes]]:
-            made = [task_body(*one) for one in there.compile_catalogue(count)]
+            made = [task_body(*one) for one in there.prepare(count)]
             return [(tokens[number % CALLERS], body) for number, body in enumerate(made)]
 
         def ask_nothing() -> None:
@@ -43,11 +43,11 @@ def measure(folder: Path, rounds: int, each: int) -> list[Figure]:
         with progress("rounds", rounds) as report:
             for number in range(rounds + 1):
                 measured = {
-                    "task": times_of(here.run, here.compile_catalogue(each)),
+                    "task": times_of(here.run, here.prepare(each)),
                     "route": times_of(ask_nothing, [()] * each),
                     "http": times_of(server.run_task, bodies(each)),
                 }
-                rate, measured["task many"] = rate_of(here.run, here.compile_catalogue(each * 4), CALLERS)
+                rate, measured["task many"] = rate_of(here.run, here.prepare(each * 4), CALLERS)
                 http_rate, measured["http many"] = rate_of(server.run_task, bodies(each * 4), CALLERS)
                 report(number)
                 if number == 0:  # warms caches, starts the sandboxes

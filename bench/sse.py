@@ -136,7 +136,7 @@ def measure(folder: Path, tasks: int, listeners: int) -> list[Figure]:
         ]
 
         def call(count: int) -> tuple[float, list[float]]:
-            made = [task_body(*one) for one in governed.compile_catalogue(count)]
+            made = [task_body(*one) for one in governed.prepare(count)]
             return rate_of(server.run_task, [(tokens[at % CALLERS], body) for at, body in enumerate(made)], CALLERS)
 
         say("warming up")
@@ -145,7 +145,7 @@ def measure(folder: Path, tasks: int, listeners: int) -> list[Figure]:
         rate_alone, alone = call(tasks)
         before = server.memory()
         say(f"{listeners} listeners, {CALLERS} callers")
-        bodies = [task_body(*one) for one in governed.compile_catalogue(tasks)]
+        bodies = [task_body(*one) for one in governed.prepare(tasks)]
         crowd = Listeners(server, cookies, listeners)
         listening = server.memory()
         began = entries_of(governed)

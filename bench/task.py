@@ -83,7 +83,7 @@ class Governed:
         self.workspace = Workspace.open(project, environ=environ)
         self._count = 0
 
-    def compile_catalogue(self, count: int) -> list[tuple[bytes, bytes]]:
+    def prepare(self, count: int) -> list[tuple[bytes, bytes]]:
         tasks = []
         for source, destination in self.files.make(count):
             self._count += 1
@@ -192,10 +192,10 @@ def measure(folder: Path, rounds: int, each: int) -> list[Figure]:
                     "raw": times_of(rename_durably, bare.make(each)),
                     "bwrap": times_of(spawn, [(BWRAP,)] * each),
                     "cold": times_of(spawn, [((sys.executable, "-c", "pass"),)] * (each // 4)),
-                    "task": times_of(governed.run, governed.compile_catalogue(each)),
+                    "task": times_of(governed.run, governed.prepare(each)),
                     "dbos": dbos.ask(1, each)["milliseconds"],
                 }
-                rate, taken = rate_of(governed.run, governed.compile_catalogue(each * 8), CALLERS)
+                rate, taken = rate_of(governed.run, governed.prepare(each * 8), CALLERS)
                 measured["task many"] = taken
                 flow = dbos.ask(CALLERS, each * 2)["rate"]
                 report(number)
@@ -232,7 +232,7 @@ def measure_memory(folder: Path, tasks: int) -> list[Figure]:
         done = 0
         while done < tasks:
             batch = min(500, tasks - done)
-            rate_of(governed.run, governed.compile_catalogue(batch), CALLERS)
+            rate_of(governed.run, governed.prepare(batch), CALLERS)
             done += batch
             seen.append(resident())
             report(done)

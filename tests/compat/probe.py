@@ -25,7 +25,7 @@ Surface = dict[str, Any]
 
 REMIT: Final = Path(importlib.import_module("remit").__file__ or "").parent
 # Names that were given in the move, beside those that they have here.
-EARLIER: Final = {"Services": "Desk"}
+EARLIER: Final = {"Services": "Desk", "SERVICE_CAPABILITIES": "DOOR_CAPABILITIES"}
 WORDING: Final = frozenset({"description", "title", "summary", "help", "short_help", "epilog"})
 _DOTTED: Final = re.compile(r"(\{\}|[a-z_]+)(\.(\{\}|[a-z_]+))+")
 _FILE: Final = re.compile(

@@ -34,7 +34,7 @@ class Provider:
     rsa: RSAPrivateKey
     port: int = 0
     claims: dict[str, Any] = field(default_factory=dict)
-    without_person: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     sign: str = "RS256"
     answer: Callable[[str], bytes | None] = lambda _path: None
     issued: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Provider:
 
     def behave(self) -> None:
         """As an honest one again."""
-        self.claims, self.without_person, self.sign = {}, (), "RS256"
+        self.claims, self.without, self.sign = {}, (), "RS256"
         self.answer = lambda _path: None
 
     def agree(self, url: str) -> str:
@@ -73,7 +73,7 @@ class Provider:
             "groups": ["staff", "remit-approvers"],
             **self.claims,
         }
-        claims = {name: value for name, value in claims.items() if name not in self.without_person}
+        claims = {name: value for name, value in claims.items() if name not in self.without}
         header = {"typ": "JWT", "kid": "one"}
         if self.sign == "none":
             return f"{_encoded({**header, 'alg': 'none'})}.{_encoded(claims)}."

@@ -62,9 +62,9 @@ def fuzz(
     examples: int,
     seed: int,
     phases: str = "examples,coverage,fuzzing",
-    without_person: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> str:
-    """What schemathesis found; empty if that is nothing. `without_person` names operations that are left out."""
+    """What schemathesis found; empty if that is nothing. `without` names operations that are left out."""
     with tempfile.TemporaryDirectory() as folder:
         described = Path(folder) / "openapi.json"
         described.write_text(json.dumps(with_examples(site.get("/v1/openapi.json").tree, ids)))
@@ -73,7 +73,7 @@ def fuzz(
             *(str(PROGRAM), "run", str(described), f"--url={site.url}", f"--checks={','.join(CHECKS)}"),
             *(f"--exclude-path={ENDLESS}", f"--phases={phases}", f"--max-examples={examples}", f"--seed={seed}"),
             *("--no-shrink", "--continue-on-failure", "--suppress-health-check=all", "--no-color", "--warnings=off"),
-            *("--request-timeout=60", *headers, *(f"--exclude-operation-id={name}" for name in without_person)),
+            *("--request-timeout=60", *headers, *(f"--exclude-operation-id={name}" for name in without)),
         ]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr

@@ -133,8 +133,8 @@ def test_a_long_list_of_what_must_be_allowed_has_one_box_that_means_what_was_sho
     digest = re.search(r'name="digest" value="(sha256:[0-9a-f]{64})"', text)
     assert digest is not None
     fields = {"csrf": csrf, "confirmed": "yes", "kind": "plan", "id": proposal.proposal_id, "decision": "approve"}
-    without_person = stage.ask("POST", "/inbox/answer", urlencode({**fields, "digest": digest[1]}), Cookie=cookie)
-    assert without_person.status == 403
+    without = stage.ask("POST", "/inbox/answer", urlencode({**fields, "digest": digest[1]}), Cookie=cookie)
+    assert without.status == 403
     allowed = {**fields, "executable_all": "yes"}
     other = stage.ask("POST", "/inbox/answer", urlencode({**allowed, "digest": f"sha256:{'0' * 64}"}), Cookie=cookie)
     assert other.status == 409

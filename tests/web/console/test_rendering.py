@@ -64,12 +64,12 @@ def test_a_picture_of_a_plan_has_every_box_once_right_of_what_it_waits_for_and_n
     ]
     graph = lay_out(boxes)
     assert graph is not None
-    at = {with_person.box.name: with_person for with_person in graph.boxes}
+    at = {placed.box.name: placed for placed in graph.boxes}
     assert sorted(at) == list("abcdef")
     for box in boxes:
         for before in box.after:
             assert before not in at or at[before].x + WIDTH < at[box.name].x
-    corners = [(with_person.x, with_person.y) for with_person in graph.boxes]
+    corners = [(placed.x, placed.y) for placed in graph.boxes]
     for x, y in corners:
         close = [1 for u, v in corners if abs(u - x) < WIDTH and abs(v - y) < HEIGHT]
         assert len(close) == 1
