@@ -175,13 +175,13 @@ class AgentCore:
             answered = load_reply(documents, last.confirmation_parse_proof_ref)
             if last.artifact_fingerprint_bundle_ref is not None:
                 planned = str(documents.tree(last.artifact_fingerprint_bundle_ref)["simulation_digest"])
-        asked = history.newest(CONFIRMATION_REQUESTED)
+        question_step = history.newest(CONFIRMATION_REQUESTED)
         is_open = history.event in {CONFIRMATION_REQUESTED, "ACCESS_ALLOWED"}
-        if is_open and asked is not None and goal.confirm_state.answer is not None:
+        if is_open and question_step is not None and goal.confirm_state.answer is not None:
             # Masked first: what is decided is decided from what is kept.
             answer = mask_text(goal.confirm_state.answer)
             number = count_answers(connection, goal.tenant_id, goal.correlation_id) + 1
-            answered = ConfirmationReply(answer, asked.created_at, at, number)
+            answered = ConfirmationReply(answer, question_step.created_at, at, number)
         evidence = Evidence(
             goal.tenant_id,
             goal.user_id,

@@ -1,7 +1,7 @@
 """What the SimulationExecutor needs of the doors below the goal: to make ready, to run, and to know what was begun.
 
 The agent core never signs a lease, an envelope or a token: whoever implements this asks the authority for them, after
-the gates. It is handed in, so nothing in `agent/` can reach a door by any other way.
+the gates. It is handed in, so nothing in the core can reach a door by any other way.
 """
 
 from collections.abc import Mapping

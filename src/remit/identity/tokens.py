@@ -85,7 +85,7 @@ class Tokens:
         self._clock = clock
         self._tenant_id = tenant_id
         self._found = FoundSigned()
-        self._held: tuple[tuple[int, int, int] | None, TokenKeys] | None = None
+        self._cached: tuple[tuple[int, int, int] | None, TokenKeys] | None = None
 
     @property
     def keys(self) -> TokenKeys:
@@ -95,9 +95,9 @@ class Tokens:
             stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         except FileNotFoundError:
             stamp = None
-        if self._held is None or self._held[0] != stamp:
-            self._held = stamp, load_token_keys(self._folder)
-        return self._held[1]
+        if self._cached is None or self._cached[0] != stamp:
+            self._cached = stamp, load_token_keys(self._folder)
+        return self._cached[1]
 
     def issue(self, wish: TokenRequest, *, actor: str | None = None) -> IssuedToken:
         """Sign a token and record it. The first one makes the key."""

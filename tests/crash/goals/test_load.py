@@ -68,10 +68,10 @@ def test_evidence_without_fault_has_no_problem() -> None:
         ({"outcomes": {"c-1": 2}}, True),
         ({"files": {"n-1": 1, "n-2": 1}}, True),
         ({"files": {"n-1": 1, ".remit-0.part": 1}}, True),
-        ({"stands": {"c-1": "FAILED"}}, True),
+        ({"current_events": {"c-1": "FAILED"}}, True),
         ({"successes": {"c-1": 2}}, False),
         ({"files": {}}, False),
-        ({"stands": {"c-1": "DISPATCHED"}, "files": {}, "successes": {}}, False),
+        ({"current_events": {"c-1": "DISPATCHED"}, "files": {}, "successes": {}}, False),
         ({"dispatched": {}}, False),
     ],
 )

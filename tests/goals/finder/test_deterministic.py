@@ -12,7 +12,7 @@ import pytest
 from remit.core.canonical import digest
 from remit.goals.binding.tokenizer import read, words
 from remit.goals.finder.finder import EmbeddedFinder
-from remit.goals.finder.scoring import best_possible, longest_common, score_of
+from remit.goals.finder.scoring import best_possible, longest_common, score_phrase
 from tests.goals.catalogue.simulations import ALL, catalogue_of
 from tests.goals.finder.fixed_questions import QUESTIONS, digests, found
 
@@ -96,7 +96,7 @@ def test_scores_are_bounded_and_the_short_cut_never_cuts_a_fit() -> None:
     for phrase in texts[1:]:
         for said in texts:
             for places, filled in ((0, 0), (2, 0), (2, 2)):
-                score = score_of(phrase, places, said, filled)
+                score = score_phrase(phrase, places, said, filled)
                 assert 0 <= score <= min(9_999, best_possible(phrase, places, frozenset(said)))
                 assert score <= best_possible(phrase, places, frozenset(said), len(said))
     assert (longest_common("abcde", "axcye"), longest_common("", "a"), longest_common("abc", "cba")) == (3, 0, 1)

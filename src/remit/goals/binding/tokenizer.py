@@ -21,7 +21,7 @@ _JOINERS: Final = frozenset("\u200c\u200d")  # Persian and Hindi are spelled wit
 _UNREADABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 # The same, of those that Unicode 3.2 took for blanks or letters, or did not know yet: bidirectional isolates, invisible
 # operators, fillers, and all of the plane for tags and variation selectors.
-_UNSEEN: Final = (
+_INVISIBLE: Final = (
     (0x061C, 0x061C),
     (0x115F, 0x1160),
     (0x180B, 0x180F),
@@ -64,7 +64,7 @@ class TextToken(NamedTuple):
 
 def is_readable(text: str) -> bool:
     """Whether a person sees all of it: no control or format character but tabs, line ends and the two joiners."""
-    return all(char in _BLANKS or char in _JOINERS or not _is_unseen(char) for char in text)
+    return all(char in _BLANKS or char in _JOINERS or not _is_invisible(char) for char in text)
 
 
 def read(text: str) -> Reading:
@@ -126,9 +126,9 @@ def _bare(text: str, start: int, end: int) -> TextToken | None:
     return TextToken(start, end, text[start:end]) if start < end else None
 
 
-def _is_unseen(char: str) -> bool:
+def _is_invisible(char: str) -> bool:
     number = ord(char)
-    return _FIXED.category(char) in _UNREADABLE or any(low <= number <= high for low, high in _UNSEEN)
+    return _FIXED.category(char) in _UNREADABLE or any(low <= number <= high for low, high in _INVISIBLE)
 
 
 def _plain(char: str) -> str:
@@ -148,10 +148,10 @@ def _runs(folded: str) -> Iterator[tuple[int, str]]:
     start = 0
     for place in range(len(folded) + 1):
         is_inside = place < len(folded) and is_letter(folded[place])
-        goes_on = is_inside and (
+        continues = is_inside and (
             start == place or is_without_spaces(folded[place - 1]) == is_without_spaces(folded[place])
         )
-        if goes_on:
+        if continues:
             continue
         if start < place:
             yield start, folded[start:place]

@@ -58,34 +58,34 @@ def read_files(root: Path, files: Sequence[str]) -> ReadFiles:
     """
     definitions: list[Definition] = []
     findings: list[CatalogueFinding] = []
-    seen: list[tuple[str, str]] = []
+    read_digests: list[tuple[str, str]] = []
     base = str(root)
     for file in files:
         try:
-            tree = _read_tree(base, file, seen)
-            known = _PARSED.get(("file", *seen[-1]), lambda f=file, t=tree: _parse(t, f))  # type: ignore[misc]
+            tree = _read_tree(base, file, read_digests)
+            known = _PARSED.get(("file", *read_digests[-1]), lambda f=file, t=tree: _parse(t, f))  # type: ignore[misc]
         except RemitError as problem:
             findings.append(_template_finding(file, "", problem))
             continue
         for simulation in known.simulations:
             try:
-                definitions.append(Definition(file, _with_template(base, simulation, seen)))
+                definitions.append(Definition(file, _with_template(base, simulation, read_digests)))
             except RemitError as problem:
                 findings.append(_template_finding(file, simulation.id, problem))
     if len(definitions) > MAX_SIMULATIONS:
         more = f"there are more than {MAX_SIMULATIONS:,} simulations"
         findings.append(CatalogueFinding(files[-1], "", "", more, "Name fewer files in goals.catalogue."))
-    return ReadFiles(tuple(definitions), tuple(findings), tuple(seen))
+    return ReadFiles(tuple(definitions), tuple(findings), tuple(read_digests))
 
 
 def _parse(tree: Any, file: str) -> CatalogueFile:
     return CatalogueFile.from_tree(tree, source=file)
 
 
-def _read_tree(root: str, file: str, seen: list[tuple[str, str]]) -> Any:
+def _read_tree(root: str, file: str, read_digests: list[tuple[str, str]]) -> Any:
     """JSON by its name, else YAML, which is read at 5 ms a KiB: so what the same bytes said is kept."""
     raw, found = _FILES.read(root, file, MAX_FILE)
-    seen.append((file, found))
+    read_digests.append((file, found))
     return _PARSED.get(("json" if file.endswith(".json") else "yaml", found), lambda: _tree(raw, file))
 
 
@@ -95,14 +95,14 @@ def _tree(raw: bytes, file: str) -> Any:
     return parse_yaml(raw, YAML_BOUNDS, source=file)
 
 
-def _with_template(root: str, simulation: Simulation, seen: list[tuple[str, str]]) -> Simulation:
+def _with_template(root: str, simulation: Simulation, read_digests: list[tuple[str, str]]) -> Simulation:
     """The plan itself, so that a snapshot needs no file."""
     binding = simulation.binding
     if not isinstance(binding, PlanBinding) or binding.template_file is None:
         return simulation
-    template = _read_tree(root, binding.template_file, seen)
-    key = ("simulation", simulation.own_digest, *seen[-1])
-    return cast(Simulation, _PARSED.get(key, lambda: _filled_in(simulation, template, seen[-1][0])))
+    template = _read_tree(root, binding.template_file, read_digests)
+    key = ("simulation", simulation.own_digest, *read_digests[-1])
+    return cast(Simulation, _PARSED.get(key, lambda: _filled_in(simulation, template, read_digests[-1][0])))
 
 
 def _filled_in(simulation: Simulation, template: Any, file: str) -> Simulation:

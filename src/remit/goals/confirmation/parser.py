@@ -1,6 +1,6 @@
 """A person's answer, read as a yes, a no, or neither: by the words of one language only, that of the request's tag.
 
-A yes is exactly one word or phrase of the language's list, spelled as `spelling` says. Whatever stands in no list is
+A yes is exactly one word or phrase of the language's list, spelled as `normalise` says. Whatever stands in no list is
 ambiguous, and so is every answer in a language that the lexicon does not have. Pure: an answer is read from the
 lexicon's document alone, so it can be read again later, by the document that was kept.
 

@@ -29,7 +29,7 @@ from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
 from remit.goals.catalogue.phrases import CompiledCatalogue, CompiledPhrase, CompiledSimulation, compile_catalogue
 from remit.goals.finder.negation import contains_negation, negates
 from remit.goals.finder.packets import Packet, PacketDraft, ThreadState, Utterance, after_clarify, seal_packet
-from remit.goals.finder.scoring import EXACT, NEARLY, THRESHOLD, best_possible, score_of
+from remit.goals.finder.scoring import EXACT, NEARLY, THRESHOLD, best_possible, score_phrase
 from remit.goals.finder.suggestions import Near, nearest
 from remit.goals.finder.values import (
     Gathered,
@@ -145,7 +145,7 @@ class EmbeddedFinder:
         for tag in matching_language_tags(language_tag):
             for each in compiled.simulations.get(tag, ()):
                 entry = catalogue.find(each.simulation_id)
-                match = _best_fit(entry, each, utterance, tag.partition("-")[0]) if entry is not None else None
+                match = _best_match(entry, each, utterance, tag.partition("-")[0]) if entry is not None else None
                 known = best.get(each.simulation_id)
                 if match is not None and (known is None or match.score > known.score):
                     best[each.simulation_id] = match
@@ -171,7 +171,7 @@ def _order(match: _PhraseMatch) -> tuple[int, bool, str]:
     return -match.score, match.entry.state != "ACTIVE", match.entry.simulation.id
 
 
-def _best_fit(
+def _best_match(
     entry: CatalogueEntry, compiled: CompiledSimulation, utterance: ParsedUtterance, language: str
 ) -> _PhraseMatch | None:
     """The phrase of the simulation that the text fits best, if it fits one at all."""
@@ -203,7 +203,7 @@ def _nearness(phrase: CompiledPhrase, plain: Gathered, words: tuple[str, ...], r
         return 0  # so much more was said that it does not matter what
     if contains_negation(language, words, rest.folded, phrase.words, "".join(phrase.chunks)):
         return 0
-    return score_of(phrase.words, len(phrase.slots), words, filled)
+    return score_phrase(phrase.words, len(phrase.slots), words, filled)
 
 
 def _leave_negations_open(simulation: Simulation, language: str, gathered: Gathered) -> None:

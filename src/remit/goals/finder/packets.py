@@ -81,10 +81,10 @@ def after_clarify(packet: ClarifyPacket, proof: Mapping[str, Any]) -> ThreadStat
     """What the next cycle of the thread starts from. The packet has no room for it, so it stands in the proof."""
     if digest(dict(proof)) != packet.proof_ref:
         raise _wrong_proof_error(packet)
-    kept = FinderProof.from_tree(dict(proof), source="the proof of a question")
-    if kept.outcome != "clarify" or kept.simulation_id is None or kept.awaiting != packet.field:
+    stored = FinderProof.from_tree(dict(proof), source="the proof of a question")
+    if stored.outcome != "clarify" or stored.simulation_id is None or stored.awaiting != packet.field:
         raise _wrong_proof_error(packet)
-    return ThreadState(kept.simulation_id, dict(kept.fields), packet.field, packet.attempt)
+    return ThreadState(stored.simulation_id, dict(stored.fields), packet.field, packet.attempt)
 
 
 _REQUEST = (

@@ -7,29 +7,29 @@ EXACT: Final = 10_000
 NEARLY: Final = 9_999
 THRESHOLD: Final = 7_000
 
-_OF_A_WORD: Final = 4
-_OF_A_PLACE: Final = 2
-_OF_A_STRANGE_WORD: Final = 2
+_WORD_WEIGHT: Final = 4
+_SLOT_WEIGHT: Final = 2
+_EXTRA_WORD_WEIGHT: Final = 2
 
 
-def score_of(phrase: Sequence[str], places: int, said: Sequence[str], filled: int) -> int:
+def score_phrase(phrase: Sequence[str], slots: int, user_words: Sequence[str], filled: int) -> int:
     """Twice what both have in common, by what each has: words in their order, and places with a value.
 
     A word beyond the phrase weighs half: people are polite, and catalogues are short.
     """
-    shared = longest_common(phrase, said)
-    common = _OF_A_WORD * shared + _OF_A_PLACE * filled
-    here = _OF_A_WORD * len(phrase) + _OF_A_PLACE * places
-    there = common + _OF_A_STRANGE_WORD * (len(said) - shared)
-    return min(NEARLY, EXACT * 2 * common // (here + there))
+    shared = longest_common(phrase, user_words)
+    common = _WORD_WEIGHT * shared + _SLOT_WEIGHT * filled
+    phrase_weight = _WORD_WEIGHT * len(phrase) + _SLOT_WEIGHT * slots
+    text_weight = common + _EXTRA_WORD_WEIGHT * (len(user_words) - shared)
+    return min(NEARLY, EXACT * 2 * common // (phrase_weight + text_weight))
 
 
-def best_possible(phrase: Sequence[str], places: int, said: frozenset[str], beyond: int = 0) -> int:
+def best_possible(phrase: Sequence[str], slots: int, user_words: frozenset[str], beyond: int = 0) -> int:
     """No text with these words, and so many `beyond` them, can score more: what is below need not be looked at."""
-    shared = sum(word in said for word in phrase)
-    common = _OF_A_WORD * shared + _OF_A_PLACE * places
-    here = _OF_A_WORD * len(phrase) + _OF_A_PLACE * places
-    return EXACT * 2 * common // (here + common + _OF_A_STRANGE_WORD * max(0, beyond - shared))
+    shared = sum(word in user_words for word in phrase)
+    common = _WORD_WEIGHT * shared + _SLOT_WEIGHT * slots
+    phrase_weight = _WORD_WEIGHT * len(phrase) + _SLOT_WEIGHT * slots
+    return EXACT * 2 * common // (phrase_weight + common + _EXTRA_WORD_WEIGHT * max(0, beyond - shared))
 
 
 def longest_common(one: Sequence[str], two: Sequence[str]) -> int:

@@ -45,7 +45,7 @@ def nearest(catalogue: Catalogue, compiled: CompiledCatalogue, language_tag: str
     return tuple(near for *_, near in sorted(found)[:MOST])
 
 
-def _scores(compiled: CompiledCatalogue, said: tuple[str, ...]) -> dict[str, int]:
+def _scores(compiled: CompiledCatalogue, user_words: tuple[str, ...]) -> dict[str, int]:
     """By simulation, how near its nearest phrase is, in whatever language."""
     known: dict[str, bool] = {}
     scores: dict[str, int] = {}
@@ -53,14 +53,14 @@ def _scores(compiled: CompiledCatalogue, said: tuple[str, ...]) -> dict[str, int
         for phrase in each.phrases:
             for word in phrase.words:
                 if word not in known:
-                    known[word] = any(_is_nearly(word, mine) for mine in said)
-            score = _nearness(phrase.words, frozenset(word for word in phrase.words if known[word]), len(said))
+                    known[word] = any(_is_nearly(word, mine) for mine in user_words)
+            score = _nearness(phrase.words, frozenset(word for word in phrase.words if known[word]), len(user_words))
             scores[each.simulation_id] = max(score, scores.get(each.simulation_id, 0))
     return scores
 
 
-def _nearness(phrase: tuple[str, ...], matched: frozenset[str], said: int) -> int:
-    return best_possible(phrase, 0, matched, said) if any(map(_is_telling, matched)) else 0
+def _nearness(phrase: tuple[str, ...], matched: frozenset[str], user_words: int) -> int:
+    return best_possible(phrase, 0, matched, user_words) if any(map(_is_telling, matched)) else 0
 
 
 def _is_telling(word: str) -> bool:

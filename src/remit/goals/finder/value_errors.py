@@ -103,5 +103,5 @@ def _quote_problem(problem: str, name: str, quoted: str, utterance: str) -> str:
         return ""
     field_value = {name: quoted}
     is_plain = mask_text(utterance) == utterance and mask_json(field_value) == field_value
-    shown = f"“{quoted}”" if is_plain and len(quoted) <= MAX_QUOTED else "What was said for it"
-    return f"{shown} {problem.removeprefix('this ')}" if problem.startswith("this ") else f"{shown}: {problem}"
+    quotation = f"“{quoted}”" if is_plain and len(quoted) <= MAX_QUOTED else "What was said for it"
+    return f"{quotation} {problem.removeprefix('this ')}" if problem.startswith("this ") else f"{quotation}: {problem}"

@@ -210,8 +210,8 @@ def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[TextToken, ..
         both = [TextToken(one.start, two.end, f"{one.text} {two.text}") for one, two in pairwise(listed)]
         found = _values(spec, ((token.start, token.end, token.text) for token in (*listed, *both)))
         return _apart(found)
-    fitting = (token for token in listed if _looks_like(spec, token.text))
-    return _values(spec, ((token.start, token.end, token.text) for token in fitting))
+    matching = (token for token in listed if _looks_like(spec, token.text))
+    return _values(spec, ((token.start, token.end, token.text) for token in matching))
 
 
 def _apart(found: list[Found]) -> list[Found]:
