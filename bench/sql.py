@@ -157,7 +157,7 @@ class Stopwatch:
         ("copying and hashing it", lineages, "copy_database"),
         ("the SQL, in the sandbox", Engine, "run"),
         ("hashing what it left", lineages, "keep"),
-        ("the backup", plan_door, "take_all"),
+        ("the backup", plan_door, "back_up_files"),
         ("the exchange, in the sandbox", PlanRunner, "execute"),
         ("looking at it afterwards", PlanExecutor, "verify"),
     )

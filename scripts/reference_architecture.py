@@ -90,8 +90,8 @@ WAY: Final = (
         ("checkpoint",),
         (
             "plans/apply/checkpoint.py:PlanCheckpoint",
-            "plans/storage/backups.py:take_all",
-            "plans/storage/manifest.py:write_way_back",
+            "plans/storage/backups.py:back_up_files",
+            "plans/storage/manifest.py:write_rollback_files",
         ),
         ("fs/openat.py",),
     ),
@@ -109,7 +109,7 @@ WAY: Final = (
         (
             "plans/apply/executor.py:PlanExecutor.execute",
             "plans/runtime/runner.py:PlanRunner.execute",
-            "effects/plans/apply.py:CarryOut",
+            "effects/plans/apply.py:ApplyEffect",
         ),
         ("plans/model/folders.py", "plans/engines/postgres.py", "sandbox/host.py", "fs/openat.py"),
     ),

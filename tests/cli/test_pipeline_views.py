@@ -5,7 +5,7 @@ import pytest
 
 from remit.cli.plans.render_pipeline import FEW_STEPS, LOG_LINES, STEPS, render_pipeline, render_ran
 from remit.contracts.plans.pipeline_report import PipelineTold, ToldStep
-from remit.plans.reports.truncate import kept_of, pipelines_within
+from remit.plans.reports.truncate import truncate_pipelines, without_log
 
 DONE = ToldStep(name="etl.load:run", state="done", rows=1_200, milliseconds=1_500)
 FAILED = ToldStep(name="etl.report:run", state="failed", milliseconds=20, words="ValueError")
@@ -39,7 +39,7 @@ def test_each_step_stands_with_how_it_ended_its_rows_and_its_time() -> None:
 def test_what_it_is_for_is_told_as_the_configuration_has_it() -> None:
     assert lines(DONE, description="Loads the day.\x07")[1] == r"  about     Loads the day.\x07"
     assert b"description" not in told(DONE).canonical()
-    assert kept_of(told(DONE, FAILED, description="Loads the day.")).description == ""
+    assert without_log(told(DONE, FAILED, description="Loads the day.")).description == ""
 
 
 @pytest.mark.req("PX-21")
@@ -101,15 +101,15 @@ def test_after_a_run_the_steps_are_told_and_after_a_failure_always() -> None:
 
 @pytest.mark.req("PX-36")
 def test_what_a_pipeline_said_is_kept_only_where_it_failed() -> None:
-    assert kept_of(told(DONE, log=("a row",))).log == ()
-    assert kept_of(told(DONE, FAILED, log=("a row",))).log == ("a row",)
+    assert without_log(told(DONE, log=("a row",))).log == ()
+    assert without_log(told(DONE, FAILED, log=("a row",))).log == ("a row",)
 
 
 def test_a_report_has_room_for_every_pipeline_and_no_more_than_that() -> None:
     long = [ToldStep(name=f"step {number}", state="done", words="w" * 900) for number in range(200)]
     many = [told(*long, log=("l" * 900,) * 200) for _ in range(20)]
-    kept = pipelines_within(many, room := 200_000)
+    kept = truncate_pipelines(many, room := 200_000)
     assert len(kept) == 20
     assert sum(len(one.canonical()) for one in kept) <= room
     assert all(len(one.steps) + one.left_out == 200 for one in kept)
-    assert pipelines_within([many[0]], 10_000_000) == (many[0],)
+    assert truncate_pipelines([many[0]], 10_000_000) == (many[0],)

@@ -11,7 +11,7 @@ from typing import Final
 from remit.contracts.config.config import DuckdbConnection, PostgresqlConnection, SystemConfig
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.diagnostics.check import Check, Topic
-from remit.effects.plans.database_files import looks_like_one
+from remit.effects.plans.database_files import is_database_file
 from remit.fs import openat as beneath
 from remit.fs.paths import Located, locate_below
 
@@ -82,7 +82,7 @@ def _is_database(place: Located) -> bool | None:
             return None
         raise
     try:
-        return looks_like_one(file)
+        return is_database_file(file)
     finally:
         os.close(file)
 

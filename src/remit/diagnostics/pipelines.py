@@ -9,7 +9,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.diagnostics.check import Check, Topic
 from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
-from remit.plans.policy.pipelines import files_of, wrong_definition
+from remit.plans.policy.pipelines import files_of, find_definition_denials
 
 MAX_PIPELINES: Final = 50
 """A check-up must stay quick."""
@@ -30,7 +30,7 @@ def check_pipelines(config: SystemConfig, root: str, require_dbt: Callable[[], N
 
 def _check(topic: Topic, name: str, config: SystemConfig, root: str, require_dbt: Callable[[], None]) -> Check:
     pipeline = config.pipelines[name]
-    for denial in wrong_definition(name, config):
+    for denial in find_definition_denials(name, config):
         return topic.fail(denial.what, denial.next_step)
     if isinstance(pipeline, DbtPipeline):
         try:

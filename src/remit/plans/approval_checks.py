@@ -53,9 +53,9 @@ def reject_unused_allowances(preview: PlanPreview, approvals: Approvals) -> None
                 )
 
 
-def require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
+def require_same_inputs(envelope: Envelope, preview: PlanPreview) -> None:
     """A file that is gone fails its action; one that is another, or new, was never approved."""
-    for path, how in differences(envelope, seen.inputs):
+    for path, how in differences(envelope, preview.inputs):
         raise RefusedError(
             Reason.BINDING_MISMATCH,
             how,

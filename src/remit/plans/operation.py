@@ -69,12 +69,12 @@ from remit.plans.preparation.remote_sql import PreparedStatements
 from remit.plans.preview.build import PreviewTools, preview_plan
 from remit.plans.preview.document import PlanPreview
 from remit.plans.reports.execution_report import refusal_of
-from remit.plans.reports.publish import publish, restore_papers
-from remit.plans.reports.truncate import kept_of, pipelines_within
+from remit.plans.reports.publish import publish, restore_reports
+from remit.plans.reports.truncate import truncate_pipelines, without_log
 from remit.plans.runtime.runner import paths_of
 from remit.plans.runtime.steps import needs_parsers
-from remit.plans.storage.backups import take_all
-from remit.plans.storage.manifest import write_way_back
+from remit.plans.storage.backups import back_up_files
+from remit.plans.storage.manifest import write_rollback_files
 from remit.plans.storage.run_folder import REPORTS, ReportFolder, folder_name
 
 _LOG: Final = logging.getLogger("remit.plans")
@@ -199,7 +199,9 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             diffs={one.number: one.diff for one in plan_preview.simulated},
             sql=strip_all_rows(plan_preview.prepared.sql),
             remote=plan_preview.remote,
-            pipelines=pipelines_within([kept_of(pipeline) for pipeline in plan_preview.prepared.pipelines.values()]),
+            pipelines=truncate_pipelines(
+                [without_log(pipeline) for pipeline in plan_preview.prepared.pipelines.values()]
+            ),
         )
         with ReportFolder.make(checkpoint.root, checkpoint.folder) as folder:
             try:
@@ -221,10 +223,12 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         new_bytes += checkpoint.remote.image_bytes if checkpoint.remote is not None else 0
         databases = {step.path for step in checkpoint.steps.steps if is_marked(step)}
         all_places = [places[path] for path in range(len(places))]
-        originals = take_all(all_places, plan_preview.to_back_up, folder, config.limits, new_bytes, databases=databases)
+        originals = back_up_files(
+            all_places, plan_preview.to_back_up, folder, config.limits, new_bytes, databases=databases
+        )
         checkpoint = with_ownership(checkpoint, originals)
         planned = [step.number for step in checkpoint.steps.steps if step.problem is None]
-        write_way_back(folder, build_run_manifest(checkpoint, planned, checkpoint.started_at))
+        write_rollback_files(folder, build_run_manifest(checkpoint, planned, checkpoint.started_at))
         return checkpoint
 
     def require_still_valid(self, granted: ApprovedPlan, now: datetime) -> None:
@@ -327,7 +331,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         try:
             with ReportFolder.open(self.environment.rules.root(), outcome.status.folder.rpartition("/")[2]) as folder:
                 if folder.read("status.json") is None:
-                    restore_papers(folder, outcome)
+                    restore_reports(folder, outcome)
         except RemitError as problem:  # for people only: what counts is in the ledger
             _LOG.warning("the papers of a plan could not be written again", extra={"why": str(problem)})
         return outcome

@@ -54,7 +54,7 @@ class PastRuns:
                 return last
         elif self.claim(report) is not None:
             return report
-        elif (known := self._known_as(report)) is not None:
+        elif (known := self._find_by_report(report)) is not None:
             return known
         raise RefusedError(
             Reason.STATE_MISSING,
@@ -76,7 +76,7 @@ class PastRuns:
                     return str(key)
         return newest
 
-    def _known_as(self, report: str) -> str | None:
+    def _find_by_report(self, report: str) -> str | None:
         """The envelope of the run with this report id, or with this folder: by its name, or by a path that leads there.
 
         One that the ledger vouches for comes before one that only looks like it; the latter is refused by `taken`.

@@ -191,11 +191,11 @@ class Plans:
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         self._report(outcome, phases)
-        if stored and isinstance(outcome, PlanOutcome) and (later := self.taken_back(outcome)) is not None:
+        if stored and isinstance(outcome, PlanOutcome) and (later := self.later_rollback(outcome)) is not None:
             hooks.on_taken_back(later)
         return outcome
 
-    def taken_back(self, outcome: PlanOutcome) -> LaterRollback | None:
+    def later_rollback(self, outcome: PlanOutcome) -> LaterRollback | None:
         """The last rollback that restored anything of this run, if there was one. The outcome itself never changes."""
         rollbacks = [one for one in self._runs.rollbacks_of(outcome) if one.status in {"EXECUTED", "PARTIAL"}]
         if not rollbacks:
@@ -240,7 +240,7 @@ class Plans:
         if not isinstance(self._runs.claim(envelope_id), ClaimCompleted):
             event = NewEntry(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
             self._ledger().append(event)
-        return self._outcome_in_time(envelope_id, patience)
+        return self._wait_for_outcome(envelope_id, patience)
 
     def rollback(
         self,
@@ -310,7 +310,7 @@ class Plans:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _outcome_in_time(self, envelope_id: str, patience: float) -> PlanOutcome | None:
+    def _wait_for_outcome(self, envelope_id: str, patience: float) -> PlanOutcome | None:
         deadline = time.monotonic() + patience
         while True:
             found = self._runs.claim(envelope_id)

@@ -163,12 +163,12 @@ def test_many_aliases_of_aliases_are_not_written_out() -> None:
 
 def test_an_edit_that_would_change_more_than_it_should_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second look is taken: no way of writing passes it, so none is used."""
-    monkeypatch.setattr(yaml_edit, "_ways_to_write", lambda place, _: [[(0, place.node.end, "b: 9\na: 2")]])
+    monkeypatch.setattr(yaml_edit, "_candidate_pieces", lambda place, _: [[(0, place.node.end, "b: 9\na: 2")]])
     assert reason_of("yaml_update", "b: 1\na: 1\n", path="$.a", value=2) is Reason.EDIT_UNSUPPORTED
 
 
 def test_a_value_of_another_type_does_not_pass_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = [(3, 4, "2")]
     right = [(3, 4, '"2"')]
-    monkeypatch.setattr(yaml_edit, "_ways_to_write", lambda *_: [wrong, right])
+    monkeypatch.setattr(yaml_edit, "_candidate_pieces", lambda *_: [wrong, right])
     assert updated("a: 1\n", "$.a", "2") == 'a: "2"\n'

@@ -20,8 +20,8 @@ from remit.effects.plans.steps import (
     encode_plan,
     final_states,
     make_waves,
-    note_back,
-    note_keep,
+    note_partial,
+    note_undo,
     note_undone,
     note_wave,
     parse_plan,
@@ -113,11 +113,11 @@ def test_alike_means_bytes_and_permissions_and_not_absence() -> None:
 def test_notes_are_read_back_the_latest_of_each_kind() -> None:
     failed = Result(1, "failed", "t0", "t1", {"reason": "file_missing", "what": "x", "where": "", "next_step": ""})
     assert read_progress([]) == StepProgress()
-    notes = [note_wave(1, []), note_wave(2, [3]), note_back("CANCELLED", [failed]), note_undone(1)]
+    notes = [note_wave(1, []), note_wave(2, [3]), note_undo("CANCELLED", [failed]), note_undone(1)]
     progress = read_progress(notes)
     assert (progress.wave, progress.not_done, progress.undone) == (2, frozenset({3}), 1)
     assert (progress.verdict, progress.status, progress.results) == ("back", "CANCELLED", (failed,))
-    kept = read_progress([note_keep([0, 2], [failed])])
+    kept = read_progress([note_partial([0, 2], [failed])])
     assert (kept.verdict, kept.status, kept.kept) == ("keep", "PARTIAL", frozenset({0, 2}))
 
 

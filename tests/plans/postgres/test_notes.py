@@ -11,7 +11,7 @@ from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.sql_report import SqlTold
 from remit.core.canonical import digest
 from remit.core.errors import EnvironmentFailureError
-from remit.effects.plans.steps import note_back, note_wave
+from remit.effects.plans.steps import note_undo, note_wave
 from remit.masking import mask_json
 from remit.plans.model.remote_part import Commit, RowBackup, note_commit, read_commit
 
@@ -30,7 +30,7 @@ def test_a_note_survives_the_mask_of_the_ledger(system: int, xid: int) -> None:
 def test_what_was_noted_before_all_was_begun_anew_is_over() -> None:
     first, second = (Commit("shop", {"xid": number, "backend": 1, "database": "1/1"}) for number in ("5", "6"))
     assert read_commit([]) is None
-    assert read_commit([note_wave(1, []), note_commit(first), note_back("ROLLED_BACK", ())]) == first
+    assert read_commit([note_wave(1, []), note_commit(first), note_undo("ROLLED_BACK", ())]) == first
     assert read_commit([note_commit(first), note_wave(0, [])]) is None
     assert read_commit([note_commit(first), note_wave(0, []), note_commit(second)]) == second
 

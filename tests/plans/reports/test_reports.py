@@ -20,7 +20,7 @@ from remit.effects.plans.steps import Result
 from remit.plans.reports.archive import archive
 from remit.plans.reports.change_log import build_change_log
 from remit.plans.reports.execution_report import build_errors, build_report, refusal_of
-from remit.plans.reports.publish import digest_papers, publish, render_papers, restore_papers
+from remit.plans.reports.publish import digest_reports, publish, render_report_files, restore_reports
 from remit.plans.reports.run_data import FinishedRun, time_of
 from remit.plans.storage.manifest import mark_executed
 from remit.plans.storage.run_folder import ReportFolder
@@ -99,7 +99,7 @@ def outcome_of(project: Project, done: Done, run: FinishedRun) -> PlanOutcome:
         "executor_version": remit.__version__,
         "completed_at": ENDED,
         "folder": run.folder,
-        **digest_papers(report, log, manifest)._asdict(),
+        **digest_reports(report, log, manifest)._asdict(),
         "key_id": "A" * 43,
         "signature": "A" * 86,
     }
@@ -126,7 +126,7 @@ def test_every_paper_is_published_in_its_place_and_valid_against_its_schema(
     for name, schema in SCHEMAS.items():
         raw = (project.report(done) / name).read_bytes()
         jsonschema_rs.validator_for(load_schema(schema)).validate(json.loads(raw))
-        assert raw == render_papers(outcome)[name]
+        assert raw == render_report_files(outcome)[name]
         assert raw.endswith(b"}\n")
         assert b'\n  "' in raw, "for people: two spaces"
     assert json.loads((project.report(done) / "status.json").read_bytes())["report_digest"] == outcome.report.digest()
@@ -301,13 +301,13 @@ def test_papers_that_were_changed_or_lost_are_written_again(project: Project, do
     outcome = outcome_of(project, done, run_of(project, done))
     with ReportFolder.open(project.base, done.name) as folder:
         publish(folder, outcome)
-        assert restore_papers(folder, outcome) == []
+        assert restore_reports(folder, outcome) == []
         (project.report(done) / "execution_report.json").write_text("{}")
         (project.report(done) / "status.json").unlink()
-        assert restore_papers(folder, outcome) == ["execution_report.json", "status.json"]
-        assert folder.read("execution_report.json") == render_papers(outcome)["execution_report.json"]
+        assert restore_reports(folder, outcome) == ["execution_report.json", "status.json"]
+        assert folder.read("execution_report.json") == render_report_files(outcome)["execution_report.json"]
         restored = mark_executed(done.manifest, ENDED)
-        assert restore_papers(folder, outcome, restored) == ["rollback_manifest.json"]
+        assert restore_reports(folder, outcome, restored) == ["rollback_manifest.json"]
 
 
 @pytest.mark.req("PX-12", "PX-28")

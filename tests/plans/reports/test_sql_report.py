@@ -14,7 +14,7 @@ from remit.contracts.schemas import load_schema
 from remit.effects.plans.steps import Result
 from remit.plans.preparation.sql_preview import MAX_SHOWN_CHARACTERS, previewed_sql, risks_of_sql
 from remit.plans.reports.execution_report import build_report
-from remit.plans.reports.truncate import ROOM, told_within
+from remit.plans.reports.truncate import ROOM, truncate_sql
 from tests.plans.reports.test_reports import ACTIONS, ENDED, STARTED, run_of
 from tests.plans.storage.project import Project
 
@@ -45,7 +45,7 @@ def test_a_report_has_statements_counts_and_columns_and_no_row(tmp_path: Path) -
     for name in "abc":
         project.write(name, b"before")
     done = project.carry_out(ACTIONS)
-    report = build_report(run_of(project, done, told={0: told()}))
+    report = build_report(run_of(project, done, sql={0: told()}))
     (shown,) = report.tree()["sql"]
     assert (shown["statements"][0]["rows_changed"], shown["result_rows"]) == (3, 400)
     assert [column["name"] for column in shown["columns"]] == ["id", "password"]
@@ -60,7 +60,7 @@ def test_only_actions_that_were_completed_are_in_it(tmp_path: Path) -> None:
     project = Project(tmp_path / "project")
     for name in "abc":
         project.write(name, b"before")
-    run = run_of(project, project.carry_out(ACTIONS), told={0: told(), 1: told(action_id="a2")})
+    run = run_of(project, project.carry_out(ACTIONS), sql={0: told(), 1: told(action_id="a2")})
     skipped = [Result(0, "done", STARTED, ENDED), *(Result(n, "skipped", STARTED, ENDED) for n in range(1, 5))]
     report = build_report(run._replace(results=tuple(skipped), status="PARTIAL"))
     assert [one.action_id for one in report.sql] == ["a1"]
@@ -77,13 +77,13 @@ def test_a_report_without_sql_has_the_digest_that_it_had_before_there_was_any(tm
 
 def test_a_long_report_counts_statements_instead_of_naming_them() -> None:
     long = told(statements=[statement("INSERT", rows_changed=1) | {"words": "w" * 5_000}] * 90, left_out=10)
-    shown = told_within({0: long, 1: told(), 2: long}, [0, 1, 2])
+    shown = truncate_sql({0: long, 1: told(), 2: long}, [0, 1, 2])
     assert [(len(one.statements), one.left_out) for one in shown] == [(0, 100), (1, 0), (0, 100)]
     assert sum(len(one.canonical()) for one in shown) <= ROOM
 
 
 def test_what_would_not_fit_even_so_is_left_out() -> None:
-    assert told_within({0: told()}, [0], room=10) == ()
+    assert truncate_sql({0: told()}, [0], message_limit=10) == ()
 
 
 def test_rows_past_a_bound_are_left_out_and_the_rest_is_told() -> None:

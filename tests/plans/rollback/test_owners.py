@@ -7,8 +7,8 @@ import pytest
 from remit.contracts.plans.rollback import RollbackManifest, RollbackOrder
 from remit.plans.rollback.checkpoint import RollbackCheckpoint
 from remit.plans.rollback.preview import manifest_with_notes
-from remit.plans.storage.drift import paths_of, see, select
-from remit.plans.storage.manifest import OTHER_OWNER, inverse_steps, say_other_owner
+from remit.plans.storage.drift import paths_of, read_states, select
+from remit.plans.storage.manifest import OTHER_OWNER, inverse_steps, note_other_owner
 from tests.contracts.examples import BY_LABEL
 from tests.plans.storage.project import Done, Project
 
@@ -35,7 +35,7 @@ def owned_by_another(manifest: RollbackManifest, path: str) -> RollbackManifest:
 
 def restored(project: Project, done: Done, manifest: RollbackManifest) -> RollbackCheckpoint:
     """As this user leaves the files, who may not give them away."""
-    states = see(project.base, paths_of(select(manifest, ())))
+    states = read_states(project.base, paths_of(select(manifest, ())))
     steps = inverse_steps(manifest, (), states, "0" * 20, force=False)
     project.write("mine", b"m")
     project.write("theirs", b"t")
@@ -54,6 +54,6 @@ def test_only_what_was_made_anew_and_belongs_to_another_is_named(project: Projec
 
 def test_a_note_on_many_files_stays_short(project: Project) -> None:
     done = project.carry_out([("delete", "mine", None)])
-    notes = say_other_owner(done.manifest, ["x" * 200] * 5_000).notes
+    notes = note_other_owner(done.manifest, ["x" * 200] * 5_000).notes
     assert len(notes) < 3_000
-    assert say_other_owner(done.manifest, []) == done.manifest
+    assert note_other_owner(done.manifest, []) == done.manifest

@@ -13,8 +13,8 @@ from remit.contracts.config.config import Limits
 from remit.contracts.plans.rollback import RollbackManifest
 from remit.effects.plans.steps import Ids, PlanStep, State, StepPlan, ends, make_waves
 from remit.fs.paths import locate_below
-from remit.plans.storage.backups import Original, take_all
-from remit.plans.storage.manifest import build_manifest, net_changes, write_way_back
+from remit.plans.storage.backups import Original, back_up_files
+from remit.plans.storage.manifest import build_manifest, net_changes, write_rollback_files
 from remit.plans.storage.run_folder import ReportFolder, folder_name
 
 AT: Final = datetime(2026, 11, 15, 15, 45, 1, 123456, UTC)
@@ -108,12 +108,12 @@ class Project:
         folders = self.missing_folders(plan.paths)
         located = [locate_below(self.base, path) for path in plan.paths]
         with ReportFolder.make(self.base, folder_name(AT, ids.envelope_id)) as folder:
-            originals = take_all(located, first, folder, LIMITS)
+            originals = back_up_files(located, first, folder, LIMITS)
             changes = net_changes(plan, first, range(len(plan.steps)))
             manifest = build_manifest(
                 ids, "plan-1", plan.paths, changes, originals, folders, folder.path, CREATED, expires
             )
-            write_way_back(folder, manifest)
+            write_rollback_files(folder, manifest)
             name = folder.name
         for move, path, what in actions:
             self._act(move, path, what)

@@ -15,7 +15,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.effects.plans.steps import State
 from remit.fs.paths import Located, locate_below
 from remit.plans.storage import backups
-from remit.plans.storage.backups import backup_name, keep_drifted, open_backups, take_all, verify_backups
+from remit.plans.storage.backups import back_up_drifted, back_up_files, backup_name, open_backups, verify_backups
 from remit.plans.storage.run_folder import ReportFolder
 from tests.plans.storage.project import LIMITS, Done, Project, state_of
 from tests.support import preloaded
@@ -51,7 +51,7 @@ def test_a_backup_has_bytes_permissions_and_times_and_the_rest_is_known(project:
     expected = states(project, *paths)  # which reads it
     os.utime(place, ns=(1_600_000_000_000_000_001, 1_500_000_000_000_000_003))
     with ReportFolder.make(project.base, "run") as folder:
-        originals = take_all(located(project, *paths), expected, folder, LIMITS)
+        originals = back_up_files(located(project, *paths), expected, folder, LIMITS)
     assert set(originals) == {0}, "what is not there has no backup"
     original = originals[0]
     assert original.state == state_of(b"content", 0o640)
@@ -80,7 +80,7 @@ def test_an_original_that_is_not_the_previewed_one_is_refused(project: Project, 
         case _:
             place.unlink()
     with ReportFolder.make(project.base, "run") as folder, pytest.raises(RefusedError) as caught:
-        take_all(located(project, "a"), expected, folder, LIMITS)
+        back_up_files(located(project, "a"), expected, folder, LIMITS)
     assert caught.value.reason is (Reason.FILE_MISSING if changed == "gone" else Reason.HASH_MISMATCH)
     assert caught.value.where.endswith("/a")
 
@@ -93,7 +93,7 @@ def test_a_file_behind_a_link_is_not_copied(project: Project, tmp_path: Path) ->
     (project.root / "link").symlink_to(outside)
     with ReportFolder.make(project.base, "run") as folder:
         with pytest.raises(RefusedError) as caught:
-            take_all(located(project, "link/a"), {0: state_of(b"secret")}, folder, LIMITS)
+            back_up_files(located(project, "link/a"), {0: state_of(b"secret")}, folder, LIMITS)
         assert caught.value.reason is Reason.PATH_REFUSED
         assert os.listdir(folder.backups) == []
 
@@ -106,10 +106,10 @@ def test_too_much_is_refused_before_a_byte_is_copied(project: Project) -> None:
     with ReportFolder.make(project.base, "run") as folder:
         for limits in (Limits(max_backup_bytes=1000), Limits(max_file_bytes=500)):
             with pytest.raises(RefusedError) as caught:
-                take_all(*both, folder, limits)
+                back_up_files(*both, folder, limits)
             assert caught.value.reason is Reason.LIMIT_EXCEEDED
             assert os.listdir(folder.backups) == []
-        assert len(take_all(*both, folder, Limits(max_backup_bytes=1200))) == 2
+        assert len(back_up_files(*both, folder, Limits(max_backup_bytes=1200))) == 2
 
 
 @pytest.mark.req("PX-18")
@@ -124,11 +124,11 @@ def test_a_database_may_be_larger_than_a_file_but_not_than_all_backups(project: 
             ({1}, Limits(max_file_bytes=600, max_backup_bytes=1499)),
         ):
             with pytest.raises(RefusedError) as caught:
-                take_all(*both, folder, limits, databases=databases)
+                back_up_files(*both, folder, limits, databases=databases)
             assert caught.value.reason is Reason.LIMIT_EXCEEDED
             assert os.listdir(folder.backups) == []
         limits = Limits(max_file_bytes=600, max_backup_bytes=1500)
-        assert len(take_all(*both, folder, limits, databases={1})) == 2
+        assert len(back_up_files(*both, folder, limits, databases={1})) == 2
 
 
 @pytest.mark.req("PX-18")
@@ -138,7 +138,7 @@ def test_a_large_backup_takes_little_memory_and_one_wrong_byte_is_noticed(projec
     tracemalloc.start()
     try:
         with ReportFolder.make(project.base, "run") as folder:
-            originals = take_all(located(project, "a"), expected, folder, Limits(max_file_bytes=1), databases={0})
+            originals = back_up_files(located(project, "a"), expected, folder, Limits(max_file_bytes=1), databases={0})
             assert tracemalloc.get_traced_memory()[1] < 8 << 20
             copy = project.root / "agent_outputs/reports/run/backups" / originals[0].backup
             assert copy.read_bytes() == place.read_bytes()
@@ -150,7 +150,7 @@ def test_a_large_backup_takes_little_memory_and_one_wrong_byte_is_noticed(projec
         file.seek(-1, os.SEEK_END)
         file.write(bytes([last[0] ^ 1]))
     with ReportFolder.make(project.base, "again") as folder, pytest.raises(RefusedError) as caught:
-        take_all(located(project, "a"), expected, folder, LIMITS, databases={0})
+        back_up_files(located(project, "a"), expected, folder, LIMITS, databases={0})
     assert caught.value.reason is Reason.HASH_MISMATCH
 
 
@@ -163,7 +163,7 @@ def test_a_backup_that_shares_bytes_with_its_original_does_not_change_with_it(tm
         place = project.write("a", before)
         expected, free = states(project, "a"), os.statvfs(disk).f_bfree
         with ReportFolder.make(project.base, "run") as folder:
-            originals = take_all(located(project, "a"), expected, folder, LIMITS, databases={0})
+            originals = back_up_files(located(project, "a"), expected, folder, LIMITS, databases={0})
         assert (free - os.statvfs(disk).f_bfree) * os.statvfs(disk).f_bsize < 8 << 20
         with place.open("r+b") as file:
             file.write(b"written to since")
@@ -178,7 +178,7 @@ def test_too_many_attributes_are_refused(project: Project, monkeypatch: pytest.M
     os.setxattr(place, "user.two", b"x" * 40)
     monkeypatch.setattr(backups, limit, 1)
     with ReportFolder.make(project.base, "run") as folder, pytest.raises(RefusedError, match="extended attributes"):
-        take_all(located(project, "a"), states(project, "a"), folder, LIMITS)
+        back_up_files(located(project, "a"), states(project, "a"), folder, LIMITS)
 
 
 @only_root
@@ -191,14 +191,14 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
         if not known_to_be_full:
             monkeypatch.setattr(backups, "SPARE_BYTES", -(100 << 20))
         with ReportFolder.make(project.base, "run") as folder, pytest.raises(EnvironmentFailureError) as caught:
-            take_all(located(project, "a"), states(project, "a"), folder, LIMITS)
+            back_up_files(located(project, "a"), states(project, "a"), folder, LIMITS)
         assert caught.value.reason is Reason.DISK_FULL
         assert ("bytes left" in caught.value.what) is known_to_be_full
 
 
 def test_new_files_count_as_needed_space(project: Project) -> None:
     with ReportFolder.make(project.base, "run") as folder, pytest.raises(EnvironmentFailureError) as caught:
-        take_all([], {}, folder, LIMITS, new_bytes=1 << 60)
+        back_up_files([], {}, folder, LIMITS, new_bytes=1 << 60)
     assert caught.value.reason is Reason.DISK_FULL
 
 
@@ -216,7 +216,7 @@ def test_a_file_that_changes_while_it_is_copied_is_refused(
     monkeypatch.setattr(backups, "_copy_bytes", copy_bytes)
     place = locate_below(project.base, "a.txt")
     with ReportFolder.open(project.base, done.name) as folder, pytest.raises(RefusedError) as caught:
-        keep_drifted(place, folder, done.manifest.checkpoints[0], 1)
+        back_up_drifted(place, folder, done.manifest.checkpoints[0], 1)
     assert caught.value.reason is Reason.HASH_MISMATCH
 
 
@@ -299,11 +299,11 @@ def test_what_somebody_made_of_a_file_is_kept_beside_the_backups(project: Projec
     project.write("a.txt", b"somebody's")
     checkpoint = next(c for c in done.manifest.checkpoints if c.file_path == "a.txt")
     with ReportFolder.open(project.base, done.name) as folder:
-        place = keep_drifted(locate_below(project.base, "a.txt"), folder, checkpoint, 1)
+        place = back_up_drifted(locate_below(project.base, "a.txt"), folder, checkpoint, 1)
         assert (project.root / place).read_bytes() == b"somebody's"
         assert place.endswith("/backups/0000-a.txt.drifted-1.bak")
         with pytest.raises(RemitError):
-            keep_drifted(locate_below(project.base, "a.txt"), folder, checkpoint, 1)
+            back_up_drifted(locate_below(project.base, "a.txt"), folder, checkpoint, 1)
 
 
 CHILD = """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from remit.core.errors import Reason, RefusedError
-from remit.plans.storage.drift import Look, look_at, see, select
+from remit.plans.storage.drift import FileStatus, check_files, read_states, select
 from remit.plans.storage.manifest import fold
 from tests.plans.storage.project import AT, Action, Project, state_of
 
@@ -52,23 +52,23 @@ CREATE: Action = ("create", "g", b"new")
     ],
 )
 def test_a_file_is_as_left_as_before_or_drifted(
-    project: Project, action: Action, then: dict[str, tuple[bytes, int] | None], wanted: Look
+    project: Project, action: Action, then: dict[str, tuple[bytes, int] | None], wanted: FileStatus
 ) -> None:
     done = project.carry_out([action])
     for path, content in then.items():
         project.write(path, *content) if content else (project.root / path).unlink()
-    [(look, state)] = look_at(project.base, done.manifest, NOTHING).values()
+    [(look, state)] = check_files(project.base, done.manifest, NOTHING).values()
     assert look == wanted
     assert state == project.state("g" if action in {RENAME, CREATE} else "f")
 
 
 def test_a_folder_that_the_plan_made_is_there_or_not(project: Project) -> None:
     done = project.carry_out([("create", "new/deep/f", b"x")])
-    looks = look_at(project.base, done.manifest, NOTHING)
+    looks = check_files(project.base, done.manifest, NOTHING)
     assert looks[done.checkpoint("new/deep")] == ("left", None)
     (project.root / "new/deep/f").unlink()
     (project.root / "new/deep").rmdir()
-    looks = look_at(project.base, done.manifest, NOTHING)
+    looks = check_files(project.base, done.manifest, NOTHING)
     assert looks[done.checkpoint("new/deep")] == ("before", None)
     assert looks[done.checkpoint("new/deep/f")] == ("before", None)
     assert looks[done.checkpoint("new")] == ("left", None)
@@ -92,7 +92,7 @@ def test_what_is_no_file_in_the_place_of_one_stops_all(project: Project, tmp_pat
             (project.root / "d").rmdir()
             (project.root / "d").symlink_to(outside)
     with pytest.raises(RefusedError) as caught:
-        look_at(project.base, done.manifest, NOTHING)
+        check_files(project.base, done.manifest, NOTHING)
     assert caught.value.reason is Reason.DRIFTED
     assert caught.value.where == "d/f"
 
@@ -100,9 +100,9 @@ def test_what_is_no_file_in_the_place_of_one_stops_all(project: Project, tmp_pat
 def test_only_chosen_checkpoints_are_looked_at(project: Project) -> None:
     done = project.carry_out([MODIFY, CREATE])
     chosen = done.checkpoint("g")
-    assert set(look_at(project.base, done.manifest, [chosen])) == {chosen}
+    assert set(check_files(project.base, done.manifest, [chosen])) == {chosen}
     with pytest.raises(RefusedError, match="no such checkpoint"):
-        look_at(project.base, done.manifest, [chosen, "0000"])
+        check_files(project.base, done.manifest, [chosen, "0000"])
 
 
 def test_restored_checkpoints_are_not_selected_again(project: Project) -> None:
@@ -112,4 +112,4 @@ def test_restored_checkpoints_are_not_selected_again(project: Project) -> None:
 
 
 def test_a_missing_folder_means_a_missing_file(project: Project) -> None:
-    assert see(project.base, ["no/such/f", "f"]) == {"no/such/f": None, "f": state_of(b"before", 0o640)}
+    assert read_states(project.base, ["no/such/f", "f"]) == {"no/such/f": None, "f": state_of(b"before", 0o640)}

@@ -15,7 +15,7 @@ from remit.contracts.schemas import load_schema
 from remit.core.errors import Reason, RefusedError
 from remit.effects.plans.steps import State, StepPlan, encode_plan, final_states, parse_plan
 from remit.plans.storage.backups import verify_backups
-from remit.plans.storage.drift import paths_of, see, select
+from remit.plans.storage.drift import paths_of, read_states, select
 from remit.plans.storage.manifest import fold, inverse_steps, made_folders, mark_executed, net_changes, read_script
 from remit.plans.storage.run_folder import ReportFolder
 from tests.plans.storage.project import AT, CREATED, EXPIRES, Action, Done, Project, state_of
@@ -167,7 +167,7 @@ def test_a_run_that_went_back_by_itself_has_nothing_left(project: Project) -> No
 
 def steps_back(project: Project, done: Done, chosen: tuple[str, ...] = (), *, force: bool = False) -> StepPlan:
     wanted = [done.checkpoint(path) for path in chosen]
-    now = see(project.base, paths_of(done.manifest.checkpoints))
+    now = read_states(project.base, paths_of(done.manifest.checkpoints))
     return inverse_steps(done.manifest, wanted, now, PREFIX, force=force)
 
 

@@ -164,7 +164,7 @@ def test_a_full_disk_is_named_and_the_old_paper_stays_whole(tmp_path: Path) -> N
 
 
 def test_papers_are_read_up_to_a_limit_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "MAX_PAPER_BYTES", 10)
+    monkeypatch.setattr(outputs, "MAX_REPORT_BYTES", 10)
     with ReportFolder.make(str(tmp_path), "run") as folder:
         folder.write({"a": b"x" * 100})
         assert folder.read("a") == b"x" * 10

@@ -131,7 +131,7 @@ def test_a_key_is_one_proposal_and_another_plan_under_it_is_refused(shelf: Shelf
     assert shelf.propose(key="k1") == first
     assert shelf.propose(key="k1", proposed_by="agent:other").proposal_id != first.proposal_id
     assert reason_of(shelf.propose, 2, key="k1") is Reason.IDEMPOTENCY_CONFLICT
-    assert reason_of(shelf.proposals.under_key, "agent:bot", "k1", CONFIG) is Reason.IDEMPOTENCY_CONFLICT
+    assert reason_of(shelf.proposals.find_by_key, "agent:bot", "k1", CONFIG) is Reason.IDEMPOTENCY_CONFLICT
     shelf.proposals.deny(first.proposal_id, ADA)
     assert shelf.propose(key="k1").state == "DENIED", "what was answered is not asked again"
 
@@ -247,7 +247,7 @@ def test_a_row_that_somebody_changed_is_not_believed(shelf: Shelf) -> None:
         assert reason_of(read) is Reason.EVIDENCE_INVALID, name
         answer = lambda: shelf.proposals.deny(which.proposal_id, ADA)  # noqa: B023, E731
         assert name == "a plan in its place" or reason_of(answer) in NO_ANSWER, name
-        others = [each for each in shelf.proposals.newest(**ALL) if shelf.proposals.is_vouched_for(each)]
+        others = [each for each in shelf.proposals.newest(**ALL) if shelf.proposals.is_verified(each)]
         assert len(others) == 1 + is_plan, name
         shelf.world.attacker.tamper("DELETE FROM plan_proposals", *back)
     dead = shelf.proposals.withdraw(approved.proposal_id, "os:ada")

@@ -209,7 +209,7 @@ CHANGES = {
 def test_every_change_of_a_stored_preview_is_refused_found_and_never_shown(shelf: Shelf) -> None:
     shelf.propose(9)  # so that the entries of the other begin later
     row = shelf.propose(1, preview=FIRST)
-    shelf.proposals.preview_again(row.proposal_id, SECOND, "os:ada")
+    shelf.proposals.replace_preview(row.proposal_id, SECOND, "os:ada")
     attacker = shelf.world.attacker
     kept = attacker.run("SELECT * FROM proposal_previews")
     back = [("INSERT INTO proposal_previews VALUES (?, ?, ?, ?, ?, ?, ?, ?)", each) for each in kept]
@@ -234,7 +234,7 @@ def test_an_earlier_preview_with_its_own_signed_entry_is_not_shown_for_the_later
     row = shelf.propose(1, preview=FIRST)
     attacker = shelf.world.attacker
     earlier = attacker.run("SELECT * FROM proposal_previews")[0]
-    shelf.proposals.preview_again(row.proposal_id, SECOND, "os:ada")
+    shelf.proposals.replace_preview(row.proposal_id, SECOND, "os:ada")
     insert = ("INSERT INTO proposal_previews VALUES (?, ?, ?, ?, ?, ?, ?, ?)", earlier)
     attacker.tamper("DELETE FROM proposal_previews", insert)
     assert reason_of(shelf.proposals.preview_of, row) is Reason.EVIDENCE_INVALID
@@ -248,7 +248,7 @@ def test_a_lost_row_is_computed_again_and_one_of_an_earlier_version_needs_none(s
     shelf.world.attacker.tamper("DELETE FROM proposal_previews")
     assert RecordFault.ROW_MISSING in shelf.world.faults()
     for each in (old, row):
-        shelf.proposals.preview_again(each.proposal_id, SECOND, "os:ada")
+        shelf.proposals.replace_preview(each.proposal_id, SECOND, "os:ada")
         found = shelf.proposals.preview_of(each)
         assert found is not None
         assert found.preview_digest == SECOND.preview_digest
@@ -264,7 +264,7 @@ def test_the_document_goes_with_the_text_of_the_plan_and_stays_where_it_was_deni
     assert reason_of(shelf.proposals.preview_of, shelf.found(withdrawn)) is Reason.TRANSITION_INVALID
     assert shelf.proposals.preview_of(shelf.found(denied)) is not None
     for row in (withdrawn, denied):
-        again = shelf.proposals.preview_again
+        again = shelf.proposals.replace_preview
         assert reason_of(again, row.proposal_id, SECOND, "os:ada") is Reason.TRANSITION_INVALID
     assert shelf.world.verify().findings == []
 

@@ -145,7 +145,7 @@ def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
-        plan = workspace.proposals.named(approval_id).proposal_id
+        plan = workspace.proposals.find_by_name(approval_id).proposal_id
         compute_plan(workspace, plan, who, directory, full=full, as_json=as_json)
 
 

@@ -62,7 +62,7 @@ def goal_named(workspace: Workspace, given: str, tenant_id: str | None) -> str |
 
 def _is_another(workspace: Workspace, given: str) -> bool:
     """Whether a held request, or a proposed plan, goes by this id too."""
-    for find in (workspace.approvals.show, workspace.proposals.named):
+    for find in (workspace.approvals.show, workspace.proposals.find_by_name):
         try:
             find(given)
         except RefusedError as problem:

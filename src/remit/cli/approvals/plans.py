@@ -27,7 +27,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
-from remit.plans.proposals.errors import not_the_stored_preview
+from remit.plans.proposals.errors import outdated_digest_error
 from remit.plans.proposals.previews import PreviewNotStoredError
 from remit.plans.service import preview_outdated_error
 from remit.services.plans.service import PlanDesk
@@ -76,7 +76,7 @@ def plan_named(workspace: Workspace, given: str) -> str | None:
     if (whole := proposals.find(given)) is not None:
         return whole.proposal_id
     try:
-        found = proposals.named(given)
+        found = proposals.find_by_name(given)
     except RefusedError as problem:
         if problem.reason is Reason.STATE_MISSING:
             return None
@@ -128,7 +128,7 @@ def approve_plan(workspace: Workspace, proposal_id: str, yes: ApprovalArguments)
         compute = _command("compute", yes.directory, proposal_id)
         raise preview_outdated_error(shown.document.plan_id, shown.changed_since[0].path, compute)
     if named is not None and named.digest != shown.preview_digest:
-        raise not_the_stored_preview(row)
+        raise outdated_digest_error(row)
     screen = None
     if named is None:
         screen = find_screen(as_json=yes.as_json)

@@ -67,10 +67,10 @@ def envelope_of(workspace: Workspace, proposal: str, token: str | None) -> bytes
     """What was signed for a proposal, for whoever may apply it. ID may be a beginning that is no other's."""
     caller = caller_here(workspace, token)
     if isinstance(caller, PersonCaller):
-        proposal = workspace.proposals.named(proposal).proposal_id
+        proposal = workspace.proposals.find_by_name(proposal).proposal_id
     plans = PlanDesk(workspace)
     if isinstance(caller, PersonCaller):
         return plans.envelope(caller, proposal)
     require(caller, Right.APPLY)  # it stays in this process: what it holds of files is for people
     own = plans.get(caller, proposal)
-    return workspace.proposals.envelope_of(workspace.proposals.named(own.proposal_id))
+    return workspace.proposals.envelope_of(workspace.proposals.find_by_name(own.proposal_id))

@@ -49,7 +49,7 @@ from remit.core.text import counted
 from remit.fs.paths import plain_spelling
 from remit.plans.apply.abandoned import is_of_unknown_effect
 from remit.plans.apply.verify_and_undo import NOT_RESTORED
-from remit.plans.reports.diff_lines import lines_not_kept
+from remit.plans.reports.diff_lines import count_omitted_lines
 
 DIFF_LINES: Final = 40
 LISTED: Final = 20
@@ -307,7 +307,7 @@ def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
         to = f" -> {shown_name(change.new_path)}" if change.new_path else ""
         yield row(f"{WORDS[change.operation]}d", f"{shown_name(change.file_path)}{to}")
         if diffs and room > 0:
-            shown = render_diff(change.diff_summary.preview, room, left_out=lines_not_kept(change.diff_summary))
+            shown = render_diff(change.diff_summary.preview, room, left_out=count_omitted_lines(change.diff_summary))
             room -= len(shown)
             yield from (f"    {line}" for line in shown)
 

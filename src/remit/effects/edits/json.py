@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.edits.data_files import JSON_BOUNDS
-from remit.effects.edits.json_path import Way, select_one
+from remit.effects.edits.json_path import ValuePath, select_one
 from remit.effects.edits.json_spans import JsonSpan, Member, locate, members
 from remit.effects.edits.splice import Edited, Splice, TextFile, read_text, spliced
 from remit.parsing import parse_json
@@ -23,53 +23,53 @@ _LEADING_SPACE: Final = re.compile(rb"[ \t]*")
 def add_property(raw: bytes, path: str, key: str, value: Any) -> Edited:
     """After the last member, written as that one is."""
     text, tree = _read(raw)
-    way = select_one(tree, path)
-    parent = _object_at(tree, way, path)
+    value_path = select_one(tree, path)
+    parent = _object_at(tree, value_path, path)
     if key in parent:
         raise RefusedError(
             Reason.EDIT_CONFLICT,
             f"the object at {path!r} has a property {key!r} already",
             next_step="Use json_update_value to change it.",
         )
-    node = locate(text.body, way)
-    there = members(text.body, node)
+    node = locate(text.body, value_path)
+    siblings = members(text.body, node)
     name = json.dumps(key, ensure_ascii=False)
-    splice = _after_last(text, there, name, value) if there else _into_empty(text, node, name, value)
+    splice = _after_last(text, siblings, name, value) if siblings else _into_empty(text, node, name, value)
     edited = _finish(raw, text, splice, f"Property {key!r} added successfully")
     parent[key] = value
-    _require_only_change(edited, tree, (*way, key), value)
+    _require_only_change(edited, tree, (*value_path, key), value)
     return edited
 
 
 def remove_property(raw: bytes, path: str, key: str) -> Edited:
     """The member and one comma."""
     text, tree = _read(raw)
-    way = select_one(tree, path)
-    parent = _object_at(tree, way, path)
+    value_path = select_one(tree, path)
+    parent = _object_at(tree, value_path, path)
     if key not in parent:
         raise RefusedError(
             Reason.EDIT_NO_MATCH,
             f"the object at {path!r} has no property {key!r}",
             next_step="Look at the file as it is now.",
         )
-    node = locate(text.body, way)
-    there = members(text.body, node)
-    place = next(index for index, member in enumerate(there) if member.key == key)
-    edited = _finish(raw, text, _without(node, there, place), f"Property {key!r} removed successfully")
+    node = locate(text.body, value_path)
+    siblings = members(text.body, node)
+    place = next(index for index, member in enumerate(siblings) if member.key == key)
+    edited = _finish(raw, text, _without(node, siblings, place), f"Property {key!r} removed successfully")
     del parent[key]
-    _require_only_change(edited, tree, way, parent)
+    _require_only_change(edited, tree, value_path, parent)
     return edited
 
 
 def update_value(raw: bytes, path: str, value: Any) -> Edited:
     """The value's own bytes, and nothing around them."""
     text, tree = _read(raw)
-    way = select_one(tree, path)
-    node = locate(text.body, way)
+    value_path = select_one(tree, path)
+    node = locate(text.body, value_path)
     indent = _line_indent(text.body, node.start) if _has_lines(text.body) else None
     splice = Splice(node.start, node.end, _write(value, text, indent))
     edited = _finish(raw, text, splice, f"Value at {path} updated successfully")
-    _require_only_change(edited, _with_value(tree, way, value), way, value)
+    _require_only_change(edited, _with_value(tree, value_path, value), value_path, value)
     return edited
 
 
@@ -90,15 +90,15 @@ def parse_file(body: bytes) -> Any:
             raise RefusedError(
                 Reason.SYNTAX_BROKEN, problem.what, where=problem.where, next_step="Mend the file first."
             ) from None
-        raise _too_much(problem) from None
+        raise _too_deep_error(problem) from None
 
 
-def _too_much(problem: RefusedError) -> RefusedError:
+def _too_deep_error(problem: RefusedError) -> RefusedError:
     return RefusedError(Reason.LIMIT_EXCEEDED, problem.what, where=problem.where, next_step=problem.next_step)
 
 
-def _object_at(tree: Any, way: Way, path: str) -> dict[str, Any]:
-    node = _value_at(tree, way)
+def _object_at(tree: Any, value_path: ValuePath, path: str) -> dict[str, Any]:
+    node = _value_at(tree, value_path)
     if not isinstance(node, dict):
         raise RefusedError(
             Reason.EDIT_UNSUPPORTED,
@@ -108,16 +108,16 @@ def _object_at(tree: Any, way: Way, path: str) -> dict[str, Any]:
     return node
 
 
-def _value_at(tree: Any, way: Way) -> Any:
-    for step in way:
+def _value_at(tree: Any, value_path: ValuePath) -> Any:
+    for step in value_path:
         tree = tree[step]
     return tree
 
 
-def _with_value(tree: Any, way: Way, value: Any) -> Any:
-    if not way:
+def _with_value(tree: Any, value_path: ValuePath, value: Any) -> Any:
+    if not value_path:
         return value
-    _value_at(tree, way[:-1])[way[-1]] = value
+    _value_at(tree, value_path[:-1])[value_path[-1]] = value
     return tree
 
 
@@ -126,19 +126,19 @@ def _finish(raw: bytes, text: TextFile, splice: Splice, said: str) -> Edited:
     return spliced(raw, [Splice(splice.start + shift, splice.end + shift, splice.new)], said)
 
 
-def _require_only_change(edited: Edited, expected: Any, way: Way, value: Any) -> None:
+def _require_only_change(edited: Edited, expected: Any, value_path: ValuePath, value: Any) -> None:
     """The same parser on the same bytes gives the same values, so only the new ones need a look at their types."""
     try:
         found = parse_json(read_text(edited.content).body, JSON_BOUNDS, source="the file after the edit")
     except RefusedError as problem:
         if problem.reason is Reason.MALFORMED:
-            raise _went_wrong() from None
-        raise _too_much(problem) from None
-    if found != expected or json.dumps(_value_at(found, way)) != json.dumps(value):
-        raise _went_wrong()
+            raise _internal_edit_error() from None
+        raise _too_deep_error(problem) from None
+    if found != expected or json.dumps(_value_at(found, value_path)) != json.dumps(value):
+        raise _internal_edit_error()
 
 
-def _went_wrong() -> EnvironmentFailureError:
+def _internal_edit_error() -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.INTERNAL, "a JSON edit would have changed more, or something else, than it should"
     )
@@ -147,25 +147,25 @@ def _went_wrong() -> EnvironmentFailureError:
 # --- splices ---------------------------------------------------------------------------------------------------------
 
 
-def _after_last(text: TextFile, there: list[Member], name: str, value: Any) -> Splice:
-    body, last = text.body, there[-1]
+def _after_last(text: TextFile, siblings: list[Member], name: str, value: Any) -> Splice:
+    body, last = text.body, siblings[-1]
     before = body[_end_of_delimiter(body, last.key_start) : last.key_start]
     colon = body[last.key_end : last.value_start]
     newline = before.rfind(b"\n")
     if newline >= 0:
         indent = before[newline + 1 :]
         lead = text.newline + indent
-        written = _write(value, text, None if _stay_on_one_line(body, there) else indent)
+        written = _write(value, text, None if _stay_on_one_line(body, siblings) else indent)
     else:
         # Alone on its line, a member does not show what comes after a comma; its colon does.
-        lead = before or (b" " if len(there) == 1 and colon != b":" else b"")
+        lead = before or (b" " if len(siblings) == 1 and colon != b":" else b"")
         written = _write(value, text, None)
     return Splice(last.value_end, last.value_end, b"," + lead + name.encode() + colon + written)
 
 
-def _stay_on_one_line(body: bytes, there: list[Member]) -> bool:
+def _stay_on_one_line(body: bytes, siblings: list[Member]) -> bool:
     """Whether the last sibling that is an object or array, and not empty, is written on one line."""
-    values = (body[member.value_start : member.value_end] for member in reversed(there))
+    values = (body[member.value_start : member.value_end] for member in reversed(siblings))
     last = next((value for value in values if value[:1] in {b"{", b"["} and value[1:-1].strip()), None)
     return last is not None and b"\n" not in last
 
@@ -185,12 +185,12 @@ def _into_empty(text: TextFile, node: JsonSpan, name: str, value: Any) -> Splice
     return Splice(*inside, member + text.newline + outer)
 
 
-def _without(node: JsonSpan, there: list[Member], place: int) -> Splice:
-    if len(there) == 1:
+def _without(node: JsonSpan, siblings: list[Member], place: int) -> Splice:
+    if len(siblings) == 1:
         return Splice(node.start + 1, node.end - 1, b"")
-    if place + 1 < len(there):
-        return Splice(there[place].key_start, there[place + 1].key_start, b"")
-    return Splice(there[place - 1].value_end, there[place].value_end, b"")
+    if place + 1 < len(siblings):
+        return Splice(siblings[place].key_start, siblings[place + 1].key_start, b"")
+    return Splice(siblings[place - 1].value_end, siblings[place].value_end, b"")
 
 
 # --- style -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from jsonpath.function_extensions import ExpressionType, FilterFunction
 
 from remit.core.errors import Reason, RefusedError
 
-Way = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 
 _MAX_INDEX: Final = (1 << 53) - 1
 _MAX_DEPTH: Final = 300
@@ -26,30 +26,30 @@ _SEGMENT: Final = re.compile(
 )
 
 
-def select_one(document: Any, path: str) -> Way:
+def select_one(document: Any, path: str) -> ValuePath:
     """The way to the one value that the path selects, by keys and by indexes from 0. None or several: refused."""
-    way = _read_singular(path)
-    if way is None:
+    value_path = _read_singular(path)
+    if value_path is None:
         return _select(document, path)
-    found = _follow(document, way)
+    found = _follow(document, value_path)
     if found is None:
         raise _no_match(path)
     return found
 
 
-def _read_singular(path: str) -> Way | None:
+def _read_singular(path: str) -> ValuePath | None:
     """None: not as simple as that."""
     if not path.startswith("$"):
         return None
-    way: list[str | int] = []
+    value_path: list[str | int] = []
     place = 1
     while place < len(path):
         segment = _SEGMENT.match(path, place)
         if segment is None:
             return None
-        way.append(_index(segment["index"], path) if segment["index"] else str(segment[segment.lastgroup or 0]))
+        value_path.append(_index(segment["index"], path) if segment["index"] else str(segment[segment.lastgroup or 0]))
         place = segment.end()
-    return tuple(way)
+    return tuple(value_path)
 
 
 def _index(digits: str, path: str) -> int:
@@ -58,10 +58,10 @@ def _index(digits: str, path: str) -> int:
     return int(digits)
 
 
-def _follow(document: Any, way: Way) -> Way | None:
+def _follow(document: Any, value_path: ValuePath) -> ValuePath | None:
     here = document
     real: list[str | int] = []
-    for step in way:
+    for step in value_path:
         if isinstance(step, str) and isinstance(here, Mapping) and step in here:
             real.append(step)
             here = here[step]
@@ -73,7 +73,7 @@ def _follow(document: Any, way: Way) -> Way | None:
     return tuple(real)
 
 
-def _select(document: Any, path: str) -> Way:
+def _select(document: Any, path: str) -> ValuePath:
     try:
         compiled = _ENVIRONMENT.compile(path)
     except JSONPathError as problem:

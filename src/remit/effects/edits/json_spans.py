@@ -37,10 +37,10 @@ class JsonSpan(NamedTuple):
     end: int
 
 
-def locate(body: bytes, way: Sequence[str | int]) -> JsonSpan:
+def locate(body: bytes, value_path: Sequence[str | int]) -> JsonSpan:
     """The value at the end of the way, by keys and by indexes from 0."""
     start = _skip_space(body, 0)
-    for step in way:
+    for step in value_path:
         start = _child(body, start, step)
     return JsonSpan(_KINDS.get(body[start], "other"), start, _end(body, start))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from remit.core.errors import Reason, RefusedError
-from remit.effects.edits.json_path import Way, select_one
+from remit.effects.edits.json_path import ValuePath, select_one
 from remit.effects.edits.splice import Edited, Splice, TextFile, read_text, spliced
 from remit.effects.edits.yaml_nodes import (
     MAX_BYTES,
@@ -55,7 +55,7 @@ class _Place:
         return self.node.start - self.line_start
 
     @property
-    def stands_alone(self) -> bool:
+    def is_alone_on_line(self) -> bool:
         """On lines of its own, below its key."""
         return self.key is not None and not self.text[self.line_start : self.node.start].strip(" ")
 
@@ -68,13 +68,13 @@ def update_yaml(raw: bytes, path: str, value: Any) -> Edited:
     root = document.root
     if root is None:
         raise unsupported("the file has no document", "Use replace_content.")
-    way = select_one(as_tree(root), path)
-    nodes = follow(root, way)
+    value_path = select_one(as_tree(root), path)
+    nodes = follow(root, value_path)
     _require_own_place(document, nodes, path)
     place = _Place(body, document, nodes)
-    for pieces in _ways_to_write(place, value):
+    for pieces in _candidate_pieces(place, value):
         edited = _splice(raw, text, body, pieces, f"Value at {path} updated successfully")
-        if _is_only_change(edited, place, way, value):
+        if _is_only_change(edited, place, value_path, value):
             return edited
     raise unsupported(f"the value cannot be written in the place of {path!r}", "Use text_replace.")
 
@@ -100,7 +100,7 @@ def compose_file(text: TextFile) -> YamlDocument:
 def _require_own_place(document: YamlDocument, nodes: Sequence[YamlNode], path: str) -> None:
     """A change must not show up anywhere else, and must not take away what others refer to."""
     used = {id(alias.target) for alias in document.aliases}
-    if any(node.kind == "alias" or id(node) in used for node in nodes) or _holds(nodes[-1], used):
+    if any(node.kind == "alias" or id(node) in used for node in nodes) or _contains_any(nodes[-1], used):
         raise RefusedError(
             Reason.EDIT_AMBIGUOUS,
             f"what {path!r} selects is shared by an anchor and its aliases",
@@ -112,14 +112,14 @@ def _require_own_place(document: YamlDocument, nodes: Sequence[YamlNode], path: 
         raise unsupported(f"on the way of {path!r} mappings are merged with <<", "Use text_replace.")
 
 
-def _holds(node: YamlNode, used: set[int]) -> bool:
-    return any(id(child) in used or _holds(child, used) for child in node.children)
+def _contains_any(node: YamlNode, used: set[int]) -> bool:
+    return any(id(child) in used or _contains_any(child, used) for child in node.children)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _ways_to_write(place: _Place, value: Any) -> Iterator[_Pieces]:
+def _candidate_pieces(place: _Place, value: Any) -> Iterator[_Pieces]:
     """The best one first."""
     node = place.node
     is_collection = isinstance(value, (dict, list)) and bool(value)
@@ -151,7 +151,7 @@ def _column(text: str, start: int) -> int:
 def _on_one_line(place: _Place, new: str) -> _Pieces:
     node, text = place.node, place.text
     colon = _COLON.match(text, place.key.end) if place.key is not None else None
-    if place.is_block and place.stands_alone and colon:
+    if place.is_block and place.is_alone_on_line and colon:
         # Up to its key; the comments between the two stay, and so does one behind the last line.
         return [(colon.end(), colon.end(), " " + new), (len(text[: place.line_start].rstrip("\r\n")), node.end, "")]
     needs_space = node.start == node.end and not text[: node.start].endswith((" ", "\t", "\n"))
@@ -171,10 +171,10 @@ def _splice(raw: bytes, text: TextFile, body: str, pieces: _Pieces, said: str) -
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
 
-def _is_only_change(edited: Edited, place: _Place, way: Way, value: Any) -> bool:
+def _is_only_change(edited: Edited, place: _Place, value_path: ValuePath, value: Any) -> bool:
     try:
         after = compose(read_text(edited.content).body.decode())
-        nodes = follow(after.root, way) if after.root is not None else []
+        nodes = follow(after.root, value_path) if after.root is not None else []
         tree = as_tree(nodes[-1])
     except (RefusedError, StopIteration, IndexError, KeyError):
         return False

@@ -147,9 +147,9 @@ class _Building:
         if node.style in {"|", ">"}:
             node.end = node.start + len(self._text[node.start : node.end].rstrip(" \t\r\n"))
         elif node.start == node.end:
-            node.start = node.end = self._place_of_nothing(node.start)
+            node.start = node.end = self._empty_scalar_position(node.start)
 
-    def _place_of_nothing(self, place: int) -> int:
+    def _empty_scalar_position(self, place: int) -> int:
         """Behind the colon: the parser says where the next token is."""
         key = self._keys[-1] if self._keys else None
         colon = _COLON.match(self._text, key.end) if key is not None else None
@@ -294,10 +294,10 @@ def as_tree(root: YamlNode) -> Any:
     return make(root)
 
 
-def follow(root: YamlNode, way: Sequence[str | int]) -> list[YamlNode]:
+def follow(root: YamlNode, value_path: Sequence[str | int]) -> list[YamlNode]:
     """All nodes on the way, the root first. Ends early at an alias."""
     nodes = [root]
-    for step in way:
+    for step in value_path:
         here = nodes[-1]
         if here.kind == "alias":
             break

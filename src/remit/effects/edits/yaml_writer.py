@@ -25,7 +25,7 @@ def write_scalar(value: Any) -> str:
     """A value that holds no others, inside of a new collection."""
     if not isinstance(value, str):
         return json.dumps(value)
-    return value if _SAFE.fullmatch(value) and _reads_back(value, value) else write_quoted(value)
+    return value if _SAFE.fullmatch(value) and _is_read_back(value, value) else write_quoted(value)
 
 
 def write_in_place(value: Any, old: YamlNode, *, in_flow: bool) -> str:
@@ -42,10 +42,10 @@ def write_in_place(value: Any, old: YamlNode, *, in_flow: bool) -> str:
 def _is_plain(value: str, *, in_flow: bool) -> bool:
     if not value.isprintable() or value.startswith(("---", "...")):
         return False
-    return _reads_back(f"[{value}]" if in_flow else f"- {value}", value)
+    return _is_read_back(f"[{value}]" if in_flow else f"- {value}", value)
 
 
-def _reads_back(text: str, value: str) -> bool:
+def _is_read_back(text: str, value: str) -> bool:
     """Whether the text is one plain scalar, alone or as the only item of a sequence, that means this string."""
     if _OLD_MEANING.fullmatch(value):
         return False

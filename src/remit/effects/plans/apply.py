@@ -47,7 +47,7 @@ from remit.fs.openat import FileIdentity, failure, peek, rename_exchange, rename
 _NOTHING: Final[Mapping[int, StepEnd]] = MappingProxyType({})
 
 
-class CarryOut:
+class ApplyEffect:
     """The one effect of plans that changes anything."""
 
     def __init__(self, editors: Editors, handlers: Mapping[str, Handler]) -> None:
@@ -55,7 +55,7 @@ class CarryOut:
         self._handlers = handlers
 
     def run(self, work: EffectContext) -> dict[str, Any]:
-        _Run(work, read_plan(work), self._editors, self._handlers).carry_out()
+        _Run(work, read_plan(work), self._editors, self._handlers).run()
         return {}
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ class _Run:
         self._ended.update((number, "skipped") for number in work.inputs.get("skipped", ()))
         self._stopped_by: PlanStep | None = None
 
-    def carry_out(self) -> None:
+    def run(self) -> None:
         waves = self._waves()
         touched: list[PlanStep] = []
         for place, (number, steps) in enumerate(waves):
@@ -90,12 +90,12 @@ class _Run:
                 sync_folders(spots_of(self._work, touched))
                 touched.clear()
             touched += steps
-            if not self._carry_out_wave(number, steps):
+            if not self._run_wave(number, steps):
                 break
         sync_folders(spots_of(self._work, touched))
         reach("plan.synced")
         if self._stopped_by is not None:
-            self._leave_out([step for _, steps in waves for step in steps], self._stopped_by)
+            self._skip([step for _, steps in waves for step in steps], self._stopped_by)
 
     def _waves(self) -> list[tuple[int, list[PlanStep]]]:
         only, lane = self._work.inputs.get("wave"), self._work.inputs.get("steps")
@@ -105,7 +105,7 @@ class _Run:
             if only is None or number == only
         ]
 
-    def _carry_out_wave(self, number: int, steps: Sequence[PlanStep]) -> bool:
+    def _run_wave(self, number: int, steps: Sequence[PlanStep]) -> bool:
         """Whether the next one may follow."""
         staged = self._stage_all(steps)
         try:
@@ -125,16 +125,16 @@ class _Run:
         for step in steps:
             one = Staged(step)
             staged.append(one)
-            if self._unmet(step, foreseen):
+            if self._unmet_needs(step, foreseen):
                 foreseen[step.number] = "skipped"
                 continue
-            self._say(step, "begun")
+            self._report(step, "begun")
             try:
                 self._staging.stage(one)
             except RemitError as problem:
                 one.problem = problem
                 foreseen[step.number] = "failed"
-            self._say(step, "staged")
+            self._report(step, "staged")
             if one.problem is not None and self._ends_plan(one.problem):
                 break
         return staged
@@ -154,17 +154,17 @@ class _Run:
 
     def _switch_all(self, staged: Sequence[Staged]) -> bool:
         for one in staged:
-            if reason := self._unmet(one.step):
-                self._say(one.step, "skipped", reason=reason)
+            if reason := self._unmet_needs(one.step):
+                self._report(one.step, "skipped", reason=reason)
                 self._ended[one.step.number] = "skipped"
                 continue
             problem = one.problem or self._switch(one)
             if problem is None:
                 state = None if one.step.move == "delete" else one.step.before if one.step.unchanged else one.step.after
-                self._say(one.step, "done", at=state)
+                self._report(one.step, "done", at=state)
                 self._ended[one.step.number] = "done"
                 continue
-            self._say(one.step, "failed", error=problem.as_json())
+            self._report(one.step, "failed", error=problem.as_json())
             self._ended[one.step.number] = "failed"
             if self._ends_plan(problem):
                 self._stopped_by = one.step
@@ -197,7 +197,7 @@ class _Run:
         new, old = fresh_name(self._plan, one.step), old_name(self._plan, one.step)
         rename_noreplace(spot.folder, new, spot.folder, old, where=spot.path, where_new=beside(spot, old))
         rename_exchange(spot.folder, old, spot.name, where=spot.path)
-        if _is_as_read(spot, old, one.seen):
+        if _is_unchanged(spot, old, one.seen):
             return
         rename_exchange(spot.folder, old, spot.name, where=spot.path)
         found = peek(spot.folder, old, where=spot.path)
@@ -208,7 +208,7 @@ class _Run:
                 where=spot.path,
                 next_step="Compare the two, and give the right one its name.",
             )
-        raise _replaced(spot.path)
+        raise _replaced_error(spot.path)
 
     # --- inside
 
@@ -223,7 +223,7 @@ class _Run:
                 for name in {fresh_name(self._plan, one.step), old_name(self._plan, one.step)}:
                     remove_own(spot, name, one.fresh)
 
-    def _unmet(self, step: PlanStep, foreseen: Mapping[int, StepEnd] = _NOTHING) -> str:
+    def _unmet_needs(self, step: PlanStep, foreseen: Mapping[int, StepEnd] = _NOTHING) -> str:
         """Which step that this one needs was not done, in words."""
         for number in step.needs:
             end = self._ended.get(number) or foreseen.get(number)
@@ -232,17 +232,17 @@ class _Run:
                 return f"Dependency {self._steps[number].action_id} {how}"
         return ""
 
-    def _leave_out(self, steps: Sequence[PlanStep], after: PlanStep) -> None:
+    def _skip(self, steps: Sequence[PlanStep], after: PlanStep) -> None:
         for step in steps:
             if step.number not in self._ended:
-                reason = self._unmet(step) or f"Stopped after {after.action_id} failed"
-                self._say(step, "skipped", reason=reason)
+                reason = self._unmet_needs(step) or f"Stopped after {after.action_id} failed"
+                self._report(step, "skipped", reason=reason)
                 self._ended[step.number] = "skipped"
 
     def _ends_plan(self, problem: RemitError) -> bool:
         return self._plan.stop_on_error or problem.reason not in ABOUT_ONE_ACTION
 
-    def _say(self, step: PlanStep, phase: str, **more: Any) -> None:
+    def _report(self, step: PlanStep, phase: str, **more: Any) -> None:
         self._work.step({"number": step.number, "phase": phase, **more})
 
 
@@ -250,15 +250,15 @@ def _take(one: Staged, spot: PathHandle, folder: int, name: str, *, where: str) 
     """Give the file another name; if it is not the one that was read, it gets its own again."""
     rename_noreplace(spot.folder, spot.name, folder, name, where=spot.path, where_new=where)
     there = PathHandle(where, folder, name)
-    if not _is_as_read(there, name, one.seen):
+    if not _is_unchanged(there, name, one.seen):
         restore_name((folder, name), (spot.folder, spot.name), where=where, where_new=spot.path)
-        raise _replaced(spot.path)
+        raise _replaced_error(spot.path)
 
 
-def _is_as_read(spot: PathHandle, name: str, seen: FileIdentity | None) -> bool:
+def _is_unchanged(spot: PathHandle, name: str, seen: FileIdentity | None) -> bool:
     found = peek(spot.folder, name, where=spot.path)
     return found is not None and seen is not None and found.has_content_of(seen) and found.mode == seen.mode
 
 
-def _replaced(where: str) -> RemitError:
+def _replaced_error(where: str) -> RemitError:
     return mismatch("somebody replaced or changed the file at the last moment; it is left as he made it", where)

@@ -27,7 +27,7 @@ def is_marked(step: PlanStep) -> bool:
     return step.operation.get("database") is True
 
 
-def looks_like_one(descriptor: int) -> bool:
+def is_database_file(descriptor: int) -> bool:
     """Whether the open file begins as a DuckDB database does. Raises OSError."""
     return os.pread(descriptor, len(_MAGIC), _MAGIC_AT) == _MAGIC
 

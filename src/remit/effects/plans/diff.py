@@ -281,7 +281,7 @@ def _hunks(before: bytes, changes: Sequence[_Change]) -> Iterator[Iterator[bytes
 def _grouped(before: bytes, changes: Sequence[_Change]) -> Iterator[_Hunk]:
     open_hunk: _Hunk | None = None
     for change in changes:
-        start, end = _lines_back(before, change.start), _lines_on(before, change.end)
+        start, end = _lines_before(before, change.start), _lines_after(before, change.end)
         if open_hunk is not None and start <= open_hunk.end:
             open_hunk.changes.append(change)
             open_hunk = open_hunk._replace(end=end)
@@ -293,14 +293,14 @@ def _grouped(before: bytes, changes: Sequence[_Change]) -> Iterator[_Hunk]:
         yield open_hunk
 
 
-def _lines_back(before: bytes, place: int) -> int:
+def _lines_before(before: bytes, place: int) -> int:
     for _ in range(_CONTEXT):
         if place > 0:
             place = before.rfind(b"\n", 0, place - 1) + 1
     return place
 
 
-def _lines_on(before: bytes, place: int) -> int:
+def _lines_after(before: bytes, place: int) -> int:
     for _ in range(_CONTEXT):
         newline = before.find(b"\n", place)
         place = len(before) if newline < 0 else newline + 1

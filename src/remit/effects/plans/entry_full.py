@@ -6,7 +6,7 @@ from typing import Final
 from remit.effects.context import Effect
 from remit.effects.edits.json_schema import require_valid_schema
 from remit.effects.edits.registry_full import RICH
-from remit.effects.plans.apply import CarryOut
+from remit.effects.plans.apply import ApplyEffect
 from remit.effects.plans.content_scan import find_in_result
 from remit.effects.plans.handlers import handlers
 from remit.effects.plans.simulate import Simulate
@@ -17,5 +17,5 @@ from remit.effects.plans.yaml_files import RICH_CHECKS
 _HANDLERS: Final = handlers(require_valid_schema)
 
 SIMULATE: Final[Effect] = Simulate(RICH, _HANDLERS, partial(find_in_result, checks=RICH_CHECKS))
-CARRY_OUT: Final[Effect] = CarryOut(RICH, _HANDLERS)
+CARRY_OUT: Final[Effect] = ApplyEffect(RICH, _HANDLERS)
 CHECK: Final[Effect] = RuleCheck(RICH_JUDGES)

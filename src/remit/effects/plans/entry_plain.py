@@ -4,12 +4,12 @@ from typing import Final
 
 from remit.effects.context import Effect
 from remit.effects.edits.registry_plain import PLAIN
-from remit.effects.plans.apply import CarryOut
+from remit.effects.plans.apply import ApplyEffect
 from remit.effects.plans.content_scan import find_in_result
 from remit.effects.plans.handlers import HANDLERS
 from remit.effects.plans.simulate import Simulate
 from remit.effects.plans.validate import PLAIN_JUDGES, RuleCheck
 
 SIMULATE: Final[Effect] = Simulate(PLAIN, HANDLERS, find_in_result)
-CARRY_OUT: Final[Effect] = CarryOut(PLAIN, HANDLERS)
+CARRY_OUT: Final[Effect] = ApplyEffect(PLAIN, HANDLERS)
 CHECK: Final[Effect] = RuleCheck(PLAIN_JUDGES)

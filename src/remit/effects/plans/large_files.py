@@ -19,7 +19,7 @@ except ImportError:  # a Python without OpenSSL
 _NOT_HASHED: Final = ""
 
 
-def look_at_file(spot: PathHandle, expected: State | None, *, where: str) -> tuple[State, FileIdentity]:
+def observe_state(spot: PathHandle, expected: State | None, *, where: str) -> tuple[State, FileIdentity]:
     """What it is now. Not hashed if it has not the expected size: it is another file then, and may be huge.
 
     Refuses what is missing, not a plain file, or changes while it is read.
@@ -27,8 +27,8 @@ def look_at_file(spot: PathHandle, expected: State | None, *, where: str) -> tup
     descriptor = open_file(spot.folder, spot.name, where=where)
     try:
         before = identify(descriptor)
-        due = expected is not None and before.size == expected.size
-        digest = sha256_of(descriptor) if due else _NOT_HASHED
+        is_same_size = expected is not None and before.size == expected.size
+        digest = sha256_of(descriptor) if is_same_size else _NOT_HASHED
         after = identify(descriptor)
     except OSError as problem:
         raise failure(problem, where, "could not be read") from None
@@ -42,18 +42,18 @@ def look_at_file(spot: PathHandle, expected: State | None, *, where: str) -> tup
 def copy_expected(source: int, target: int, expected: State, *, where: str) -> None:
     """All of the source into an empty file. Refused if what arrives there is not what was expected. Raises OSError."""
     if os.fstat(source).st_size != expected.size or _copy_hashed(source, target, expected.size) != expected.sha256:
-        raise _not_as_kept(where)
+        raise _source_changed_error(where)
 
 
 def _copy_hashed(source: int, target: int, size: int) -> str:
     """The digest of what arrived. Each piece is hashed while it is in memory, and sent on to the disk."""
     digest = sha256()
-    hashed = begun = 0
+    hashed = flushed = 0
     try:
         for at in copy_pieces(source, target, size):
-            if at - begun >= SLICE:
+            if at - flushed >= SLICE:
                 start_writing(target)
-                begun = at
+                flushed = at
             hashed = _hash_on(digest, target, hashed, at)
     except RefusedError:  # it became shorter
         return _NOT_HASHED
@@ -69,7 +69,7 @@ def _hash_on(digest: Any, descriptor: int, start: int, end: int) -> int:
     return at
 
 
-def _not_as_kept(where: str) -> RemitError:
+def _source_changed_error(where: str) -> RemitError:
     return EnvironmentFailureError(
         Reason.HASH_MISMATCH,
         "the bytes that were kept ready for this file are not the ones that were looked at: changed or damaged since",

@@ -44,7 +44,7 @@ MAX_WORDS: Final = 500
 """Of what is said of a finding."""
 
 _SYNTAX: Final = "syntax"
-_TRIED_BEFORE: Final = frozenset({"SQL_EXECUTE", "PIPELINE_RUN"})
+_PREPARED_TYPES: Final = frozenset({"SQL_EXECUTE", "PIPELINE_RUN"})
 _NO_DIFF: Final = Diff(0, 0, "")
 
 
@@ -60,7 +60,7 @@ FindInResult = Callable[[str, Edited, int], Sequence[Any]]
 """Path, edit and mode of a result: what in it calls for an approval, each with `rule`, `where` and `what`."""
 
 
-class _Seen(NamedTuple):
+class _Simulated(NamedTuple):
     before: State | None
     after: State | None
     said: str
@@ -80,9 +80,9 @@ class Simulate:
     def run(self, work: EffectContext) -> dict[str, Any]:
         plan = read_plan(work)
         tree = VirtualTree(plan.paths, plan.steps, partial(_read, work, plan))
-        looking = _Looking(plan, tree, self._editors, self._handlers, self._find)
+        simulator = _Simulator(plan, tree, self._editors, self._handlers, self._find)
         failing: set[int] = set()
-        room = MAX_DIFFS
+        remaining = MAX_DIFFS
         for step in plan.steps:
             work.step({"number": step.number, "phase": "begun"})
             try:
@@ -90,19 +90,23 @@ class Simulate:
                     raise as_error(step.problem)
                 _require_needed(plan, step, failing)
                 if step.source in work.given:
-                    seen = looking.see_prepared(step, read_given(work, step.source, plan.max_file_bytes))
+                    simulated = simulator.simulate_prepared(step, read_given(work, step.source, plan.max_file_bytes))
                 else:
-                    seen = _as_told(step) if _is_told(step) else looking.see(step)
+                    simulated = _from_host(step) if _is_known_to_host(step) else simulator.simulate(step)
             except RemitError as problem:
                 failing.add(step.number)
                 work.step(_problem_frame(step, tree, problem))
                 tree.forget(step)
                 continue
-            text = seen.diff.text if len(seen.diff.text) <= room else ""
-            work.step(_seen_frame(step, seen, left_out=seen.diff.text.count("\n") if text != seen.diff.text else 0))
+            text = simulated.diff.text if len(simulated.diff.text) <= remaining else ""
+            work.step(
+                _step_frame(
+                    step, simulated, left_out=simulated.diff.text.count("\n") if text != simulated.diff.text else 0
+                )
+            )
             for start in range(0, len(text), MAX_PIECE):
                 work.step({"number": step.number, "phase": "diff", "text": text[start : start + MAX_PIECE]})
-            room -= len(text)
+            remaining -= len(text)
             tree.forget(step)
         return {}
 
@@ -110,7 +114,7 @@ class Simulate:
         return None
 
 
-class _Looking:
+class _Simulator:
     def __init__(
         self,
         plan: StepPlan,
@@ -122,7 +126,7 @@ class _Looking:
         self._plan, self._tree = plan, tree
         self._editors, self._handlers, self._find = editors, handlers, find_in_result
 
-    def see(self, step: PlanStep) -> _Seen:
+    def simulate(self, step: PlanStep) -> _Simulated:
         """One step, and the tree as it leaves it. If it raises, the tree is as before."""
         tree, path = self._tree, self._plan.paths[step.path]
         for named in (step.path, step.new_path):
@@ -136,11 +140,11 @@ class _Looking:
             raise missing(path)
         require_hash(step.expected_before, before, path)
         if step.move == "rename":
-            return self._see_rename(step, before)
+            return self._simulate_rename(step, before)
         tree.require_ordinary(step.path)
-        return self._see_delete(step, before) if step.move == "delete" else self._see_content(step, before)
+        return self._simulate_delete(step, before) if step.move == "delete" else self._simulate_content(step, before)
 
-    def see_prepared(self, step: PlanStep, content: bytes) -> _Seen:
+    def simulate_prepared(self, step: PlanStep, content: bytes) -> _Simulated:
         """New bytes that somebody else made: looked through like those of an edit. Their lines are for a preview only,
         since they may be anybody's data, so no report has one.
         """
@@ -155,16 +159,16 @@ class _Looking:
             diff = _NO_DIFF
         else:
             diff = self._diff_whole(path, old, content)._replace(preview="")
-        return _Seen(before, after, step.said, diff, findings, remarks(path, edited))
+        return _Simulated(before, after, step.said, diff, findings, remarks(path, edited))
 
-    def _see_delete(self, step: PlanStep, before: State | None) -> _Seen:
+    def _simulate_delete(self, step: PlanStep, before: State | None) -> _Simulated:
         path = self._plan.paths[step.path]
         require_hash(step.expected_after, None, path)
         diff = self._diff_whole(path, self._tree.content(step.path), None)
         self._tree.remove(step.path)
-        return _Seen(before, None, "File deleted", diff, ())
+        return _Simulated(before, None, "File deleted", diff, ())
 
-    def _see_content(self, step: PlanStep, before: State | None) -> _Seen:
+    def _simulate_content(self, step: PlanStep, before: State | None) -> _Simulated:
         tree, path, handler = self._tree, self._plan.paths[step.path], self._handlers[step.action_type]
         old = tree.content(step.path)
         edited = edit_file(handler, path, old, step.operation, self._editors) or Edited(b"", None, "")
@@ -181,9 +185,9 @@ class _Looking:
             diff = _NO_DIFF
         else:
             diff = diff_edit(path, old, edited, full=self._plan.diffs == "full", modes=(old_mode, after.mode))
-        return _Seen(before, after, edited.said, diff, findings, remarks(path, edited))
+        return _Simulated(before, after, edited.said, diff, findings, remarks(path, edited))
 
-    def _see_rename(self, step: PlanStep, before: State | None) -> _Seen:
+    def _simulate_rename(self, step: PlanStep, before: State | None) -> _Simulated:
         tree, new_path = self._tree, step.path if step.new_path is None else step.new_path
         name, new_name = self._plan.paths[step.path], self._plan.paths[new_path]
         if tree.state(new_path) is not None:
@@ -195,22 +199,22 @@ class _Looking:
         findings = self._find_by_name(step, name, new_name, moved, before.mode if before is not None else 0)
         tree.rename(step.path, new_path)
         diff = _NO_DIFF if self._plan.diffs == "none" else diff_rename(name, new_name, full=self._plan.diffs == "full")
-        said = f"File renamed to {new_name}"
-        return _Seen(before, before, said, diff, findings, remarks(new_name, moved))
+        summary = f"File renamed to {new_name}"
+        return _Simulated(before, before, summary, diff, findings, remarks(new_name, moved))
 
     def _find_by_name(self, step: PlanStep, name: str, new_name: str, moved: Edited, mode: int) -> tuple[Flagged, ...]:
         """What would be found under the new name and was not under the old one: a name decides what bytes mean."""
-        known = {(found.rule, found.what) for found in self._find_all(step, name, moved, mode)}
+        under_old_name = {(found.rule, found.what) for found in self._find_all(step, name, moved, mode)}
         found = self._find_all(step, new_name, moved, mode)
-        return tuple(one for one in found if (one.rule, one.what) not in known)
+        return tuple(one for one in found if (one.rule, one.what) not in under_old_name)
 
     def _find_all(self, step: PlanStep, name: str, edited: Edited, mode: int) -> tuple[Flagged, ...]:
         """Whether the syntax is right is asked of the last state of a file only."""
         result = step.path if step.new_path is None else step.new_path
         is_last = self._tree.is_last_use(result, step.number)
         found = self._find(name, edited, mode)
-        shown = (Flagged(one.rule, one.where[:MAX_WORDS], one.what[:MAX_WORDS]) for one in found)
-        return tuple(one for one in shown if is_last or one.rule != _SYNTAX)
+        flagged = (Flagged(one.rule, one.where[:MAX_WORDS], one.what[:MAX_WORDS]) for one in found)
+        return tuple(one for one in flagged if is_last or one.rule != _SYNTAX)
 
     def _diff_whole(self, path: str, before: bytes | None, after: bytes | None) -> Diff:
         if self._plan.diffs == "none":
@@ -218,14 +222,14 @@ class _Looking:
         return diff_whole(path, before, after, full=self._plan.diffs == "full")
 
 
-def _is_told(step: PlanStep) -> bool:
+def _is_known_to_host(step: PlanStep) -> bool:
     """Whether the host knows what comes of it: it was tried on a copy before, or could not be."""
-    return bool(step.problem or step.source) or (step.unchanged and step.action_type in _TRIED_BEFORE)
+    return bool(step.problem or step.source) or (step.unchanged and step.action_type in _PREPARED_TYPES)
 
 
-def _as_told(step: PlanStep) -> _Seen:
+def _from_host(step: PlanStep) -> _Simulated:
     """Its file is not read: it may be larger than memory."""
-    return _Seen(step.before, step.after, step.said, _NO_DIFF, ())
+    return _Simulated(step.before, step.after, step.said, _NO_DIFF, ())
 
 
 def _read(work: EffectContext, plan: StepPlan, path: int) -> ReadFile | None:
@@ -250,31 +254,31 @@ def _require_needed(plan: StepPlan, step: PlanStep, failing: Collection[int]) ->
 # --- what the host is told -------------------------------------------------------------------------------------------
 
 
-def _seen_frame(step: PlanStep, seen: _Seen, left_out: int) -> dict[str, Any]:
-    diff = seen.diff
-    same = step.move == "modify" and seen.after is not None and seen.after.is_alike(seen.before)
+def _step_frame(step: PlanStep, simulated: _Simulated, left_out: int) -> dict[str, Any]:
+    diff = simulated.diff
+    same = step.move == "modify" and simulated.after is not None and simulated.after.is_alike(simulated.before)
     return {
         "number": step.number,
         "phase": "seen",
-        "before": seen.before,
-        "after": seen.after,
-        "said": seen.said,
-        "unchanged": same or (step.unchanged and _is_told(step)),
+        "before": simulated.before,
+        "after": simulated.after,
+        "said": simulated.said,
+        "unchanged": same or (step.unchanged and _is_known_to_host(step)),
         "diff": {
             "added": diff.added,
             "removed": diff.removed,
             "preview": diff.preview,
             "left_out": diff.left_out + left_out,
         },
-        "findings": [one._asdict() for one in seen.findings[:MAX_FINDINGS]],
-        "remarks": list(seen.remarks),
+        "findings": [one._asdict() for one in simulated.findings[:MAX_FINDINGS]],
+        "remarks": list(simulated.remarks),
     }
 
 
 def _problem_frame(step: PlanStep, tree: VirtualTree, problem: RemitError) -> dict[str, Any]:
     try:
-        before = step.before if _is_told(step) else tree.state(step.path)
+        before = step.before if _is_known_to_host(step) else tree.state(step.path)
     except RemitError:
         before = None
-    frame = _seen_frame(step, _Seen(before, None, "", _NO_DIFF, ()), 0)
+    frame = _step_frame(step, _Simulated(before, None, "", _NO_DIFF, ()), 0)
     return {**frame, "unchanged": False, "problem": problem.as_json()}

@@ -24,7 +24,7 @@ from remit.effects.plans.files import (
     write_fresh,
 )
 from remit.effects.plans.handlers import Editors, Handler, edit_file
-from remit.effects.plans.large_files import copy_expected, look_at_file
+from remit.effects.plans.large_files import copy_expected, observe_state
 from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.fs.atomic_write import write_all
 from remit.fs.openat import FileIdentity, already_there, exists, identify
@@ -82,7 +82,7 @@ class Staging:
         if _makes_bytes(step) and not step.source:
             content, state, seen = read_file(spot, self._plan.max_file_bytes, where=spot.path)
         else:
-            state, seen = look_at_file(spot, step.before, where=spot.path)
+            state, seen = observe_state(spot, step.before, where=spot.path)
         if not state.is_alike(step.before):
             path = self._plan.paths[step.path]
             raise mismatch(f"{path} is not as it was when the plan was looked at", spot.path)

@@ -234,12 +234,12 @@ def note_wave(wave: int, not_done: Sequence[int]) -> dict[str, Any]:
     return {"wave": wave, "not_done": list(not_done)}
 
 
-def note_back(status: str, results: Sequence[Result]) -> dict[str, Any]:
+def note_undo(status: str, results: Sequence[Result]) -> dict[str, Any]:
     """Before going back: whoever goes on with it knows what it ends as, and why."""
     return {"back": status, "results": [list(result) for result in results]}
 
 
-def note_keep(kept: Sequence[int], results: Sequence[Result]) -> dict[str, Any]:
+def note_partial(kept: Sequence[int], results: Sequence[Result]) -> dict[str, Any]:
     """Before clearing up after a plan of which only a part was done, and is to stay."""
     return {"keep": list(kept), "results": [list(result) for result in results]}
 

@@ -61,7 +61,7 @@ def undo_step(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
 
     Raises `EnvironmentFailureError(DRIFTED)`, with nothing touched, where only a person can say what is right.
     """
-    if not is_carried_out(step):
+    if not is_done_on_disk(step):
         return True
     if spot_of(work, step.path) is None:  # somebody removed the folder, and all that was in it
         return step.move == "create"
@@ -70,7 +70,7 @@ def undo_step(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
 
 def clear_unswitched(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     """For a step that is known not to be done: what it may have left, and no look at what only seems to be its work."""
-    if not is_carried_out(step) or spot_of(work, step.path) is None:
+    if not is_done_on_disk(step) or spot_of(work, step.path) is None:
         return True
     if step.move in {"modify", "delete"}:  # what they set aside is proof of them
         return _UNDO[step.move](work, plan, step)
@@ -87,7 +87,7 @@ def clear_fresh(work: EffectContext, plan: StepPlan, step: PlanStep) -> None:
 
 def is_switched(work: EffectContext, step: PlanStep) -> bool:
     """Whether the path is in the state after the step, whatever is set aside."""
-    if not is_carried_out(step):
+    if not is_done_on_disk(step):
         return True
     here = find_path(work, step.path, step.before, step.after)
     if step.move == "delete":
@@ -97,7 +97,7 @@ def is_switched(work: EffectContext, step: PlanStep) -> bool:
     return here.likeness == "after"
 
 
-def is_carried_out(step: PlanStep) -> bool:
+def is_done_on_disk(step: PlanStep) -> bool:
     """Whether it is one that does something, as far as the simulation could tell."""
     return not step.unchanged and step.problem is None
 
@@ -133,9 +133,9 @@ def undo_wave(work: EffectContext, plan: StepPlan, wave: int, not_done: Collecti
         clear_fresh(work, plan, step)
     steps = _in_wave(plan, wave)
     for step in reversed(steps):
-        take_back = clear_unswitched if step.number in not_done else undo_step
+        undo = clear_unswitched if step.number in not_done else undo_step
         try:
-            if not take_back(work, plan, step):
+            if not undo(work, plan, step):
                 left.append(step.number)
         except RemitError as problem:
             first_problem = first_problem or problem
@@ -174,7 +174,7 @@ def _undo_modify(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
             remove_own(spot, old, aside.identity)
             return here.likeness == "before"
         case _:
-            raise _in_doubt(spot, old)
+            raise _doubt_error(spot, old)
     return True
 
 
@@ -197,7 +197,7 @@ def _undo_create(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
             _rename_found(spot, aside_as, spot, spot.name, aside.identity)
             return False
         case (_, "other"):
-            raise _in_doubt(spot, aside_as)
+            raise _doubt_error(spot, aside_as)
     return here.identity is None
 
 
@@ -213,7 +213,7 @@ def _undo_delete(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
         case ("before", "before"):
             remove_own(spot, old, aside.identity)
         case _:
-            raise _in_doubt(spot, old)
+            raise _doubt_error(spot, old)
     return True
 
 
@@ -227,7 +227,7 @@ def _undo_rename(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     if there is None or moved.identity is None or moved.likeness != "before":
         return False
     if here.likeness != "absent":
-        raise _drifted(
+        raise _drifted_error(
             f"the file was renamed to {there.path}, and somebody put another in its old place", spot.path, there.path
         )
     _rename_found(there, there.name, spot, spot.name, moved.identity)
@@ -253,7 +253,7 @@ def _rename_found(old: PathHandle, old_as: str, new: PathHandle, new_as: str, ex
     if found is not None and found.has_content_of(expected):
         return
     rename_noreplace(new.folder, new_as, old.folder, old_as, where=where_new, where_new=where)
-    raise _drifted("somebody exchanged the file while it was taken back", where, where_new)
+    raise _drifted_error("somebody exchanged the file while it was taken back", where, where_new)
 
 
 def _exchange_found(spot: PathHandle, old: str, aside: FileIdentity, here: FoundFile) -> None:
@@ -269,15 +269,15 @@ def _exchange_found(spot: PathHandle, old: str, aside: FileIdentity, here: Found
     ):
         return
     rename_exchange(spot.folder, old, spot.name, where=spot.path)
-    raise _in_doubt(spot, old)
+    raise _doubt_error(spot, old)
 
 
-def _in_doubt(spot: PathHandle, aside: str) -> EnvironmentFailureError:
+def _doubt_error(spot: PathHandle, aside: str) -> EnvironmentFailureError:
     what = "somebody changed this file while the plan was under way, so it is left as it is"
-    return _drifted(what, spot.path, beside(spot, aside))
+    return _drifted_error(what, spot.path, beside(spot, aside))
 
 
-def _drifted(what: str, where: str, other: str) -> EnvironmentFailureError:
+def _drifted_error(what: str, where: str, other: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.DRIFTED,
         what,

@@ -29,9 +29,9 @@ from remit.crypto.signing import Keyring
 from remit.effects.plans.steps import (
     Result,
     StepProgress,
-    note_back,
     note_clearing,
-    note_keep,
+    note_partial,
+    note_undo,
     note_wave,
     read_progress,
 )
@@ -150,7 +150,7 @@ class PlanExecutor:
         if fate.verdict == "GOOD" and ended_by is None:
             return self._remember(checkpoint, RunResult("SUCCESS", executed.results, used=executed.used, rows=rows))
         if fate.verdict == "KEEP" and ended_by is None:
-            note(note_keep(sorted(RunResult("PARTIAL", executed.results).done), truncate_errors(executed.results)))
+            note(note_partial(sorted(RunResult("PARTIAL", executed.results).done), truncate_errors(executed.results)))
             return self._remember(checkpoint, RunResult("PARTIAL", executed.results, used=executed.used))
         return self._undo_after_failure(checkpoint, executed, ended_by, progress, note)
 
@@ -206,7 +206,7 @@ class PlanExecutor:
             not_done = [result.number for result in results if result.state != "done" and result.number in numbers]
             note(note_wave(progress.wave, not_done))
             progress.not_done = frozenset(not_done)
-        note(note_back(status, truncate_errors(results)))
+        note(note_undo(status, truncate_errors(results)))
         warnings = self._undo(checkpoint, StepProgress(progress.wave, progress.not_done), note)
         whole = problem if problem is not None and not _is_reported_by_a_step(problem, results) else None
         return self._remember(
@@ -219,7 +219,7 @@ class PlanExecutor:
         """Somebody interrupted this process. It is taken back, and recorded so, before the interrupt goes on."""
         results = progress.results(EnvironmentFailureError(Reason.CANCELLED, "it was interrupted"))
         try:
-            note(note_back("CANCELLED", truncate_errors(results)))
+            note(note_undo("CANCELLED", truncate_errors(results)))
             warnings = self._undo(checkpoint, StepProgress(progress.wave, progress.not_done), note)
         except BaseException as problem:  # noqa: BLE001 - interrupted once more, perhaps
             raise incomplete_error(_run_plan(checkpoint), problem) from interrupt
@@ -279,7 +279,7 @@ class PlanExecutor:
         if self.transactions.fate(checkpoint.envelope_id, commit) == "committed":
             return self._resume_cleanup(checkpoint, commit)
         results = self._done_results(checkpoint)
-        note(note_back("ROLLED_BACK", truncate_errors(results)))
+        note(note_undo("ROLLED_BACK", truncate_errors(results)))
         warnings = self._undo(checkpoint, progress._replace(wave=len(checkpoint.steps.waves) - 1), note)
         server = checkpoint.remote.server if checkpoint.remote is not None else commit.connection
         problem = not_committed_error("its process ended before", server, "Approve it again: remit approve")
@@ -315,7 +315,7 @@ class PlanExecutor:
                 next_step="Run `remit recover`: it will record what was done. Then: remit rollback",
             )
         run_result = self._results.get(checkpoint.envelope_id)
-        note(note_back("ROLLED_BACK", truncate_errors(run_result.results if run_result else ())))
+        note(note_undo("ROLLED_BACK", truncate_errors(run_result.results if run_result else ())))
         progress = read_progress(notes)
         not_done = (
             progress.not_done if run_result is None else frozenset(range(len(checkpoint.steps.steps))) - run_result.done

@@ -25,7 +25,7 @@ from remit.plans.engines.postgres import (
 from remit.plans.engines.postgres_servers import PostgresServer
 from remit.plans.model.remote_part import Commit, RemotePart, RowBackup, note_commit
 from remit.plans.preparation.remote_sql import PreparedStatements, Servers
-from remit.plans.storage.row_images import keep_rows
+from remit.plans.storage.row_images import back_up_rows
 from remit.plans.storage.run_folder import ReportFolder
 
 Fate = Literal["committed", "aborted"]
@@ -190,7 +190,7 @@ def _back_up_rows(result: PostgresResult, part: RemotePart, folder: ReportFolder
             next_step="This is a bug in Remit; nothing was changed.",
         )
     state = result.images.state
-    return RowBackup(tables, keep_rows(folder, result.images.descriptor, state), state.sha256, state.size)
+    return RowBackup(tables, back_up_rows(folder, result.images.descriptor, state), state.sha256, state.size)
 
 
 def _parse_transaction(tree: Mapping[str, Any]) -> Transaction:

@@ -19,7 +19,7 @@ from remit.plans.apply.verify_and_undo import ObservedFile, RunResult, observe_f
 from remit.plans.model.remote_part import RowBackup, rows_checkpoint
 from remit.plans.reports.change_log import build_change_log
 from remit.plans.reports.execution_report import ReportedAction, build_errors, build_report
-from remit.plans.reports.publish import digest_papers
+from remit.plans.reports.publish import digest_reports
 from remit.plans.reports.run_data import FinishedRun, time_of
 from remit.plans.runtime.runner import paths_of
 from remit.plans.storage.manifest import build_manifest, mark_executed, net_changes
@@ -79,7 +79,7 @@ def build_outcome(
             "executor_version": __version__,
             "completed_at": now,
             "folder": run.folder,
-            **digest_papers(report, change_log, manifest)._asdict(),
+            **digest_reports(report, change_log, manifest)._asdict(),
         },
     )
     errors = build_errors(run, clock)
@@ -207,7 +207,7 @@ def load_plan_outcome(stored: str, keyring: Keyring) -> PlanOutcome:
         raise _unverified_outcome_error(problem.what, problem.where) from None
     status = outcome.status
     signed_digests = (status.report_digest, status.change_log_digest, status.manifest_digest)
-    if signed_digests != digest_papers(outcome.report, outcome.change_log, outcome.manifest):
+    if signed_digests != digest_reports(outcome.report, outcome.change_log, outcome.manifest):
         raise _unverified_outcome_error("its papers are not those that were signed", status.envelope_id)
     return outcome
 

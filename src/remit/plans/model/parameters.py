@@ -10,7 +10,7 @@ from remit.contracts.plans.sql_report import MAX_PARAMETERS_TOLD, MAX_SQL_SHOWN,
 from remit.core.text import printable
 from remit.masking import mask_json, mask_shown
 from remit.plans.policy.required_approvals import PathFinding
-from remit.plans.reports.truncate import pipelines_within
+from remit.plans.reports.truncate import truncate_pipelines
 
 _LONGEST_VALUE: Final = 8_000
 _LONGEST_NAME: Final = 200
@@ -47,7 +47,7 @@ def show_parameters(parameters: Mapping[str, Any]) -> ShownParameters:
 
 def previewed_pipelines(plan: Plan, summaries: Iterable[PipelineTold]) -> Iterator[dict[str, Any]]:
     parameters = _pipeline_parameters(plan)
-    for one in pipelines_within([*summaries]):
+    for one in truncate_pipelines([*summaries]):
         shown = show_parameters(parameters.get(one.action_id, {})).parameters
         yield {**one.tree(), "parameters": [each.tree() for each in shown]}
 

@@ -131,7 +131,7 @@ def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Seque
         here = min(needs[here] & remaining)
     steps = list(walked)
     first = min(steps[steps.index(here) :])
-    names = " -> ".join(actions[index].action_id for index in _way_back(first, needs, remaining))
+    names = " -> ".join(actions[index].action_id for index in _trace_back(first, needs, remaining))
     return RefusedError(
         Reason.DEPENDENCY_INVALID,
         f"the actions depend on each other in a circle: {names}",
@@ -140,7 +140,7 @@ def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Seque
     )
 
 
-def _way_back(first: int, needs: Mapping[int, set[int]], among: set[int]) -> list[int]:
+def _trace_back(first: int, needs: Mapping[int, set[int]], among: set[int]) -> list[int]:
     """The shortest way from an action along its needs to itself, both ends included."""
     came_from: dict[int, int] = {}
     pending = deque([first])
@@ -150,7 +150,7 @@ def _way_back(first: int, needs: Mapping[int, set[int]], among: set[int]) -> lis
             if needed not in came_from:
                 came_from[needed] = here
                 pending.append(needed)
-    way = [first, came_from[first]]
-    while way[-1] != first:
-        way.append(came_from[way[-1]])
-    return way[::-1]
+    path = [first, came_from[first]]
+    while path[-1] != first:
+        path.append(came_from[path[-1]])
+    return path[::-1]

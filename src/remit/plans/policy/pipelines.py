@@ -122,7 +122,7 @@ def expected_hashes(action: PipelineAction, path: str, config: SystemConfig) -> 
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-def wrong_pipelines(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+def find_pipeline_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     """Every rule for actions that run a pipeline, but for those about paths in general."""
     actions = [action for action in plan.action_plan if isinstance(action, PipelineAction)]
     if len(actions) > MAX_PIPELINE_ACTIONS:
@@ -141,14 +141,14 @@ def wrong_pipelines(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             yield Denial(
                 Reason.CAPABILITY_UNSUPPORTED,
                 "code of a project runs in the sandbox of the kernel only, and `sandbox` is unsafe-none",
-                where=_place(action, "pipeline"),
+                where=_location_of(action, "pipeline"),
                 next_step="Run it on a machine where `remit doctor` finds the sandbox, with `sandbox: required`.",
             )
-        yield from _wrong_parameters(action, pipeline)
-        yield from wrong_definition(action.operation.pipeline, config, where=f"action {action.action_id}, ")
-        yield from _wrong_target(action, config)
-        yield from _wrong_word(action, pipeline, config)
-    yield from _in_the_way(plan, actions, config)
+        yield from _check_parameters(action, pipeline)
+        yield from find_definition_denials(action.operation.pipeline, config, where=f"action {action.action_id}, ")
+        yield from _check_target(action, config)
+        yield from _check_reversible(action, pipeline, config)
+    yield from _check_conflicts(plan, actions, config)
 
 
 def _unknown(action: PipelineAction, config: SystemConfig) -> Denial:
@@ -156,24 +156,24 @@ def _unknown(action: PipelineAction, config: SystemConfig) -> Denial:
     return Denial(
         Reason.CAPABILITY_UNSUPPORTED,
         f"remit.yaml has no pipeline called {action.operation.pipeline!r}",
-        where=_place(action, "pipeline"),
+        where=_location_of(action, "pipeline"),
         next_step=f"Name one of these: {known}." if known else "Add it to `pipelines` in remit.yaml.",
     )
 
 
-def _wrong_parameters(action: PipelineAction, pipeline: Pipeline) -> Iterator[Denial]:
+def _check_parameters(action: PipelineAction, pipeline: Pipeline) -> Iterator[Denial]:
     for name in action.operation.parameters:
         if name not in pipeline.parameters:
             known = ", ".join(pipeline.parameters)
             yield Denial(
                 Reason.MALFORMED,
                 f"the pipeline has no parameter {name!r}",
-                where=_place(action, "parameters"),
+                where=_location_of(action, "parameters"),
                 next_step=f"It has these: {known}." if known else "Leave it out: it has none.",
             )
 
 
-def wrong_definition(name: str, config: SystemConfig, *, where: str = "") -> Iterator[Denial]:
+def find_definition_denials(name: str, config: SystemConfig, *, where: str = "") -> Iterator[Denial]:
     """What the pipeline of this name runs, and what it runs on, as the configuration has it."""
     pipeline, inside = config.pipelines[name], f"{where}pipeline {name}"
     if isinstance(pipeline, PythonPipeline):
@@ -195,10 +195,10 @@ def wrong_definition(name: str, config: SystemConfig, *, where: str = "") -> Ite
             next_step="Add it to `connections` in remit.yaml, or name another one.",
         )
         return
-    yield from _wrong_connection(pipeline, connection, f"{inside}, connection")
+    yield from _check_connection(pipeline, connection, f"{inside}, connection")
 
 
-def _wrong_connection(pipeline: SqlPipeline | DbtPipeline, connection: Connection, where: str) -> Iterator[Denial]:
+def _check_connection(pipeline: SqlPipeline | DbtPipeline, connection: Connection, where: str) -> Iterator[Denial]:
     if isinstance(connection, PostgresqlConnection):
         if isinstance(pipeline, DbtPipeline):
             yield Denial(
@@ -223,14 +223,14 @@ def _wrong_connection(pipeline: SqlPipeline | DbtPipeline, connection: Connectio
         )
 
 
-def _wrong_target(action: PipelineAction, config: SystemConfig) -> Iterator[Denial]:
+def _check_target(action: PipelineAction, config: SystemConfig) -> Iterator[Denial]:
     files = pipeline_files(action, config).writes
     changed = {plain_spelling(path) for path in files}
     if action.target is not None and plain_spelling(action.target) not in changed:
         yield Denial(
             Reason.MALFORMED,
             "the target is no file that the pipeline changes",
-            where=_place(action, "target"),
+            where=_location_of(action, "target"),
             next_step=f"Leave it out, or name one of these: {', '.join(files)}.",
         )
     has_hash = action.expected_hash_before is not None or action.expected_hash_after is not None
@@ -238,23 +238,23 @@ def _wrong_target(action: PipelineAction, config: SystemConfig) -> Iterator[Deni
         yield Denial(
             Reason.MALFORMED,
             f"a hash is given, and the pipeline changes {len(files)} files",
-            where=_place(action, "target"),
+            where=_location_of(action, "target"),
             next_step="Say by `target` which of them the hash is of.",
         )
 
 
-def _wrong_word(action: PipelineAction, pipeline: Pipeline, config: SystemConfig) -> Iterator[Denial]:
+def _check_reversible(action: PipelineAction, pipeline: Pipeline, config: SystemConfig) -> Iterator[Denial]:
     """The plan says itself whether it can be undone, so that whoever wrote it knows."""
     if action.reversible and not is_reversible(action, config):
         yield Denial(
             Reason.MALFORMED,
             f"the plan calls it reversible, and a {pipeline.type} pipeline is not: code may cause what nobody sees",
-            where=_place(action, "reversible"),
+            where=_location_of(action, "reversible"),
             next_step=f"Write `reversible: false`, and approve it with --allow-irreversible {action.action_id!r}.",
         )
 
 
-def _in_the_way(plan: Plan, actions: Sequence[PipelineAction], config: SystemConfig) -> Iterator[Denial]:
+def _check_conflicts(plan: Plan, actions: Sequence[PipelineAction], config: SystemConfig) -> Iterator[Denial]:
     """What a pipeline reads and changes is copied before the first action runs: no action on files may touch it.
 
     Other pipelines, and SQL on the same database, may: they work on what the one before left. But code is nobody's.
@@ -262,21 +262,21 @@ def _in_the_way(plan: Plan, actions: Sequence[PipelineAction], config: SystemCon
     reads, writes, code = dict[str, str](), dict[str, str](), dict[str, str]()
     for action in actions:
         files = pipeline_files(action, config)
-        whose = f"the pipeline {action.operation.pipeline}"
+        user = f"the pipeline {action.operation.pipeline}"
         for path in map(plain_spelling, files.writes):
-            writes[path] = writes[path + LOG] = whose
-        reads.update((plain_spelling(path), whose) for path in files.reads)
-        code.update((plain_spelling(path), whose) for path in files.code)
+            writes[path] = writes[path + LOG] = user
+        reads.update((plain_spelling(path), user) for path in files.reads)
+        code.update((plain_spelling(path), user) for path in files.code)
     for other in plan.action_plan:
         if isinstance(other, PipelineAction):
-            named, taken = [plain_spelling(path) for path in pipeline_files(other, config).writes], code
+            named, owners = [plain_spelling(path) for path in pipeline_files(other, config).writes], code
         elif isinstance(other, SqlAction):
             saved = other.operation.save_results_to
-            named, taken = [] if saved is None else [plain_spelling(saved)], writes | code
+            named, owners = [] if saved is None else [plain_spelling(saved)], writes | code
         else:
-            named, taken = list(paths_of_action(other)), reads | writes
+            named, owners = list(paths_of_action(other)), reads | writes
         for path in named:
-            if (owner := _taken_by(path, taken)) is not None:
+            if (owner := _find_owner(path, owners)) is not None:
                 yield Denial(
                     Reason.PATH_REFUSED,
                     f"{path} belongs to {owner}, so this action may not change it",
@@ -285,11 +285,11 @@ def _in_the_way(plan: Plan, actions: Sequence[PipelineAction], config: SystemCon
                 )
 
 
-def _taken_by(path: str, taken: Mapping[str, str]) -> str | None:
+def _find_owner(path: str, owners: Mapping[str, str]) -> str | None:
     """Whose it is, or the folder that it lies in."""
     parts = path.split("/")
     above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
-    return next((taken[folder] for folder in above if folder in taken), None)
+    return next((owners[folder] for folder in above if folder in owners), None)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -314,5 +314,5 @@ def _database(name: str, config: SystemConfig) -> tuple[str, ...]:
     return () if path is None else (path,)
 
 
-def _place(action: PipelineAction, field: str) -> str:
+def _location_of(action: PipelineAction, field: str) -> str:
     return f"action {action.action_id}, {field}"

@@ -14,19 +14,19 @@ from remit.execution.decision import Denial, PolicyDecision
 from remit.execution.protected_paths import is_forbidden, protecting_group
 from remit.fs.paths import Located, locate_below, plain_spelling
 from remit.plans.policy.dependencies import order_actions
-from remit.plans.policy.pipelines import is_reversible, wrong_pipelines
+from remit.plans.policy.pipelines import find_pipeline_denials, is_reversible
 from remit.plans.policy.required_approvals import Needed, uncovered
 from remit.plans.policy.sql import (
     changed_paths,
+    find_rule_denials,
+    find_sql_denials,
     named_paths,
     read_paths,
     rule_database,
     touched_by,
     written_paths,
-    wrong_rules,
-    wrong_sql,
 )
-from remit.plans.policy.timeouts import wrong_timeouts
+from remit.plans.policy.timeouts import find_timeout_denials
 
 MAX_PLAN_PATH_BYTES: Final = 256 << 10
 """All paths together, each time one is named: they stand in the ledger's entry of the plan."""
@@ -36,10 +36,15 @@ MAX_PROTECTED: Final = 1_000
 
 def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approvals | None) -> PolicyDecision:
     """Every rule, so that a refusal names all that is wrong. Without approvals, protected files are not denied yet."""
-    if too_much := tuple(_too_much(plan, config)):
+    if too_much := tuple(_check_limits(plan, config)):
         return PolicyDecision(denials=too_much)  # and no more work for one who asks for too much
-    denials = [*_unclear(plan), *wrong_sql(plan, config), *wrong_pipelines(plan, config), *wrong_rules(plan, config)]
-    denials += [*_wrong_paths(plan, config, root), *_wrong_order(plan, config), *wrong_timeouts(plan, config)]
+    denials = [
+        *_check_order_clear(plan),
+        *find_sql_denials(plan, config),
+        *find_pipeline_denials(plan, config),
+        *find_rule_denials(plan, config),
+    ]
+    denials += [*_check_paths(plan, config, root), *_check_order(plan, config), *find_timeout_denials(plan, config)]
     needed = needed_approvals(plan, config)
     if len(needed.protected) > MAX_PROTECTED:
         denials.append(
@@ -81,18 +86,18 @@ def paths_of(plan: Plan, config: SystemConfig, root: str) -> tuple[Located, ...]
     return tuple(dict.fromkeys(locate_below(root, path) for path in named))
 
 
-def _unclear(plan: Plan) -> Iterator[Denial]:
+def _check_order_clear(plan: Plan) -> Iterator[Denial]:
     for action in plan.action_plan:
         if isinstance(action.operation, ReplaceContent) and action.expected_hash_before is None:
             yield Denial(
                 Reason.MALFORMED,
                 "a file is replaced as a whole only if the plan says what it replaces",
-                where=_place(action, "expected_hash_before"),
+                where=_location_of(action, "expected_hash_before"),
                 next_step="Give the hash of the file as it is, `sha256:` and 64 digits.",
             )
 
 
-def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
+def _check_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
     located: dict[tuple[str, ...], str] = {}
     for action in plan.action_plan:
         places = []
@@ -110,16 +115,16 @@ def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial
             yield Denial(
                 Reason.PATH_REFUSED,
                 "a file cannot be renamed to itself",
-                where=_place(action, "new_path"),
+                where=_location_of(action, "new_path"),
                 next_step="Name another path.",
             )
         if isinstance(action, SqlAction | PipelineAction):
-            yield from _wrong_read_paths(action, config, root)
-    yield from _wrong_rule_paths(plan, config, root)
+            yield from _check_read_paths(action, config, root)
+    yield from _check_rule_paths(plan, config, root)
     yield from _files_as_folders(located)
 
 
-def _wrong_read_paths(action: SqlAction | PipelineAction, config: SystemConfig, root: str) -> Iterator[Denial]:
+def _check_read_paths(action: SqlAction | PipelineAction, config: SystemConfig, root: str) -> Iterator[Denial]:
     """What an action only reads is below the root all the same, and none of what Remit keeps."""
     for path in read_paths(action, config):
         try:
@@ -131,7 +136,7 @@ def _wrong_read_paths(action: SqlAction | PipelineAction, config: SystemConfig, 
             yield Denial(Reason.PATH_REFUSED, why, where=path, next_step="Leave this action out.")
 
 
-def _wrong_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
+def _check_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
     """Rules only read; but they too name nothing outside of the root, nor the copies that Remit keeps of files."""
     for number, path in _rule_paths(plan, config):
         try:
@@ -169,7 +174,7 @@ def _files_as_folders(located: Mapping[tuple[str, ...], str]) -> Iterator[Denial
             )
 
 
-def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+def _check_limits(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     # Only the action itself is counted, not its new name: a renamed file is one file.
     counted = ((action, changed_paths(action, config)) for action in plan.action_plan)
     files = {path for action, paths in counted for path in (paths[:1] if isinstance(action, FileRename) else paths)}
@@ -192,7 +197,7 @@ def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         )
 
 
-def _wrong_order(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+def _check_order(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     try:
         order_actions(plan.action_plan, touched_by(config))
     except RefusedError as problem:
@@ -218,5 +223,5 @@ def _denial_of(problem: RefusedError, action: Action) -> Denial:
     return Denial(problem.reason, problem.what, f"action {action.action_id}, {problem.where!r}", problem.next_step)
 
 
-def _place(action: Action, field: str) -> str:
+def _location_of(action: Action, field: str) -> str:
     return f"action {action.action_id}, {field}"

@@ -72,7 +72,7 @@ def find_remote_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         )
     actions = [action for action in plan.action_plan if is_remote(action, config)]
     for action in actions:
-        yield from _wrong_fields(action)
+        yield from _check_fields(action)
     for flag in _ALL_OR_NOTHING if actions else ():
         if not getattr(plan.execution_instructions, flag):
             yield Denial(
@@ -83,7 +83,7 @@ def find_remote_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             )
 
 
-def _wrong_fields(action: Action) -> Iterator[Denial]:
+def _check_fields(action: Action) -> Iterator[Denial]:
     if action.target is not None:
         yield Denial(
             Reason.MALFORMED,

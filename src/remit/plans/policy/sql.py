@@ -127,7 +127,7 @@ def format_of(path: str) -> str | None:
     return suffix if dot and suffix in FORMATS else None
 
 
-def wrong_sql(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+def find_sql_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     """Every rule for actions that run SQL, but for those about paths in general."""
     yield from find_remote_denials(plan, config)
     actions = [action for action in plan.action_plan if isinstance(action, SqlAction)]
@@ -141,14 +141,14 @@ def wrong_sql(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             next_step="Put statements together, or make several plans of it.",
         )
     for action in actions:
-        yield from _wrong_connection(action, config)
-        yield from _wrong_results(action, config)
-    yield from _in_the_way(plan, actions, config)
+        yield from _check_connection(action, config)
+        yield from _check_results(action, config)
+    yield from _check_conflicts(plan, actions, config)
     yield from _saved_twice(actions, config)
     yield from _changed_texts(plan, actions, config)
 
 
-def wrong_rules(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+def find_rule_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     """Every rule of the type `sql_expect`, but for its path. Its query is looked at where it runs."""
     rules = [(number, rule) for number, rule in enumerate(plan.validation_rules) if isinstance(rule, SqlExpect)]
     if len(rules) > MAX_SQL_RULES:
@@ -160,7 +160,7 @@ def wrong_rules(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         )
     for number, rule in rules:
         where = f"validation_rules, {number}, connection"
-        yield from _wrong_name(rule.connection, config, where)
+        yield from _check_name(rule.connection, config, where)
         connection = config.connections.get(rule.connection)
         if isinstance(connection, PostgresqlConnection):
             yield Denial(
@@ -184,9 +184,9 @@ def rule_database(rule: SqlExpect, config: SystemConfig) -> str | None:
     return connection.path if isinstance(connection, DuckdbConnection) else None
 
 
-def _wrong_connection(action: SqlAction, config: SystemConfig) -> Iterator[Denial]:
+def _check_connection(action: SqlAction, config: SystemConfig) -> Iterator[Denial]:
     name = action.operation.connection
-    yield from _wrong_name(name, config, _place(action, "connection"))
+    yield from _check_name(name, config, _location_of(action, "connection"))
     connection = config.connections.get(name)
     if not isinstance(connection, DuckdbConnection):
         return
@@ -195,12 +195,12 @@ def _wrong_connection(action: SqlAction, config: SystemConfig) -> Iterator[Denia
         yield Denial(
             Reason.MALFORMED,
             f"the target is another file than the connection's: {name!r} {what}",
-            where=_place(action, "target"),
+            where=_location_of(action, "target"),
             next_step="Leave the target out, or name the connection that it belongs to.",
         )
 
 
-def _wrong_name(name: str, config: SystemConfig, where: str) -> Iterator[Denial]:
+def _check_name(name: str, config: SystemConfig, where: str) -> Iterator[Denial]:
     connection = config.connections.get(name)
     if connection is None:
         known = ", ".join(sorted(config.connections)[:20])
@@ -212,57 +212,57 @@ def _wrong_name(name: str, config: SystemConfig, where: str) -> Iterator[Denial]
         )
 
 
-def _wrong_results(action: SqlAction, config: SystemConfig) -> Iterator[Denial]:
+def _check_results(action: SqlAction, config: SystemConfig) -> Iterator[Denial]:
     saved_to = action.operation.save_results_to
     connection = config.connections.get(action.operation.connection)
     if saved_to is None and isinstance(connection, DuckdbConnection) and connection.path is None:
         yield Denial(
             Reason.MALFORMED,
             "this connection is in memory: without a file for the rows, nothing would come of the action",
-            where=_place(action, "save_results_to"),
+            where=_location_of(action, "save_results_to"),
             next_step="Name a file for the rows of the last SELECT, or another connection.",
         )
     if saved_to is not None and format_of(saved_to) is None:
         yield Denial(
             Reason.MALFORMED,
             "the suffix of this file does not say how rows are to be saved in it",
-            where=_place(action, "save_results_to"),
+            where=_location_of(action, "save_results_to"),
             next_step="Use .parquet, .csv or .json.",
         )
     elif saved_to is not None and server_of(action, config) and format_of(saved_to) not in SERVER_FORMATS:
         yield Denial(
             Reason.CAPABILITY_UNSUPPORTED,
             "rows of a PostgreSQL database cannot be saved in this form",
-            where=_place(action, "save_results_to"),
+            where=_location_of(action, "save_results_to"),
             next_step="Use .csv or .json.",
         )
 
 
-def _in_the_way(plan: Plan, actions: Sequence[SqlAction], config: SystemConfig) -> Iterator[Denial]:
+def _check_conflicts(plan: Plan, actions: Sequence[SqlAction], config: SystemConfig) -> Iterator[Denial]:
     """A database is copied before the first action runs, so nothing else of the plan may touch it."""
-    taken: dict[str, str] = {}
+    reserved: dict[str, str] = {}
     for action in actions:
         files = sql_files(action, config)
         if files.database is not None:
-            taken[files.database] = taken[files.database + LOG] = "a database"
+            reserved[files.database] = reserved[files.database + LOG] = "a database"
     for action in actions:
         if (results := sql_files(action, config).results) is None:
             continue
-        if taken.setdefault(results, _RESULTS) != _RESULTS:
+        if reserved.setdefault(results, _RESULTS) != _RESULTS:
             yield Denial(
                 Reason.PATH_REFUSED,
                 f"rows cannot be saved to {results}: it is a database of this plan, or belongs to one",
-                where=_place(action, "save_results_to"),
+                where=_location_of(action, "save_results_to"),
                 next_step="Name another file.",
             )
     for other in plan.action_plan:
         if isinstance(other, SqlAction | PipelineAction):  # a pipeline works on what the action before it left
             continue
         for path in paths_of_action(other):
-            if path in taken:
+            if path in reserved:
                 yield Denial(
                     Reason.PATH_REFUSED,
-                    f"{path} belongs to an action that runs SQL, as {taken[path]}; no other may name it",
+                    f"{path} belongs to an action that runs SQL, as {reserved[path]}; no other may name it",
                     where=f"action {other.action_id}, {path!r}",
                     next_step=_TWO_PLANS,
                 )
@@ -277,7 +277,7 @@ def _saved_twice(actions: Sequence[SqlAction], config: SystemConfig) -> Iterator
             yield Denial(
                 Reason.PATH_REFUSED,
                 f"more than one action saves its rows to {results}",
-                where=_place(action, "save_results_to"),
+                where=_location_of(action, "save_results_to"),
                 next_step="Give each a file of its own.",
             )
 
@@ -291,7 +291,7 @@ def _changed_texts(plan: Plan, actions: Sequence[SqlAction], config: SystemConfi
             yield Denial(
                 Reason.PATH_REFUSED,
                 f"the plan changes {query_file}, and runs it too",
-                where=_place(action, "query_file"),
+                where=_location_of(action, "query_file"),
                 next_step=_TWO_PLANS,
             )
 
@@ -300,5 +300,5 @@ def _plain(path: str | None) -> str | None:
     return None if path is None else plain_spelling(path)
 
 
-def _place(action: SqlAction, field: str) -> str:
+def _location_of(action: SqlAction, field: str) -> str:
     return f"action {action.action_id}, {field}"

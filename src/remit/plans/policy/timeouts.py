@@ -39,15 +39,15 @@ def allowed_seconds(action: Action, config: SystemConfig) -> Allowed:
 
 def seconds_for(action: Action, config: SystemConfig) -> int:
     """For one action: what the plan asks for, at most what the config allows."""
-    return _least(action.timeout_seconds, allowed_seconds(action, config).seconds)
+    return _shortest(action.timeout_seconds, allowed_seconds(action, config).seconds)
 
 
 def plan_seconds(plan: Plan, config: SystemConfig) -> int:
     """The same for the whole plan."""
-    return _least(plan.execution_instructions.timeout_seconds, config.timeouts.task)
+    return _shortest(plan.execution_instructions.timeout_seconds, config.timeouts.task)
 
 
-def wrong_timeouts(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+def find_timeout_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     """A request for more time than the config allows is refused before anything runs, and not cut short later."""
     for action in plan.action_plan:
         allowed = allowed_seconds(action, config)
@@ -59,14 +59,14 @@ def wrong_timeouts(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         yield _too_long(whole, allowed, "execution_instructions, timeout_seconds")
 
 
-def _least(asked: int | None, allowed: int) -> int:
-    return allowed if asked is None else min(asked, allowed)
+def _shortest(requested: int | None, allowed: int) -> int:
+    return allowed if requested is None else min(requested, allowed)
 
 
-def _too_long(asked: int, allowed: Allowed, where: str) -> Denial:
+def _too_long(requested: int, allowed: Allowed, where: str) -> Denial:
     return Denial(
         Reason.LIMIT_EXCEEDED,
-        f"the plan asks for {asked:,} seconds, and {allowed.setting} in remit.yaml allows {allowed.seconds:,}",
+        f"the plan asks for {requested:,} seconds, and {allowed.setting} in remit.yaml allows {allowed.seconds:,}",
         where=where,
         next_step=f"Ask for at most {allowed.seconds:,} seconds, or have a person raise {allowed.setting}.",
     )

@@ -17,7 +17,7 @@ from remit.contracts.plans.preview import PreviewedRemark
 from remit.core.canonical import canonical_bytes, digest_bytes
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.effects.file_copy import copy_content, sha256_of
-from remit.effects.plans.database_files import looks_like_one, require_no_log
+from remit.effects.plans.database_files import is_database_file, require_no_log
 from remit.effects.plans.files import mismatch, missing, require_ordinary, too_large
 from remit.effects.plans.steps import State
 from remit.execution.protected_paths import is_forbidden, protecting_group
@@ -200,7 +200,7 @@ class PipelineScratch:
         where = place.below
         with closing(beneath.open_file(folder, place.name, where=where)) as source:
             identity = beneath.identify(source)
-            is_database = looks_like_one(source)
+            is_database = is_database_file(source)
             self._require_size(identity.size, where, is_database=is_database)
             if is_database:
                 require_idle_in(folder, place, writes=False)
@@ -267,7 +267,7 @@ class PipelineScratch:
             with opened(place.base, place.parents, where=path) as folder, ExitStack() as undo:
                 descriptor = beneath.open_file(folder, place.name, where=path)
                 undo.callback(os.close, descriptor)
-                is_database = looks_like_one(descriptor)
+                is_database = is_database_file(descriptor)
                 if is_database:
                     require_no_log(folder, place.name, where=path)
                 size = os.fstat(descriptor).st_size

@@ -33,8 +33,8 @@ class ProposalDraft:
 
 def proposal_id_for(tenant_id: str, proposed_by: str, key: str) -> str:
     """The id of what somebody proposes under a key of his own: the same each time, and nobody else's."""
-    named = digest({"proposal_of": proposed_by, "tenant_id": tenant_id, "key": key})
-    raw = bytearray.fromhex(named.removeprefix("sha256:")[:32])
+    identity = digest({"proposal_of": proposed_by, "tenant_id": tenant_id, "key": key})
+    raw = bytearray.fromhex(identity.removeprefix("sha256:")[:32])
     raw[6] = (raw[6] & 0x0F) | 0x80
     raw[8] = (raw[8] & 0x3F) | 0x80
     text = raw.hex()

@@ -13,7 +13,7 @@ STATE_WORDS: Final[dict[StoredProposalState, str]] = {
     "EXPIRED": "expired",
     "VOID": "void",
 }
-PROPOSE_ANEW: Final = "If it is still wanted, propose the plan again."
+PROPOSE_AGAIN: Final = "If it is still wanted, propose the plan again."
 
 
 class NotAnsweredError(RefusedError):
@@ -22,7 +22,7 @@ class NotAnsweredError(RefusedError):
     exit_code = 3
 
 
-def no_such(name: str) -> RefusedError:
+def not_found_error(name: str) -> RefusedError:
     return RefusedError(
         Reason.STATE_MISSING,
         "there is no such proposal",
@@ -32,17 +32,17 @@ def no_such(name: str) -> RefusedError:
     )
 
 
-def closed(row: ProposalRow, since: str) -> RefusedError:
+def closed_error(row: ProposalRow, since: str) -> RefusedError:
     """To whoever answers a proposal that has its answer, or none any more. `since` is when its last step was."""
     return RefusedError(
         Reason.TRANSITION_INVALID,
-        f"this proposal is closed: {_how(row, since)}",
+        f"this proposal is closed: {_describe_end(row, since)}",
         where=f"proposal {row.proposal_id}",
-        next_step="It can be applied, or withdrawn." if row.state == "APPROVED" else PROPOSE_ANEW,
+        next_step="It can be applied, or withdrawn." if row.state == "APPROVED" else PROPOSE_AGAIN,
     )
 
 
-def not_the_stored_preview(row: ProposalRow) -> RefusedError:
+def outdated_digest_error(row: ProposalRow) -> RefusedError:
     """To whoever approves by a digest: it is of something else than what is shown of this proposal now."""
     return RefusedError(
         Reason.HASH_MISMATCH,
@@ -53,7 +53,7 @@ def not_the_stored_preview(row: ProposalRow) -> RefusedError:
     )
 
 
-def not_as_approved(row: ProposalRow) -> RefusedError:
+def changed_since_approval_error(row: ProposalRow) -> RefusedError:
     """To whoever has the preview of an approved plan computed again, after something changed."""
     return RefusedError(
         Reason.HASH_MISMATCH,
@@ -64,16 +64,16 @@ def not_as_approved(row: ProposalRow) -> RefusedError:
     )
 
 
-def overdue(row: ProposalRow) -> RefusedError:
+def overdue_error(row: ProposalRow) -> RefusedError:
     return RefusedError(
         Reason.APPROVAL_TIMEOUT,
         f"the time for an answer ended at {_second(row.expires_at)}",
         where=f"proposal {row.proposal_id}",
-        next_step=PROPOSE_ANEW,
+        next_step=PROPOSE_AGAIN,
     )
 
 
-def not_approved(row: ProposalRow, since: str) -> RefusedError:
+def not_approved_error(row: ProposalRow, since: str) -> RefusedError:
     """To whoever wants to apply it."""
     where = f"proposal {row.proposal_id}"
     match row.state:
@@ -83,15 +83,15 @@ def not_approved(row: ProposalRow, since: str) -> RefusedError:
                 Reason.APPROVAL_PENDING, "nobody has answered yet", where=where, next_step=next_step
             )
         case "DENIED":
-            said = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
-            return RefusedError(Reason.APPROVAL_DENIED, said, where=where, next_step=PROPOSE_ANEW)
+            what = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
+            return RefusedError(Reason.APPROVAL_DENIED, what, where=where, next_step=PROPOSE_AGAIN)
         case "EXPIRED":
-            return overdue(row)
+            return overdue_error(row)
         case _:
-            return RefusedError(Reason.REVOKED, _how(row, since), where=where, next_step=PROPOSE_ANEW)
+            return RefusedError(Reason.REVOKED, _describe_end(row, since), where=where, next_step=PROPOSE_AGAIN)
 
 
-def not_as_recorded(row: ProposalRow) -> EnvironmentFailureError:
+def unverified_row_error(row: ProposalRow) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
         "this proposal is not the one that the ledger recorded; nothing was done",
@@ -100,7 +100,7 @@ def not_as_recorded(row: ProposalRow) -> EnvironmentFailureError:
     )
 
 
-def _how(row: ProposalRow, since: str) -> str:
+def _describe_end(row: ProposalRow, since: str) -> str:
     because = f" ({row.reason})" if row.reason else ""
     match row.state:
         case "APPROVED" | "DENIED":

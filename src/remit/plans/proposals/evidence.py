@@ -19,7 +19,7 @@ from remit.ledger.proof import require_covered
 from remit.store.connection import Connection
 from remit.store.proposals import KIND_OF, ProposalRow, stands_as_recorded, steps_recorded
 
-MOST_REMEMBERED: Final = 2_000
+MAX_REMEMBERED: Final = 2_000
 
 
 class ProposalVerifier:
@@ -33,7 +33,7 @@ class ProposalVerifier:
         self._agreed: OrderedDict[bytes, None] = OrderedDict()
         """By the digest of the row: it may be large."""
 
-    def vouch(self, connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> bool:
+    def is_verified(self, connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> bool:
         steps = steps_recorded(connection, row.tenant_id, row.proposal_id)
         if not stands_as_recorded(row, steps):
             return False
@@ -44,23 +44,23 @@ class ProposalVerifier:
                 return True
         try:
             entries = [require_covered(connection, keyring, row.tenant_id, seq) for seq, _ in steps]
-            agrees = _agrees(row, entries)
+            agrees = _matches_entries(row, entries)
         except (RemitError, ValueError, TypeError, AttributeError):  # the columns' types can be altered
             return False
         if agrees:
             with self._lock:
                 self._agreed[key] = None
-                while len(self._agreed) > MOST_REMEMBERED:
+                while len(self._agreed) > MAX_REMEMBERED:
                     self._agreed.popitem(last=False)
         return agrees
 
 
-def _agrees(row: ProposalRow, entries: list[Entry]) -> bool:
+def _matches_entries(row: ProposalRow, entries: list[Entry]) -> bool:
     """`entries` are its steps, in order; that their kinds lead to the row's state is known."""
     payloads: list[dict[str, Any]] = [json.loads(entry.payload) for entry in entries]
     answer = next((at for at, entry in enumerate(entries) if entry.kind in _ANSWERS), None)
     decided = (entries[answer].actor, entries[answer].created_at) if answer is not None else (None, None)
-    yes = payloads[answer] if answer is not None and entries[answer].kind == KIND_OF["APPROVED"] else {}
+    approval = payloads[answer] if answer is not None and entries[answer].kind == KIND_OF["APPROVED"] else {}
     signed = digest_bytes(row.envelope.encode()) if row.envelope is not None else None
     return (
         all(entry.correlation_id == row.proposal_id for entry in entries)
@@ -68,7 +68,7 @@ def _agrees(row: ProposalRow, entries: list[Entry]) -> bool:
         and (answer is None or bool(decided[0]))
         and (row.decided_by, row.decided_at) == decided
         and row.reason == (payloads[-1].get("reason") if len(entries) > 1 else None)
-        and (row.envelope_id, signed) == (yes.get("envelope_id"), yes.get("envelope_digest"))
+        and (row.envelope_id, signed) == (approval.get("envelope_id"), approval.get("envelope_digest"))
     )
 
 

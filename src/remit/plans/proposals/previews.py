@@ -15,7 +15,7 @@ from remit.crypto.signing import Keyring
 from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
-from remit.plans.proposals.errors import not_as_recorded
+from remit.plans.proposals.errors import unverified_row_error
 from remit.store.connection import Connection
 from remit.store.proposal_previews import (
     COMPUTED_AGAIN,
@@ -43,7 +43,7 @@ class ComputedPreview:
     def document_digest(self) -> str:
         return digest_bytes(self.document)
 
-    def told(self) -> dict[str, str]:
+    def digests(self) -> dict[str, str]:
         """For the payload of the entry that records it."""
         return {"preview_digest": self.preview_digest, "preview_document_digest": self.document_digest}
 
@@ -70,9 +70,9 @@ class PreviewNotStoredError(RefusedError):
         )
 
 
-def keep_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entry: Entry) -> None:
-    """Store it in the transaction of the entry that carries `computed.told()`."""
-    kept = PreviewRow(
+def save_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entry: Entry) -> None:
+    """Store it in the transaction of the entry that carries `computed.digests()`."""
+    stored = PreviewRow(
         row.tenant_id,
         row.proposal_id,
         computed.preview_digest,
@@ -81,17 +81,17 @@ def keep_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entr
         entry.created_at,
         entry.seq,
     )
-    store_preview(batch.store, kept, computed.document.decode())
+    store_preview(batch.store, stored, computed.document.decode())
 
 
-def event_of_preview(row: ProposalRow, computed: ComputedPreview, actor: str) -> NewEntry:
+def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str) -> NewEntry:
     payload = {
         "proposal_id": row.proposal_id,
         "plan_id": row.plan_id,
         "plan_digest": row.plan_digest,
         "title": computed.title,
         "risk": computed.risk,
-        **computed.told(),
+        **computed.digests(),
     }
     return NewEntry(row.tenant_id, COMPUTED_AGAIN, row.proposal_id, payload, actor=actor)
 
@@ -103,24 +103,24 @@ def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: 
     found = read_preview(connection, row.tenant_id, row.proposal_id)
     if found is None:
         return None
-    kept, document = found
+    stored, document = found
     try:
-        entry = require_covered(connection, keyring, row.tenant_id, kept.entry_seq)
-        told = json.loads(entry.payload)
+        entry = require_covered(connection, keyring, row.tenant_id, stored.entry_seq)
+        payload = json.loads(entry.payload)
         text_digest = digest_bytes((document or "").encode())
         is_recorded = (
             entry.kind in RECORDED_BY
             and entry.correlation_id == row.proposal_id
-            and (entry.actor or "", entry.created_at) == (kept.computed_by, kept.computed_at)
-            and (told.get("preview_digest"), told.get("plan_digest")) == (kept.preview_digest, row.plan_digest)
-            and told.get("preview_document_digest") == kept.document_digest == text_digest
-            and (computed_again_at(connection, row.tenant_id, row.proposal_id) or 0) <= kept.entry_seq
+            and (entry.actor or "", entry.created_at) == (stored.computed_by, stored.computed_at)
+            and (payload.get("preview_digest"), payload.get("plan_digest")) == (stored.preview_digest, row.plan_digest)
+            and payload.get("preview_document_digest") == stored.document_digest == text_digest
+            and (computed_again_at(connection, row.tenant_id, row.proposal_id) or 0) <= stored.entry_seq
         )
     except (EnvironmentFailureError, ValueError, TypeError, AttributeError):  # the columns' types can be altered
         is_recorded = False
     if not is_recorded or document is None:
-        raise not_as_recorded(row)
-    return StoredPreview(kept.preview_digest, document, kept.computed_by, kept.computed_at)
+        raise unverified_row_error(row)
+    return StoredPreview(stored.preview_digest, document, stored.computed_by, stored.computed_at)
 
 
 def title_and_risk(
@@ -130,6 +130,6 @@ def title_and_risk(
 
     None for an entry that says neither. Raises for one that is not signed.
     """
-    told = json.loads(require_covered(connection, keyring, row.tenant_id, seq).payload)
-    title, risk = told.get("title"), told.get("risk")
+    payload = json.loads(require_covered(connection, keyring, row.tenant_id, seq).payload)
+    title, risk = payload.get("title"), payload.get("risk")
     return (title, risk) if isinstance(title, str) and isinstance(risk, str) else None

@@ -9,10 +9,10 @@ from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.fs.change_signal import ChangeSignal
 from remit.ledger.clock import ChainTimes
 from remit.ledger.writer import Batch, Ledger
-from remit.plans.proposals.errors import closed, no_such, not_approved, not_as_recorded
+from remit.plans.proposals.errors import closed_error, not_approved_error, not_found_error, unverified_row_error
 from remit.plans.proposals.evidence import ProposalVerifier
 from remit.plans.proposals.previews import StoredPreview, stored_preview, title_and_risk
-from remit.plans.proposals.transitions import require_evidence, require_plan, require_standing, take_step
+from remit.plans.proposals.transitions import change_state, require_current, require_evidence, require_plan
 from remit.store.connection import Connection
 from remit.store.proposal_previews import computed_again_at
 from remit.store.proposals import (
@@ -29,7 +29,7 @@ _SHORTEST_PREFIX: Final = 4
 _MOST_TITLES: Final = 2_000
 
 
-class KnownProposals:
+class ProposalQueries:
     """The proposed plans of one workspace. Safe to use from several threads and processes at once."""
 
     def __init__(
@@ -39,7 +39,7 @@ class KnownProposals:
         self._clock = clock
         self._tenant_id = tenant_id
         self.bell = bell
-        self._vouchers = ProposalVerifier()
+        self._verifier = ProposalVerifier()
         self._titles: dict[tuple[str, int], tuple[str, str]] = {}
         """By proposal and entry: entries never change."""
 
@@ -50,19 +50,19 @@ class KnownProposals:
         self.expire_due()
         with self._ledger().store.glancing() as connection:
             row = find_row(connection, self._tenant_id, proposal_id)
-            return self._vouched(connection, row) if row is not None else None
+            return self._require_verified(connection, row) if row is not None else None
 
-    def named(self, name: str) -> ProposalRow:
+    def find_by_name(self, name: str) -> ProposalRow:
         """For a person: the same, or by the beginning of the id where that is no other's too."""
         if not _is_name(name):
-            raise no_such(name)
+            raise not_found_error(name)
         self.expire_due()
         with self._ledger().store.glancing() as connection:
             if (found := find_row(connection, self._tenant_id, name)) is not None:
-                return self._vouched(connection, found)
+                return self._require_verified(connection, found)
             rows = rows_beginning(connection, self._tenant_id, name) if len(name) >= _SHORTEST_PREFIX else []
         if not rows:
-            raise no_such(name)
+            raise not_found_error(name)
         if len(rows) > 1:
             raise RefusedError(
                 Reason.MALFORMED,
@@ -71,23 +71,23 @@ class KnownProposals:
                 next_step=f"Give the whole id: {', '.join(row.proposal_id for row in rows[:4])}.",
             )
         with self._ledger().store.glancing() as connection:
-            return self._vouched(connection, rows[0])
+            return self._require_verified(connection, rows[0])
 
-    def of_envelope(self, envelope_id: str) -> ProposalRow | None:
+    def find_by_envelope(self, envelope_id: str) -> ProposalRow | None:
         """The proposal that it was signed for. Refuses a row that is not as signed entries say."""
         if not _is_name(envelope_id):
             return None
         with self._ledger().store.glancing() as connection:
             row = row_of_envelope(connection, self._tenant_id, envelope_id)
-            return self._vouched(connection, row) if row is not None else None
+            return self._require_verified(connection, row) if row is not None else None
 
-    def is_vouched_for(self, row: ProposalRow) -> bool:
+    def is_verified(self, row: ProposalRow) -> bool:
         """Whether signed entries say all that this row of a list says."""
         with self._ledger().store.glancing() as connection:
-            return self._vouchers.vouch(connection, self._ledger().keyring, row)
+            return self._verifier.is_verified(connection, self._ledger().keyring, row)
 
     def pending(self) -> list[ProposalRow]:
-        """Those that wait for an answer, the newest first. Whoever shows one asks `is_vouched_for`."""
+        """Those that wait for an answer, the newest first. Whoever shows one asks `is_verified`."""
         self.expire_due()
         with self._ledger().store.glancing() as connection:
             return pending_rows(connection, self._tenant_id)[::-1]
@@ -95,7 +95,7 @@ class KnownProposals:
     def newest(
         self, *, proposed_by: str | None, states: Collection[StoredProposalState], before: tuple[str, str], most: int
     ) -> list[ProposalRow]:
-        """Whoever shows one asks `is_vouched_for`."""
+        """Whoever shows one asks `is_verified`."""
         self.expire_due()
         with self._ledger().store.reading() as connection:
             return newest_rows(
@@ -106,7 +106,7 @@ class KnownProposals:
         """What was proposed, as the ledger vouches for it. Refuses one of which the text is gone."""
         with self._ledger().store.glancing() as connection:
             if row.state in {"EXPIRED", "VOID"}:
-                raise closed(row, last_step_at(connection, row))
+                raise closed_error(row, last_step_at(connection, row))
             require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
             return require_plan(connection, row).encode()
 
@@ -117,7 +117,7 @@ class KnownProposals:
         """
         with self._ledger().store.glancing() as connection:
             if row.state in {"EXPIRED", "VOID"}:
-                raise closed(row, last_step_at(connection, row))
+                raise closed_error(row, last_step_at(connection, row))
             require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
             return stored_preview(connection, self._ledger().keyring, row)
 
@@ -148,11 +148,11 @@ class KnownProposals:
         """What was signed for it, whole, as the door takes it. Refuses unless it was approved and nothing ended it."""
         with self._ledger().store.glancing() as connection:
             if row.state != "APPROVED" or row.envelope is None:
-                raise not_approved(row, last_step_at(connection, row))
+                raise not_approved_error(row, last_step_at(connection, row))
             keyring = self._ledger().keyring
             require_evidence(connection, keyring, row, row.proposed_seq, "PENDING")
             require_evidence(connection, keyring, row, row.entry_seq, "APPROVED")
-            require_standing(connection, row)
+            require_current(connection, row)
             plan = require_plan(connection, row)
         return f'{row.envelope[:-1]},"plan":{plan}}}'.encode()
 
@@ -168,16 +168,16 @@ class KnownProposals:
         self._ledger().transact(self._close_overdue)
         self.bell.ring()
 
-    def _vouched(self, connection: Connection, row: ProposalRow) -> ProposalRow:
-        if not self._vouchers.vouch(connection, self._ledger().keyring, row):
-            raise not_as_recorded(row)
+    def _require_verified(self, connection: Connection, row: ProposalRow) -> ProposalRow:
+        if not self._verifier.is_verified(connection, self._ledger().keyring, row):
+            raise unverified_row_error(row)
         return row
 
     def _close_overdue(self, batch: Batch) -> None:
         times = batch.times_in(self._tenant_id)
         for row in pending_rows(batch.store, self._tenant_id):
             if times.is_over(row.created_at, row.expires_at):
-                take_step(batch, row, "EXPIRED", None)
+                change_state(batch, row, "EXPIRED", None)
 
 
 def _is_name(text: str) -> bool:

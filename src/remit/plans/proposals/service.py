@@ -20,10 +20,10 @@ from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.masking import mask_text
 from remit.plans.proposals.draft import ProposalDraft, proposal_id_for, same_plan
-from remit.plans.proposals.errors import closed, no_such, not_as_recorded, overdue
-from remit.plans.proposals.previews import ComputedPreview, event_of_preview, keep_preview
-from remit.plans.proposals.queries import KnownProposals
-from remit.plans.proposals.transitions import event_of, require_evidence, require_standing, take_step
+from remit.plans.proposals.errors import closed_error, not_found_error, overdue_error, unverified_row_error
+from remit.plans.proposals.previews import ComputedPreview, build_preview_entry, save_preview
+from remit.plans.proposals.queries import ProposalQueries
+from remit.plans.proposals.transitions import build_entry, change_state, require_current, require_evidence
 from remit.store.claims import ClaimKey, read_claim
 from remit.store.connection import Connection
 from remit.store.proposals import ProposalRow, find_row, insert_row, last_step_at, open_rows_of_token, pending_rows
@@ -36,16 +36,16 @@ MAX_PENDING_OF_ONE: Final = 20
 CANCELLED: Final = "envelope.cancelled"
 
 
-class Proposals(KnownProposals):
+class Proposals(ProposalQueries):
     """With every step that one of them can take."""
 
     # --- proposing ----------------------------------------------------------------------------------------------------
 
-    def under_key(self, proposed_by: str, key: str, plan_digest: str) -> ProposalRow | None:
+    def find_by_key(self, proposed_by: str, key: str, plan_digest: str) -> ProposalRow | None:
         """What he proposed under this key before, if anything. Refuses the key for another plan."""
         with self._ledger().store.glancing() as connection:
             row = find_row(connection, self._tenant_id, proposal_id_for(self._tenant_id, proposed_by, key))
-            return None if row is None else same_plan(self._vouched(connection, row), plan_digest)
+            return None if row is None else same_plan(self._require_verified(connection, row), plan_digest)
 
     def propose(self, draft: ProposalDraft) -> ProposalRow:
         """Have it wait for a person. It expires after a day, or with the token."""
@@ -60,7 +60,7 @@ class Proposals(KnownProposals):
             if (found := find_row(batch.store, self._tenant_id, proposal_id)) is not None:
                 return same_plan(found, plan_digest)
             self._close_overdue(batch)
-            self._require_room(batch.store, draft.proposed_by)
+            self._require_capacity(batch.store, draft.proposed_by)
             if draft.token_jti is not None:
                 require_not_revoked(batch.store, self._tenant_id, draft.token_jti)
             ends = now + PROPOSAL_LIFE
@@ -85,13 +85,13 @@ class Proposals(KnownProposals):
                 envelope=None,
                 entry_seq=0,
             )
-            told = {"title": row.title, "risk": row.risk, "note": note}
-            told |= draft.preview.told() if draft.preview is not None else {}
-            entry = batch.append(event_of(row, "PENDING", draft.proposed_by, told))
+            payload = {"title": row.title, "risk": row.risk, "note": note}
+            payload |= draft.preview.digests() if draft.preview is not None else {}
+            entry = batch.append(build_entry(row, "PENDING", draft.proposed_by, payload))
             row = row._replace(proposed_seq=entry.seq, entry_seq=entry.seq)
             insert_row(batch.store, row, plan)
             if draft.preview is not None:
-                keep_preview(batch, row, draft.preview, entry)
+                save_preview(batch, row, draft.preview, entry)
             reach("proposal.inserted")
             return row
 
@@ -100,7 +100,7 @@ class Proposals(KnownProposals):
         self.bell.ring()
         return row
 
-    def preview_again(self, proposal_id: str, computed: ComputedPreview, by: str) -> ProposalRow:
+    def replace_preview(self, proposal_id: str, computed: ComputedPreview, by: str) -> ProposalRow:
         """Store a preview that was computed after the plan was proposed, in the place of the earlier one, if any.
 
         Refuses a proposal that is closed. Whether the earlier one is as the ledger recorded it, `preview_of` says.
@@ -108,20 +108,20 @@ class Proposals(KnownProposals):
         self.expire_due()
 
         def work(batch: Batch) -> ProposalRow:
-            row = self._found(batch, proposal_id)
+            row = self._require_row(batch, proposal_id)
             if row.state not in {"PENDING", "APPROVED"}:
-                raise closed(row, last_step_at(batch.store, row))
+                raise closed_error(row, last_step_at(batch.store, row))
             require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")
-            require_standing(batch.store, row)
+            require_current(batch.store, row)
             if row.token_jti is not None:
                 require_not_revoked(batch.store, self._tenant_id, row.token_jti)
-            keep_preview(batch, row, computed, batch.append(event_of_preview(row, computed, by)))
+            save_preview(batch, row, computed, batch.append(build_preview_entry(row, computed, by)))
             reach("proposal.preview_stored")
             return row
 
         row = self._ledger().transact(work)
         reach("proposal.previewed")
-        return self._told(row)
+        return self._signal(row)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -129,12 +129,12 @@ class Proposals(KnownProposals):
         self.expire_due()
 
         def work(batch: Batch) -> ProposalRow:
-            row = self._answerable(batch, proposal_id, who)
-            return take_step(batch, row, "DENIED", who.signature, _masked(reason))
+            row = self._require_pending(batch, proposal_id, who)
+            return change_state(batch, row, "DENIED", who.signature, _masked(reason))
 
         denied = self._ledger().transact(work)
         reach("proposal.answered")
-        return self._told(denied)
+        return self._signal(denied)
 
     def approve(
         self,
@@ -149,12 +149,12 @@ class Proposals(KnownProposals):
 
         `preview_digest` is of the preview that the person saw, for the record.
         """
-        row = self._answerable(batch, proposal_id, who)
+        row = self._require_pending(batch, proposal_id, who)
         if envelope.plan_digest != row.plan_digest:
-            raise not_as_recorded(row)
+            raise unverified_row_error(row)
         text = envelope.canonical(without=frozenset({"plan"})).decode()
         signed = row._replace(envelope_id=envelope.envelope_id, envelope=text)
-        moved = take_step(
+        moved = change_state(
             batch,
             signed,
             "APPROVED",
@@ -175,14 +175,14 @@ class Proposals(KnownProposals):
         self.expire_due()
 
         def work(batch: Batch) -> ProposalRow:
-            row = self._found(batch, proposal_id)
+            row = self._require_row(batch, proposal_id)
             why = f"withdrawn by {by}" + (f": {_masked(reason)}" if reason else "")
             voided = self._void(batch, row, why[:1_000], by)
             if voided is None:
-                raise closed(row, last_step_at(batch.store, row))
+                raise closed_error(row, last_step_at(batch.store, row))
             return voided
 
-        return self._told(self._ledger().transact(work))
+        return self._signal(self._ledger().transact(work))
 
     def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int:
         """All that wait, or were approved and not begun, for a token which is being revoked. Ring afterwards."""
@@ -191,26 +191,26 @@ class Proposals(KnownProposals):
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _found(self, batch: Batch, proposal_id: str) -> ProposalRow:
+    def _require_row(self, batch: Batch, proposal_id: str) -> ProposalRow:
         row = find_row(batch.store, self._tenant_id, proposal_id)
         if row is None:
-            raise no_such(proposal_id)
+            raise not_found_error(proposal_id)
         return row
 
-    def _answerable(self, batch: Batch, proposal_id: str, who: Person) -> ProposalRow:
+    def _require_pending(self, batch: Batch, proposal_id: str, who: Person) -> ProposalRow:
         who.require_still_valid(batch.time_in(self._tenant_id))
-        row = self._found(batch, proposal_id)
+        row = self._require_row(batch, proposal_id)
         if row.proposed_by.startswith("agent:") and _is_agent(row, who):
             raise agent_cannot_decide("this is the agent that proposed it")
         if row.state != "PENDING":
-            raise closed(row, last_step_at(batch.store, row))
+            raise closed_error(row, last_step_at(batch.store, row))
         times = batch.times_in(self._tenant_id)
-        if refusal := times.refusal(row.created_at, row.expires_at, overdue(row)):
+        if refusal := times.refusal(row.created_at, row.expires_at, overdue_error(row)):
             raise refusal  # closed by the next look, if it is over
         if row.token_jti is not None:
             require_not_revoked(batch.store, self._tenant_id, row.token_jti)
         require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")
-        require_standing(batch.store, row)
+        require_current(batch.store, row)
         return row
 
     def _void(self, batch: Batch, row: ProposalRow, why: str, by: str) -> ProposalRow | None:
@@ -220,11 +220,11 @@ class Proposals(KnownProposals):
         if row.envelope_id is not None:
             if read_claim(batch.store, ClaimKey(self._tenant_id, "plan", row.envelope_id)) is not None:
                 return None
-            told = {"envelope_id": row.envelope_id, "proposal_id": row.proposal_id}
-            batch.append(NewEntry(self._tenant_id, CANCELLED, row.envelope_id, told, actor=by))
-        return take_step(batch, row, "VOID", by, why)
+            payload = {"envelope_id": row.envelope_id, "proposal_id": row.proposal_id}
+            batch.append(NewEntry(self._tenant_id, CANCELLED, row.envelope_id, payload, actor=by))
+        return change_state(batch, row, "VOID", by, why)
 
-    def _require_room(self, connection: Connection, proposed_by: str) -> None:
+    def _require_capacity(self, connection: Connection, proposed_by: str) -> None:
         waiting = [row.proposed_by for row in pending_rows(connection, self._tenant_id)]
         if len(waiting) >= MAX_PENDING or waiting.count(proposed_by) >= MAX_PENDING_OF_ONE:
             raise RefusedError(
@@ -234,7 +234,7 @@ class Proposals(KnownProposals):
                 next_step="Have some answered first, or withdraw them: remit approvals",
             )
 
-    def _told(self, row: ProposalRow) -> ProposalRow:
+    def _signal(self, row: ProposalRow) -> ProposalRow:
         self.bell.ring()
         return row
 
@@ -244,8 +244,8 @@ def _is_agent(row: ProposalRow, who: Person) -> bool:
     return bool({agent, row.proposed_by} & {who.id, who.name, who.signature})
 
 
-def _masked(said: str | None) -> str | None:
+def _masked(text: str | None) -> str | None:
     """Somebody's words, for the record. Neither database keeps a NUL, or half a character."""
-    if not said:
+    if not text:
         return None
-    return mask_text(said.replace("\0", "").encode("utf-8", "replace").decode())[:MAX_NOTE] or None
+    return mask_text(text.replace("\0", "").encode("utf-8", "replace").decode())[:MAX_NOTE] or None

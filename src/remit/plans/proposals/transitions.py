@@ -9,7 +9,7 @@ from remit.crypto.signing import Keyring
 from remit.ledger.entry import NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
-from remit.plans.proposals.errors import closed, not_as_recorded
+from remit.plans.proposals.errors import closed_error, unverified_row_error
 from remit.store.connection import Connection
 from remit.store.proposal_previews import forget_document
 from remit.store.proposals import (
@@ -25,7 +25,7 @@ from remit.store.proposals import (
 )
 
 
-def take_step(
+def change_state(
     batch: Batch,
     row: ProposalRow,
     state: StoredProposalState,
@@ -34,20 +34,20 @@ def take_step(
     **more: Any,
 ) -> ProposalRow:
     """One step of the state machine with its entry. The database refuses any other step."""
-    told = {"reason": reason} if reason else {}
-    entry = batch.append(event_of(row, state, actor, {**told, **more}))
+    payload = {"reason": reason} if reason else {}
+    entry = batch.append(build_entry(row, state, actor, {**payload, **more}))
     moved = row._replace(state=state, reason=reason, entry_seq=entry.seq)
     if state in {"APPROVED", "DENIED"}:
         moved = moved._replace(decided_by=actor, decided_at=entry.created_at)
     if not move_row(batch.store, row, moved):
         now = find_row(batch.store, row.tenant_id, row.proposal_id) or row
-        raise closed(now, last_step_at(batch.store, now))
+        raise closed_error(now, last_step_at(batch.store, now))
     if state in PLAN_GOES:
         forget_document(batch.store, row.tenant_id, row.proposal_id)
     return moved
 
 
-def event_of(row: ProposalRow, state: StoredProposalState, actor: str | None, more: dict[str, Any]) -> NewEntry:
+def build_entry(row: ProposalRow, state: StoredProposalState, actor: str | None, more: dict[str, Any]) -> NewEntry:
     payload = {
         "proposal_id": row.proposal_id,
         "plan_id": row.plan_id,
@@ -69,20 +69,20 @@ def require_evidence(
     wanted = [f'"bound_digest":"{row.bound_digest}"']
     if state == "APPROVED":
         wanted.append(f'"envelope_digest":"{digest_bytes((row.envelope or "").encode())}"')
-    is_said = entry.kind == KIND_OF[state] and all(each in entry.payload for each in wanted)
-    if not is_said or (state == "APPROVED" and not entry.actor):
-        raise not_as_recorded(row)
+    is_recorded = entry.kind == KIND_OF[state] and all(each in entry.payload for each in wanted)
+    if not is_recorded or (state == "APPROVED" and not entry.actor):
+        raise unverified_row_error(row)
 
 
-def require_standing(connection: Connection, row: ProposalRow) -> None:
+def require_current(connection: Connection, row: ProposalRow) -> None:
     """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
     if not stands_as_recorded(row, steps_recorded(connection, row.tenant_id, row.proposal_id)):
-        raise not_as_recorded(row)
+        raise unverified_row_error(row)
 
 
 def require_plan(connection: Connection, row: ProposalRow) -> str:
     """The text of the plan that was proposed, and no other."""
     plan = read_plan(connection, row)
     if plan is None or digest_bytes(plan.encode()) != row.plan_digest:
-        raise not_as_recorded(row)
+        raise unverified_row_error(row)
     return plan

@@ -11,7 +11,7 @@ from typing import Final
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.fs.atomic_write import write_all
 from remit.fs.openat import failure
-from remit.plans.storage.run_folder import OUTPUTS, PAPER_MODE, make_folders
+from remit.plans.storage.run_folder import OUTPUTS, REPORT_MODE, make_folders
 
 PLACE: Final = (OUTPUTS, "archive")
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,7 +32,7 @@ def archive(root: str, outcome: PlanOutcome) -> str | None:
             stack.callback(os.close, descriptor)
         temporary = f".{os.urandom(8).hex()}.tmp"
         try:
-            file = os.open(temporary, _NEW_FILE, PAPER_MODE, dir_fd=folder)
+            file = os.open(temporary, _NEW_FILE, REPORT_MODE, dir_fd=folder)
             try:
                 write_all(file, content.encode("ascii") + b"\n")
             finally:

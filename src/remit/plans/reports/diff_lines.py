@@ -34,10 +34,10 @@ def parse_diff(text: str) -> Iterator[DiffLine]:
             yield DiffLine(kind, line)
 
 
-def lines_not_kept(summary: DiffSummary) -> int:
+def count_omitted_lines(summary: DiffSummary) -> int:
     """How many lines of a diff that come or go are not in its kept beginning. A binary file has none."""
-    kept = sum(line.kind in {"added", "removed"} for line in parse_diff(summary.preview.removesuffix("\n")))
-    return max(summary.lines_added + summary.lines_removed - kept, 0) if kept else 0
+    shown = sum(line.kind in {"added", "removed"} for line in parse_diff(summary.preview.removesuffix("\n")))
+    return max(summary.lines_added + summary.lines_removed - shown, 0) if shown else 0
 
 
 def hunk_starts(line: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from remit.core.ids import Clock, parse_time, render_time
 from remit.core.text import printable
 from remit.effects.plans.steps import PlanStep, Result
 from remit.plans.reports.run_data import FinishedRun, RemoteAction, code_of, cut, error_of, later
-from remit.plans.reports.truncate import pipelines_within, told_within
+from remit.plans.reports.truncate import truncate_pipelines, truncate_sql
 from remit.version import __version__
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
@@ -38,7 +38,7 @@ def build_report(run: FinishedRun) -> ExecutionReport:
             case "failed":
                 failed.append(_failed(run, step, result))
             case "skipped":
-                reason = cut(printable(result.reason or _NOT_STARTED), min(run.room, 1_000))
+                reason = cut(printable(result.reason or _NOT_STARTED), min(run.message_limit, 1_000))
                 skipped.append(SkippedAction(action_id=step.action_id, reason=reason))
     completed_at = later(run.started_at, run.completed_at)
     duration = parse_time(completed_at) - parse_time(run.started_at)
@@ -59,8 +59,8 @@ def build_report(run: FinishedRun) -> ExecutionReport:
         rollback_performed=run.rolled_back,
         rollback_manifest_id=run.ids.manifest_id if run.has_manifest else None,
         warnings=tuple(cut(warning, 1_000) for warning in _warnings(run)),
-        sql=told_within(_told(run), [result.number for result in run.results if result.state == "done"]),
-        pipelines=pipelines_within(run.pipelines),
+        sql=truncate_sql(_sql_summaries(run), [result.number for result in run.results if result.state == "done"]),
+        pipelines=truncate_pipelines(run.pipelines),
     )
 
 
@@ -69,7 +69,7 @@ def _all_actions(run: FinishedRun) -> list[ReportedAction]:
     return [*remote, *run.steps.steps]
 
 
-def _told(run: FinishedRun) -> dict[int, SqlTold]:
+def _sql_summaries(run: FinishedRun) -> dict[int, SqlTold]:
     return {**run.sql, **{one.number: one.told for one in run.remote if one.told is not None}}
 
 
@@ -79,8 +79,8 @@ def _worst_of_each(run: FinishedRun) -> list[tuple[ReportedAction, Result]]:
     ends: dict[str, tuple[ReportedAction, Result]] = {}
     for step in _all_actions(run):
         result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_STARTED))
-        known = ends.get(step.action_id)
-        if known is None or _GRAVITY.index(result.state) > _GRAVITY.index(known[1].state):
+        worst = ends.get(step.action_id)
+        if worst is None or _GRAVITY.index(result.state) > _GRAVITY.index(worst[1].state):
             ends[step.action_id] = (step, result)
     return list(ends.values())
 
@@ -111,7 +111,7 @@ def _completed(run: FinishedRun, step: ReportedAction, result: Result) -> Comple
         status="SUCCESS",
         started_at=started,
         completed_at=later(started, result.ended_at or run.completed_at),
-        output=cut(printable(step.said), run.room),
+        output=cut(printable(step.said), run.message_limit),
     )
 
 
@@ -123,8 +123,8 @@ def _failed(run: FinishedRun, step: ReportedAction, result: Result) -> FailedAct
         action_id=step.action_id,
         status="FAILED",
         error_code=code,
-        error_message=cut(str(problem), run.room),
-        stack_trace=cut(trace, run.room) or None,
+        error_message=cut(str(problem), run.message_limit),
+        stack_trace=cut(trace, run.message_limit) or None,
     )
 
 
@@ -164,7 +164,7 @@ def _response(
     which = "plan" if step is None else str(step.number)
     error_id = str(uuid.uuid5(uuid.UUID(run.ids.report_id), f"error {which}"))
     details = ErrorDetails() if step is None else _details(run, step)
-    return _error(error_id, problem, details, recovery, at, run.room)
+    return _error(error_id, problem, details, recovery, at, run.message_limit)
 
 
 def _details(run: FinishedRun, step: ReportedAction) -> ErrorDetails:
@@ -174,7 +174,7 @@ def _details(run: FinishedRun, step: ReportedAction) -> ErrorDetails:
 
 
 def _error(
-    error_id: str, problem: RemitError, details: ErrorDetails, recovery: RecoveryAction, at: str, room: int
+    error_id: str, problem: RemitError, details: ErrorDetails, recovery: RecoveryAction, at: str, message_limit: int
 ) -> ErrorResponse:
     code = code_of(problem)
     return ErrorResponse(
@@ -182,7 +182,7 @@ def _error(
         error_code=code.code,
         error_category=code.category,
         error_type=code.kind,
-        message=cut(str(problem), room),
+        message=cut(str(problem), message_limit),
         details=details,
         recovery_action=recovery,
         timestamp=at,

@@ -9,7 +9,14 @@ from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.plans.rollback import RollbackManifest
 from remit.core.errors import RemitError
 from remit.core.faultpoints import reach
-from remit.plans.storage.run_folder import CHANGE_LOG, EXECUTION_REPORT, MANIFEST, STATUS, ReportFolder, render_paper
+from remit.plans.storage.run_folder import (
+    CHANGE_LOG,
+    EXECUTION_REPORT,
+    MANIFEST,
+    STATUS,
+    ReportFolder,
+    render_report_file,
+)
 
 
 class Digests(NamedTuple):
@@ -20,27 +27,27 @@ class Digests(NamedTuple):
     manifest_digest: str | None
 
 
-def digest_papers(report: ExecutionReport, change_log: ChangeLog, manifest: RollbackManifest | None) -> Digests:
+def digest_reports(report: ExecutionReport, change_log: ChangeLog, manifest: RollbackManifest | None) -> Digests:
     return Digests(report.digest(), change_log.digest(), None if manifest is None else manifest.digest())
 
 
-def render_papers(outcome: PlanOutcome, manifest: RollbackManifest | None = None) -> dict[str, bytes]:
+def render_report_files(outcome: PlanOutcome, manifest: RollbackManifest | None = None) -> dict[str, bytes]:
     """By file name. `manifest` in place of the outcome's own, where a rollback has changed it since.
 
     The status comes last, and is written last: where it is, the others are those that it speaks of.
     """
-    papers = {EXECUTION_REPORT: render_paper(outcome.report), CHANGE_LOG: render_paper(outcome.change_log)}
+    files = {EXECUTION_REPORT: render_report_file(outcome.report), CHANGE_LOG: render_report_file(outcome.change_log)}
     current = manifest or outcome.manifest
     if current is not None:
-        papers[MANIFEST] = render_paper(current)
-    return {**papers, STATUS: render_paper(outcome.status)}
+        files[MANIFEST] = render_report_file(current)
+    return {**files, STATUS: render_report_file(outcome.status)}
 
 
 def publish(folder: ReportFolder, outcome: PlanOutcome) -> None:
     """Durable on return; again is the same. EnvironmentFailureError if the disk is full, or the folder cannot be
     written.
     """
-    folder.write(render_papers(outcome))
+    folder.write(render_report_files(outcome))
     reach("plan.published")
 
 
@@ -50,10 +57,10 @@ def clear_half_written(outcome: PlanOutcome, root: str) -> None:
         folder.clear_half_written()
 
 
-def restore_papers(folder: ReportFolder, outcome: PlanOutcome, manifest: RollbackManifest | None = None) -> list[str]:
-    """Write again what is missing or differs from what is stored; their names. `manifest` as in `render_papers`."""
-    papers = render_papers(outcome, manifest)
-    differing = {name: content for name, content in papers.items() if folder.read(name) != content}
+def restore_reports(folder: ReportFolder, outcome: PlanOutcome, manifest: RollbackManifest | None = None) -> list[str]:
+    """Write again what is missing or differs from what is stored; their names. `manifest` as when they are rendered."""
+    files = render_report_files(outcome, manifest)
+    differing = {name: content for name, content in files.items() if folder.read(name) != content}
     if differing:
         folder.write(differing)
     return sorted(differing)

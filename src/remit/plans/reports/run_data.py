@@ -16,7 +16,7 @@ from remit.effects.plans.steps import Ids, Result, StepPlan
 from remit.plans.storage.backups import Original
 
 # All messages of a run together: an outcome must stay below the bounds of what is read again.
-_ROOM: Final = 400_000
+_MAX_CHARACTERS: Final = 400_000
 _LONGEST: Final = 4_000
 _SHORTEST: Final = 300
 
@@ -74,28 +74,28 @@ class FinishedRun(NamedTuple):
     """Not where the plan was doomed from the start, so that nothing was to be kept."""
 
     @property
-    def room(self) -> int:
+    def message_limit(self) -> int:
         """The characters that one message may have."""
-        return max(_SHORTEST, min(_LONGEST, _ROOM // max(1, len(self.steps.steps) + len(self.remote))))
+        return max(_SHORTEST, min(_LONGEST, _MAX_CHARACTERS // max(1, len(self.steps.steps) + len(self.remote))))
 
 
 def error_of(result: Result) -> RemitError:
     """What a step failed with, as one of our errors; made anew, and so masked."""
-    told = result.error or {}
+    error = result.error or {}
     try:
-        reason = Reason(told.get("reason", ""))
+        reason = Reason(error.get("reason", ""))
     except ValueError:
         reason = Reason.INTERNAL
-    what = told.get("what") or "it failed, and did not say why"
-    return EnvironmentFailureError(reason, what, where=told.get("where", ""), next_step=told.get("next_step", ""))
+    what = error.get("what") or "it failed, and did not say why"
+    return EnvironmentFailureError(reason, what, where=error.get("where", ""), next_step=error.get("next_step", ""))
 
 
 def code_of(problem: RemitError) -> PlanError:
     return plan_error(problem.reason)
 
 
-def cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 3] + "..."
+def cut(text: str, message_limit: int) -> str:
+    return text if len(text) <= message_limit else text[: message_limit - 3] + "..."
 
 
 def time_of(nanoseconds: int) -> str:

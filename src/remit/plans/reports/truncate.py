@@ -14,60 +14,62 @@ ROOM: Final = 256 << 10
 _SHORT: Final = 100
 
 
-def kept_of(told: PipelineTold) -> PipelineTold:
+def without_log(summary: PipelineTold) -> PipelineTold:
     """What may be kept. What a pipeline said may hold what it read: only one that failed needs to be looked into.
 
     Of its description, which is in the configuration, there is no need.
     """
-    has_failed = any(step.state == "failed" for step in told.steps)
-    return told.model_copy(update={"description": "", "log": told.log if has_failed else ()})
+    has_failed = any(step.state == "failed" for step in summary.steps)
+    return summary.model_copy(update={"description": "", "log": summary.log if has_failed else ()})
 
 
-def pipelines_within(told: Sequence[PipelineTold], room: int = ROOM) -> tuple[PipelineTold, ...]:
+def truncate_pipelines(summaries: Sequence[PipelineTold], message_limit: int = ROOM) -> tuple[PipelineTold, ...]:
     """In their order. Each has its share; past it, the log goes first, then the words, then the steps."""
-    return tuple(_pipelines_within(told, room))
+    return tuple(_truncate_pipelines(summaries, message_limit))
 
 
-def _pipelines_within(told: Sequence[PipelineTold], room: int) -> Iterator[PipelineTold]:
-    for number, one in enumerate(told):
-        share = room // (len(told) - number)
-        for each in _shorter(one):
+def _truncate_pipelines(summaries: Sequence[PipelineTold], message_limit: int) -> Iterator[PipelineTold]:
+    for number, one in enumerate(summaries):
+        share = message_limit // (len(summaries) - number)
+        for each in _shorter_forms(one):
             size = len(each.canonical())
             if size <= share:
-                room -= size
+                message_limit -= size
                 yield each
                 break
 
 
-def _shorter(told: PipelineTold) -> Iterator[PipelineTold]:
-    yield told
-    plain = told.model_copy(update={"log": ()})
+def _shorter_forms(summary: PipelineTold) -> Iterator[PipelineTold]:
+    yield summary
+    plain = summary.model_copy(update={"log": ()})
     yield plain
-    terse = tuple(step.model_copy(update={"words": step.words[:_SHORT]}) for step in told.steps)
+    terse = tuple(step.model_copy(update={"words": step.words[:_SHORT]}) for step in summary.steps)
     yield plain.model_copy(update={"steps": terse})
-    yield plain.model_copy(update={"steps": (), "left_out": told.left_out + len(told.steps)})
+    yield plain.model_copy(update={"steps": (), "left_out": summary.left_out + len(summary.steps)})
 
 
 """Bytes, for all actions of a run together."""
 
 
-def told_within(told: Mapping[int, SqlTold], done: Sequence[int], room: int = ROOM) -> tuple[SqlTold, ...]:
+def truncate_sql(
+    summaries: Mapping[int, SqlTold], done: Sequence[int], message_limit: int = ROOM
+) -> tuple[SqlTold, ...]:
     """Of the steps that were done, in their order. Each has its share; past it, its statements are only counted."""
-    return tuple(_sql_within([told[number] for number in done if number in told], room))
+    return tuple(_truncate_sql([summaries[number] for number in done if number in summaries], message_limit))
 
 
-def _sql_within(told: Sequence[SqlTold], room: int) -> Iterator[SqlTold]:
-    for number, one in enumerate(told):
-        share = room // (len(told) - number)
+def _truncate_sql(summaries: Sequence[SqlTold], message_limit: int) -> Iterator[SqlTold]:
+    for number, one in enumerate(summaries):
+        share = message_limit // (len(summaries) - number)
         plain = SqlTold.model_validate({name: getattr(one, name) for name in SqlTold.model_fields})  # without rows
-        for each in (plain, _short(plain)):
+        for each in (plain, _without_statements(plain)):
             size = len(each.canonical())
             if size <= share:
-                room -= size
+                message_limit -= size
                 yield each
                 break
 
 
-def _short(told: SqlTold) -> SqlTold:
-    left_out = told.left_out + len(told.statements)
-    return told.model_copy(update={"statements": (), "columns": (), "left_out": left_out})
+def _without_statements(summary: SqlTold) -> SqlTold:
+    left_out = summary.left_out + len(summary.statements)
+    return summary.model_copy(update={"statements": (), "columns": (), "left_out": left_out})

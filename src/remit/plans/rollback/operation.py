@@ -21,7 +21,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RemitError, Usage
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring, Signer
-from remit.effects.plans.steps import Result, StepProgress, note_back, note_clearing, note_wave, read_progress
+from remit.effects.plans.steps import Result, StepProgress, note_clearing, note_undo, note_wave, read_progress
 from remit.execution.decision import Denial, PolicyDecision
 from remit.execution.engine import Note, Notes, Operation, Preview, ReportWriteError
 from remit.execution.journal import RequestIds
@@ -62,7 +62,7 @@ from remit.plans.storage.backups import open_backups
 from remit.plans.storage.drift import changed_nothing, find_irreversible_rows, is_due
 from remit.plans.storage.manifest import fold, made_folders
 from remit.plans.storage.row_images import open_rows
-from remit.plans.storage.run_folder import MANIFEST, ReportFolder, render_paper
+from remit.plans.storage.run_folder import MANIFEST, ReportFolder, render_report_file
 
 _LOG: Final = logging.getLogger("remit.plans")
 _LONGEST_REASON: Final = 1_000
@@ -203,7 +203,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         self, checkpoint: RollbackCheckpoint, waves: Waves, note: Note, problem: BaseException
     ) -> None:
         try:
-            note(note_back("FAILED", ()))
+            note(note_undo("FAILED", ()))
             self._undo(checkpoint, StepProgress(waves.wave, waves.not_done), note)
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
             raise incomplete_error(checkpoint.run_plan(), second) from problem
@@ -262,7 +262,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
                 where=f"rollback {checkpoint.order.order_id}",
                 next_step="Run `remit recover`: it will record what was done.",
             )
-        note(note_back("FAILED", ()))
+        note(note_undo("FAILED", ()))
         progress = read_progress(notes)
         self._undo(checkpoint, progress._replace(wave=len(checkpoint.steps.waves) - 1), note)
 
@@ -312,7 +312,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
             return
         try:
             with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
-                folder.write({MANIFEST: render_paper(outcome.manifest)})
+                folder.write({MANIFEST: render_report_file(outcome.manifest)})
         except (RemitError, OSError) as problem:
             error = as_remit_error(problem)
             raise ReportWriteError(error.reason, error.what, where=error.where, next_step=error.next_step) from problem
@@ -325,7 +325,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         try:
             with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 if folder.read(MANIFEST) is not None:
-                    folder.write({MANIFEST: render_paper(checkpoint.manifest)})
+                    folder.write({MANIFEST: render_report_file(checkpoint.manifest)})
         except (RemitError, OSError) as problem:
             _LOG.warning("the manifest of a run could not be written again", extra={"why": str(problem)})
 

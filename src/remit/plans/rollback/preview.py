@@ -21,18 +21,24 @@ from remit.plans.engines.postgres import DriftedRows
 from remit.plans.model.folders import check_inherited_rights, needed_folders, observe_folders, opened
 from remit.plans.rollback.checkpoint import RollbackCheckpoint, digest_of_order
 from remit.plans.runtime.runner import paths_of as paths_of_steps
-from remit.plans.storage.backups import backup_name, keep_drifted, kept_databases, require_space, verify_backups
+from remit.plans.storage.backups import (
+    back_up_drifted,
+    backup_name,
+    find_backed_up_databases,
+    require_space,
+    verify_backups,
+)
 from remit.plans.storage.drift import (
     drift_digest,
     drifted_files,
+    find_databases,
     find_restorable_rows,
     judge,
     paths_of,
-    see,
-    see_databases,
+    read_states,
     select,
 )
-from remit.plans.storage.manifest import inverse_steps, made_folders, say_other_owner, unchanged_message
+from remit.plans.storage.manifest import inverse_steps, made_folders, note_other_owner, note_untouched
 from remit.plans.storage.pruning import in_use
 from remit.plans.storage.row_images import open_rows
 from remit.plans.storage.run_folder import DRIFTED, ReportFolder
@@ -78,13 +84,13 @@ def preview_rollback(
     counts: what was kept has the sizes that the manifest says.
     """
     checkpoints = select(target.manifest, order.checkpoints)
-    states = see(root, paths_of(checkpoints))
+    states = read_states(root, paths_of(checkpoints))
     if order.drift is not None and drift_digest(drifted_files(checkpoints, states)) != order.drift:
         raise drift_changed_error(order.envelope_id)
     due = [one for one in _files(checkpoints) if judge(one, states) != "before"]
     with ReportFolder.open(root, target.folder) as folder:
         verify_backups(folder, due)  # what is as before already needs none
-        databases = see_databases(root, paths_of(due)) | kept_databases(folder, due)
+        databases = find_databases(root, paths_of(due)) | find_backed_up_databases(folder, due)
         if (rows := find_restorable_rows(target.manifest, order.checkpoints)) is not None:
             _require_rows_unchanged(rows, folder, find_drifted, order, has_files=bool(target.manifest.checkpoints))
     steps = inverse_steps(target.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
@@ -155,8 +161,8 @@ def back_up_drifted_files(order: RollbackOrder, target: RollbackTarget, root: st
 
 def manifest_with_notes(checkpoint: RollbackCheckpoint) -> RollbackManifest:
     """The manifest from before, with what is to be said of a rollback that was carried out."""
-    return say_other_owner(
-        unchanged_message(checkpoint.manifest, checkpoint.already_restored()), _files_of_other_owners(checkpoint)
+    return note_other_owner(
+        note_untouched(checkpoint.manifest, checkpoint.already_restored()), _files_of_other_owners(checkpoint)
     )
 
 
@@ -189,7 +195,7 @@ def _copy_drifted(
     for number, path in enumerate(path for path in paths if states[path] is not None):
         place = locate_below(root, path)
         location = folder.location(f"backups/{backup_name(_DRIFTED_FROM + number, place.name)}")
-        keep_drifted(place, folder, drifted[0].model_copy(update={"backup_location": location}), attempt)
+        back_up_drifted(place, folder, drifted[0].model_copy(update={"backup_location": location}), attempt)
 
 
 def _mark_databases(steps: StepPlan, databases: Collection[str]) -> StepPlan:

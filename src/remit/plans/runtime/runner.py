@@ -84,14 +84,14 @@ class PlanRunner:
         frames: dict[int, dict[str, Any]] = {}
         texts: dict[int, list[str]] = {}
 
-        def hear(message: Mapping[str, Any]) -> None:
+        def record(message: Mapping[str, Any]) -> None:
             if message["phase"] == "diff":
                 texts.setdefault(message["number"], []).append(str(message.get("text", "")))
             elif message["phase"] == "seen":
                 frames[message["number"]] = dict(message)
 
         order = self.order(self._effects.simulate, places, PathUse.READ, times)
-        self._run(order, plan, on_step=hear, is_cancelled=self._is_cancelled, more=prepared)
+        self._run(order, plan, on_step=record, is_cancelled=self._is_cancelled, more=prepared)
         if sorted(frames) != list(range(len(plan.steps))):
             raise protocol_error("it did not tell of every step")
         return tuple(
@@ -117,14 +117,14 @@ class PlanRunner:
         from, by name; with it, even without any, owners and attributes may be given to new files. `prepared` are such
         of files that were made before.
         """
-        ledger = StepResults(plan, self._clock, self._on_progress)
-        run = _Lane(self, plan, places, times, restoring, prepared or {})
+        step_results = StepResults(plan, self._clock, self._on_progress)
+        context = _RunContext(self, plan, places, times, restoring, prepared or {})
         problem: RemitError | None
         if lanes > 1:
-            problem = self._execute_in_lanes(run, ledger, check_next_wave, lanes)
+            problem = self._execute_in_lanes(context, step_results, check_next_wave, lanes)
         else:
-            problem = run.go(plan, ledger, ledger.asking(check_next_wave))
-        return StepRunResult(ledger.filled(problem), problem, run.used)
+            problem = context.run(plan, step_results, step_results.answer_waves(check_next_wave))
+        return StepRunResult(step_results.complete(problem), problem, context.used)
 
     def undo(
         self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]
@@ -154,33 +154,38 @@ class PlanRunner:
         self._run(self.order(self._effects.check, places, PathUse.READ, StepTimes((), seconds)), plan)
 
     def _execute_in_lanes(
-        self, run: "_Lane", ledger: "StepResults", check_next_wave: CheckNextWave, lanes: int
+        self, context: "_RunContext", step_results: "StepResults", check_next_wave: CheckNextWave, lanes: int
     ) -> RemitError | None:
-        plan = run.plan
+        plan = context.plan
         with ThreadPoolExecutor(lanes, thread_name_prefix="remit-lane") as pool:
             for wave, numbers in enumerate(plan.waves):
-                ready = ledger.without_blocked(numbers)
-                problem = check_next_wave(wave, ledger.not_done(plan.waves[:wave]))
+                ready = step_results.without_blocked(numbers)
+                problem = check_next_wave(wave, step_results.not_done(plan.waves[:wave]))
                 if problem is not None:
                     return problem
-                problem = self._one_wave(run, ledger, ready, lanes, pool)
+                problem = self._run_wave(context, step_results, ready, lanes, pool)
                 if problem is not None:
                     return problem
-                if plan.stop_on_error and ledger.has_failed():
+                if plan.stop_on_error and step_results.has_failed():
                     return None
         return None
 
-    def _one_wave(
-        self, run: "_Lane", ledger: "StepResults", numbers: Sequence[int], lanes: int, pool: ThreadPoolExecutor
+    def _run_wave(
+        self,
+        context: "_RunContext",
+        step_results: "StepResults",
+        numbers: Sequence[int],
+        lanes: int,
+        pool: ThreadPoolExecutor,
     ) -> RemitError | None:
         stopping = threading.Event()
-        stop_on_error = run.plan.stop_on_error
+        stop_on_error = context.plan.stop_on_error
 
         def answer(_question: Mapping[str, Any]) -> Mapping[str, Any]:
-            return {"go": not (stopping.is_set() or (stop_on_error and ledger.has_failed()))}
+            return {"go": not (stopping.is_set() or (stop_on_error and step_results.has_failed()))}
 
         def one(share: tuple[int, ...]) -> RemitError | None:
-            problem = run.go(run.share(share), ledger, answer, stopping)
+            problem = context.run(context.share(share), step_results, answer, stopping)
             if problem is not None:
                 stopping.set()
             return problem
@@ -203,8 +208,8 @@ class PlanRunner:
         is_cancelled: Callable[[], bool] | None = None,
         more: Mapping[str, int] | None = None,
     ) -> dict[str, Any] | None:
-        with plan_given(plan, more) as given:
-            return self._host.run(order, given=given, on_step=on_step, is_cancelled=is_cancelled).output
+        with open_plan(plan, more) as descriptors:
+            return self._host.run(order, given=descriptors, on_step=on_step, is_cancelled=is_cancelled).output
 
     def order(self, effect: str, places: Mapping[int, Located], use: PathUse, times: StepTimes = _ANY_TIME) -> Order:
         return Order(
@@ -232,7 +237,7 @@ class PlanRunner:
         return self._is_cancelled()
 
 
-class _Lane:
+class _RunContext:
     """What all processes of one run have in common."""
 
     def __init__(
@@ -254,17 +259,17 @@ class _Lane:
 
     def share(self, numbers: Sequence[int]) -> StepPlan:
         """A part of one wave. What its steps need was done before, and the others' operations are not its business."""
-        mine = frozenset(numbers)
+        own = frozenset(numbers)
         steps = tuple(
-            step._replace(needs=()) if step.number in mine else step._replace(needs=(), operation={})
+            step._replace(needs=()) if step.number in own else step._replace(needs=(), operation={})
             for step in self.plan.steps
         )
         return self.plan._replace(steps=steps, waves=(tuple(numbers),))
 
-    def go(
+    def run(
         self,
         plan: StepPlan,
-        ledger: "StepResults",
+        step_results: "StepResults",
         answer: Callable[[Mapping[str, Any]], Mapping[str, Any]],
         stopping: threading.Event | None = None,
     ) -> RemitError | None:
@@ -275,26 +280,26 @@ class _Lane:
         order = runner.order(runner.effects.execute, places, PathUse.MAKE, self._times)
         order = replace(order, restores=self._restoring is not None)
         try:
-            with plan_given(plan, self._sources) as given:
+            with open_plan(plan, self._sources) as descriptors:
                 finished = runner.host.run(
                     order,
-                    given=given,
+                    given=descriptors,
                     on_ask=answer,
-                    on_step=ledger.hear,
+                    on_step=step_results.record,
                     is_cancelled=lambda: runner.is_cancelled() or (stopping is not None and stopping.is_set()),
                 )
-        except InterruptedTaskError as cut:
-            self.used = cut.usage
-            ledger.cut(cut)
-            return cut
+        except InterruptedTaskError as mark_interrupted:
+            self.used = mark_interrupted.usage
+            step_results.mark_interrupted(mark_interrupted)
+            return mark_interrupted
         except Exception as problem:  # noqa: BLE001 - whatever it is, the process is dead, and the plan goes back
             return as_remit_error(problem)
         self.used = finished.usage
-        return ledger.stopped
+        return step_results.stopped
 
 
 @contextlib.contextmanager
-def plan_given(plan: StepPlan, more: Mapping[str, int] | None = None) -> Iterator[dict[str, int]]:
+def open_plan(plan: StepPlan, more: Mapping[str, int] | None = None) -> Iterator[dict[str, int]]:
     """The plan in a file of its own: a frame would be too small for it."""
     with sealed("plan", encode_plan(plan)) as descriptor:
         yield {"plan": descriptor, **(more or {})}

@@ -29,7 +29,7 @@ class StepResults:
         self.stopped: RemitError | None = None
         """Why the host said that it must not go on."""
 
-    def hear(self, message: Mapping[str, Any]) -> None:
+    def record(self, message: Mapping[str, Any]) -> None:
         number, phase = message["number"], message["phase"]
         now = render_time(self._clock())
         with self._guard:
@@ -44,12 +44,12 @@ class StepResults:
         self._ended[number] = Result(number, phase, self._started.get(number, now), now, error, reason)
         self._on_progress(len(self._ended), len(self._plan.steps))
 
-    def _error(self, number: int, told: Mapping[str, str]) -> dict[str, str]:
+    def _error(self, number: int, error: Mapping[str, str]) -> dict[str, str]:
         """As we found it, if we knew before that the step could not be done: not all of it is a process's to say."""
         known = self._plan.steps[number].problem
-        return error_of(known if known is not None else told)
+        return error_of(known if known is not None else error)
 
-    def asking(self, check_next_wave: CheckNextWave) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    def answer_waves(self, check_next_wave: CheckNextWave) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         """The answers to one process that has all waves: it asks before each that has something to do."""
 
         def answer(question: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,7 +76,7 @@ class StepResults:
         for number in numbers:
             reason = self._blocked_by(self._plan.steps[number])
             if reason:
-                self.hear({"number": number, "phase": "skipped", "reason": reason})
+                self.record({"number": number, "phase": "skipped", "reason": reason})
             else:
                 ready.append(number)
         return ready
@@ -93,11 +93,11 @@ class StepResults:
         ended = self._ended.get(number)
         return ended is not None and ended.state == "done"
 
-    def cut(self, problem: InterruptedTaskError) -> None:
+    def mark_interrupted(self, problem: InterruptedTaskError) -> None:
         if problem.step is not None and self._cut_at is None:
             self._cut_at = problem.step
 
-    def filled(self, problem: RemitError | None) -> tuple[Result, ...]:
+    def complete(self, problem: RemitError | None) -> tuple[Result, ...]:
         """One for each step. What a problem ended early is the failure of the step that was being done."""
         now = render_time(self._clock())
         if problem is not None:

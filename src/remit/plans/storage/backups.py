@@ -19,7 +19,7 @@ from remit.contracts.plans.rollback import Checkpoint, RowsCheckpoint
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.effects.file_copy import sha256_of
-from remit.effects.plans.database_files import looks_like_one
+from remit.effects.plans.database_files import is_database_file
 from remit.effects.plans.steps import State
 from remit.fs.atomic_write import start_writing, sync_all, write_all
 from remit.fs.openat import FileIdentity, failure, identify, open_base, open_file, open_folder
@@ -38,7 +38,7 @@ _CHUNK: Final = 1 << 20
 _SLICE: Final = 8 << 20
 _WORTH_SHARING: Final = 1 << 20
 _FICLONE: Final = 0x40049409
-_DAMAGED: Final = "is not what was kept: it was changed or damaged"
+_DAMAGED_MESSAGE: Final = "is not what was kept: it was changed or damaged"
 _LONGEST_NAME: Final = 200
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -57,7 +57,7 @@ class Original(NamedTuple):
     """The name of the copy, in the folder of the backups."""
 
 
-def take_all(
+def back_up_files(
     paths: Sequence[Located],
     expected: Mapping[int, State | None],
     folder: ReportFolder,
@@ -72,13 +72,13 @@ def take_all(
     a file that is not, or does not stay, as expected. Of `databases` each may be as large as all backups together:
     nobody reads them into memory. The caller discards the folder if this raises.
     """
-    wanted = {index: state for index, state in sorted(expected.items()) if state is not None}
-    _require_room(wanted, folder, limits, new_bytes, databases)
+    states = {index: state for index, state in sorted(expected.items()) if state is not None}
+    _require_limits(states, folder, limits, new_bytes, databases)
     originals: dict[int, Original] = {}
     with contextlib.ExitStack() as stack, _Folders() as folders:
         copies: list[int] = []
         attributes = 0
-        for index, state in wanted.items():
+        for index, state in states.items():
             located = paths[index]
             source = open_file(folders.of(located), located.name, where=located.path)
             with _closing(source):
@@ -89,7 +89,7 @@ def take_all(
             copies.append(copy)
             attributes += sum(len(name) + len(value) for name, value in original.attributes.items())
             if attributes > MAX_ATTRIBUTE_BYTES_OF_ALL:
-                raise _too_many_attributes(located.path)
+                raise _too_many_attributes_error(located.path)
             reach("backup.copied")
         try:
             sync_all(copies)
@@ -116,9 +116,9 @@ def verify_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> N
             # A link, a folder, a file with a second name: not what was kept, whatever its bytes are.
             (missing if problem.reason is Reason.BACKUP_MISSING else damaged).append(checkpoint.backup_location)
     if missing:
-        raise _unusable(Reason.BACKUP_MISSING, "is gone", missing)
+        raise _unusable_error(Reason.BACKUP_MISSING, "is gone", missing)
     if damaged:
-        raise _unusable(Reason.BACKUP_DAMAGED, _DAMAGED, damaged)
+        raise _unusable_error(Reason.BACKUP_DAMAGED, _DAMAGED_MESSAGE, damaged)
 
 
 def open_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> dict[str, int]:
@@ -148,24 +148,24 @@ def verified_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoin
     return descriptor
 
 
-def kept_databases(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> set[str]:
+def find_backed_up_databases(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> set[str]:
     """The paths of checkpoints whose backup is a database. The backups are verified before."""
     found: set[str] = set()
     for checkpoint in checkpoints:
         if checkpoint.backup_location is not None:
             with _closing(_open_backup(folder, checkpoint)) as descriptor:
-                if looks_like_one(descriptor):
+                if is_database_file(descriptor):
                     found |= {path for path in (checkpoint.file_path, checkpoint.new_path) if path is not None}
     return found
 
 
 def backup_name(index: int, name: str) -> str:
     """The number keeps two files of one name apart. A long name is cut between two characters."""
-    kept = name.encode("utf-8", "surrogateescape")[:_LONGEST_NAME].decode("utf-8", "ignore")
-    return f"{index:04d}-{kept}.bak"
+    stem = name.encode("utf-8", "surrogateescape")[:_LONGEST_NAME].decode("utf-8", "ignore")
+    return f"{index:04d}-{stem}.bak"
 
 
-def keep_drifted(located: Located, folder: ReportFolder, checkpoint: Checkpoint, attempt: int) -> str:
+def back_up_drifted(located: Located, folder: ReportFolder, checkpoint: Checkpoint, attempt: int) -> str:
     """Copy what somebody made of a file since the run, before a forced rollback replaces it. Where the copy lies."""
     stem = (checkpoint.backup_location or f"{BACKUPS}/{backup_name(0, located.name)}").rpartition("/")[2]
     name = f"{stem.removesuffix('.bak')}{DRIFTED}{attempt}.bak"
@@ -189,18 +189,18 @@ def state_of(descriptor: int) -> State:
 def _copy(source: int, expected: State | None, folder: ReportFolder, name: str, where: str) -> tuple[Original, int]:
     """The copy under its name, open, not synced yet."""
     before = os.fstat(source)  # before reading, which may change the time of access
-    seen = identify(source)
-    if expected is not None and seen.size != expected.size:
-        raise _changed(where)
+    identity = identify(source)
+    if expected is not None and identity.size != expected.size:
+        raise _changed_error(where)
     attributes = read_attributes(source, where)
     try:
         copy = os.open(name, _NEW_FILE, 0o600, dir_fd=folder.backups)
     except OSError as problem:
         raise failure(problem, folder.location(f"{BACKUPS}/{name}"), "could not be created") from None
     try:
-        digest, size = _copy_bytes(source, copy, seen.size)
-        state = State("sha256:" + digest, size, stat.S_IMODE(seen.mode) & 0o777)
-        _require_as_seen(source, seen, state, expected, where)
+        digest, size = _copy_bytes(source, copy, identity.size)
+        state = State("sha256:" + digest, size, stat.S_IMODE(identity.mode) & 0o777)
+        _require_unchanged(source, identity, state, expected, where)
         os.fchmod(copy, state.mode)
         os.utime(copy, ns=(before.st_atime_ns, before.st_mtime_ns))
     except BaseException as problem:
@@ -216,15 +216,15 @@ def _copy_bytes(source: int, copy: int, most: int) -> tuple[str, int]:
     """At most so many bytes: one who appends without end must not fill the disk. In one pass, as good as no memory."""
     shared = most >= _WORTH_SHARING and _share(source, copy)
     digest = hashlib.sha256()
-    size = begun = 0
+    size = flushed = 0
     while size < most and (chunk := os.pread(copy if shared else source, min(_CHUNK, most - size), size)):
         digest.update(chunk)
         size += len(chunk)
         if not shared:
             write_all(copy, chunk)
-        if size - begun >= _SLICE:  # the disk has something to do meanwhile, and little is left for the end
+        if size - flushed >= _SLICE:  # the disk has something to do meanwhile, and little is left for the end
             start_writing(copy)
-            begun = size
+            flushed = size
     return digest.hexdigest(), size
 
 
@@ -239,10 +239,10 @@ def _share(source: int, copy: int) -> bool:
     return True
 
 
-def _require_as_seen(source: int, seen: FileIdentity, state: State, expected: State | None, where: str) -> None:
-    steady = state.size == seen.size and identify(source) == seen
-    if not steady or not state.is_alike(expected or state):
-        raise _changed(where)
+def _require_unchanged(source: int, identity: FileIdentity, state: State, expected: State | None, where: str) -> None:
+    is_unchanged = state.size == identity.size and identify(source) == identity
+    if not is_unchanged or not state.is_alike(expected or state):
+        raise _changed_error(where)
 
 
 def read_attributes(descriptor: int, where: str) -> dict[str, str]:
@@ -255,11 +255,11 @@ def read_attributes(descriptor: int, where: str) -> dict[str, str]:
         raise failure(problem, where, "has extended attributes that could not be read") from None
     size = sum(len(name) + len(value) for name, value in values.items())
     if len(values) > MAX_ATTRIBUTES or size > MAX_ATTRIBUTE_BYTES:
-        raise _too_many_attributes(where)
+        raise _too_many_attributes_error(where)
     return {name: base64.b64encode(value).decode("ascii") for name, value in values.items()}
 
 
-def _too_many_attributes(where: str) -> RefusedError:
+def _too_many_attributes_error(where: str) -> RefusedError:
     return RefusedError(
         Reason.LIMIT_EXCEEDED,
         "there are more, or larger, extended attributes than a manifest can hold: no backup, no change",
@@ -268,23 +268,23 @@ def _too_many_attributes(where: str) -> RefusedError:
     )
 
 
-def _require_room(
-    wanted: Mapping[int, State], folder: ReportFolder, limits: Limits, new_bytes: int, databases: Collection[int]
+def _require_limits(
+    states: Mapping[int, State], folder: ReportFolder, limits: Limits, new_bytes: int, databases: Collection[int]
 ) -> None:
-    sizes = [state.size for state in wanted.values()]
-    if any(state.size > limits.max_file_bytes for index, state in wanted.items() if index not in databases):
-        raise _too_large(f"a file has more than {limits.max_file_bytes:,} bytes", "limits.max_file_bytes", folder)
+    sizes = [state.size for state in states.values()]
+    if any(state.size > limits.max_file_bytes for index, state in states.items() if index not in databases):
+        raise _too_large_error(f"a file has more than {limits.max_file_bytes:,} bytes", "limits.max_file_bytes", folder)
     if sum(sizes) > limits.max_backup_bytes:
         what = f"the backups would have {sum(sizes):,} bytes, and may have {limits.max_backup_bytes:,}"
-        raise _too_large(what, "limits.max_backup_bytes", folder)
+        raise _too_large_error(what, "limits.max_backup_bytes", folder)
     require_space(folder, sum(sizes) + new_bytes)
 
 
-def require_space(folder: ReportFolder, wanted: int) -> None:
+def require_space(folder: ReportFolder, states: int) -> None:
     """As many bytes are free on the project's disk, and some to spare; asked before anything is begun."""
     space = os.fstatvfs(folder.descriptor)
     free = (space.f_bavail if os.geteuid() else space.f_bfree) * space.f_frsize
-    needed = wanted + SPARE_BYTES
+    needed = states + SPARE_BYTES
     if space.f_blocks and free < needed:
         raise EnvironmentFailureError(
             Reason.DISK_FULL,
@@ -294,13 +294,13 @@ def require_space(folder: ReportFolder, wanted: int) -> None:
         )
 
 
-def _too_large(what: str, setting: str, folder: ReportFolder) -> RefusedError:
+def _too_large_error(what: str, setting: str, folder: ReportFolder) -> RefusedError:
     return RefusedError(
         Reason.LIMIT_EXCEEDED, what, where=folder.path, next_step=f"The limit is {setting} in remit.yaml; or split it."
     )
 
 
-def _changed(where: str) -> RefusedError:
+def _changed_error(where: str) -> RefusedError:
     return RefusedError(
         Reason.HASH_MISMATCH,
         "the file is not as it was when the plan was previewed: somebody else has changed it",
@@ -313,13 +313,13 @@ def _open_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) 
     location = checkpoint.backup_location or ""
     name = location.rpartition("/")[2]
     if location != folder.location(f"{BACKUPS}/{name}"):
-        raise _unusable(Reason.BACKUP_MISSING, "is said to lie outside of its folder", [location])
+        raise _unusable_error(Reason.BACKUP_MISSING, "is said to lie outside of its folder", [location])
     try:
         return open_file(folder.backups, name, where=location)
     except RefusedError as problem:
         if problem.reason is not Reason.FILE_MISSING:
             raise
-        raise _unusable(Reason.BACKUP_MISSING, "is gone", [location]) from None
+        raise _unusable_error(Reason.BACKUP_MISSING, "is gone", [location]) from None
 
 
 def _is_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> bool:
@@ -331,10 +331,10 @@ def _is_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> bool:
 
 def _require_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> None:
     if not _is_whole(descriptor, checkpoint):
-        raise _unusable(Reason.BACKUP_DAMAGED, _DAMAGED, [checkpoint.backup_location or ""])
+        raise _unusable_error(Reason.BACKUP_DAMAGED, _DAMAGED_MESSAGE, [checkpoint.backup_location or ""])
 
 
-def _unusable(reason: Reason, what: str, locations: Sequence[str]) -> RemitError:
+def _unusable_error(reason: Reason, what: str, locations: Sequence[str]) -> RemitError:
     many = f"{len(locations)} backups cannot be used; the first one" if len(locations) > 1 else "this backup"
     return RefusedError(
         reason,

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.core.canonical import canonical_bytes, digest_bytes
 from remit.core.errors import Reason, RefusedError
-from remit.effects.plans.database_files import looks_like_one
+from remit.effects.plans.database_files import is_database_file
 from remit.effects.plans.steps import State
 from remit.fs.openat import open_base, open_file, open_folder, peek
 from remit.fs.paths import Located, locate_below
@@ -17,24 +17,26 @@ from remit.plans.storage.backups import state_of
 
 T = TypeVar("T")
 
-Look = Literal["left", "before", "drifted"]
+FileStatus = Literal["left", "before", "drifted"]
 
 
-def look_at(root: str, manifest: RollbackManifest, chosen: Collection[str]) -> dict[str, tuple[Look, State | None]]:
+def check_files(
+    root: str, manifest: RollbackManifest, chosen: Collection[str]
+) -> dict[str, tuple[FileStatus, State | None]]:
     """By checkpoint: how it stands, and the state of the file that going back would replace or take away.
 
     Of a folder only whether it is there. `chosen` as in `select`.
     """
     checkpoints = select(manifest, chosen)
-    states = see(root, paths_of(checkpoints))
-    looks: dict[str, tuple[Look, State | None]] = {}
+    states = read_states(root, paths_of(checkpoints))
+    statuses: dict[str, tuple[FileStatus, State | None]] = {}
     for checkpoint in checkpoints:
         if checkpoint.file_kind == "directory":
-            looks[checkpoint.checkpoint_id] = "left" if _is_folder(root, checkpoint.file_path) else "before", None
+            statuses[checkpoint.checkpoint_id] = "left" if _is_folder(root, checkpoint.file_path) else "before", None
         else:
             state = states[checkpoint.new_path or checkpoint.file_path]
-            looks[checkpoint.checkpoint_id] = judge(checkpoint, states), state
-    return looks
+            statuses[checkpoint.checkpoint_id] = judge(checkpoint, states), state
+    return statuses
 
 
 def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoint]:
@@ -99,12 +101,14 @@ def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def see(root: str, paths: Iterable[str], state_of_open: Callable[[int], State] = state_of) -> dict[str, State | None]:
+def read_states(
+    root: str, paths: Iterable[str], state_of_open: Callable[[int], State] = state_of
+) -> dict[str, State | None]:
     """The state of each path now. DRIFTED where a link, a folder or the like stands in the place of a file.
 
     `state_of_open` is given the open file, for a caller that remembers what it has hashed.
     """
-    return {path: _at(locate_below(root, path), path, state_of_open) for path in paths}
+    return {path: _read_open(locate_below(root, path), path, state_of_open) for path in paths}
 
 
 def drifted_files(checkpoints: Iterable[Checkpoint], states: Mapping[str, State | None]) -> dict[str, State | None]:
@@ -115,16 +119,16 @@ def drifted_files(checkpoints: Iterable[Checkpoint], states: Mapping[str, State 
 
 def drift_digest(drifted: Mapping[str, State | None]) -> str:
     """What a yes to replacing them is a yes to: these files, as they are, and no others. Of none at all, too."""
-    seen = [[path, state and [state.sha256, state.mode]] for path, state in sorted(drifted.items())]
-    return digest_bytes(canonical_bytes(seen))
+    states = [[path, state and [state.sha256, state.mode]] for path, state in sorted(drifted.items())]
+    return digest_bytes(canonical_bytes(states))
 
 
-def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> Look:
+def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> FileStatus:
     """Pure. A file is as left if it has the bytes and the permissions that the plan left."""
     now = states[checkpoint.file_path]
     match checkpoint.operation_to_reverse:
         case "CREATE":
-            return "before" if now is None else _left_or_drifted(_is_as_left(now, checkpoint))
+            return "before" if now is None else _left_or_drifted(_matches_run(now, checkpoint))
         case "RENAME":
             return _judge_rename(checkpoint, now, states[checkpoint.new_path or ""])
         case "DELETE":
@@ -132,10 +136,10 @@ def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> Look:
         case "MODIFY":
             if is_original(now, checkpoint):
                 return "before"
-            return _left_or_drifted(now is not None and _is_as_left(now, checkpoint))
+            return _left_or_drifted(now is not None and _matches_run(now, checkpoint))
 
 
-def _is_as_left(state: State, checkpoint: Checkpoint) -> bool:
+def _matches_run(state: State, checkpoint: Checkpoint) -> bool:
     mode = checkpoint.mode_after  # older manifests do not say
     return state.sha256 == checkpoint.hash_after and (mode is None or state.mode == int(mode, 8))
 
@@ -152,22 +156,22 @@ def original_state(checkpoint: Checkpoint) -> State | None:
     return State(checkpoint.original_hash, checkpoint.original_size, int(checkpoint.original_mode or "0644", 8))
 
 
-def _judge_rename(checkpoint: Checkpoint, old: State | None, new: State | None) -> Look:
+def _judge_rename(checkpoint: Checkpoint, old: State | None, new: State | None) -> FileStatus:
     if new is None and is_original(old, checkpoint):
         return "before"
     return _left_or_drifted(old is None and is_original(new, checkpoint))
 
 
-def _left_or_drifted(as_left: bool) -> Look:  # noqa: FBT001 - the answer to the question in the name
+def _left_or_drifted(as_left: bool) -> FileStatus:  # noqa: FBT001 - the answer to the question in the name
     return "left" if as_left else "drifted"
 
 
-def see_databases(root: str, paths: Iterable[str]) -> set[str]:
-    """Those of the paths where a file is now that is a database by its first bytes. Refuses as `see` does."""
-    return {path for path in paths if _at(locate_below(root, path), path, looks_like_one)}
+def find_databases(root: str, paths: Iterable[str]) -> set[str]:
+    """Those of the paths where a file is now that is a database by its first bytes. Refuses as `read_states` does."""
+    return {path for path in paths if _read_open(locate_below(root, path), path, is_database_file)}
 
 
-def _at(located: Located, path: str, ask: Callable[[int], T]) -> T | None:
+def _read_open(located: Located, path: str, read: Callable[[int], T]) -> T | None:
     """What there is to say of the open file; None if there is none."""
     try:
         with contextlib.ExitStack() as stack:
@@ -177,7 +181,7 @@ def _at(located: Located, path: str, ask: Callable[[int], T]) -> T | None:
             stack.callback(os.close, folder)
             file = open_file(folder, located.name, where=path)
             stack.callback(os.close, file)
-            return ask(file)
+            return read(file)
     except RefusedError as problem:
         if problem.reason is Reason.FILE_MISSING:
             return None

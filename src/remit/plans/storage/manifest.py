@@ -21,7 +21,7 @@ from remit.core.ids import parse_time
 from remit.effects.plans.steps import Ids, Move, PlanStep, State, StepPlan, final_states, make_waves
 from remit.plans.storage.backups import Original
 from remit.plans.storage.drift import judge, original_state, select
-from remit.plans.storage.run_folder import BACKUPS, MANIFEST, REPORTS, SCRIPT, ReportFolder, render_paper
+from remit.plans.storage.run_folder import BACKUPS, MANIFEST, REPORTS, SCRIPT, ReportFolder, render_report_file
 
 NOTES: Final = (
     "To go back: `remit rollback {name}`, or without Remit `python3 -I {script}` in the root of the project. "
@@ -117,9 +117,9 @@ def build_manifest(  # noqa: PLR0913, PLR0917 - each of them stands in the manif
     )
 
 
-def write_way_back(folder: ReportFolder, manifest: RollbackManifest) -> None:
+def write_rollback_files(folder: ReportFolder, manifest: RollbackManifest) -> None:
     """The manifest, and the script that needs nothing but it and the backups; durable on return."""
-    folder.write({MANIFEST: render_paper(manifest), SCRIPT: read_script()})
+    folder.write({MANIFEST: render_report_file(manifest), SCRIPT: read_script()})
     reach("backup.manifest_written")
 
 
@@ -161,7 +161,7 @@ def fold(manifest: RollbackManifest, outcomes: Sequence[RollbackOutcome], now: d
     return _with(manifest, changed)
 
 
-def unchanged_message(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) -> RollbackManifest:
+def note_untouched(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) -> RollbackManifest:
     """With a sentence on the files that a rollback found as they were before the plan, if there are any."""
     if not untouched:
         return manifest
@@ -169,7 +169,7 @@ def unchanged_message(manifest: RollbackManifest, untouched: Sequence[Checkpoint
     return _with(manifest, {"notes": f"{manifest.notes} {len(untouched)} of {files} files {AS_BEFORE}"})
 
 
-def say_other_owner(manifest: RollbackManifest, paths: Sequence[str]) -> RollbackManifest:
+def note_other_owner(manifest: RollbackManifest, paths: Sequence[str]) -> RollbackManifest:
     """With a sentence on the files that were restored and do not belong to whom they did, if there are any."""
     if not paths:
         return manifest
@@ -181,24 +181,24 @@ def say_other_owner(manifest: RollbackManifest, paths: Sequence[str]) -> Rollbac
 def inverse_steps(
     manifest: RollbackManifest,
     chosen: Collection[str],
-    now_there: Mapping[str, State | None],
+    current: Mapping[str, State | None],
     prefix: str,
     *,
     force: bool,
 ) -> StepPlan:
-    """The steps that lead from `now_there` (states by path, see `drift.see`) to the originals; none for what is there.
+    """The steps from `current` (states by path, see `drift.read_states`) to the originals; none for what is there.
 
     `source` of a step is the id of the checkpoint whose backup has the bytes. Folders are not steps: see
     `made_folders`. Without `force`, refuses if a file was changed since, and names each.
     """
     checkpoints = [checkpoint for checkpoint in select(manifest, chosen) if checkpoint.file_kind == "file"]
-    drifted = [checkpoint.file_path for checkpoint in checkpoints if judge(checkpoint, now_there) == "drifted"]
+    drifted = [checkpoint.file_path for checkpoint in checkpoints if judge(checkpoint, current) == "drifted"]
     if drifted and not force:
         raise drift_refusal(drifted)
     paths: dict[str, int] = {}
     steps: list[PlanStep] = []
     for checkpoint in checkpoints:
-        for step in _reversed(checkpoint, now_there, paths):
+        for step in _reverse_steps(checkpoint, current, paths):
             steps.append(step._replace(number=len(steps)))
     sizes = {step.number: step.after.size for step in steps if step.after is not None and step.source}
     return StepPlan(prefix, tuple(paths), tuple(steps), make_waves(steps, sizes))
@@ -306,10 +306,12 @@ def _restored(checkpoint: C, restored: Mapping[str, tuple[str, str]]) -> C:
     return checkpoint.model_copy(update={"restored_at": at, "restored_by": order})
 
 
-def _reversed(checkpoint: Checkpoint, now_there: Mapping[str, State | None], paths: dict[str, int]) -> list[PlanStep]:
+def _reverse_steps(
+    checkpoint: Checkpoint, current: Mapping[str, State | None], paths: dict[str, int]
+) -> list[PlanStep]:
     """The steps for one checkpoint; two if a file that was renamed is not where, or what, it was left as."""
     original = original_state(checkpoint)
-    old, new = now_there[checkpoint.file_path], now_there.get(checkpoint.new_path or "")
+    old, new = current[checkpoint.file_path], current.get(checkpoint.new_path or "")
     if old is None and new is not None and new.is_alike(original):
         step = _step(checkpoint, "rename", checkpoint.new_path or "", paths)
         return [step._replace(new_path=_index(checkpoint.file_path, paths), before=new, after=new)]
@@ -319,7 +321,7 @@ def _reversed(checkpoint: Checkpoint, now_there: Mapping[str, State | None], pat
             steps.append(_step(checkpoint, "delete", checkpoint.file_path, paths)._replace(before=old))
     elif old is None or not old.is_alike(original):
         step = _step(checkpoint, "create" if old is None else "modify", checkpoint.file_path, paths)
-        source, dress = checkpoint.checkpoint_id, _dress(checkpoint, original)
+        source, dress = checkpoint.checkpoint_id, _ownership_of(checkpoint, original)
         steps.append(step._replace(before=old, after=original, source=source, dress=dress))
     if new is not None:
         steps.append(_step(checkpoint, "delete", checkpoint.new_path or "", paths)._replace(before=new))
@@ -334,15 +336,15 @@ def _index(path: str, paths: dict[str, int]) -> int:
     return paths.setdefault(path, len(paths))
 
 
-def _dress(checkpoint: Checkpoint, original: State) -> dict[str, Any]:
+def _ownership_of(checkpoint: Checkpoint, original: State) -> dict[str, Any]:
     """What `effects.duplicate.dress` gives to a file. The time of access was not kept: it is no part of the file."""
-    dress: dict[str, Any] = {"mode": original.mode, "xattrs": dict(checkpoint.original_attributes)}
+    ownership: dict[str, Any] = {"mode": original.mode, "xattrs": dict(checkpoint.original_attributes)}
     if checkpoint.original_owner is not None:
         user, _, group = checkpoint.original_owner.partition(":")
-        dress |= {"uid": int(user), "gid": int(group)}
+        ownership |= {"uid": int(user), "gid": int(group)}
     if checkpoint.original_mtime_ns is not None:
-        dress |= dict.fromkeys(("atime_ns", "mtime_ns"), checkpoint.original_mtime_ns)
-    return dress
+        ownership |= dict.fromkeys(("atime_ns", "mtime_ns"), checkpoint.original_mtime_ns)
+    return ownership
 
 
 def _cut(text: str) -> str:

@@ -23,8 +23,8 @@ from remit.contracts.plans.rollback import RollbackManifest
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.fs.openat import failure, open_base, open_file, open_folder
-from remit.plans.storage.drift import look_at
-from remit.plans.storage.run_folder import BACKUPS, DRIFTED, MANIFEST, MAX_PAPER_BYTES, REPORTS, SCRIPT, remove_files
+from remit.plans.storage.drift import check_files
+from remit.plans.storage.run_folder import BACKUPS, DRIFTED, MANIFEST, MAX_REPORT_BYTES, REPORTS, SCRIPT, remove_files
 
 STRAY_AGE: Final = timedelta(hours=1)
 """Younger ones may belong to a run that is about to record its intent."""
@@ -37,8 +37,8 @@ KnownStatus = Literal["ACTIVE", "EXECUTED", "EXPIRED", "NONE"]
 _PATIENCE: Final = 50
 """Tenths of a second."""
 _LOG: Final = logging.getLogger("remit.plans")
-_ROOMS: Final = (BACKUPS, PRUNED + BACKUPS)
-_BEFORE_A_RUN: Final = {*_ROOMS, MANIFEST, SCRIPT}
+_BACKUP_FOLDERS: Final = (BACKUPS, PRUNED + BACKUPS)
+_BEFORE_A_RUN: Final = {*_BACKUP_FOLDERS, MANIFEST, SCRIPT}
 """All that a folder can have before its run begins."""
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -105,18 +105,18 @@ def _judge(root: str, name: str, folder: int, status: KnownStatus | None, now: d
     if status is None:
         is_begun = name.startswith(PRUNED)
         changed = datetime.fromtimestamp(os.fstat(folder).st_mtime, UTC)
-        if not (is_begun or now - changed > STRAY_AGE) or not _is_of_no_use(root, folder, name):
+        if not (is_begun or now - changed > STRAY_AGE) or not _is_disposable(root, folder, name):
             return []
         why = "removed before, and interrupted" if is_begun else "no run was recorded"
         return [Prunable(name, "folder", _size(folder), why)]
-    if status == "ACTIVE" or _must_stay(folder, name):
+    if status == "ACTIVE" or _has_unique_copies(folder, name):
         return []
-    parts = {*_ROOMS, SCRIPT} & set(os.listdir(folder))
+    parts = {*_BACKUP_FOLDERS, SCRIPT} & set(os.listdir(folder))
     size = sum(_size_of(folder, part) for part in parts)
     return [Prunable(name, "backups", size, status.lower())] if parts else []
 
 
-def _is_of_no_use(root: str, folder: int, name: str) -> bool:
+def _is_disposable(root: str, folder: int, name: str) -> bool:
     """Of a folder that the ledger does not know: no run of it can have changed anything that is not as before again.
 
     A manifest stands there before the first change, and other papers only after the last; so without both there was no
@@ -124,25 +124,25 @@ def _is_of_no_use(root: str, folder: int, name: str) -> bool:
     """
     half_written = re.compile(r"\..+\.tmp")
     names = {each for each in os.listdir(folder) if not half_written.fullmatch(each)}
-    if names - _BEFORE_A_RUN or _must_stay(folder, name):
+    if names - _BEFORE_A_RUN or _has_unique_copies(folder, name):
         return False
     if MANIFEST not in names:
         return SCRIPT not in names
     try:
         with open(open_file(folder, MANIFEST, where=MANIFEST), "rb") as file:
-            manifest = RollbackManifest.parse(file.read(MAX_PAPER_BYTES), source=MANIFEST)
-        looks = look_at(root, manifest, ())
+            manifest = RollbackManifest.parse(file.read(MAX_REPORT_BYTES), source=MANIFEST)
+        statuses = check_files(root, manifest, ())
     except RemitError:
         return False
     if manifest.rows is not None:  # nobody here can look at those
         return False
-    return len(looks) == len(manifest.checkpoints) and all(look == "before" for look, _ in looks.values())
+    return len(statuses) == len(manifest.checkpoints) and all(status == "before" for status, _ in statuses.values())
 
 
-def _must_stay(folder: int, name: str) -> bool:
+def _has_unique_copies(folder: int, name: str) -> bool:
     """What a forced rollback put aside was changed by somebody after the plan, and may be the only copy."""
-    for room in _ROOMS:
-        with _opened(folder, room) as inner:
+    for subfolder in _BACKUP_FOLDERS:
+        with _opened(folder, subfolder) as inner:
             if inner is None:
                 continue
             with os.scandir(inner) as entries:
@@ -156,20 +156,20 @@ def _must_stay(folder: int, name: str) -> bool:
 
 
 def _remove_folder(root: str, reports: int, folder: int, name: str) -> int:
-    gone = name if name.startswith(PRUNED) else PRUNED + name
-    if gone != name:
-        os.rename(name, gone, src_dir_fd=reports, dst_dir_fd=reports)
+    pruned_name = name if name.startswith(PRUNED) else PRUNED + name
+    if pruned_name != name:
+        os.rename(name, pruned_name, src_dir_fd=reports, dst_dir_fd=reports)
         reach("prune.renamed")
-    if not _is_of_no_use(root, folder, name):
-        os.rename(gone, name.removeprefix(PRUNED), src_dir_fd=reports, dst_dir_fd=reports)
+    if not _is_disposable(root, folder, name):
+        os.rename(pruned_name, name.removeprefix(PRUNED), src_dir_fd=reports, dst_dir_fd=reports)
         return 0
     freed = 0
-    for paper in (SCRIPT, MANIFEST):  # first, so that half of it is judged as the whole was
-        freed += _size_of(folder, paper)
+    for file in (SCRIPT, MANIFEST):  # first, so that half of it is judged as the whole was
+        freed += _size_of(folder, file)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(paper, dir_fd=folder)
+            os.unlink(file, dir_fd=folder)
     freed += remove_files(folder)
-    os.rmdir(gone, dir_fd=reports)
+    os.rmdir(pruned_name, dir_fd=reports)
     os.fsync(reports)
     reach("prune.removed")
     return freed
@@ -177,20 +177,20 @@ def _remove_folder(root: str, reports: int, folder: int, name: str) -> int:
 
 def _remove_backups(folder: int, name: str) -> int:
     """The script goes with the backups: without them it is of no use."""
-    gone = PRUNED + BACKUPS
-    if _must_stay(folder, name):
+    pruned_name = PRUNED + BACKUPS
+    if _has_unique_copies(folder, name):
         return 0
-    freed = _empty(folder, gone)
+    freed = _empty(folder, pruned_name)
     with contextlib.suppress(FileNotFoundError):
-        os.rename(BACKUPS, gone, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(BACKUPS, pruned_name, src_dir_fd=folder, dst_dir_fd=folder)
         reach("prune.renamed")
-        if _must_stay(folder, name):
-            os.rename(gone, BACKUPS, src_dir_fd=folder, dst_dir_fd=folder)
+        if _has_unique_copies(folder, name):
+            os.rename(pruned_name, BACKUPS, src_dir_fd=folder, dst_dir_fd=folder)
             return freed
     freed += _size_of(folder, SCRIPT)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(SCRIPT, dir_fd=folder)
-    freed += _empty(folder, gone)
+    freed += _empty(folder, pruned_name)
     os.fsync(folder)
     reach("prune.removed")
     return freed

@@ -23,7 +23,7 @@ _CHUNK: Final = 1 << 20
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def keep_rows(folder: ReportFolder, source: int, expected: State) -> str:
+def back_up_rows(folder: ReportFolder, source: int, expected: State) -> str:
     """Copy the file, durably; where it lies, relative to the root. The copy has the hash that is expected, or this
     raises.
     """

@@ -30,13 +30,13 @@ EXECUTION_REPORT: Final = "execution_report.json"
 CHANGE_LOG: Final = "change_log.json"
 MANIFEST: Final = "rollback_manifest.json"
 STATUS: Final = "status.json"
-PAPER_MODE: Final = 0o600
+REPORT_MODE: Final = 0o600
 """Diffs quote files that may be closed to others, so the papers are closed too."""
 SCRIPT: Final = "rollback.py"
 DRIFTED: Final = ".drifted-"
 """In the name of a file that a forced rollback put aside."""
 
-MAX_PAPER_BYTES: Final = 64 << 20
+MAX_REPORT_BYTES: Final = 64 << 20
 _HALF_WRITTEN: Final = re.compile(r"\.[a-z_]+\.(?:json|py)\.[0-9a-f]{16}\.tmp")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_TASK: Final = 100
@@ -51,9 +51,9 @@ def folder_name(at: datetime, envelope_id: str) -> str:
     return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%f}Z_{task}"
 
 
-def render_paper(paper: Contract) -> bytes:
+def render_report_file(report: Contract) -> bytes:
     """As people read it. Its digest is of the canonical form, never of these bytes."""
-    return render_tree(paper.tree())
+    return render_tree(report.tree())
 
 
 def render_tree(tree: Mapping[str, Any]) -> bytes:
@@ -200,14 +200,14 @@ class ReportFolder:
                 ) from None
         return self._backups
 
-    def location(self, paper: str) -> str:
+    def location(self, name: str) -> str:
         """Relative to the root, as the papers name it."""
-        return f"{self.path}/{paper}"
+        return f"{self.path}/{name}"
 
-    def write(self, papers: Mapping[str, bytes]) -> None:
+    def write(self, files: Mapping[str, bytes]) -> None:
         """All of them, durably; each is whole at every moment. EnvironmentFailureError if they cannot be written."""
         try:
-            write_together(self._folder, papers, mode=PAPER_MODE)
+            write_together(self._folder, files, mode=REPORT_MODE)
         except EnvironmentFailureError as problem:  # which knows only the name of the file
             where = self.location(problem.where)
             raise EnvironmentFailureError(
@@ -220,16 +220,16 @@ class ReportFolder:
         except OSError as problem:
             raise failure(problem, self.path, "could not be written to the disk for good") from None
 
-    def read(self, paper: str) -> bytes | None:
+    def read(self, name: str) -> bytes | None:
         """What stands there now, or None. For comparing only: whoever can write to the project can change it."""
         try:
-            descriptor = open_file(self._folder, paper, where=self.location(paper))
+            descriptor = open_file(self._folder, name, where=self.location(name))
         except RefusedError as problem:
             if problem.reason is Reason.FILE_MISSING:
                 return None
             raise
         with open(descriptor, "rb") as file:
-            return file.read(MAX_PAPER_BYTES)
+            return file.read(MAX_REPORT_BYTES)
 
     def discard(self) -> None:
         """Remove what was made for a run that never began. What cannot be removed now, `remit prune` will find."""

@@ -8,7 +8,7 @@ from remit.contracts.plans.change_log import Change
 from remit.core.errors import RemitError
 from remit.effects.plans.steps import State
 from remit.plans.rollback.preview import RollbackTarget
-from remit.plans.storage.drift import changed_nothing, drift_digest, drifted_files, judge, paths_of, see, select
+from remit.plans.storage.drift import changed_nothing, drift_digest, drifted_files, judge, paths_of, read_states, select
 from remit.plans.storage.run_folder import BACKUPS, DRIFTED, REPORTS
 from remit.services.base.run_list import KnownRun, list_runs, open_past_runs, project_root
 from remit.store.claims import ClaimCompleted
@@ -51,7 +51,7 @@ def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> Dr
     try:
         target = runs.rollback_target(runs.find(name))
         files = [one for one in select(target.manifest, chosen) if one.file_kind == "file"]
-        states = see(project_root(workspace), paths_of(files))
+        states = read_states(project_root(workspace), paths_of(files))
     except RemitError:
         return DriftReport()
     looks = {one.checkpoint_id: judge(one, states) for one in files}

@@ -22,7 +22,7 @@ from remit.plans.preparation.pipeline_scratch import folder_digest
 from remit.plans.preparation.pipelines import DBT_EXCLUDED
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.plans.storage.backups import state_of
-from remit.plans.storage.drift import see
+from remit.plans.storage.drift import read_states
 from remit.services.base.run_list import project_root
 from remit.store.proposals import ProposalRow
 from remit.workspace.workspace import Workspace
@@ -74,7 +74,7 @@ class Inputs:
                     odd.append((path, f"a file in this folder was changed since {when}"))
                 continue
             try:
-                state = see(root, (path,), self._state_of)[path]
+                state = read_states(root, (path,), self._state_of)[path]
             except RemitError as problem:
                 odd.append((path, f"this file cannot be compared with what it was when {when}: {problem.what}"))
                 continue

@@ -11,7 +11,7 @@ from remit.contracts.services.plans import MAX_PAGE, DriftedFile, RunDocuments, 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import agent_cannot_decide
-from remit.plans.proposals.errors import no_such
+from remit.plans.proposals.errors import not_found_error
 from remit.plans.rollback.preview import drift_changed_error
 from remit.services.base.drift import DriftReport, detect_drift, later_run, set_aside
 from remit.services.base.permissions import Right, may, require
@@ -193,7 +193,7 @@ class PlanRuns:
         """An agent's own; that there is another's is none of its business."""
         row = self._workspace.proposals.find(proposal_id)
         if row is None or not _is_for(caller, row):
-            raise no_such(proposal_id)
+            raise not_found_error(proposal_id)
         return row
 
     def _was_begun(self, row: ProposalRow) -> bool:
@@ -205,7 +205,7 @@ class PlanRuns:
         row = proposals.find(name)
         if row is None:
             try:
-                row = proposals.of_envelope(name)
+                row = proposals.find_by_envelope(name)
             except EnvironmentFailureError:  # a changed row is nobody's; people need none to get at a run
                 if not may(caller, Right.SEE):
                     raise
@@ -214,7 +214,7 @@ class PlanRuns:
                 raise _never_ran(name)
             return row.envelope_id
         if not may(caller, Right.SEE) or not name.isprintable():
-            raise no_such(name)
+            raise not_found_error(name)
         return open_past_runs(self._workspace).find(full_name(self._workspace, name))
 
     def _refused(

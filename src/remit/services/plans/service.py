@@ -30,7 +30,7 @@ from remit.plans.policy.plan import decide_plan
 from remit.plans.preview.build import digest_of_preview
 from remit.plans.preview.document import PlanPreview
 from remit.plans.proposals.draft import ProposalDraft
-from remit.plans.proposals.errors import closed, not_as_approved, not_the_stored_preview
+from remit.plans.proposals.errors import changed_since_approval_error, closed_error, outdated_digest_error
 from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
 from remit.plans.service import preview_outdated_error
 from remit.services.base.context import ConsoleUrl, require_wait
@@ -101,7 +101,7 @@ class PlanDesk(PlanRuns):
         text = proposed.canonical()
         token = caller.token if isinstance(caller, AgentCaller) else None
         if key is not None:
-            found = self._workspace.proposals.under_key(caller.id, key, proposed.digest())
+            found = self._workspace.proposals.find_by_key(caller.id, key, proposed.digest())
             if found is not None:
                 return self._view(caller, found)
         title, risk, computed = self._described(caller, proposed, text)
@@ -151,7 +151,7 @@ class PlanDesk(PlanRuns):
             if found is None or found.state != "PENDING" or job.is_cancelled:
                 return
             seen = self._workspace.plans.preview(text, PlanHooks(is_cancelled=lambda: job.is_cancelled))
-            self._workspace.proposals.preview_again(row.proposal_id, _computed(seen), actor)
+            self._workspace.proposals.replace_preview(row.proposal_id, _computed(seen), actor)
 
         subject = _subject(row)
         try:
@@ -188,12 +188,12 @@ class PlanDesk(PlanRuns):
             )
         proposals = self._workspace.proposals
         if self._view(caller, row).state not in {"PENDING", "APPROVED"}:
-            raise closed(row, row.decided_at or row.created_at)
+            raise closed_error(row, row.decided_at or row.created_at)
         proposals.preview_of(row)  # a stored one that is not as recorded is evidence: it stays as it is
         seen = self._workspace.preview(proposals.plan_of(row))
         if row.state == "APPROVED" and seen.digest != _approved_digest(proposals.envelope_of(row)):
-            raise not_as_approved(row)
-        return self._stored(proposals.preview_again(row.proposal_id, _computed(seen), caller.actor))
+            raise changed_since_approval_error(row)
+        return self._stored(proposals.replace_preview(row.proposal_id, _computed(seen), caller.actor))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class PlanDesk(PlanRuns):
         require(caller, Right.SEE_OWN)
         rows = self._workspace.proposals.pending()
         mine = [row for row in rows if may(caller, Right.SEE) or row.proposed_by == caller.id]
-        return [self._view(caller, row) for row in mine if self._workspace.proposals.is_vouched_for(row)]
+        return [self._view(caller, row) for row in mine if self._workspace.proposals.is_verified(row)]
 
     def get(self, caller: Caller, proposal_id: str) -> ProposalView:
         require(caller, Right.SEE_OWN)
@@ -293,7 +293,7 @@ class PlanDesk(PlanRuns):
         """Refused if a person has answered: what else could be wrong with an answer does not matter then."""
         row = self._row(caller, proposal_id)
         if row.state in {"APPROVED", "DENIED"}:
-            raise closed(row, row.decided_at or row.created_at)
+            raise closed_error(row, row.decided_at or row.created_at)
         return row
 
     def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> None:
@@ -304,7 +304,7 @@ class PlanDesk(PlanRuns):
         if shown.changed_since:
             raise preview_outdated_error(row.plan_id, shown.changed_since[0].path)
         if shown.preview_digest != preview_digest:
-            raise not_the_stored_preview(row)
+            raise outdated_digest_error(row)
 
     def _approve(
         self,
@@ -444,7 +444,7 @@ class PlanDesk(PlanRuns):
 
     def _listed_view(self, caller: Caller, row: ProposalRow) -> ProposalView | None:
         """People are told of a row that was changed; an agent is not told that there is one."""
-        if self._workspace.proposals.is_vouched_for(row):
+        if self._workspace.proposals.is_verified(row):
             return self._view(caller, row)
         return None if isinstance(caller, AgentCaller) else not_vouched_for(row)
 

@@ -83,7 +83,7 @@ class Views:
 
     def run(self, run: KnownRun) -> RunView:
         try:
-            proposal = self._workspace.proposals.of_envelope(run.envelope_id)
+            proposal = self._workspace.proposals.find_by_envelope(run.envelope_id)
         except EnvironmentFailureError:  # its row is not as it was recorded; the run itself is
             proposal = None
         return RunView(
