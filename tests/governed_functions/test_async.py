@@ -133,7 +133,7 @@ def test_a_loop_that_ends_first_leaves_nobody_waiting(place: Place) -> None:
 
 
 def test_a_loop_that_was_closed_before_it_looked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.calls.function._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("remit.calls.function._POLL_SECONDS", 0.01)
 
     async def seven() -> int:
         return 7

@@ -19,26 +19,26 @@ class Acting:
     token: str = field(repr=False)
     key: str | None
     wait: float | None
-    under: str | None = None
+    parent_key: str | None = None
     """The key of the call that is being made. A call within it has a key of its own, the same when it is repeated."""
-    made: dict[str, int] = field(default_factory=dict, compare=False)
+    counts: dict[str, int] = field(default_factory=dict, compare=False)
     """How often the same call was made within it."""
 
     def key_of(self, name: str, arguments: Mapping[str, Any]) -> str | None:
         """Of a call that is made now. None where nothing says which it is."""
-        if self.under is None:
+        if self.parent_key is None:
             return self.key
-        call = digest_bytes(json.dumps([self.under, name, arguments], sort_keys=True, default=repr).encode())
-        number = self.made[call] = self.made.get(call, 0) + 1
-        return f"{self.under[:_SHOWN]}/{digest_bytes(f'{call} {number}'.encode()).removeprefix('sha256:')}"
+        call = digest_bytes(json.dumps([self.parent_key, name, arguments], sort_keys=True, default=repr).encode())
+        number = self.counts[call] = self.counts.get(call, 0) + 1
+        return f"{self.parent_key[:_KEY_PREFIX]}/{digest_bytes(f'{call} {number}'.encode()).removeprefix('sha256:')}"
 
 
-def is_asked_within(key: str, asked: Collection[str]) -> bool:
+def is_nested_key(key: str, parent_keys: Collection[str]) -> bool:
     """Whether one of these keys is of a call within the call of this key."""
-    return any(re.fullmatch(f"{re.escape(key[:_SHOWN])}/[0-9a-f]{{64}}", each) for each in asked)
+    return any(re.fullmatch(f"{re.escape(key[:_KEY_PREFIX])}/[0-9a-f]{{64}}", each) for each in parent_keys)
 
 
-_SHOWN: Final = 100
+_KEY_PREFIX: Final = 100
 """Characters of a key that are repeated in those of the calls within."""
 _ACTING: Final[ContextVar[Acting | None]] = ContextVar("remit_acting", default=None)
 
@@ -59,13 +59,13 @@ def acting(token: str, *, key: str | None = None, wait: float | None = 0.0) -> I
 
 
 @contextlib.contextmanager
-def within(token: str, key: str, wait: float | None) -> Iterator[None]:
+def nested_calls(token: str, key: str, wait: float | None) -> Iterator[None]:
     """What is called in this block is called by the call of this key, for the same agent: the call names it.
 
     Where a block names him too, its patience with people is that of the calls within.
     """
-    around = _ACTING.get()
-    patience = around.wait if around is not None and around.token == token else wait
+    outer = _ACTING.get()
+    patience = outer.wait if outer is not None and outer.token == token else wait
     before = _ACTING.set(Acting(token, None, patience, key))
     try:
         yield

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.calls.checkpoint import GrantedCall, ShownCall
-from remit.calls.function import QUESTION_LIFE, GovernedFunction
+from remit.calls.function import APPROVAL_REQUEST_LIFE, GovernedFunction
 from remit.contracts.browser.browser import Approval
 from remit.contracts.calls.call import CallWaiting
 from remit.core.errors import Reason, RefusedError, RemitError
@@ -19,7 +19,7 @@ class AwaitsPersonError(RemitError):
         self.waiting = CallWaiting(
             approval_id=approval.approval_id, expires=approval.expires, what=approval.preview.estimated_effect
         )
-        super().__init__(Reason.APPROVAL_PENDING, **_said_of(self.waiting))
+        super().__init__(Reason.APPROVAL_PENDING, **_waiting_error(self.waiting))
 
 
 class WaitsForPersonError(RefusedError):
@@ -27,7 +27,7 @@ class WaitsForPersonError(RefusedError):
 
     def __init__(self, waiting: CallWaiting) -> None:
         self.waiting = waiting
-        super().__init__(Reason.APPROVAL_PENDING, **_said_of(waiting))
+        super().__init__(Reason.APPROVAL_PENDING, **_waiting_error(waiting))
 
 
 class SuspendedInCallError(SuspendedError):
@@ -38,7 +38,7 @@ class SuspendedInCallError(SuspendedError):
         super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
 
 
-def _said_of(waiting: CallWaiting) -> dict[str, str]:
+def _waiting_error(waiting: CallWaiting) -> dict[str, str]:
     return {
         "what": f"a person has to say yes first: {waiting.what}",
         "where": f"question {waiting.approval_id}",
@@ -54,7 +54,7 @@ def can_wait(function: GovernedFunction) -> bool:
     return function.idempotent and function.undo is None and not function.read_only
 
 
-def ask_about_call(
+def require_approval(
     approvals: ApprovalService,
     granted: GrantedCall,
     preview: ShownCall,
@@ -62,7 +62,7 @@ def ask_about_call(
     on_waiting: Callable[[Approval], None],
 ) -> Approval:
     """The approval that was given. `AwaitsPersonError` while there is none; refuses when somebody said no."""
-    question = ApprovalRequest(
+    request = ApprovalRequest(
         agent_id=granted.token.agent_id,
         token_jti=granted.token.jti,
         action_id=granted.request.call_id,
@@ -70,30 +70,30 @@ def ask_about_call(
         request_digest=preview.digest,
         preview=preview.shown,
         not_after=granted.token.expires_at,
-        life=QUESTION_LIFE,
+        life=APPROVAL_REQUEST_LIFE,
         lasting=True,
     )
-    answer = approvals.ask(question)
+    approval = approvals.ask(request)
     reach("call.asked")
-    if answer.state == "PENDING":
-        on_waiting(answer)
-        answer = approvals.wait(answer.approval_id, wait)
-    where = f"question {answer.approval_id}"
-    if answer.state == "PENDING":
-        raise AwaitsPersonError(answer)
-    if answer.state == "DENIED":
-        because = f": {answer.reason}" if answer.reason else "."
-        said = f"{answer.decided_by} said no{because}"
+    if approval.state == "PENDING":
+        on_waiting(approval)
+        approval = approvals.wait(approval.approval_id, wait)
+    where = f"question {approval.approval_id}"
+    if approval.state == "PENDING":
+        raise AwaitsPersonError(approval)
+    if approval.state == "DENIED":
+        because = f": {approval.reason}" if approval.reason else "."
+        advice = f"{approval.decided_by} said no{because}"
         raise RefusedError(
-            Reason.APPROVAL_DENIED, "a person said no", where=where, next_step=f"It was not called. {said}"
+            Reason.APPROVAL_DENIED, "a person said no", where=where, next_step=f"It was not called. {advice}"
         )
-    if answer.state == "EXPIRED":
+    if approval.state == "EXPIRED":
         raise RefusedError(
             Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step="It was not called."
         )
-    if answer.state != "APPROVED":
-        why = answer.reason or "it came to nothing"
+    if approval.state != "APPROVED":
+        why = approval.reason or "it came to nothing"
         raise RefusedError(
             Reason.CANCELLED, f"the question is void: {why}", where=where, next_step="It was not called."
         )
-    return answer
+    return approval

@@ -19,7 +19,7 @@ from remit.contracts.calls.call import CallAnswer
 T = TypeVar("T")
 
 
-async def run_apart(work: Callable[..., T], *arguments: Any) -> T:
+async def run_in_thread(work: Callable[..., T], *arguments: Any) -> T:
     """In a thread of its own. It goes on, also when nobody awaits it any more; the program's end waits for it."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # from here on it cannot be called back
@@ -44,21 +44,21 @@ class ApprovalWaiter:
         )
         self._lock = threading.Lock()
 
-    async def answered(self, call: Callable[[], CallAnswer], wait: float | None) -> CallAnswer:
+    async def call_when_approved(self, call: Callable[[], CallAnswer], wait: float | None) -> CallAnswer:
         """Make the call; while it waits for a person, wait with it, and make it again when there is an answer."""
         loop = asyncio.get_running_loop()
         deadline = float("inf") if wait is None else loop.time() + wait
         while True:
-            answer = await run_apart(call)
+            answer = await run_in_thread(call)
             left = deadline - loop.time()
             if answer.waiting is None or left <= 0:
                 return answer
-            asked = await self._watch(loop).wait(answer.waiting.approval_id, None if wait is None else left)
-            if asked.state == "PENDING":
+            approval = await self._watch(loop).wait(answer.waiting.approval_id, None if wait is None else left)
+            if approval.state == "PENDING":
                 return answer
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> ApprovalWatcher:
         with self._lock:
             if loop not in self._watches:
-                self._watches[loop] = ApprovalWatcher(self._approvals(), run_apart)
+                self._watches[loop] = ApprovalWatcher(self._approvals(), run_in_thread)
             return self._watches[loop]

@@ -68,7 +68,7 @@ class CallRequest:
     function: GovernedFunction | None
     token: str = field(repr=False)
     digest: str
-    known: CallAuditData = field(default_factory=CallAuditData, compare=False)
+    audit: CallAuditData = field(default_factory=CallAuditData, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ def render_call_checkpoint(request: CallRequest, before: Any) -> str:
         "call_id": request.call_id,
         "arguments": request.arguments,
         "digest": request.digest,
-        "agent_id": request.known.agent_id,
-        "jti": request.known.jti,
+        "agent_id": request.audit.agent_id,
+        "jti": request.audit.jti,
         "before": before,
     }
     return canonical_bytes(tree).decode()
@@ -135,8 +135,8 @@ def parse_call_checkpoint(text: str, functions: Mapping[str, GovernedFunction]) 
         function = functions.get(tree["function"])
         model = None if function is None else function.arguments.from_tree(tree["arguments"])
         name, call_id, arguments = tree["function"], tree["call_id"], tree["arguments"]
-        known = CallAuditData(None, tree["agent_id"], tree["jti"])
-        request = CallRequest(name, call_id, arguments, model, function, "", tree["digest"], known)
+        audit = CallAuditData(None, tree["agent_id"], tree["jti"])
+        request = CallRequest(name, call_id, arguments, model, function, "", tree["digest"], audit)
         return BegunCall(request, tree["before"])
 
     return read_checkpoint(text, read, "call")
@@ -156,15 +156,15 @@ def render_call(function: GovernedFunction, arguments: Mapping[str, Any], senten
                 next_step="Send less at once.",
             )
         shown[name] = text
-    said = _show_sentence(function, arguments, sentence) if sentence else ""
-    effect = said or f"Calls {function.name}. {function.description}".strip()
+    masked_sentence = _mask_sentence(function, arguments, sentence) if sentence else ""
+    effect = masked_sentence or f"Calls {function.name}. {function.description}".strip()
     return CallPreview(
         function=function.name,
         arguments=shown,
         estimatedEffect=effect[:4_000],
         risk=function.risk,
         reversible=function.is_harmless,
-        wayBack=function.way_back,
+        wayBack=function.undo_description,
     )
 
 
@@ -172,7 +172,7 @@ def _masked(function: GovernedFunction, name: str, value: Any) -> Any:
     return HIDDEN if name in function.private else mask_json(value, name=name, words=mask_shown, whole_labels=True)
 
 
-def _show_sentence(function: GovernedFunction, arguments: Mapping[str, Any], sentence: str) -> str:
+def _mask_sentence(function: GovernedFunction, arguments: Mapping[str, Any], sentence: str) -> str:
     """What the program says of the call, with each argument in it as it is shown. Beyond that only what is a secret by
     its own looks is masked: no word in an argument hides what the program has to say.
     """
@@ -212,13 +212,13 @@ def audit_event(request: CallRequest, result: CallResult) -> NewEntry:
     payload = {
         "call_id": request.call_id,
         "function": request.name,
-        "agent_id": request.known.agent_id,
-        "jti": request.known.jti,
+        "agent_id": request.audit.agent_id,
+        "jti": request.audit.jti,
         "status": result.status,
         "effect": result.effect,
         "code": result.error.code if result.error is not None else None,
     }
-    capability, who = f"call.{request.name}", request.known.agent_id
+    capability, who = f"call.{request.name}", request.audit.agent_id
     return NewEntry(DEFAULT_TENANT, "call.audit", request.call_id, payload, capability_id=capability, actor=who)
 
 
@@ -255,7 +255,7 @@ def require_result(value: Any, where: str) -> Any:
         raise RefusedError(problem.reason, what, where=where, next_step=problem.next_step) from None
 
 
-def is_put_off(value: Any) -> bool:
+def is_deferred(value: Any) -> bool:
     """What a function returned has yet to be run, and is not run here: so it is not known what of it is done. Also if
     that is a part of a list or the like: `map(send, customers)` has sent nothing yet.
     """

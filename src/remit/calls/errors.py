@@ -8,25 +8,30 @@ from remit.calls.redaction import hide_private
 from remit.contracts.calls.call import CallArguments, CallEffect
 from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 
-LOOK: Final = "Look at what it was to change. It is not called again under this key."
-DONE: Final = "Do not call it again: its effect took place. Look at what it changed if you need the result."
-AGAIN: Final = "Call it again under another key, once that is fixed."
+LOOK_ADVICE: Final = "Look at what it was to change. It is not called again under this key."
+DONE_ADVICE: Final = "Do not call it again: its effect took place. Look at what it changed if you need the result."
+RETRY_ADVICE: Final = "Call it again under another key, once that is fixed."
 
-NEXT_STEPS: Final[dict[CallEffect, str]] = {"none": AGAIN, "undone": AGAIN, "done": DONE, "unknown": LOOK}
+NEXT_STEPS: Final[dict[CallEffect, str]] = {
+    "none": RETRY_ADVICE,
+    "undone": RETRY_ADVICE,
+    "done": DONE_ADVICE,
+    "unknown": LOOK_ADVICE,
+}
 """What to do after a call that failed, by what became of its effect. Only without an effect it is called again."""
 
 
-def model_of_call(request: CallRequest) -> CallArguments:
+def require_model(request: CallRequest) -> CallArguments:
     if request.model is None:
-        raise not_here(request)
+        raise missing_function_error(request)
     return request.model
 
 
-def place_of_call(request: CallRequest) -> str:
+def describe_call(request: CallRequest) -> str:
     return f"call {request.call_id} of {request.name}"
 
 
-def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseException:
+def call_failure(problem: BaseException, begun: BegunCall, ending: str) -> BaseException:
     """What the function threw, in our words; but whoever interrupts the program still does."""
     if not isinstance(problem, Exception):
         return problem
@@ -34,46 +39,46 @@ def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseExce
         "undone": "It was undone.",
         "none": "It only reads, so nothing was changed.",
     }
-    ended = said or ends.get(begun.fate.effect, "Whether it took effect is not known.")
+    ended = ending or ends.get(begun.fate.effect, "Whether it took effect is not known.")
     reason = Reason.FATE_UNKNOWN if begun.fate.effect == "unknown" else Reason.EFFECT_FAILED
     advice = NEXT_STEPS[begun.fate.effect]
-    why = hide_private(_said_by(problem), begun.request)
+    why = hide_private(_message_of(problem), begun.request)
     if begun.fate.effect == "done":
         what = f"done, result could not be stored: {why}"
-        return EnvironmentFailureError(reason, what, where=place_of_call(begun.request), next_step=advice)
+        return EnvironmentFailureError(reason, what, where=describe_call(begun.request), next_step=advice)
     if isinstance(problem, WaitsForPersonError):
         why += ". Within this call nobody can wait for that: have it called before, give `acting` a `wait`, or declare"
         why += " this function idempotent, without undo, and it waits as well"
     what = f"the function failed with {type(problem).__name__}: {why}. {ended}"
-    return EnvironmentFailureError(reason, what, where=place_of_call(begun.request), next_step=advice)
+    return EnvironmentFailureError(reason, what, where=describe_call(begun.request), next_step=advice)
 
 
-def companion_failed(what: str, request: CallRequest, why: str) -> EnvironmentFailureError:
-    said = f"{what}= of this function failed: {hide_private(why, request)}"
-    return EnvironmentFailureError(Reason.EFFECT_FAILED, said, where=place_of_call(request))
+def companion_failure(what: str, request: CallRequest, why: str) -> EnvironmentFailureError:
+    ending = f"{what}= of this function failed: {hide_private(why, request)}"
+    return EnvironmentFailureError(Reason.EFFECT_FAILED, ending, where=describe_call(request))
 
 
-def begun_before(problem: RemitError, request: CallRequest) -> EnvironmentFailureError:
+def unfinished_call_error(problem: RemitError, request: CallRequest) -> EnvironmentFailureError:
     """In place of a signed failure: that would say that nothing was done, and part of it may be."""
     return EnvironmentFailureError(
         Reason.IN_PROGRESS,
         f"it was begun before and has not ended, and this call of it is refused: {problem.what}",
-        where=place_of_call(request),
+        where=describe_call(request),
         next_step="Get a valid token and ask for this key with it, which tells how it ended; or run: remit recover",
     )
 
 
-def not_here(request: CallRequest) -> EnvironmentFailureError:
+def missing_function_error(request: CallRequest) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.CAPABILITY_UNSUPPORTED,
         "this program does not have the function that was called",
-        where=place_of_call(request),
+        where=describe_call(request),
         next_step="Start the program that declares it: its first call settles this. Or close it: remit recover"
         f" --abandon {request.call_id}",
     )
 
 
-def _said_by(problem: BaseException) -> str:
+def _message_of(problem: BaseException) -> str:
     """What it threw, in its own words. If it fails to say them, what that throws may hold private arguments."""
     try:
         return str(problem)

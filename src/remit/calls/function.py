@@ -21,9 +21,9 @@ Consent = Literal["person", "policy", "none"]
 Verdict = Literal["allow", "ask", "refuse"]
 VERDICTS: Final = frozenset({"allow", "ask", "refuse"})
 
-QUESTION_LIFE: Final = timedelta(hours=24)
+APPROVAL_REQUEST_LIFE: Final = timedelta(hours=24)
 """How long a person has for an answer, and the agent to use it: nothing is held meanwhile."""
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 """How long it can go unnoticed that an event loop has ended."""
 
 
@@ -59,30 +59,30 @@ class GovernedFunction:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(CALL_NAME, self.name):
-            raise _misdeclared(self.name, "its name is not of words like `crm.set_discount`")
-        self._require_done_when_called()
+            raise _declaration_error(self.name, "its name is not of words like `crm.set_discount`")
+        self._require_no_generators()
         if self.consent not in {"person", "policy", "none"}:
-            raise _misdeclared(self.name, "consent is person, policy or none")
+            raise _declaration_error(self.name, "consent is person, policy or none")
         if self.risk not in get_args(RiskLevel):
-            raise _misdeclared(self.name, f"risk is one of {', '.join(get_args(RiskLevel))}")
+            raise _declaration_error(self.name, f"risk is one of {', '.join(get_args(RiskLevel))}")
         if self.consent == "none" and not self.is_harmless:
-            raise _misdeclared(self.name, "nobody is asked only about what just reads, or can be undone")
+            raise _declaration_error(self.name, "nobody is asked only about what just reads, or can be undone")
         if self.consent == "policy" and self.allow is None:
-            raise _misdeclared(self.name, "a policy needs a rule: allow=")
+            raise _declaration_error(self.name, "a policy needs a rule: allow=")
         if self.read_only and self.undo is not None:
-            raise _misdeclared(self.name, "what only reads has nothing to undo")
+            raise _declaration_error(self.name, "what only reads has nothing to undo")
         if self.before is not None and self.undo is None:
-            raise _misdeclared(self.name, "what is kept before it is for undo=, and there is none")
+            raise _declaration_error(self.name, "what is kept before it is for undo=, and there is none")
         unknown = set(self.private) - set(self.arguments.model_fields)
         if unknown:
-            raise _misdeclared(self.name, f"there is no argument {min(unknown)!r} to keep private")
+            raise _declaration_error(self.name, f"there is no argument {min(unknown)!r} to keep private")
 
-    def _require_done_when_called(self) -> None:
+    def _require_no_generators(self) -> None:
         for what in ("run", "preview", "allow", "before", "undo", "verify"):
-            given = getattr(self, what)
-            if inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given):
+            companion = getattr(self, what)
+            if inspect.isgeneratorfunction(companion) or inspect.isasyncgenfunction(companion):
                 which = "it" if what == "run" else f"{what}="
-                raise _misdeclared(self.name, f"{which} yields, so to call it does nothing yet")
+                raise _declaration_error(self.name, f"{which} yields, so to call it does nothing yet")
 
     @property
     def capability(self) -> str:
@@ -93,7 +93,7 @@ class GovernedFunction:
         return self.read_only or self.undo is not None
 
     @property
-    def way_back(self) -> str:
+    def undo_description(self) -> str:
         if self.read_only:
             return "It only reads: there is nothing to take back."
         if self.undo is None:
@@ -116,27 +116,27 @@ class Invoker:
         if not inspect.isawaitable(made):
             return made
         if self.loop is not None and not self.loop.is_closed():
-            return _in_loop(made, self.loop)
-        return _in_own_loop(made)
+            return _run_in_loop(made, self.loop)
+        return _run_in_new_loop(made)
 
 
-async def _awaited(made: Any) -> Any:
+async def _await_result(made: Any) -> Any:
     return await made
 
 
-def _in_loop(made: Any, loop: asyncio.AbstractEventLoop) -> Any:
+def _run_in_loop(made: Any, loop: asyncio.AbstractEventLoop) -> Any:
     """In a loop of another thread. One that ends before it has looked at this would leave us waiting for ever."""
-    awaited = _awaited(made)
-    future = asyncio.run_coroutine_threadsafe(awaited, loop)
+    coroutine = _await_result(made)
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     while True:
         try:
-            return future.result(_LOOK_SECONDS)
+            return future.result(_POLL_SECONDS)
         except TimeoutError:
             if future.done():
                 raise  # the function's own
             is_over = not loop.is_running() and not threading.main_thread().is_alive()
             if loop.is_closed() or is_over:
-                _close(awaited)
+                _close(coroutine)
                 _close(made)
                 raise RuntimeError("the event loop ended before the function did") from None
 
@@ -147,13 +147,13 @@ def _close(coroutine: Any) -> None:
         coroutine.close()
 
 
-def _in_own_loop(made: Any) -> Any:
+def _run_in_new_loop(made: Any) -> Any:
     """In a thread: this one may have a loop that runs already."""
     future: Future[Any] = Future()
 
     def work() -> None:
         try:
-            future.set_result(asyncio.run(_awaited(made)))
+            future.set_result(asyncio.run(_await_result(made)))
         except BaseException as problem:  # noqa: BLE001 - raised again where it is waited for
             future.set_exception(problem)
 
@@ -166,7 +166,7 @@ def named(arguments: CallArguments) -> Mapping[str, Any]:
     return {name: getattr(arguments, name) for name in type(arguments).model_fields}
 
 
-def _misdeclared(name: str, why: str) -> UsageError:
+def _declaration_error(name: str, why: str) -> UsageError:
     return UsageError(
         Reason.MISUSE,
         f"this function cannot be governed like that: {why}",

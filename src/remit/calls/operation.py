@@ -13,7 +13,7 @@ from typing import Any
 from remit.approvals.service import ApprovalService
 from remit.authority.call_results import sign_call, verify_call
 from remit.authority.capability_token import claimed_agent, require_in_time
-from remit.calls.approval import SuspendedInCallError, WaitsForPersonError, ask_about_call, can_wait
+from remit.calls.approval import SuspendedInCallError, WaitsForPersonError, can_wait, require_approval
 from remit.calls.checkpoint import (
     HIDDEN,
     BegunCall,
@@ -24,7 +24,7 @@ from remit.calls.checkpoint import (
     Returned,
     ShownCall,
     audit_event,
-    is_put_off,
+    is_deferred,
     parse_call_checkpoint,
     render_call,
     render_call_checkpoint,
@@ -32,7 +32,15 @@ from remit.calls.checkpoint import (
     require_json,
     require_result,
 )
-from remit.calls.errors import LOOK, begun_before, companion_failed, failed_with, model_of_call, not_here, place_of_call
+from remit.calls.errors import (
+    LOOK_ADVICE,
+    call_failure,
+    companion_failure,
+    describe_call,
+    missing_function_error,
+    require_model,
+    unfinished_call_error,
+)
 from remit.calls.function import GovernedFunction, Invoker, NotDoneError, named
 from remit.calls.policy import capability_missing, decide_call
 from remit.calls.redaction import hide_private
@@ -104,46 +112,46 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
 
     def verify_authority(self, request: CallRequest, now: datetime) -> GrantedCall:
         token = self.tokens.verify(request.token, now)
-        request.known.token, request.known.agent_id, request.known.jti = token, token.agent_id, token.jti
+        request.audit.token, request.audit.agent_id, request.audit.jti = token, token.agent_id, token.jti
         if request.function is None or request.model is None:
-            raise not_here(request)
+            raise missing_function_error(request)
         # Here already, before anything is looked up: what a call returned is not for a token that could not make it.
         if (denial := capability_missing(token, request.function)) is not None:
             PolicyDecision(denials=(denial,)).require()
         return GrantedCall(request, request.function, request.model, token)
 
     def decide(self, request: CallRequest) -> PolicyDecision:
-        if request.known.token is None or request.function is None or request.model is None:
+        if request.audit.token is None or request.function is None or request.model is None:
             return PolicyDecision(("it was begun under a token, and is only brought to an end",))
-        decision, request.known.verdict = decide_call(request.known.token, request.function, request.model)
+        decision, request.audit.verdict = decide_call(request.audit.token, request.function, request.model)
         return decision
 
     def preview(self, granted: GrantedCall) -> ShownCall:
         function, sentence = granted.function, ""
         if function.preview is not None:
-            sentence = self._companion("preview", function.preview, granted.request)
+            sentence = self._call_companion("preview", function.preview, granted.request)
             if not isinstance(sentence, str):
-                raise companion_failed("preview", granted.request, "it returned no text")
+                raise companion_failure("preview", granted.request, "it returned no text")
         shown = render_call(function, granted.request.arguments, hide_private(sentence, granted.request))
         return ShownCall(render_summary(shown), digest([granted.request.digest, shown.digest()]), shown)
 
     def consent(self, granted: GrantedCall, preview: Preview, now: datetime) -> str:
         """A yes to this very call and this very preview; or none needed, because of what the function declares."""
-        function, verdict = granted.function, granted.request.known.verdict
+        function, verdict = granted.function, granted.request.audit.verdict
         if function.consent == "none" and verdict != "ask":
             return f"none needed: {'it only reads' if function.read_only else 'it can be undone'}"
         if function.consent == "policy" and verdict == "allow":
             return "policy: the rule of this function allows it"
         if not isinstance(preview, ShownCall):
             raise RefusedError(Reason.APPROVAL_DENIED, "there is nothing that a person could be shown")
-        approval = ask_about_call(self.approvals, granted, preview, self.wait, self.on_waiting)
+        approval = require_approval(self.approvals, granted, preview, self.wait, self.on_waiting)
         granted.approvals[:] = [approval]
         return f"approval {approval.approval_id} by {approval.decided_by}"
 
     def checkpoint(self, granted: GrantedCall, preview: Preview) -> str:
         function, before = granted.function, None
         if function.before is not None:
-            found = self._companion("before", function.before, granted.request)
+            found = self._call_companion("before", function.before, granted.request)
             before = require_json(found, "what before= returned", f"function {function.name}")
         return render_call_checkpoint(granted.request, before)
 
@@ -176,27 +184,27 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
             reach("call.returned")
         except NotDoneError as problem:
             begun.fate.effect = "none"
-            raise failed_with(problem, begun, "It changed nothing, as it says itself.") from None
+            raise call_failure(problem, begun, "It changed nothing, as it says itself.") from None
         except BaseException as problem:  # noqa: BLE001 - whatever it throws, it may have done something
             if isinstance(problem, WaitsForPersonError) and can_wait(function):
                 raise SuspendedInCallError(problem) from None
-            self._clear_away(begun, problem)
-            raise failed_with(problem, begun, "") from None
+            self._undo_failed_call(begun, problem)
+            raise call_failure(problem, begun, "") from None
         try:
-            closed = require_result(value, f"function {function.name}")
+            value_json = require_result(value, f"function {function.name}")
         except RefusedError as problem:
-            self._clear_away(begun, problem)
-            if begun.fate.effect == "unknown" and not is_put_off(value):
+            self._undo_failed_call(begun, problem)
+            if begun.fate.effect == "unknown" and not is_deferred(value):
                 begun.fate.effect = "done"
-            raise failed_with(problem, begun, "") from None
+            raise call_failure(problem, begun, "") from None
         begun.fate.effect = "none" if function.read_only else "done"
-        return Returned(closed)
+        return Returned(value_json)
 
     def recover_effect(self, begun: BegunCall, notes: Notes, note: Note) -> InterruptedCall | None:
         """None where it may be done from the start: as if it had never begun, or because once more does no harm."""
         function = begun.request.function
         if function is None:
-            raise not_here(begun.request)
+            raise missing_function_error(begun.request)
         if function.undo is not None:
             self.undo(begun, notes, note)
             end = "and undone: all is as it was before"
@@ -207,13 +215,15 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
             raise SuspendedError(
                 Reason.IN_PROGRESS,
                 "it was cut short; the same call again, with the same key and a valid token, makes it whole",
-                where=place_of_call(begun.request),
+                where=describe_call(begun.request),
                 next_step=f"Or close it as it is: remit recover --abandon {begun.request.call_id}",
             )
         elif not function.idempotent:
             what = "it was cut short, and whether it took effect is not known"
             return InterruptedCall(
-                EnvironmentFailureError(Reason.FATE_UNKNOWN, what, where=place_of_call(begun.request), next_step=LOOK)
+                EnvironmentFailureError(
+                    Reason.FATE_UNKNOWN, what, where=describe_call(begun.request), next_step=LOOK_ADVICE
+                )
             )
         else:
             end = ""
@@ -222,7 +232,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
         problem = EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"it was cut short {end}",
-            where=place_of_call(begun.request),
+            where=describe_call(begun.request),
             next_step=self.try_again,
         )
         return InterruptedCall(problem)
@@ -231,14 +241,14 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
         """What cannot be undone stays as it is, and the result says that nobody knows how that is."""
         request = begun.request
         if request.function is None or request.model is None:
-            raise not_here(request)
+            raise missing_function_error(request)
         if request.function.undo is None:
             begun.fate.effect = "none" if request.function.read_only else "unknown"
             return
         try:
             self.invoke(request.function.undo, begun.before, **named(request.model))
         except Exception as problem:
-            raise companion_failed("undo", request, f"{type(problem).__name__}: {problem}") from problem
+            raise companion_failure("undo", request, f"{type(problem).__name__}: {problem}") from problem
         begun.fate.effect = "undone"
         reach("road.undone")
 
@@ -248,26 +258,26 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
             return
         why = "verify= does not agree that it is done"
         try:
-            holds = self.invoke(request.function.verify, made.value, **named(model_of_call(request)))
+            holds = self.invoke(request.function.verify, made.value, **named(require_model(request)))
         except Exception as problem:  # noqa: BLE001 - a look that fails is no confirmation
             holds, why = False, hide_private(f"verify= failed: {type(problem).__name__}: {problem}", request)
         if holds is not True:
-            raise VerificationFailedError(Reason.EFFECT_FAILED, why, where=place_of_call(request))
+            raise VerificationFailedError(Reason.EFFECT_FAILED, why, where=describe_call(request))
 
     def succeed(self, request: CallRequest, begun: BegunCall, made: Returned | InterruptedCall) -> CallResult:
         if isinstance(made, InterruptedCall):
             return self.fail(request, made.problem, begun)
-        return self._signed(request, status="SUCCESS", effect=begun.fate.effect, value=made.value, error=None)
+        return self._sign(request, status="SUCCESS", effect=begun.fate.effect, value=made.value, error=None)
 
     def fail(self, request: CallRequest, problem: RemitError, begun: BegunCall | None = None) -> CallResult:
         if begun is None and self.has_intent(request):
-            raise begun_before(problem, request)
+            raise unfinished_call_error(problem, request)
         effect = "none" if begun is None else begun.fate.effect
         error = CallError.of(problem)
         if effect == "unknown":
-            advice = problem.next_step if problem.reason is Reason.FATE_UNKNOWN else LOOK
+            advice = problem.next_step if problem.reason is Reason.FATE_UNKNOWN else LOOK_ADVICE
             error = error.model_copy(update={"code": Reason.FATE_UNKNOWN.value, "next_step": advice})
-        return self._signed(request, status="FAILURE", effect=effect, value=None, error=error.tree())
+        return self._sign(request, status="FAILURE", effect=effect, value=None, error=error.tree())
 
     def store_outcome(self, outcome: CallResult) -> str:
         return outcome.canonical().decode()
@@ -296,7 +306,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
     def extra_entries(self, request: CallRequest, outcome: CallResult) -> Sequence[ExtraRecord]:
         return (audit_event(request, outcome),)
 
-    def _clear_away(self, begun: BegunCall, problem: BaseException) -> None:
+    def _undo_failed_call(self, begun: BegunCall, problem: BaseException) -> None:
         """After a call that failed: undone, if there is a way; else it is said that nobody knows."""
         try:
             self.undo(begun, (), lambda _: None)
@@ -304,17 +314,17 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
             raise IncompleteError(
                 Reason.EFFECT_FAILED,
                 f"the function failed ({type(problem).__name__}), and could not be undone yet: {second.what}",
-                where=place_of_call(begun.request),
+                where=describe_call(begun.request),
                 next_step="Fix what stands in the way. Then the next start of this program undoes it. Do not call it"
                 " under another key meanwhile.",
             ) from problem
 
-    def _companion(self, what: str, companion: Callable[..., Any], request: CallRequest) -> Any:
+    def _call_companion(self, what: str, companion: Callable[..., Any], request: CallRequest) -> Any:
         try:
-            return self.invoke(companion, **named(model_of_call(request)))
+            return self.invoke(companion, **named(require_model(request)))
         except Exception as problem:
-            raise companion_failed(what, request, f"{type(problem).__name__}: {problem}") from problem
+            raise companion_failure(what, request, f"{type(problem).__name__}: {problem}") from problem
 
-    def _signed(self, request: CallRequest, **fields: Any) -> CallResult:
-        known = {"call_id": request.call_id, "function": request.name, "request_digest": request.digest}
-        return sign_call(self.signer(), {**known, **fields, "confinement": "unconfined"})
+    def _sign(self, request: CallRequest, **fields: Any) -> CallResult:
+        identity = {"call_id": request.call_id, "function": request.name, "request_digest": request.digest}
+        return sign_call(self.signer(), {**identity, **fields, "confinement": "unconfined"})

@@ -27,7 +27,7 @@ def decide_call(
     granted = (f"capability {function.capability} of token {token.jti}",)
     if function.allow is None:
         return PolicyDecision(granted), None
-    verdict, why = _ask(function, arguments)
+    verdict, why = _apply_rule(function, arguments)
     if verdict == "refuse":
         denial = Denial(
             Reason.ACCESS_DENIED,
@@ -39,15 +39,15 @@ def decide_call(
     return PolicyDecision((*granted, f"the function's own rule: {verdict}")), verdict
 
 
-def _ask(function: GovernedFunction, arguments: CallArguments) -> tuple[Verdict, str]:
+def _apply_rule(function: GovernedFunction, arguments: CallArguments) -> tuple[Verdict, str]:
     if function.allow is None:
         return "refuse", ""
     try:
-        said = function.allow(**named(arguments))
+        verdict = function.allow(**named(arguments))
     except Exception as problem:  # noqa: BLE001 - whatever a rule throws, it did not say yes
         return "refuse", f" (it failed: {type(problem).__name__})"
-    if isinstance(said, bool):
-        return ("allow" if said else "refuse"), ""
-    if isinstance(said, str) and said in VERDICTS:
-        return said, ""  # type: ignore[return-value]
+    if isinstance(verdict, bool):
+        return ("allow" if verdict else "refuse"), ""
+    if isinstance(verdict, str) and verdict in VERDICTS:
+        return verdict, ""  # type: ignore[return-value]
     return "refuse", " (it said neither allow, ask nor refuse)"

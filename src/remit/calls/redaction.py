@@ -14,8 +14,9 @@ _SHORT: Final = 4
 def hide_private(text: str, request: CallRequest) -> str:
     """The text without the values of private arguments, however a message or a tree would spell them."""
     private = () if request.function is None else request.function.private
-    spelled = {way for name in private for leaf in _leaves(request.arguments.get(name)) for way in _spellings(leaf)}
-    for each in sorted(spelled, key=len, reverse=True):
+    leaves = [leaf for name in private for leaf in _leaves(request.arguments.get(name))]
+    spellings = {spelling for leaf in leaves for spelling in _spellings(leaf)}
+    for each in sorted(spellings, key=len, reverse=True):
         if len(each) >= _SHORT:
             text = text.replace(each, HIDDEN)
         else:
@@ -36,5 +37,5 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _spellings(leaf: str) -> set[str]:
-    ways = {leaf, repr(leaf)[1:-1], json.dumps(leaf)[1:-1], json.dumps(leaf, ensure_ascii=False)[1:-1]}
-    return {way for way in ways if way.strip()}
+    spellings = {leaf, repr(leaf)[1:-1], json.dumps(leaf)[1:-1], json.dumps(leaf, ensure_ascii=False)[1:-1]}
+    return {spelling for spelling in spellings if spelling.strip()}

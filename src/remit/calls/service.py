@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from remit.approvals.service import ApprovalService
-from remit.calls.acting import is_asked_within, within
+from remit.calls.acting import is_nested_key, nested_calls
 from remit.calls.approval import AwaitsPersonError, SuspendedInCallError
 from remit.calls.async_support import ApprovalWaiter
 from remit.calls.checkpoint import CallRequest, CallTokens
@@ -89,7 +89,7 @@ class Calls:
     ) -> None:
         self.registry = Functions()
         self.patience = ApprovalWaiter(approvals)
-        """For calls that are awaited: `answered` makes one as often as a person's answers want it."""
+        """For calls that are awaited: `call_when_approved` makes one as often as a person's answers want it."""
         self._state = state
         self._keys = keys
         self._tokens = tokens
@@ -125,7 +125,7 @@ class Calls:
         operation = self._operation(Invoker(loop), wait, on_waiting)
         stored: list[bool] = []
         try:
-            with within(token, key, wait):
+            with nested_calls(token, key, wait):
                 result = run_operation(operation, raw, self._context(), on_stored=lambda: stored.append(True))
         except (AwaitsPersonError, SuspendedInCallError) as waits:
             return CallAnswer(state="waiting", call_id=key, waiting=waits.waiting)
@@ -152,8 +152,8 @@ class Calls:
         remove_stale_locks(self._state.hosts)
         if not any(report.problem for report in recovered):
             return recovered
-        asked = [each.action_id for each in self._approvals().listed("PENDING", "APPROVED")]
-        return [each for each in recovered if each.problem is None or not is_asked_within(each.key, asked)]
+        called = [report.action_id for report in self._approvals().listed("PENDING", "APPROVED")]
+        return [report for report in recovered if report.problem is None or not is_nested_key(report.key, called)]
 
     def _raw(self, name: str, key: str, arguments: bytes, token: str) -> tuple[bytes, ...]:
         try:

@@ -24,20 +24,20 @@ def model_of(function: Callable[..., Any], name: str) -> type[CallArguments]:
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in _NAMED:
-            raise _open(name, f"{parameter.name} has no name that an agent could use")
+            raise _open_signature_error(name, f"{parameter.name} has no name that an agent could use")
         if (
             parameter.name in RESERVED
             or parameter.name.startswith(("_", "model_"))
             or hasattr(Contract, parameter.name)
         ):
-            raise _open(name, f"{parameter.name} is a name of Remit's own")
+            raise _open_signature_error(name, f"{parameter.name} is a name of Remit's own")
         if parameter.name not in hints:
-            raise _open(name, f"{parameter.name} has no annotation")
+            raise _open_signature_error(name, f"{parameter.name} has no annotation")
         _require_closed(hints[parameter.name], name, parameter.name)
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[parameter.name] = (hints[parameter.name], Field(default))
     if len(fields) > MOST_ARGUMENTS:
-        raise _open(name, f"it has more than {MOST_ARGUMENTS} arguments")
+        raise _open_signature_error(name, f"it has more than {MOST_ARGUMENTS} arguments")
     made: type[CallArguments] = create_model(_title(name), __base__=CallArguments, **fields)
     made.model_rebuild()
     return made
@@ -57,7 +57,7 @@ def _require_closed(hint: Any, name: str, parameter: str) -> None:
         for each in get_args(hint)[1:] if origin is dict else get_args(hint):
             _require_closed(each, name, parameter)
         return
-    raise _open(
+    raise _open_signature_error(
         name, f"{parameter} is none of str, int, float, bool, None, list, dict[str, ...], Literal or a Contract"
     )
 
@@ -66,7 +66,7 @@ def _title(name: str) -> str:
     return "".join(word.capitalize() for word in name.replace(".", "_").split("_"))
 
 
-def _open(name: str, why: str) -> UsageError:
+def _open_signature_error(name: str, why: str) -> UsageError:
     return UsageError(
         Reason.MISUSE,
         f"an agent's arguments are checked by the signature, and this one leaves something open: {why}",

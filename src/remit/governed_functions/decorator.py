@@ -70,7 +70,7 @@ class Governed(Generic[P, R]):
         loop = asyncio.get_running_loop()
         patience = self._workspace.calls.patience
         with acting(token, wait=wait):  # the calls that it makes have the patience that was given to it
-            return await patience.answered(lambda: self._run(token, key, 0.0, arguments, loop), wait)
+            return await patience.call_when_approved(lambda: self._run(token, key, 0.0, arguments, loop), wait)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """A plain call, within `with acting(token):`. Returns what the function returned, or raises; see `value_of`."""

@@ -11,7 +11,7 @@ def tool_of(function: GovernedFunction) -> dict[str, Any]:
 
     Their names have no dots: `crm.set_discount` is `crm-set_discount`, and a name of ours has no hyphen.
     """
-    parts = [function.description, function.way_back]
+    parts = [function.description, function.undo_description]
     if function.consent != "none":
         parts.append("A person may be asked first.")
     return {

@@ -42,7 +42,7 @@ def render_preview(
 
 
 def render_checkpoint(begun: BegunTask) -> str:
-    before = {name: seen.as_json() for name, seen in begun.before.items()}
+    before = {name: identity.as_json() for name, identity in begun.before.items()}
     tree = {"manifest": begun.manifest.tree(), "before": before, "snapshot": begun.snapshot, "part": begun.part_name}
     return canonical_bytes(tree).decode()
 

@@ -16,9 +16,11 @@ from remit.fs.openat import FileIdentity
 from remit.fs.paths import Located
 
 
-def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max_bytes: int) -> dict[str, FileIdentity]:
+def inspect_before(
+    located: Mapping[str, Located], uses: Mapping[str, PathUse], max_bytes: int
+) -> dict[str, FileIdentity]:
     """Which file each path names. Refuses unless what is needed is there, and what will be made is not."""
-    seen = {}
+    identities = {}
     for name, place in located.items():
         with opened_folder(place) as folder:
             if uses[name] is PathUse.MAKE:
@@ -33,11 +35,11 @@ def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max
                 where=place.path,
                 next_step="The limit is limits.max_file_bytes in remit.yaml.",
             )
-        seen[name] = found
-    return seen
+        identities[name] = found
+    return identities
 
 
-def look_after(
+def inspect_after(
     located: Mapping[str, Located], uses: Mapping[str, PathUse], before: Mapping[str, FileIdentity]
 ) -> dict[str, FileIdentity]:
     """What is there now, of the paths that stay or are made. `VerificationFailedError` if it is not what an effect
@@ -49,14 +51,14 @@ def look_after(
             with opened_folder(place) as folder:
                 if uses[name] is not PathUse.TAKE:
                     found[name] = beneath.look(folder, place.name, where=place.path)
-                elif _is_still_there(folder, place, before[name]):
-                    raise contradicted("the file that should be gone is still there", place)
+                elif _still_exists(folder, place, before[name]):
+                    raise contradiction_error("the file that should be gone is still there", place)
         except RefusedError as problem:
-            raise contradicted(problem.what, place) from None
+            raise contradiction_error(problem.what, place) from None
     return found
 
 
-def contradicted(what: str, place: Located) -> VerificationFailedError:
+def contradiction_error(what: str, place: Located) -> VerificationFailedError:
     return VerificationFailedError(
         Reason.EFFECT_FAILED,
         f"the effect was reported as done, and then {what}",
@@ -78,7 +80,7 @@ def opened_folder(place: Located) -> Iterator[int]:
         os.close(folder)
 
 
-def _is_still_there(folder: int, place: Located, before: FileIdentity) -> bool:
+def _still_exists(folder: int, place: Located, before: FileIdentity) -> bool:
     """Another file of the same name may have come since: that is nobody's fault."""
     if not beneath.exists(folder, place.name):
         return False

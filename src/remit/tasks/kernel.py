@@ -41,11 +41,11 @@ class Kernel:
         that was not are the same executor; the result's `executor_id` says which it was.
         """
         _require_signed(result)
-        parsed, asked = ExecutionResult.parse(result, source="result"), TaskManifest.parse(manifest)
+        parsed, expected = ExecutionResult.parse(result, source="result"), TaskManifest.parse(manifest)
         verify_result(parsed, self.keyring(), at or render_time(self.clock()))
-        _require_same("task_id", parsed.task_id, asked.task_id)
-        _require_same("capability_id", parsed.capability_id, asked.capability_id)
-        registered = self.executors(asked.capability_id).removesuffix(UNCONFINED)
+        _require_same("task_id", parsed.task_id, expected.task_id)
+        _require_same("capability_id", parsed.capability_id, expected.capability_id)
+        registered = self.executors(expected.capability_id).removesuffix(UNCONFINED)
         _require_same("executor_id", parsed.executor_id.removesuffix(UNCONFINED), registered)
         return parsed
 

@@ -30,9 +30,9 @@ from remit.ledger.writer import Batch
 from remit.sandbox.host import EffectResult, PrewarmedProcess, SandboxHost
 from remit.sandbox.orders import FolderGrant, Order
 from remit.tasks.checkpoint import BegunTask, parse_checkpoint, render_checkpoint, render_preview
-from remit.tasks.inspect import contradicted, look_after, look_before
+from remit.tasks.inspect import contradiction_error, inspect_after, inspect_before
 from remit.tasks.policy import close_inputs, decide_task, locate_paths, new_part_name
-from remit.tasks.snapshots import open_snapshot, take
+from remit.tasks.snapshots import open_snapshot, take_snapshot
 
 Call = Literal["run", "finish", "undo"]
 
@@ -56,7 +56,7 @@ class LeasedTask:
     request: TaskRequest
     lease: Lease
     token: LeaseToken
-    standing: list[PrewarmedProcess] = field(default_factory=list, compare=False)
+    prewarmed: list[PrewarmedProcess] = field(default_factory=list, compare=False)
     """The process that waits to do it, from the checkpoint to the effect."""
 
     @property
@@ -129,17 +129,17 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         )
 
     def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
-        return self._verified(request, parse_lease(request.lease), now)
+        return self._verify_lease(request, parse_lease(request.lease), now)
 
     def decide(self, request: TaskRequest) -> PolicyDecision:
         return decide_task(request.manifest, self.registry, self.rules.bases)
 
     def preview(self, granted: LeasedTask) -> TaskPreview:
-        manifest, capability = granted.manifest, self._capability(granted.manifest)
-        located = self._located(manifest)
-        before = look_before(located, capability.paths, self.rules.max_file_bytes)
+        manifest, capability = granted.manifest, self._require_capability(granted.manifest)
+        located = self._locate(manifest)
+        before = inspect_before(located, capability.paths, self.rules.max_file_bytes)
         self.sandbox()  # can be had here, or this is refused
-        with self._kept(manifest, capability):  # what it needs is there, and whole
+        with self._open_snapshot(manifest, capability):  # what it needs is there, and whole
             return TaskPreview(render_preview(manifest, capability, located, before), granted.request.digest, before)
 
     def consent(self, granted: LeasedTask, preview: Preview, now: datetime) -> str:
@@ -147,25 +147,29 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         return f"lease {granted.lease.lease_id}"
 
     def checkpoint(self, granted: LeasedTask, preview: Preview) -> str:
-        manifest, capability = granted.manifest, self._capability(granted.manifest)
+        manifest, capability = granted.manifest, self._require_capability(granted.manifest)
         before = preview.before if isinstance(preview, TaskPreview) else {}
-        kept = None
+        snapshot = None
         if capability.snapshot is not None:
-            place = self._located(manifest)[capability.snapshot]
-            kept = take(place, self.rules.snapshots, self.rules.max_file_bytes, before[capability.snapshot])
-        return render_checkpoint(BegunTask(manifest, before, kept, new_part_name()))
+            place = self._locate(manifest)[capability.snapshot]
+            snapshot = take_snapshot(
+                place, self.rules.snapshots, self.rules.max_file_bytes, before[capability.snapshot]
+            )
+        return render_checkpoint(BegunTask(manifest, before, snapshot, new_part_name()))
 
     def prewarm(self, granted: LeasedTask, begun: BegunTask) -> None:
         self.release(granted)
-        if self._capability(begun.manifest).restores is None:  # whose snapshot is open for the time of the call only
-            granted.standing.append(self.sandbox().prewarm(self.order(begun, "run")))
+        if (
+            self._require_capability(begun.manifest).restores is None
+        ):  # whose snapshot is open for the time of the call only
+            granted.prewarmed.append(self.sandbox().prewarm(self.order(begun, "run")))
 
     def release(self, granted: LeasedTask) -> None:
-        while granted.standing:
-            granted.standing.pop().dismiss()
+        while granted.prewarmed:
+            granted.prewarmed.pop().dismiss()
 
     def require_still_valid(self, granted: LeasedTask, now: datetime) -> None:
-        self._verified(granted.request, granted.token, now)
+        self._verify_lease(granted.request, granted.token, now)
 
     def consume_authority(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
         if self.leased is not None:
@@ -188,15 +192,15 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             noted.append(what)
 
         def sign(output: dict[str, Any] | None) -> None:
-            closed = self._closed(begun.manifest, output)
-            answers.append(EffectOutput(closed, self._signed(begun.manifest, closed)))
+            parsed = self._parse_output(begun.manifest, output)
+            answers.append(EffectOutput(parsed, self._sign_success(begun.manifest, parsed)))
 
         try:
-            self._call(begun, "run", on_note=remember, meanwhile=sign, standing=granted.standing)
+            self._call(begun, "run", on_note=remember, meanwhile=sign, prewarmed=granted.prewarmed)
         except RefusedError:  # nothing was touched
             raise
         except BaseException as problem:
-            made = self._undone_or_whole(begun, tuple(noted), note, problem)
+            made = self._undo_or_finish(begun, tuple(noted), note, problem)
             if made is None:
                 raise
             return made
@@ -204,27 +208,29 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
 
     def recover_effect(self, begun: BegunTask, notes: Notes, note: Note) -> EffectOutput | None:
         output = self._call(begun, "finish", notes, note).output
-        return None if output is None else EffectOutput(self._closed(begun.manifest, output))
+        return None if output is None else EffectOutput(self._parse_output(begun.manifest, output))
 
     def undo(self, begun: BegunTask, notes: Notes, note: Note) -> None:
         self._call(begun, "undo", notes, note)
         reach("road.undone")
 
     def verify_effect(self, begun: BegunTask, made: EffectOutput) -> None:
-        capability, located = self._capability(begun.manifest), self._located(begun.manifest)
-        found = look_after(located, capability.paths, begun.before)
+        capability, located = self._require_capability(begun.manifest), self._locate(begun.manifest)
+        found = inspect_after(located, capability.paths, begun.before)
         if capability.inputs is TransferInputs:
             source, made_file = begun.before["source_path"], found["destination_path"]
             if made_file.size != source.size:
-                raise contradicted("the destination has another size than the source had", located["destination_path"])
+                raise contradiction_error(
+                    "the destination has another size than the source had", located["destination_path"]
+                )
 
     def succeed(self, request: TaskRequest, begun: BegunTask, made: EffectOutput) -> ExecutionResult:
-        return made.signed or self._signed(request.manifest, made.output)
+        return made.signed or self._sign_success(request.manifest, made.output)
 
     def fail(self, request: TaskRequest, problem: RemitError, begun: BegunTask | None = None) -> ExecutionResult:
         manifest = request.manifest
         error = ExecutionError(error_code=task_code(problem.reason), message=str(problem))
-        return sign_failure(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, error)
+        return sign_failure(self.signer(), self._executor_id(manifest), manifest.task_id, manifest.capability_id, error)
 
     def store_outcome(self, outcome: ExecutionResult) -> str:
         return outcome.canonical().decode()
@@ -242,10 +248,12 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             ) from None
         return result
 
-    def _signed(self, manifest: TaskManifest, output: Contract) -> ExecutionResult:
-        return sign_success(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, output)
+    def _sign_success(self, manifest: TaskManifest, output: Contract) -> ExecutionResult:
+        return sign_success(
+            self.signer(), self._executor_id(manifest), manifest.task_id, manifest.capability_id, output
+        )
 
-    def _undone_or_whole(
+    def _undo_or_finish(
         self, begun: BegunTask, notes: Notes, note: Note, problem: BaseException
     ) -> EffectOutput | None:
         """None once the world is as it was before. An effect that is past undoing is whole, and then that counts."""
@@ -271,8 +279,8 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
 
     def order(self, begun: BegunTask, call: Call, notes: Notes = ()) -> Order:
         """What the sandbox is asked to do, or to make of what was cut short."""
-        manifest, capability = begun.manifest, self._capability(begun.manifest)
-        located = self._located(manifest)
+        manifest, capability = begun.manifest, self._require_capability(begun.manifest)
+        located = self._locate(manifest)
         return Order(
             effect=capability.effect,
             call=call,
@@ -282,7 +290,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             reversible=manifest.constraints.reversible,
             part_name=begun.part_name,
             places={name: FolderGrant(*place, use=capability.paths[name]) for name, place in located.items()},
-            before={name: seen.as_json() for name, seen in begun.before.items()},
+            before={name: identity.as_json() for name, identity in begun.before.items()},
             checkpoint={"snapshot": begun.snapshot},
             notes=notes,
             network=capability.network,
@@ -298,13 +306,13 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         on_note: Note | None = None,
         *,
         meanwhile: Callable[[dict[str, Any] | None], None] | None = None,
-        standing: list[PrewarmedProcess] | None = None,
+        prewarmed: list[PrewarmedProcess] | None = None,
     ) -> EffectResult:
-        if standing:
-            with standing.pop() as ready:
+        if prewarmed:
+            with prewarmed.pop() as ready:
                 return ready.run(on_progress=self.on_progress, on_note=on_note, meanwhile=meanwhile)
         order = self.order(begun, call, notes)
-        with self._kept(begun.manifest, self._capability(begun.manifest)) as (given, meta):
+        with self._open_snapshot(begun.manifest, self._require_capability(begun.manifest)) as (given, meta):
             if meta is not None:
                 order = replace(order, checkpoint={**order.checkpoint, "meta": meta})
             return self.sandbox().run(
@@ -312,7 +320,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             )
 
     @contextlib.contextmanager
-    def _kept(
+    def _open_snapshot(
         self, manifest: TaskManifest, capability: Capability
     ) -> Iterator[tuple[Mapping[str, int], dict[str, Any] | None]]:
         """The snapshot that the effect restores: its bytes as a descriptor, and the rest. Verified, or refused."""
@@ -326,11 +334,11 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         finally:
             os.close(descriptor)
 
-    def _closed(self, manifest: TaskManifest, output: dict[str, Any] | None) -> Contract:
+    def _parse_output(self, manifest: TaskManifest, output: dict[str, Any] | None) -> Contract:
         """What the effect said, as its capability declared it. It speaks of no other task, whatever it said."""
         about = {"task_id": manifest.task_id, "capability_id": manifest.capability_id}
         try:
-            return self._capability(manifest).output.from_tree(
+            return self._require_capability(manifest).output.from_tree(
                 {**(output or {}), **about}, source="the effect's output"
             )
         except RefusedError as problem:
@@ -341,22 +349,22 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
                 next_step="This is a bug in the executor.",
             ) from None
 
-    def _verified(self, request: TaskRequest, token: LeaseToken, now: datetime) -> LeasedTask:
+    def _verify_lease(self, request: TaskRequest, token: LeaseToken, now: datetime) -> LeasedTask:
         manifest = request.manifest
         executor_id = self.executor_of(manifest.capability_id) or token.executor_id
         lease = verify_lease(token, manifest, self.keyring(), executor_id, now, digest=request.digest)
         return LeasedTask(request, lease, token)
 
-    def _located(self, manifest: TaskManifest) -> dict[str, Located]:
-        return locate_paths(manifest, self._capability(manifest), self.rules.bases)
+    def _locate(self, manifest: TaskManifest) -> dict[str, Located]:
+        return locate_paths(manifest, self._require_capability(manifest), self.rules.bases)
 
-    def _capability(self, manifest: TaskManifest) -> Capability:
+    def _require_capability(self, manifest: TaskManifest) -> Capability:
         found = self.registry.get(manifest.capability_id)
         if found is None:
             raise RefusedError(Reason.CAPABILITY_UNSUPPORTED, "the capability vanished from the registry")
         return found
 
-    def _signed_as(self, manifest: TaskManifest) -> str:
+    def _executor_id(self, manifest: TaskManifest) -> str:
         return self.executor_of(manifest.capability_id) or UNKNOWN_EXECUTOR
 
     def executor_of(self, capability_id: str) -> str | None:

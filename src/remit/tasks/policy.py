@@ -64,17 +64,17 @@ def decide_task(manifest: TaskManifest, registry: Registry, bases: Bases) -> Pol
 
 def close_inputs(manifest: TaskManifest, capability: Capability) -> dict[str, Any]:
     """The inputs as the capability's own contract has them, or a refusal."""
-    given = manifest.inputs.tree() if isinstance(manifest.inputs, Contract) else manifest.inputs
+    inputs = manifest.inputs.tree() if isinstance(manifest.inputs, Contract) else manifest.inputs
     if type(manifest.inputs) is capability.inputs:  # closed by it already, when the manifest was parsed
-        return dict(given)
-    return capability.inputs.from_tree(given, source="manifest, inputs").tree()
+        return dict(inputs)
+    return capability.inputs.from_tree(inputs, source="manifest, inputs").tree()
 
 
 def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -> dict[str, Located]:
     """Each input that is a path, taken apart. Refuses one that lies outside of every allowed directory."""
     inputs = close_inputs(manifest, capability)
-    given = [name for name in capability.paths if inputs.get(name) is not None]
-    located = {name: _located(inputs[name], bases()) for name in given}
+    names = [name for name in capability.paths if inputs.get(name) is not None]
+    located = {name: _locate(inputs[name], bases()) for name in names}
     if len({place.path for place in located.values()}) < len(located):
         raise RefusedError(
             Reason.PATH_REFUSED,
@@ -86,7 +86,7 @@ def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -
 
 
 @functools.lru_cache(maxsize=256)
-def _located(path: str, bases: tuple[str, ...]) -> Located:
+def _locate(path: str, bases: tuple[str, ...]) -> Located:
     """Remembered for a while: each task asks several times, and a refusal is not kept."""
     place = locate(path, bases)
     (name,) = folded(place.name)

@@ -15,13 +15,13 @@ from remit.tasks.inspect import opened_folder
 _LONGEST_ID: Final = 200
 
 
-def restoring_id(task_id: str, attempt: int) -> str:
+def restore_task_id(task_id: str, attempt: int) -> str:
     """Derived, so that a second restore is the same task. A further attempt only follows one that failed."""
     wanted = f"restore-{task_id}" + (f"-{attempt}" if attempt > 1 else "")
     return wanted if len(wanted) <= _LONGEST_ID else f"restore-{hashlib.sha256(wanted.encode()).hexdigest()}"
 
 
-def restoring_task(result: ExecutionResult, task_id: str) -> TaskManifest:
+def build_restore_task(result: ExecutionResult, task_id: str) -> TaskManifest:
     """The task that takes back what this result says was done, from its undo metadata."""
     match result.output:
         case MoveOutput(result_summary=summary, undo_metadata=undo):

@@ -35,7 +35,7 @@ from remit.store.process_identity import remove_stale_locks
 from remit.tasks.checkpoint import BegunTask, parse_checkpoint
 from remit.tasks.kernel import Kernel
 from remit.tasks.operation import TaskOperation, TaskRules, executor_of
-from remit.tasks.restore import require_undoable, restoring_id, restoring_task
+from remit.tasks.restore import build_restore_task, require_undoable, restore_task_id
 
 MANY_ATTEMPTS: Final = 1_000
 _LOG: Final = logging.getLogger("remit.tasks")
@@ -111,8 +111,8 @@ class Tasks:
     ) -> ExecutionResult:
         if not self._recovered:
             self._recover_once(excluded=(TaskManifest.parse(manifest).task_id,))
-        most = None if seconds is None else min(seconds, self._seconds)
-        operation = self.operation(on_progress, correlation_id, most, leased)
+        limit = None if seconds is None else min(seconds, self._seconds)
+        operation = self.operation(on_progress, correlation_id, limit, leased)
         outcome = run_operation(
             operation, (manifest, lease), self._context(), on_refusal=on_refusal, on_stored=on_stored
         )
@@ -148,15 +148,20 @@ class Tasks:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
         """Take back what a task did, by a task of its own. A second time gives the first time's result."""
-        result, begun = self._accepted(raw)
+        result, begun = self._verify_recorded(raw)
         task, is_new = self._next_attempt(result)
         if is_new:
             require_undoable(result, begun.before, self._rules.bases())
-        asked, whole = task.canonical(), result.task_id
-        lease = self.issue_lease(asked, life, correlation_id=whole)
+        manifest, correlation_id = task.canonical(), result.task_id
+        lease = self.issue_lease(manifest, life, correlation_id=correlation_id)
         token = lease.canonical()
         return self.execute(
-            asked, token, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress, correlation_id=whole
+            manifest,
+            token,
+            on_refusal=on_refusal,
+            on_stored=on_stored,
+            on_progress=on_progress,
+            correlation_id=correlation_id,
         )
 
     def _next_attempt(self, result: ExecutionResult) -> tuple[TaskManifest, bool]:
@@ -165,7 +170,7 @@ class Tasks:
         So is one whose id somebody used for something else: nobody can stand in the way by being faster.
         """
         for number in range(1, MANY_ATTEMPTS):
-            task = restoring_task(result, restoring_id(result.task_id, number))
+            task = build_restore_task(result, restore_task_id(result.task_id, number))
             found = self._claim(task.task_id)
             if found is None:
                 return task, True
@@ -178,7 +183,7 @@ class Tasks:
             next_step="`remit ledger show --correlation` with the task's id tells why.",
         )
 
-    def _accepted(self, raw: bytes) -> tuple[ExecutionResult, BegunTask]:
+    def _verify_recorded(self, raw: bytes) -> tuple[ExecutionResult, BegunTask]:
         """A result that this workspace recorded, verified as the kernel does it; and how its task began."""
         named = ExecutionResult.parse(raw, source="result")
         done = self._claim(named.task_id)

@@ -39,24 +39,24 @@ _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 _OLD_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def take(located: Located, folder: Path, max_bytes: int, expected: FileIdentity | None = None) -> str:
+def take_snapshot(located: Located, folder: Path, max_bytes: int, expected: FileIdentity | None = None) -> str:
     """Keep the file, whole, and return the reference; on the disk when this returns, or nothing is left behind.
 
     Refuses a file that is too large before a byte is read, one that is not the `expected` one, and one that changes
     meanwhile. Limit: a crash in the middle leaves a folder whose name begins with a dot; nothing refers to it.
     """
-    with _opened(located) as source:
-        seen = identify(source)
-        if expected is not None and seen != expected:
+    with _open_located(located) as source:
+        identity = identify(source)
+        if expected is not None and identity != expected:
             raise changed(located.path)
-        _require_size(seen, max_bytes, located.path)
+        _require_size(identity, max_bytes, located.path)
         times = os.fstat(source)  # before reading, which may change the time of access
         attributes = _read_attributes(source, located.path)
         name = secrets.token_hex(16)
         unfinished = folder / f".{name}"
         make_private_directory(folder)
         try:
-            meta = _write(source, seen, times, attributes, unfinished, located.path)
+            meta = _write(source, identity, times, attributes, unfinished, located.path)
             os.rename(unfinished, folder / name)
             _sync_folder(folder)
             reach("snapshot.published")
@@ -88,7 +88,7 @@ def open_snapshot(folder: Path, reference: str) -> tuple[int, dict[str, Any]]:
         raise _damaged(folder / name / "meta.json")
     meta: dict[str, Any] = json.loads(raw)
     content = folder / name / "content"
-    descriptor = _open_kept(content)
+    descriptor = _open_snapshot_file(content)
     whole = False
     try:
         whole = os.fstat(descriptor).st_size == meta["size"] and digest_of(descriptor) == meta["sha256"]
@@ -101,15 +101,15 @@ def open_snapshot(folder: Path, reference: str) -> tuple[int, dict[str, Any]]:
 
 
 def _write(
-    source: int, seen: FileIdentity, times: os.stat_result, attributes: dict[str, str], unfinished: Path, path: str
+    source: int, identity: FileIdentity, times: os.stat_result, attributes: dict[str, str], unfinished: Path, path: str
 ) -> bytes:
     """Content, then meta, then the folder that holds them. The bytes of the meta."""
     os.mkdir(unfinished, 0o700)
     reach("snapshot.folder_made")
     content = os.open(unfinished / "content", _NEW_FILE, 0o600)
     try:
-        copy_content(source, content, seen.size)
-        digest = require_equal(source, content, seen, where=path)
+        copy_content(source, content, identity.size)
+        digest = require_equal(source, content, identity, where=path)
         os.fsync(content)
     finally:
         os.close(content)
@@ -118,11 +118,11 @@ def _write(
         {
             "version": 1,
             "path": path,
-            "size": seen.size,
+            "size": identity.size,
             "sha256": digest,
-            "mode": stat.S_IMODE(seen.mode),
-            "uid": seen.uid,
-            "gid": seen.gid,
+            "mode": stat.S_IMODE(identity.mode),
+            "uid": identity.uid,
+            "gid": identity.gid,
             # As text: nanoseconds since 1970 are past what a JSON number can be trusted with.
             "atime_ns": str(times.st_atime_ns),
             "mtime_ns": str(times.st_mtime_ns),
@@ -130,19 +130,19 @@ def _write(
             "nonce": secrets.token_hex(NONCE_BYTES),
         }
     )
-    kept = os.open(unfinished / "meta.json", _NEW_FILE, 0o600)
+    meta_file = os.open(unfinished / "meta.json", _NEW_FILE, 0o600)
     try:
-        write_all(kept, meta)
-        os.fsync(kept)
+        write_all(meta_file, meta)
+        os.fsync(meta_file)
     finally:
-        os.close(kept)
+        os.close(meta_file)
     _sync_folder(unfinished)
     reach("snapshot.meta_synced")
     return meta
 
 
 @contextlib.contextmanager
-def _opened(located: Located) -> Iterator[int]:
+def _open_located(located: Located) -> Iterator[int]:
     with contextlib.ExitStack() as stack:
         base = open_base(located.base)
         stack.callback(os.close, base)
@@ -153,8 +153,8 @@ def _opened(located: Located) -> Iterator[int]:
         yield descriptor
 
 
-def _require_size(seen: FileIdentity, max_bytes: int, where: str) -> None:
-    if seen.size > max_bytes:
+def _require_size(identity: FileIdentity, max_bytes: int, where: str) -> None:
+    if identity.size > max_bytes:
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             f"this file is larger than the {max_bytes:,} bytes that a snapshot may have: no snapshot, no delete",
@@ -182,14 +182,14 @@ def _read_attributes(descriptor: int, where: str) -> dict[str, str]:
 
 
 def _read_meta(path: Path) -> bytes:
-    descriptor = _open_kept(path)
+    descriptor = _open_snapshot_file(path)
     try:
         return os.read(descriptor, MAX_META_BYTES)
     finally:
         os.close(descriptor)
 
 
-def _open_kept(path: Path) -> int:
+def _open_snapshot_file(path: Path) -> int:
     try:
         descriptor = os.open(path, _OLD_FILE)
     except FileNotFoundError:

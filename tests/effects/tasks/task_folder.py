@@ -16,7 +16,7 @@ from remit.effects.tasks.files import COPY, DELETE, MOVE
 from remit.effects.tasks.restore import RESTORE
 from remit.fs import openat as beneath
 from remit.fs.paths import locate
-from remit.tasks.snapshots import open_snapshot, take
+from remit.tasks.snapshots import open_snapshot, take_snapshot
 
 EFFECTS: Final[dict[str, Effect]] = {
     "FILE_MOVE": MOVE,
@@ -73,7 +73,7 @@ class Place:
         if capability.snapshot is not None:
             located = locate(words[capability.snapshot], self.bases)
             expected = beneath.FileIdentity.from_json(before[capability.snapshot])
-            checkpoint["snapshot"] = take(located, self.snapshots, MAX_BYTES, expected)
+            checkpoint["snapshot"] = take_snapshot(located, self.snapshots, MAX_BYTES, expected)
         return self.work(capability_id, words, before, checkpoint, reversible=reversible)
 
     def work(

@@ -20,7 +20,7 @@ import pytest
 
 from remit.core.errors import RemitError
 from remit.fs.paths import locate
-from remit.tasks.snapshots import open_snapshot, take
+from remit.tasks.snapshots import open_snapshot, take_snapshot
 from tests.effects.tasks.task_folder import MAX_BYTES, Place
 
 SECONDS: Final = 60.0 if os.environ.get("REMIT_LONG") else 5.0
@@ -132,7 +132,7 @@ def _copy_file(place: Place) -> None:
 
 def _keep(place: Place) -> None:
     """The secret may not enter the snapshots either."""
-    reference = take(locate(str(place.here / "file"), place.bases), place.snapshots, MAX_BYTES)
+    reference = take_snapshot(locate(str(place.here / "file"), place.bases), place.snapshots, MAX_BYTES)
     descriptor, _ = open_snapshot(place.snapshots, reference)
     try:
         assert os.pread(descriptor, 100, 0) == b"inside"

@@ -13,7 +13,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import FAULT_POINTS
 from remit.fs import openat as beneath
 from remit.fs.paths import locate
-from remit.tasks.snapshots import open_snapshot, take
+from remit.tasks.snapshots import open_snapshot, take_snapshot
 from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
 from tests.support.patience import SOON
@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def keep(path: Path, folder: Path, max_bytes: int = MIB) -> str:
-    return take(locate(str(path), [str(path.parent)]), folder, max_bytes)
+    return take_snapshot(locate(str(path), [str(path.parent)]), folder, max_bytes)
 
 
 @pytest.mark.req("FX-08")
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_the_expected_one_is_not_kept(file: Path, tmp_path: P
     os.close(base)
     file.write_bytes(b"another")
     with pytest.raises(RefusedError, match="changed or replaced"):
-        take(locate(str(file), [str(file.parent)]), tmp_path / "snapshots", MIB, expected)
+        take_snapshot(locate(str(file), [str(file.parent)]), tmp_path / "snapshots", MIB, expected)
 
 
 @pytest.mark.parametrize("reference", ["", "snapshot:..@sha256:" + "0" * 64, "/etc/passwd", "snapshot:" + "0" * 32])
