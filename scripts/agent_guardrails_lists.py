@@ -18,7 +18,7 @@ LEDGER: Final = {
     "remit.ledger.goal_tables": names("AccessRow", "ConfirmationRow", "StepRow", "append_agent_row", "row_values"),
     "remit.ledger.writer": names("Batch", "Ledger"),
     "remit.ledger.proof": names("require_covered"),
-    "remit.ledger.documents": names("StoredDocument", "DocumentStore", "keep_documents", "load_document", "tree_of"),
+    "remit.ledger.documents": names("StoredDocument", "DocumentStore", "store_documents", "load_document", "tree_of"),
     "remit.ledger.entry": names("COLUMNS", "Entry", "NewEntry"),
     "remit.ledger.projections": names("append_step"),
     "remit.ledger.search": names("not_before_newest"),  # reads only
@@ -130,7 +130,7 @@ FROM_LISTED_NAMES: Final = {("goals/replay.py", "_row_differs"), ("goals/simulat
 WRITERS: Final = {
     "append_step": names("goals/recording.py", "goals/simulation_executor.py", "goals/rollback.py"),
     "append_agent_row": names("goals/recording.py"),
-    "keep_documents": names("goals/recording.py"),
+    "store_documents": names("goals/recording.py"),
     "NewEntry": names("goals/core.py", "goals/service.py"),
     "transact": names("goals/core.py", "goals/service.py"),
 }
@@ -176,7 +176,7 @@ NO_STATEMENT: Final = {("goals/trace.py", "self.rows")} | {
     (name, f"{door}.execute") for name in RUNNER_FILES for door in ("self._tasks()", "self._browsing()")
 }
 """Called like a statement, and none: the rows that a trace was given, and what a door is asked to do."""
-READS: Final = names("reading", "glancing")
+READS: Final = names("reading", "reading_pooled")
 """What may be asked of a store."""
 
 ENVELOPES_READ_IN: Final = {

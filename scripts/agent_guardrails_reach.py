@@ -129,7 +129,7 @@ def _effects(module: Module) -> Iterator[Violation]:
 
 
 def _writes(module: Module) -> Iterator[Violation]:
-    mend = "Write through append_step, append_agent_row or keep_documents, where the core already does."
+    mend = "Write through append_step, append_agent_row or store_documents, where the core already does."
     for node in module.nodes:
         what = ""
         if isinstance(node, ast.Call):

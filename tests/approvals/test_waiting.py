@@ -149,7 +149,7 @@ def test_whoever_waits_hears_that_the_time_is_over(desk: Desk, clock: Now) -> No
 def test_without_a_bell_an_answer_is_found_by_the_next_look(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    monkeypatch.setattr(bell_module, "LOOK_SECONDS", 0.3)
+    monkeypatch.setattr(bell_module, "POLL_SECONDS", 0.3)
     asked = desk.approvals.ask(question())
     if broken == "inotify":
         monkeypatch.setattr(desk.approvals.bell, "_open", lambda: -1)

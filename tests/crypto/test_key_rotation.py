@@ -114,7 +114,7 @@ def test_rotating_without_a_key_says_what_to_do(tmp_path: Path) -> None:
 
 def test_a_full_keyring_is_refused_before_anything_is_lost(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remit.crypto.keyring.MAX_KEYS", 7)
-    monkeypatch.setattr("remit.crypto.keyring.KEPT_FOR_REVOKING", 2)
+    monkeypatch.setattr("remit.crypto.keyring.RESERVED_FOR_REVOKING", 2)
     rotate_key(keys, "audit", ticking())
     with pytest.raises(EnvironmentFailureError, match="more than 5 keys") as caught:
         rotate_key(keys, "audit", ticking())
@@ -127,7 +127,7 @@ def test_a_key_that_leaked_can_be_revoked_when_no_plain_rotation_has_room(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remit.crypto.keyring.MAX_KEYS", 7)
-    monkeypatch.setattr("remit.crypto.keyring.KEPT_FOR_REVOKING", 2)
+    monkeypatch.setattr("remit.crypto.keyring.RESERVED_FOR_REVOKING", 2)
     retired, _ = rotate_key(keys, "audit", ticking())
     for _ in range(2):
         old, new = rotate_key(keys, "audit", ticking(), revoke=True)

@@ -50,7 +50,7 @@ SIGNATURE = SIGNER.sign("ledger-head", BODY)
 @pytest.fixture(autouse=True)
 def nothing_is_known() -> None:
     """Each signature is computed anew: else what was signed here would be believed without it."""
-    signing._FITTING._known.clear()  # noqa: SLF001
+    signing._VERIFIED._signatures.clear()  # noqa: SLF001
 
 
 def test_what_is_known_to_fit_is_known_of_this_key_these_bytes_and_this_signature_only(
@@ -71,9 +71,9 @@ def test_what_is_known_to_fit_is_known_of_this_key_these_bytes_and_this_signatur
     assert not accepts(body=BODY + b" ", signature=signature)
     assert not accepts(key_id=OTHER.key_id, signature=signature)
     assert not accepts(signature=OTHER.sign("ledger-head", BODY))
-    for number in range(signing._Fitting.MOST + 10):  # noqa: SLF001 - bounded
+    for number in range(signing._VerifiedSignatures.MOST + 10):  # noqa: SLF001 - bounded
         SIGNER.sign("ledger-head", b"%d" % number)
-    assert len(signing._FITTING._known) <= signing._Fitting.MOST  # noqa: SLF001
+    assert len(signing._VERIFIED._signatures) <= signing._VerifiedSignatures.MOST  # noqa: SLF001
 
 
 def accepts(

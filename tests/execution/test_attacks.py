@@ -16,7 +16,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import uuid7
 from remit.ledger.entry import COLUMNS, Entry, NewEntry
 from remit.ledger.findings import RecordFault
-from remit.store.process_identity import is_gone, this_process
+from remit.store.process_identity import is_dead, this_process
 from remit.workspace.workspace import Workspace
 from tests.support.child_process import run_child
 from tests.support.task_workspace import VARIABLE, MovableClock, file_task, manifest, run, wait_for
@@ -239,10 +239,10 @@ def test_an_outcome_that_is_too_large_to_record_is_undone_and_a_recorded_failure
 def test_an_owner_is_called_gone_only_when_that_is_certain() -> None:
     mine = this_process()
     boot, namespace, pid, started = mine.split(":")
-    assert not is_gone(mine)
-    assert is_gone(f"{boot}:{namespace}:{pid}:{int(started) - 1}")
+    assert not is_dead(mine)
+    assert is_dead(f"{boot}:{namespace}:{pid}:{int(started) - 1}")
     for unknown in ("", "x", f"other:{namespace}:{pid}:1", f"{boot}:1:{pid}:1", f"{boot}:{namespace}:x:1"):
-        assert not is_gone(unknown)
+        assert not is_dead(unknown)
 
 
 def test_a_workspace_whose_remit_yaml_is_gone_is_not_taken_for_the_one_above(workspace: Workspace) -> None:

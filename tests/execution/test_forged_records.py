@@ -12,7 +12,7 @@ import pytest
 from remit.contracts.tasks.task import TaskManifest
 from remit.core.canonical import canonical_bytes, digest_bytes
 from remit.core.errors import EnvironmentFailureError, Reason
-from remit.fs.openat import look
+from remit.fs.openat import inspect_file
 from remit.store.connection import Connection
 from remit.store.process_identity import this_process
 from remit.tasks.checkpoint import BegunTask, render_checkpoint
@@ -58,7 +58,7 @@ def test_a_forged_intent_and_checkpoint_move_no_file(workspace: Workspace, base:
     run(workspace, manifest("real"))
     task = TaskManifest.parse(file_task("forged", "FILE_MOVE", source, twin))
     folder = os.open(base, os.O_RDONLY)
-    before = {"source_path": look(folder, "source")}
+    before = {"source_path": inspect_file(folder, "source")}
     os.close(folder)
     checkpoint = render_checkpoint(BegunTask(task, before, None, new_part_name()))
     made_up = {"request_digest": task.digest(), "checkpoint_digest": digest_bytes(checkpoint.encode())}

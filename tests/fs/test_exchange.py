@@ -83,7 +83,7 @@ def test_a_disk_that_may_not_be_written_to_is_said_to_deny(tmp_path: Path) -> No
                 with pytest.raises(EnvironmentFailureError) as caught:
                     attempt()
                 assert caught.value.reason is Reason.PERMISSION_DENIED
-            assert not beneath.may_write(folder)
+            assert not beneath.is_writable(folder)
         finally:
             os.close(folder)
 
@@ -133,13 +133,13 @@ def test_only_an_empty_folder_is_removed(folder: int, tmp_path: Path) -> None:
 
 MAY_WRITE = """
 import os, sys
-from remit.fs.openat import may_write, open_base
+from remit.fs.openat import is_writable, open_base
 pairs = [(os.open(path, os.O_RDONLY), open_base(path)) for path in sys.argv[1:]]
 os.setgroups([])
 os.setegid(65534)
 os.seteuid(65534)
 for pair in pairs:
-    print(*map(may_write, pair))
+    print(*map(is_writable, pair))
 """
 
 
@@ -154,5 +154,5 @@ def test_whether_a_folder_can_be_written_to_is_told_for_the_one_who_acts(tmp_pat
     ended = run_child([sys.executable, "-c", MAY_WRITE, *[str(tmp_path / name) for name in modes]])
     assert ended.output.splitlines() == ["True True", "False False", "False False"]
     folder = os.open(tmp_path / "closed", os.O_PATH)
-    assert beneath.may_write(folder)
+    assert beneath.is_writable(folder)
     os.close(folder)

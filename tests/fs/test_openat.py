@@ -51,7 +51,7 @@ def test_a_regular_file_is_opened_for_reading_and_its_folder_can_be_synced(base:
     descriptor = beneath.open_file(folder, "file")
     assert os.read(descriptor, 100) == b"bytes"
     os.fsync(folder)
-    assert beneath.identify(descriptor) == beneath.look(folder, "file")
+    assert beneath.identify(descriptor) == beneath.inspect_file(folder, "file")
     assert not os.get_inheritable(folder)
     assert not os.get_inheritable(descriptor)
     os.close(descriptor)
@@ -209,11 +209,11 @@ def test_an_identity_survives_canonical_json(identity: FileIdentity) -> None:
 
 def test_an_identity_tells_file_and_content_apart(base: int, tmp_path: Path) -> None:
     folder = beneath.open_folder(base, ["sub"])
-    seen = beneath.look(folder, "file")
+    seen = beneath.inspect_file(folder, "file")
     (tmp_path / "sub" / "file").chmod(0o600)
-    assert beneath.look(folder, "file").has_content_of(seen)
-    assert beneath.look(folder, "file") != seen
+    assert beneath.inspect_file(folder, "file").has_content_of(seen)
+    assert beneath.inspect_file(folder, "file") != seen
     (tmp_path / "sub" / "file").write_bytes(b"other bytes")
-    assert beneath.look(folder, "file").is_file(seen)
-    assert not beneath.look(folder, "file").has_content_of(seen)
+    assert beneath.inspect_file(folder, "file").is_file(seen)
+    assert not beneath.inspect_file(folder, "file").has_content_of(seen)
     os.close(folder)

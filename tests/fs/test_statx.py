@@ -64,7 +64,7 @@ def test_without_the_call_all_but_the_birth_is_told(folder: int, monkeypatch: py
 
 
 def test_a_birth_that_only_one_look_was_told_does_not_make_two_files_of_one(folder: int) -> None:
-    seen = beneath.look(folder, "file")
+    seen = beneath.inspect_file(folder, "file")
     assert seen.birth_ns > 0
     assert seen.is_file(seen._replace(birth_ns=0))
     assert seen._replace(birth_ns=0).is_file(seen)
@@ -82,9 +82,9 @@ def test_a_file_of_a_lower_layer_stays_the_same_file_when_it_is_renamed(tmp_path
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, str(merged)], check=True)
     folder = os.open(merged, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        before = beneath.look(folder, "file")
+        before = beneath.inspect_file(folder, "file")
         beneath.rename_noreplace(folder, "file", folder, "moved")
-        assert beneath.look(folder, "moved").has_content_of(before)
+        assert beneath.inspect_file(folder, "moved").has_content_of(before)
     finally:
         os.close(folder)
         subprocess.run(["umount", "--lazy", str(merged)], check=True)

@@ -494,7 +494,7 @@ def check_11(office: Office) -> None:
 
 
 def planner_step(office: Office) -> Any:
-    with office.workspace.store.glancing() as connection:
+    with office.workspace.store.reading_pooled() as connection:
         rules = office.goals.rules(TENANT, connection)
     packet = office.ask("archive the note three").goal.sim_finder_packet
     evidence = Evidence(TENANT, "mia", "c", "en", packet, rules.catalogue, rules.policy, rules.lexicon)

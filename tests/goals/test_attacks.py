@@ -335,7 +335,7 @@ def test_the_longest_question_fits(tmp_path: Path) -> None:
 
 def test_a_question_names_every_value_whatever_is_opened_in_one(desk: Office) -> None:
     """Each field by itself and line by line, a host always, and a long one whole as long as there is room."""
-    with desk.workspace.store.glancing() as connection:
+    with desk.workspace.store.reading_pooled() as connection:
         rules = desk.goals.rules(TENANT, connection)
     entry = rules.catalogue.find("archive-note")
     assert entry is not None

@@ -46,7 +46,7 @@ def test_what_an_answer_will_need_is_at_hand_and_was_only_read(desk: Office, mon
     assert built == [], "the dispatch made its decision again, from the policy that is at hand"
     assert all(each.agrees for each in desk.goals.replay(reply.goal.correlation_id, tenant=TENANT))
     assert built == ["policy"], "whoever doubts it builds it from what was kept"
-    with desk.workspace.store.glancing() as connection, pytest.raises(RemitError):
+    with desk.workspace.store.reading_pooled() as connection, pytest.raises(RemitError):
         connection.execute("DELETE FROM agent_execution_current")
 
 

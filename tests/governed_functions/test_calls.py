@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remit.authority.call_results import verify_call
+from remit.authority.results import verify_call_result
 from remit.calls.checkpoint import render_call
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, UsageError
 from remit.core.ids import render_time
@@ -46,7 +46,7 @@ def test_a_call_is_done_signed_and_recorded_and_the_same_key_gives_the_same_byte
     result = result_of(first)
     assert (result.status, result.effect, result.value) == ("SUCCESS", "done", {"customer": "acme", "percent": 5})
     assert result.confinement == "unconfined"
-    verify_call(result, place.workspace.keyring, render_time(place.clock()))
+    verify_call_result(result, place.workspace.keyring, render_time(place.clock()))
     assert place.kinds("once-1") == ["call.intent", "call.outcome", "call.audit"]
     audit = json.loads(place.payloads("once-1").splitlines()[-1])
     assert (audit["agent_id"], audit["status"], audit["effect"]) == (AGENT, "SUCCESS", "done")
@@ -55,7 +55,7 @@ def test_a_call_is_done_signed_and_recorded_and_the_same_key_gives_the_same_byte
     assert (again.stored, result_of(again).canonical()) == (True, result.canonical())
     assert place.calls == ["acme"], "it was called twice"
     with pytest.raises(RefusedError) as refused:
-        verify_call(
+        verify_call_result(
             result.model_copy(update={"value": {"percent": 50}}), place.workspace.keyring, "2026-01-01T00:00:00Z"
         )
     assert refused.value.reason is Reason.SIGNATURE_INVALID

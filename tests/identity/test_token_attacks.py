@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from remit.authority import capability_token as tokens_module
 from remit.authority.capability_token import (
     CLOCK_SKEW,
-    FoundSigned,
     Token,
     TokenRequest,
+    VerifiedTokens,
     issue_token,
     require_in_time,
     verify_token,
@@ -51,7 +51,7 @@ def verified(text: str, keys: TokenKeys | None = None) -> Token:
 
 def refused(text: str, keys: TokenKeys | None = None) -> RefusedError:
     """Also by one that found the good token signed before: it must not take this one for that."""
-    known, found = trusted(), FoundSigned()
+    known, found = trusted(), VerifiedTokens()
     found.verify(GOOD, known, ISSUER, AUDIENCE, NOW)
     with pytest.raises(RefusedError) as again:
         found.verify(text, keys or known, ISSUER, AUDIENCE, NOW)
@@ -341,10 +341,10 @@ def test_the_private_key_cannot_be_copied_out_of_its_process() -> None:
 
 
 def test_a_token_found_signed_before_is_asked_again_for_all_that_may_have_changed() -> None:
-    known, found = trusted(), FoundSigned()
+    known, found = trusted(), VerifiedTokens()
     first = found.verify(GOOD, known, ISSUER, AUDIENCE, NOW)
     assert found.verify(GOOD, known, ISSUER, AUDIENCE, NOW) is first
-    assert found.holds(GOOD)
+    assert found.contains(GOOD)
     late = NOW + timedelta(hours=2)
     others = [
         (trusted(revoked_at="2027-01-01T00:00:00Z"), ISSUER, AUDIENCE, NOW, Reason.REVOKED),
@@ -361,10 +361,10 @@ def test_a_token_found_signed_before_is_asked_again_for_all_that_may_have_change
 
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "MOST_FOUND", 3)
-    known, found = trusted(), FoundSigned()
+    monkeypatch.setattr(tokens_module, "MAX_CACHED", 3)
+    known, found = trusted(), VerifiedTokens()
     texts = [signed(HEADER, {**CLAIMS, "jti": f"token-{number}"}) for number in range(5)]
     assert [found.verify(text, known, ISSUER, AUDIENCE, NOW).jti for text in texts] == [
         f"token-{number}" for number in range(5)
     ]
-    assert [found.holds(text) for text in texts] == [False, False, False, True, True]
+    assert [found.contains(text) for text in texts] == [False, False, False, True, True]

@@ -59,7 +59,7 @@ def private_files(keys: Path) -> list[str]:
 
 def require_sound(keys: Path) -> None:
     """One active key, its private half there, closed to others, and nothing else left behind."""
-    own = load_token_keys(keys).own()
+    own = load_token_keys(keys).own_key()
     assert own is not None
     assert load_token_signer(keys).kid == own.kid
     assert private_files(keys) == [f"{own.kid}.pem"]
@@ -84,7 +84,7 @@ def test_after_a_rotation_the_old_private_key_is_gone_and_the_public_one_is_reti
     assert retired is not None
     assert (retired.kid, retired.revoked_at) == (old.kid, None)
     assert retired.retired_at
-    assert load_token_keys(keys).own() == new
+    assert load_token_keys(keys).own_key() == new
     require_sound(keys)
     again, _ = rotate_policy_key(keys, system_clock, revoke=True)
     assert again is not None
@@ -100,7 +100,7 @@ def test_a_crash_leaves_one_usable_key_or_none(keys: Path, work: str, fault: Fau
     before = create_policy_key(keys, system_clock) if work == "rotate" else None
     ended = run_child([preloaded.python(), "-c", WORK, work, str(keys)], fault=fault)
     assert ended.killed, ended.output
-    own = load_token_keys(keys).own()
+    own = load_token_keys(keys).own_key()
     if work == "rotate":
         assert own is not None
         assert load_token_signer(keys).kid == own.kid
@@ -166,7 +166,7 @@ def test_an_issuer_elsewhere_can_be_trusted_and_distrusted(keys: Path) -> None:
         revoke_token_key(keys, "their-key", system_clock)
     with pytest.raises(RefusedError, match="known already"):
         trust_token_key(keys, pem, system_clock, kid="their-key", source="k1.pem")
-    assert load_token_keys(keys).own() is None
+    assert load_token_keys(keys).own_key() is None
 
 
 def test_our_own_key_is_not_revoked_without_a_successor(keys: Path) -> None:

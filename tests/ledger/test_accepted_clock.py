@@ -22,8 +22,8 @@ from remit.ledger.clock_watch import ClockWatch
 from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.findings import RecordFault
 from remit.ledger.heads import Anchors, sign_head
+from remit.ledger.key_events import rotate_and_record
 from remit.ledger.search import SearchFilter, find_entries, first_seq_since, last_seq_before
-from remit.ledger.verify.key_events import rotate_and_record
 from remit.ledger.writer import Batch, Ledger
 from tests.support.store_fixtures import Ticking, World
 

@@ -33,7 +33,7 @@ def test_such_a_folder_is_known_by_its_attribute(shared: Project) -> None:
     for name, gives in (("shared", True), (".", False)):
         folder = os.open(shared.root / name, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            assert beneath.gives_rights_of_its_own(folder) is gives
+            assert beneath.has_default_acl(folder) is gives
         finally:
             os.close(folder)
     made = shared.write("shared/made.txt")
@@ -44,7 +44,7 @@ def test_a_folder_that_cannot_be_asked_is_no_answer() -> None:
     folder = os.open("/", os.O_PATH)
     try:
         with pytest.raises(EnvironmentFailureError, match="default ACL"):
-            beneath.gives_rights_of_its_own(folder)
+            beneath.has_default_acl(folder)
     finally:
         os.close(folder)
 
@@ -52,7 +52,7 @@ def test_a_folder_that_cannot_be_asked_is_no_answer() -> None:
 def test_a_filesystem_without_attributes_gives_nothing() -> None:
     folder = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        assert beneath.gives_rights_of_its_own(folder) is False
+        assert beneath.has_default_acl(folder) is False
     finally:
         os.close(folder)
 

@@ -223,24 +223,24 @@ def test_a_glance_sees_the_database_that_is_there_now_not_the_one_of_the_last_gl
     path: Path, tmp_path: Path
 ) -> None:
     store = SqliteStore(path)
-    with store.glancing() as connection:
+    with store.reading_pooled() as connection:
         assert connection.has_table("claims")
     other = tmp_path / "other.sqlite3"
     SqliteStore.create(other)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     other.replace(path)
-    with store.glancing() as connection:
+    with store.reading_pooled() as connection:
         assert not connection.has_table("claims")
     store.close()
 
 
 def test_a_glance_keeps_its_session_for_the_next_and_lets_go_when_closed(path: Path) -> None:
     store = SqliteStore(path)
-    with store.glancing() as first:
+    with store.reading_pooled() as first:
         pass
-    with store.glancing() as second:
+    with store.reading_pooled() as second:
         assert second is first
     store.close()
-    with store.glancing() as third:
+    with store.reading_pooled() as third:
         assert third is not first

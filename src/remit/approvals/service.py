@@ -189,14 +189,14 @@ class ApprovalService:
     def pending(self) -> frozenset[str]:
         """The ids of those that wait for an answer: a short look, for those who wait with them."""
         self.expire_due()
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             rows = open_rows(connection, self._tenant_id)
             return frozenset(row.approval_id for row in rows if row.state == "PENDING")
 
     def show(self, approval_id: str) -> Approval:
         """By its id, or by the beginning of it where that is no other's too."""
         self.expire_due()
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             return find_approval(connection, self._tenant_id, approval_id).as_approval()
 
     def decide(self, approval_id: str, *, approved: bool, who: Person, reason: str | None = None) -> Approval:
@@ -231,7 +231,7 @@ class ApprovalService:
 
     def expire_due(self) -> list[Approval]:
         """Close what nobody answered, or used, in time, and what a dead host left. Writes only if there is any."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             rows = list(open_rows(connection, self._tenant_id))
             times = ChainTimes.of(connection, self._tenant_id, self._clock()) if rows else None
         dialect = self._ledger().store.dialect

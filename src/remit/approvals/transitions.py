@@ -13,7 +13,7 @@ from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
 from remit.store.approvals import KIND_OF, ApprovalRow, find_row, last_step_at, move_row, was_moved_on
 from remit.store.connection import Connection, Dialect
-from remit.store.process_identity import is_before_reboot, is_gone
+from remit.store.process_identity import is_before_reboot
 
 
 def record_step(
@@ -73,4 +73,4 @@ def is_orphan(row: ApprovalRow, dialect: Dialect) -> bool:
     """Whether the process that held the request is gone, as far as this machine can tell."""
     if row.host == LASTING:
         return False
-    return (dialect == "sqlite" and is_before_reboot(row.host)) or is_gone(row.host)
+    return (dialect == "sqlite" and is_before_reboot(row.host)) or is_dead(row.host)

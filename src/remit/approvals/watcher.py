@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from remit.approvals.service import ApprovalService
 from remit.contracts.browser.browser import Approval
-from remit.fs.change_signal import LOOK_SECONDS, AsyncListener
+from remit.fs.change_signal import POLL_SECONDS, AsyncListener
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class ApprovalWatcher:
                 if approval_id not in await self._pending():
                     ring.cancel()
                     return await self._run_apart(self._approvals.show, approval_id)
-                left = min(deadline - loop.time(), self._approvals.seconds_left(found), LOOK_SECONDS)
+                left = min(deadline - loop.time(), self._approvals.seconds_left(found), POLL_SECONDS)
                 await asyncio.wait([ring], timeout=max(left, 0))
                 ring.cancel()
             return found

@@ -27,11 +27,11 @@ MAX_LIFE: Final = timedelta(days=31)
 CLOCK_SKEW: Final = timedelta(seconds=60)
 """How far ahead the issuer's clock may be. Expiry has no such grace."""
 ALGORITHM: Final = "RS256"
-MOST_FOUND: Final = 1_000
+MAX_CACHED: Final = 1_000
 _HEADER: Final = frozenset({"alg", "typ", "kid"})
 _HEADER_BOUNDS: Final = Bounds(max_bytes=1_024, max_items=50)
 _SEGMENTS: Final = 3
-_ASK: Final = "Have a new one issued: remit token issue"
+_REISSUE_ADVICE: Final = "Have a new one issued: remit token issue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ class TokenRequest:
     not_before: datetime | None = None
 
 
-def issue_token(signer: TokenSigner, wish: TokenRequest, issuer: str, audience: str, now: datetime) -> IssuedToken:
+def issue_token(signer: TokenSigner, request: TokenRequest, issuer: str, audience: str, now: datetime) -> IssuedToken:
     """Sign a token. The policy authority's side. Refuses a constraint that no check would enforce."""
-    for problem in unchecked_constraints(wish.caps, wish.constraints.given()):
+    for problem in unchecked_constraints(request.caps, request.constraints.given()):
         where = f"constraints.{problem.constraint}"
         raise RefusedError(Reason.MALFORMED, problem.why, where=where, next_step=problem.next_step)
     issued_at = int(now.timestamp())
-    begins = wish.not_before or now
-    expires_at = int((begins + wish.life).timestamp())
-    if wish.life < timedelta(seconds=1) or expires_at - issued_at > MAX_LIFE.total_seconds():
+    begins = request.not_before or now
+    expires_at = int((begins + request.life).timestamp())
+    if request.life < timedelta(seconds=1) or expires_at - issued_at > MAX_LIFE.total_seconds():
         raise RefusedError(
             Reason.TOO_LARGE,
             f"a token lives between a second and {MAX_LIFE.days} days, counted from now",
@@ -95,13 +95,13 @@ def issue_token(signer: TokenSigner, wish: TokenRequest, issuer: str, audience: 
     claims = {
         "iss": issuer,
         "aud": audience,
-        "sub": wish.agent_id,
+        "sub": request.agent_id,
         "jti": uuid7(now),
         "iat": issued_at,
         "exp": expires_at,
-        "caps": list(dict.fromkeys(wish.caps)),
-        "constraints": _given(wish.constraints.tree()),
-        **({"nbf": int(begins.timestamp())} if wish.not_before else {}),
+        "caps": list(dict.fromkeys(request.caps)),
+        "constraints": _without_nulls(request.constraints.tree()),
+        **({"nbf": int(begins.timestamp())} if request.not_before else {}),
     }
     checked = TokenClaims.from_tree(claims, source="the token")
     headers = {"alg": ALGORITHM, "typ": "JWT", "kid": signer.kid}
@@ -113,12 +113,12 @@ def issue_token(signer: TokenSigner, wish: TokenRequest, issuer: str, audience: 
 
 def verify_token(text: str, keys: TokenKeys, issuer: str, audience: str, now: datetime) -> Token:
     """Form, header, key, signature, claims, issuer and audience, times; in that order, the first failure ends it."""
-    token = _signed(text, keys, issuer, audience)
+    token = _verify_signed(text, keys, issuer, audience)
     require_in_time(token, now)
     return token
 
 
-class FoundSigned:
+class VerifiedTokens:
     """Tokens that were found signed before: the same text, by the same keys, issuer and audience, is no new question.
 
     Times and revocation are asked each time; other keys, and nothing here counts. Kept is a digest: whoever reads this
@@ -126,21 +126,21 @@ class FoundSigned:
     """
 
     def __init__(self) -> None:
-        self._held: tuple[TokenKeys, str, str, dict[str, Token]] | None = None
+        self._cache: tuple[TokenKeys, str, str, dict[str, Token]] | None = None
 
-    def holds(self, text: str) -> bool:
-        return self._held is not None and _digest(text) in self._held[3]
+    def contains(self, text: str) -> bool:
+        return self._cache is not None and _digest(text) in self._cache[3]
 
     def verify(self, text: str, keys: TokenKeys, issuer: str, audience: str, now: datetime) -> Token:
         """As `verify_token` does it."""
-        held = self._held
-        if held is None or held[0] is not keys or held[1:3] != (issuer, audience):
-            held = self._held = keys, issuer, audience, {}
-        digest, found = _digest(text), held[3]
+        cached = self._cache
+        if cached is None or cached[0] is not keys or cached[1:3] != (issuer, audience):
+            cached = self._cache = keys, issuer, audience, {}
+        digest, found = _digest(text), cached[3]
         token = found.get(digest)
         if token is None:
-            token = _signed(text, keys, issuer, audience)
-            if len(found) >= MOST_FOUND:
+            token = _verify_signed(text, keys, issuer, audience)
+            if len(found) >= MAX_CACHED:
                 found.clear()
             found[digest] = token
         require_in_time(token, now)
@@ -153,13 +153,13 @@ def _digest(text: str) -> str:
 
 def signed_jti(text: str, keys: TokenKeys, issuer: str, audience: str) -> str:
     """Which token this is, whether it is in time or not. For telling what became of what it was used for."""
-    return _signed(text, keys, issuer, audience).jti
+    return _verify_signed(text, keys, issuer, audience).jti
 
 
-def _signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
+def _verify_signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
     """All but whether it counts now: not to be handed out."""
     header, body = _split(text)
-    key = _key_of(header, keys)
+    key = _parse_header(header, keys)
     _require_signed(text, key, body)
     try:
         claims = TokenClaims.parse(body, source="token, claims")
@@ -178,7 +178,7 @@ def _signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
         key.kid,
         _digest(text),
     )
-    _require_own_time(token, key)
+    _require_signed_in_time(token, key)
     return token
 
 
@@ -189,7 +189,7 @@ def require_in_time(token: Token, now: datetime) -> None:
             Reason.EXPIRED,
             f"the token expired at {token.expires_at:%Y-%m-%dT%H:%M:%SZ}",
             where="token, exp",
-            next_step=_ASK,
+            next_step=_REISSUE_ADVICE,
         )
     if token.issued_at > now + CLOCK_SKEW:
         raise RefusedError(
@@ -210,9 +210,9 @@ def require_in_time(token: Token, now: datetime) -> None:
         )
 
 
-def require_key_alive(token: Token, keys: TokenKeys) -> None:
+def require_key_valid(token: Token, keys: TokenKeys) -> None:
     """The key that signed it is still one that is believed."""
-    _require_own_time(token, _known(token.kid, keys))
+    _require_signed_in_time(token, _find_key(token.kid, keys))
 
 
 def claimed_agent(text: str) -> str:
@@ -242,7 +242,7 @@ def _split(text: str) -> tuple[Any, bytes]:
         raise _invalid(problem.what, problem.where) from None
 
 
-def _key_of(header: Any, keys: TokenKeys) -> TokenKey:
+def _parse_header(header: Any, keys: TokenKeys) -> TokenKey:
     if not isinstance(header, dict) or header.keys() != _HEADER:
         _refuse("a token's header holds alg, typ and kid, and nothing else: no key, and no address of one", "header")
     if header["alg"] != ALGORITHM:
@@ -251,10 +251,10 @@ def _key_of(header: Any, keys: TokenKeys) -> TokenKey:
         _refuse("this is another kind of document", "header, typ")
     if not isinstance(header["kid"], str):
         _refuse("a key id is a text", "header, kid")
-    return _known(header["kid"], keys)
+    return _find_key(header["kid"], keys)
 
 
-def _known(kid: str, keys: TokenKeys) -> TokenKey:
+def _find_key(kid: str, keys: TokenKeys) -> TokenKey:
     key = keys.get(kid)
     if key is None:
         raise RefusedError(
@@ -276,24 +276,27 @@ def _require_signed(text: str, key: TokenKey, body: bytes) -> None:
             Reason.SIGNATURE_INVALID,
             "the signature does not fit the token",
             where="token",
-            next_step=f"It was changed, or signed with another key. {_ASK}",
+            next_step=f"It was changed, or signed with another key. {_REISSUE_ADVICE}",
         )
 
 
-def _require_own_time(token: Token, key: TokenKey) -> None:
+def _require_signed_in_time(token: Token, key: TokenKey) -> None:
     """Its life is one that a token may have, and lies in the time in which its key was used."""
     if not token.issued_at < token.expires_at <= token.issued_at + MAX_LIFE:
         _refuse(f"a token lives at most {MAX_LIFE.days} days", "exp")
     if key.revoked_at:
         raise RefusedError(
-            Reason.REVOKED, f"the key of this token was revoked at {key.revoked_at}", where="token, kid", next_step=_ASK
+            Reason.REVOKED,
+            f"the key of this token was revoked at {key.revoked_at}",
+            where="token, kid",
+            next_step=_REISSUE_ADVICE,
         )
     if key.retired_at and token.issued_at > parse_time(key.retired_at):
         raise RefusedError(
             Reason.KEY_RETIRED,
             f"the key of this token was retired at {key.retired_at} and cannot vouch for anything later",
             where="token, kid",
-            next_step=_ASK,
+            next_step=_REISSUE_ADVICE,
         )
 
 
@@ -314,12 +317,12 @@ def _time(seconds: int, claim: str) -> datetime:
         return _refuse("this is not a time", claim)
 
 
-def _given(tree: dict[str, Any]) -> dict[str, Any]:
+def _without_nulls(tree: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if value is not None}
 
 
 def _invalid(what: str, where: str) -> RefusedError:
-    return RefusedError(Reason.AUTHORITY_MALFORMED, what, where=where, next_step=_ASK)
+    return RefusedError(Reason.AUTHORITY_MALFORMED, what, where=where, next_step=_REISSUE_ADVICE)
 
 
 def _refuse(what: str, where: str) -> NoReturn:

@@ -91,11 +91,11 @@ def verify_envelope(
         raise _mismatch("the plan is not the one that was approved: it was changed since", "plan")
     if envelope.config_digest != config_digest:
         raise _mismatch("the configuration was changed since the plan was approved", "config_digest")
-    expires_at = _require_alive(envelope, now)
+    expires_at = _require_in_time(envelope, now)
     return ApprovedPlan(envelope, digest_of_envelope(envelope), expires_at)
 
 
-def _require_alive(envelope: Envelope, now: datetime) -> datetime:
+def _require_in_time(envelope: Envelope, now: datetime) -> datetime:
     issued_at, expires_at = parse_time(envelope.issued_at), parse_time(envelope.expires_at)
     if now >= expires_at:
         raise RefusedError(

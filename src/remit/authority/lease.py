@@ -105,11 +105,11 @@ def verify_lease(
     return Lease(token.lease_id, token.task_id, token.capability_id, token.executor_id, expires_at, token.key_id)
 
 
-def _require_same(leased: str, asked: str, field: str) -> None:
-    if leased != asked:
+def _require_same(leased: str, expected: str, field: str) -> None:
+    if leased != expected:
         raise RefusedError(
             Reason.BINDING_MISMATCH,
-            f"the lease is for another {field}: {leased!r}, not {asked!r}",
+            f"the lease is for another {field}: {leased!r}, not {expected!r}",
             where=f"lease, {field}",
             next_step="Ask the kernel for a lease of this very task.",
         )

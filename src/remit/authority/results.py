@@ -1,8 +1,10 @@
-"""Signed results: the executor's host signs, the kernel checks. An unsigned or altered result is no result."""
+"""Signed results of tasks and of governed functions. An unsigned or altered result is no result."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from remit.contracts.base import Contract
+from remit.contracts.calls.call import CallResult
 from remit.contracts.tasks.result import ExecutionError, ExecutionResult
 from remit.crypto.signing import Keyring, Signer
 
@@ -17,7 +19,7 @@ _UNSIGNED: Final = frozenset({"signature"})
 def sign_success(
     signer: Signer, executor_id: str, task_id: str, capability_id: str, output: Contract
 ) -> ExecutionResult:
-    return _signed(
+    return _sign(
         signer,
         {
             "status": "SUCCESS",
@@ -34,7 +36,7 @@ def sign_success(
 def sign_failure(
     signer: Signer, executor_id: str, task_id: str, capability_id: str, error: ExecutionError
 ) -> ExecutionResult:
-    return _signed(
+    return _sign(
         signer,
         {
             "status": "FAILURE",
@@ -54,6 +56,19 @@ def verify_result(result: ExecutionResult, keyring: Keyring, at: str) -> None:
     keyring.verify("result", result.key_id, body, result.signature, signed_at=at)
 
 
-def _signed(signer: Signer, unsigned: dict[str, object]) -> ExecutionResult:
+def sign_call_result(signer: Signer, unsigned: Mapping[str, Any]) -> CallResult:
+    """All fields but the key's id and the signature are given."""
+    draft = CallResult.from_tree({**unsigned, "key_id": signer.key_id, "signature": "A" * 86})
+    body = draft.canonical(without=_UNSIGNED)
+    return draft.model_copy(update={"signature": signer.sign("call-result", body)})
+
+
+def verify_call_result(result: CallResult, keyring: Keyring, at: str) -> None:
+    """Return if a registered executor key signed exactly this; otherwise refuse and say which rule failed."""
+    body = result.canonical(without=_UNSIGNED)
+    keyring.verify("call-result", result.key_id, body, result.signature, signed_at=at)
+
+
+def _sign(signer: Signer, unsigned: dict[str, object]) -> ExecutionResult:
     draft = ExecutionResult.from_tree({**unsigned, "signature": "A" * 86})
     return draft.model_copy(update={"signature": signer.sign("result", draft.canonical(without=_UNSIGNED))})

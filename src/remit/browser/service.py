@@ -247,7 +247,7 @@ class Browsing:
 
     def _why_dead(self, token: Token) -> str:
         try:
-            with self._ledger().store.glancing() as connection:
+            with self._ledger().store.reading_pooled() as connection:
                 self._tokens().require_still_valid(connection, token, self._clock())
         except RemitError as problem:
             return problem.what

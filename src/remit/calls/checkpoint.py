@@ -21,7 +21,7 @@ from remit.contracts.base import MAX_TEXT, Contract, JsonData
 from remit.contracts.browser.browser import Approval
 from remit.contracts.calls.call import CallArguments, CallEffect, CallPreview, CallResult
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import LOOKED_AT, Reason, RefusedError, RemitError
+from remit.core.errors import MAX_MASKED, Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.core.text import printable
 from remit.execution.checkpoint_text import read_checkpoint
@@ -181,7 +181,7 @@ def _mask_sentence(function: GovernedFunction, arguments: Mapping[str, Any], sen
         longest_first = sorted(texts, key=len, reverse=True)
         whole = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
         sentence = re.sub(whole, lambda found: texts[found[0]], sentence)
-    return printable(mask_shaped(sentence[:LOOKED_AT]))
+    return printable(mask_shaped(sentence[:MAX_MASKED]))
 
 
 def _changed_texts(plain: Any, masked: Any) -> Iterator[tuple[str, str]]:

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from remit.approvals.service import ApprovalService
-from remit.authority.call_results import sign_call, verify_call
 from remit.authority.capability_token import claimed_agent, require_in_time
+from remit.authority.results import sign_call_result, verify_call_result
 from remit.calls.approval import SuspendedInCallError, WaitsForPersonError, can_wait, require_approval
 from remit.calls.checkpoint import (
     HIDDEN,
@@ -293,7 +293,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
     def load_outcome(self, stored: str, recorded_at: str) -> CallResult:
         try:
             result = CallResult.parse(stored.encode(), source="stored result")
-            verify_call(result, self.keyring(), recorded_at)
+            verify_call_result(result, self.keyring(), recorded_at)
         except RefusedError as problem:
             raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
@@ -327,4 +327,4 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
 
     def _sign(self, request: CallRequest, **fields: Any) -> CallResult:
         identity = {"call_id": request.call_id, "function": request.name, "request_digest": request.digest}
-        return sign_call(self.signer(), {**identity, **fields, "confinement": "unconfined"})
+        return sign_call_result(self.signer(), {**identity, **fields, "confinement": "unconfined"})

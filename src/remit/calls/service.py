@@ -189,7 +189,7 @@ class Calls:
         )
 
     def _has_intent(self, request: CallRequest) -> bool:
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             found = read_claim(connection, ClaimKey(DEFAULT_TENANT, CallOperation.name, request.call_id))
         return isinstance(found, ClaimHeld) and found.request_digest == request.digest
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from remit.cli.common.options import json_option, show_json, workspace_option
-from remit.ledger.presence import require_kept
+from remit.ledger.presence import require_entries_table
 from remit.store.grants import grant_runtime_role
 from remit.store.migrations_runner import migrate as migrate_store
 from remit.workspace.workspace import Workspace
@@ -28,7 +28,7 @@ def migrate(role: str | None, directory: Path, as_json: bool) -> None:
     """
     with Workspace.open(directory) as workspace:
         with workspace.store.reading() as connection:
-            require_kept(connection, workspace.anchors)
+            require_entries_table(connection, workspace.anchors)
         applied = migrate_store(workspace.store, workspace.clock)
         if role is not None:
             with closing(workspace.store.connect()) as connection:

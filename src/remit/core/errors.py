@@ -187,29 +187,29 @@ RECOVER_ADVICE: Final = (
     "Fix what stands in the way, then end this process and run: remit recover. Do not ask for it under another id."
 )
 """The next step after an effect that was begun, and of which it is not known whether it is done."""
-LOOK_AT_GOAL: Final = "Look in a moment at how the goal stands, by its id: remit ledger trace; or run: remit recover"
+GOAL_ADVICE: Final = "Look in a moment at how the goal stands, by its id: remit ledger trace; or run: remit recover"
 """The same for a goal."""
 SESSION_GONE: Final = "The session is gone. Navigate, and look at what the site shows before you do anything else."
 """The same for an action in a browser that has ended."""
-LOOKED_AT: Final = 10 * MAX_MESSAGE
+MAX_MASKED: Final = 10 * MAX_MESSAGE
 
 
 def render_line(text: str) -> str:
     """Masked, on one line, no terminal escapes, of bounded length: names in it may be an attacker's."""
     # Masked before it is cut or escaped: half a secret no longer looks like one.
-    shown = printable(mask_text(text[:LOOKED_AT]))
+    shown = printable(mask_text(text[:MAX_MASKED]))
     return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
 
 
 def mask_for_review(text: str) -> str:
     """As `render_line`, for what somebody says yes or no to: in doubt it is shown, and never is a host hidden."""
-    shown = printable(mask_shown(text[:LOOKED_AT]))
+    shown = printable(mask_shown(text[:MAX_MASKED]))
     return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
 
 
 def _as_it_is(text: str) -> str:
     # Not escaped: an escape sequence in front of a secret would hide where it begins. Half a character no frame takes.
-    return text[:LOOKED_AT].encode("utf-8", "replace").decode()
+    return text[:MAX_MASKED].encode("utf-8", "replace").decode()
 
 
 # Each fork of the sandbox pays for all that is loaded there. Nobody sees its errors before the host has made them anew,

@@ -42,7 +42,7 @@ from remit.fs.atomic_write import make_private_directory, write_durably
 from remit.fs.state_dir import privacy_problem, require_private
 
 MAX_KEYS: Final = 1_000
-KEPT_FOR_REVOKING: Final = 100
+RESERVED_FOR_REVOKING: Final = 100
 """Places that plain rotations leave free, so that a key which leaked can always be replaced."""
 
 
@@ -69,7 +69,7 @@ def create_keys(folder: Path, clock: Clock) -> Keyring:
         _finish_interrupted(folder, ring)
         missing = [role for role in ROLES if ring.active(role) is None]
         if missing:
-            _require_room(folder, len(known) + len(missing), MAX_KEYS)
+            _require_capacity(folder, len(known) + len(missing), MAX_KEYS)
             fresh = [_write_new_key(folder, role, clock) for role in missing]
             _write_keyring(folder, [*known, *fresh])
         return load_keyring(folder)
@@ -91,7 +91,7 @@ def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) 
                 where=str(folder),
                 next_step="`remit keys list` shows what there is; `remit init` makes a missing key.",
             )
-        _require_room(folder, len(list(ring)) + 1, MAX_KEYS if revoke else MAX_KEYS - KEPT_FOR_REVOKING)
+        _require_capacity(folder, len(list(ring)) + 1, MAX_KEYS if revoke else MAX_KEYS - RESERVED_FOR_REVOKING)
         new = _write_new_key(folder, role, clock)
         now = render_time(clock())
         retired = PublicKey(role, old.public, old.created_at, retired_at=now, revoked_at=now if revoke else None)
@@ -227,8 +227,8 @@ def _finish_interrupted(folder: Path, ring: Keyring) -> None:
     for key in ring:
         if key.retired_at or key.revoked_at:
             destroy_key_file(_private_path(folder, key.role, key.key_id))
-    for place in [folder, *(folder / role for role in ROLES)]:
-        for path in list(place.glob(".*.tmp")):
+    for directory in [folder, *(folder / role for role in ROLES)]:
+        for path in list(directory.glob(".*.tmp")):
             destroy_key_file(path)
 
 
@@ -259,7 +259,7 @@ def _write_new_key(folder: Path, role: Role, clock: Clock) -> PublicKey:
     return key
 
 
-def _require_room(folder: Path, count: int, most: int) -> None:
+def _require_capacity(folder: Path, count: int, most: int) -> None:
     """Before a private key is written: one that no keyring names would lie there for ever."""
     if count > most:
         raise EnvironmentFailureError(

@@ -43,7 +43,7 @@ from remit.fs.state_dir import require_private
 RING_FILE: Final = "policy.json"
 OWN_BITS: Final = 3_072
 MAX_TOKEN_KEYS: Final = 250
-KEPT_FOR_REVOKING: Final = 20
+RESERVED_FOR_REVOKING: Final = 20
 """Places that only a rotation with `revoke` may take, so that a key which leaked can always be replaced."""
 
 
@@ -80,9 +80,9 @@ def create_policy_key(folder: Path, clock: Clock) -> TokenKey:
     with changing_keys(folder):
         ring = load_token_keys(folder)
         _finish_interrupted(folder, ring)
-        found = ring.own()
+        found = ring.own_key()
         if found is None:
-            _require_room(ring, MAX_TOKEN_KEYS)
+            _require_capacity(ring, MAX_TOKEN_KEYS)
             found = _write_new_key(folder, clock)
             _write_ring(folder, [*ring, found])
         return found
@@ -90,15 +90,15 @@ def create_policy_key(folder: Path, clock: Clock) -> TokenKey:
 
 def policy_key_file(folder: Path) -> Path | None:
     """Where the private half of our active key belongs; None where no token was ever issued here."""
-    own = load_token_keys(folder).own()
-    return _private_path(folder, own.kid) if own else None
+    own_key = load_token_keys(folder).own_key()
+    return _private_path(folder, own_key.kid) if own_key else None
 
 
 def load_token_signer(folder: Path) -> TokenSigner:
     """Our private key. Refuses a file that others could have read or planted."""
     for last in (False, True):
-        own = load_token_keys(folder).own()
-        if own is None:
+        own_key = load_token_keys(folder).own_key()
+        if own_key is None:
             raise EnvironmentFailureError(
                 Reason.STATE_MISSING,
                 "there is no active policy key",
@@ -106,7 +106,7 @@ def load_token_signer(folder: Path) -> TokenSigner:
                 next_step="The first `remit token issue` makes one.",
             )
         try:
-            return _load_private(folder, own)
+            return _load_private(folder, own_key)
         except EnvironmentFailureError as problem:
             # Another process may have rotated the key after we read its name and before we read its file.
             if problem.reason is not Reason.STATE_MISSING or last:
@@ -122,8 +122,8 @@ def rotate_policy_key(folder: Path, clock: Clock, *, revoke: bool = False) -> tu
     with changing_keys(folder):
         ring = load_token_keys(folder)
         _finish_interrupted(folder, ring)
-        _require_room(ring, MAX_TOKEN_KEYS if revoke else MAX_TOKEN_KEYS - KEPT_FOR_REVOKING)
-        old, new = ring.own(), _write_new_key(folder, clock)
+        _require_capacity(ring, MAX_TOKEN_KEYS if revoke else MAX_TOKEN_KEYS - RESERVED_FOR_REVOKING)
+        old, new = ring.own_key(), _write_new_key(folder, clock)
         now = render_time(clock())
         retired = old and replace(old, retired_at=now, revoked_at=now if revoke else None)
         _write_ring(folder, [*(retired if old and key.kid == old.kid and retired else key for key in ring), new])
@@ -145,7 +145,7 @@ def trust_token_key(folder: Path, pem: bytes, clock: Clock, *, kid: str | None =
                 where=key.kid,
                 next_step="`remit token keys` shows it. A key that was revoked stays so: ask for another one.",
             )
-        _require_room(ring, MAX_TOKEN_KEYS - KEPT_FOR_REVOKING)
+        _require_capacity(ring, MAX_TOKEN_KEYS - RESERVED_FOR_REVOKING)
         _write_ring(folder, [*ring, key])
         return key
 
@@ -155,7 +155,7 @@ def revoke_token_key(folder: Path, kid: str, clock: Clock) -> TokenKey:
     with changing_keys(folder):
         ring = load_token_keys(folder)
         found = ring.get(kid)
-        if found is None or found == ring.own():
+        if found is None or found == ring.own_key():
             what = "this key signs our own tokens" if found else "no token key has this id"
             advice = "remit token rotate-key --revoke" if found else "`remit token keys` shows the ids."
             raise RefusedError(Reason.KEY_UNKNOWN, what, where=kid, next_step=advice)
@@ -218,10 +218,10 @@ def _parse_private(raw: bytes) -> RSAPrivateKey | None:
 
 def _finish_interrupted(folder: Path, ring: TokenKeys) -> None:
     """Destroy what a crash kept alive: every private key but the active one, and half-written files."""
-    own = ring.own()
-    kept = _private_path(folder, own.kid) if own else None
+    own_key = ring.own_key()
+    active_file = _private_path(folder, own_key.kid) if own_key else None
     for path in [*(folder / "policy").glob("*.pem"), *(folder / "policy").glob(".*.tmp")]:
-        if path != kept:
+        if path != active_file:
             destroy_key_file(path)
     for path in folder.glob(f".{RING_FILE}*.tmp"):
         destroy_key_file(path)
@@ -243,7 +243,7 @@ def _write_ring(folder: Path, keys: list[TokenKey]) -> None:
     reach("keys.keyring_written")
 
 
-def _require_room(ring: TokenKeys, most: int) -> None:
+def _require_capacity(ring: TokenKeys, most: int) -> None:
     """Before a private key is written."""
     if len(list(ring)) >= most:
         raise EnvironmentFailureError(

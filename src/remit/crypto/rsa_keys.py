@@ -51,7 +51,7 @@ class TokenKeys:
     def get(self, kid: str) -> TokenKey | None:
         return self._keys.get(kid)
 
-    def own(self) -> TokenKey | None:
+    def own_key(self) -> TokenKey | None:
         """The one that we sign with now."""
         return next((key for key in self if key.origin == "own" and key.is_active), None)
 

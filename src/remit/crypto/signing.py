@@ -50,13 +50,13 @@ ROLE_OF: Final[dict[Purpose, Role]] = {
 _FIELD: Final = 2**255 - 19
 _OF_ORDER_EIGHT: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _OF_ORDER_EIGHT, _FIELD - _OF_ORDER_EIGHT})
-_AFTER_MISFIT: Final[dict[Purpose, str]] = {
+_MISMATCH_ADVICE: Final[dict[Purpose, str]] = {
     "lease": "It was signed for another manifest, or one of the two was changed since."
     " Ask the kernel for a lease of this manifest: remit task lease"
 }
 
 
-class _Fitting:
+class _VerifiedSignatures:
     """Signatures that are known to fit: made by this process, or found good before. Which key made one and whether that
     key still counts is asked each time; here is only the arithmetic, which is the same for ever.
     """
@@ -64,18 +64,18 @@ class _Fitting:
     MOST: Final = 1_024
 
     def __init__(self) -> None:
-        self._known: set[tuple[str, bytes, str]] = set()
+        self._signatures: set[tuple[str, bytes, str]] = set()
 
-    def __contains__(self, known: tuple[str, bytes, str]) -> bool:
-        return known in self._known
+    def __contains__(self, signature_key: tuple[str, bytes, str]) -> bool:
+        return signature_key in self._signatures
 
-    def add(self, known: tuple[str, bytes, str]) -> None:
-        if len(self._known) >= self.MOST:
-            self._known.clear()
-        self._known.add(known)
+    def add(self, signature_key: tuple[str, bytes, str]) -> None:
+        if len(self._signatures) >= self.MOST:
+            self._signatures.clear()
+        self._signatures.add(signature_key)
 
 
-_FITTING: Final = _Fitting()
+_VERIFIED: Final = _VerifiedSignatures()
 
 
 def pre_authentication_encoding(purpose: str, body: bytes) -> bytes:
@@ -130,7 +130,7 @@ class Signer:
             raise UsageError(Reason.MISUSE, f"the {self.role} key may not sign a {purpose}")
         message = pre_authentication_encoding(purpose, body)
         signature = encode_base64url(self._private.sign(message))
-        _FITTING.add((self.key_id, hashlib.sha256(message).digest(), signature))
+        _VERIFIED.add((self.key_id, hashlib.sha256(message).digest(), signature))
         return signature
 
     def __repr__(self) -> str:
@@ -197,7 +197,7 @@ class Keyring:
                 Reason.SIGNATURE_INVALID,
                 "the signature does not fit the content",
                 where=f"{purpose}, key_id {key_id}",
-                next_step=_AFTER_MISFIT.get(
+                next_step=_MISMATCH_ADVICE.get(
                     purpose, "The document was changed after signing, or was signed for something else."
                 ),
             )
@@ -212,8 +212,8 @@ class Keyring:
     def _matches(self, key: PublicKey, message: bytes, signature: str) -> bool:
         # Authority is checked again right before the intent, under the write lock, and a head by everybody who believes
         # an entry below it.
-        known = (key.key_id, hashlib.sha256(message).digest(), signature)
-        if known in _FITTING:
+        signature_key = (key.key_id, hashlib.sha256(message).digest(), signature)
+        if signature_key in _VERIFIED:
             return True
         loaded = self._loaded.get(key.key_id)
         if loaded is None:
@@ -222,7 +222,7 @@ class Keyring:
             loaded.verify(decode_base64url(signature), message)
         except (InvalidSignature, ValueError):
             return False
-        _FITTING.add(known)
+        _VERIFIED.add(signature_key)
         return True
 
 

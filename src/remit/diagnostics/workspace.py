@@ -28,7 +28,7 @@ from remit.ledger.clock import (
 )
 from remit.ledger.clock_acceptance import ChainClock, chain_clocks
 from remit.ledger.heads import Anchors
-from remit.ledger.presence import anchored_heads, lost_anchored, require_kept
+from remit.ledger.presence import anchored_heads, lost_anchored, require_entries_table
 from remit.ledger.verify.triggers import missing_guards
 from remit.store.connection import Connection, Store
 from remit.store.migrations_runner import require_current, require_no_foreign_objects, shipped_migrations
@@ -147,7 +147,7 @@ def check_journal(connection: Connection, described: str) -> Check:
 
 
 def check_tables(connection: Connection, anchors: Anchors) -> Check:
-    require_kept(connection, anchors)
+    require_entries_table(connection, anchors)
     require_current(connection)
     require_no_foreign_objects(connection)
     changes = list(schema_changes(connection))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
-from remit.fs.openat import FileIdentity, failure, identify, look, peek, rename_noreplace
+from remit.fs.openat import FileIdentity, failure, identify, inspect_file, peek, rename_noreplace
 
 try:  # the one function: the module around it loads others, which every fork pays for
     from _hashlib import openssl_sha256 as sha256
@@ -91,7 +91,7 @@ def rename_checked(
     """
     rename_noreplace(*old, *new, where=where, where_new=where_new)
     try:
-        found = look(*new, where=where_new)
+        found = inspect_file(*new, where=where_new)
     except RemitError:
         found = None
     if found is not None and found.has_content_of(expected) and found.mode == expected.mode:

@@ -40,7 +40,7 @@ from remit.store.claims import (
     take_over,
 )
 from remit.store.connection import Connection, Dialect
-from remit.store.process_identity import is_before_reboot, is_childless, is_gone, lock_path, this_process
+from remit.store.process_identity import is_before_reboot, is_childless, is_dead, lock_path, this_process
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -352,7 +352,7 @@ class Journal:
         deadline = time.monotonic() + self._patience
         pause = FIRST_PAUSE_SECONDS
         while True:
-            with self._ledger.store.glancing() as connection:
+            with self._ledger.store.reading_pooled() as connection:
                 found = find_claim(connection, self._key, self._trace.request_digest)
             if not isinstance(found, ClaimHeld) or is_orphan(found, self._ledger.store.dialect):
                 return found
@@ -413,4 +413,4 @@ def is_orphan(claimed: ClaimHeld, dialect: Dialect) -> bool:
     """Whether nobody is at work on this any more. Said only when it is certain."""
     # Only this machine can open its SQLite file: whoever claimed it before the last reboot is gone.
     before_reboot = dialect == "sqlite" and is_before_reboot(claimed.owner)
-    return claimed.token in _abandoned_tokens or is_gone(claimed.owner) or before_reboot
+    return claimed.token in _abandoned_tokens or is_dead(claimed.owner) or before_reboot

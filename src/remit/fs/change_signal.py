@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-LOOK_SECONDS: Final = 5.0
+POLL_SECONDS: Final = 5.0
 """How long a missed ring can go unnoticed."""
 _IN_MODIFY: Final = 0x2
 _MOST: Final = 64 << 10
@@ -70,7 +70,7 @@ class ChangeListener:
     def wait(self, seconds: float) -> None:
         """Until the next ring, or for so long; but never longer than a ring may go unnoticed."""
         readable = [self.descriptor] if self.descriptor >= 0 else []
-        if select.select(readable, [], [], max(0.0, min(seconds, LOOK_SECONDS)))[0]:
+        if select.select(readable, [], [], max(0.0, min(seconds, POLL_SECONDS)))[0]:
             self.drain()
 
     def drain(self) -> None:
@@ -93,7 +93,7 @@ class AsyncListener:
         self._waiting: set[asyncio.Future[None]] = set()
         self.users = 0
         if listener.descriptor >= 0:
-            self._loop.add_reader(listener.descriptor, self._heard)
+            self._loop.add_reader(listener.descriptor, self._on_readable)
 
     def next_ring(self) -> "asyncio.Future[None]":
         """Done with the next ring from now on."""
@@ -102,7 +102,7 @@ class AsyncListener:
         future.add_done_callback(self._waiting.discard)
         return future
 
-    def _heard(self) -> None:
+    def _on_readable(self) -> None:
         self._listener.drain()
         for future in list(self._waiting):
             if not future.done():

@@ -40,7 +40,7 @@ _BASE: Final = _how(os.O_PATH | os.O_DIRECTORY, _NO_MAGICLINKS | _NO_SYMLINKS)
 # Not O_PATH: only a folder that is open for reading can be synced.
 _FOLDER: Final = _how(os.O_RDONLY | os.O_DIRECTORY, _CONFINED)
 # Without O_NOFOLLOW, which would hand out the link itself instead of refusing it.
-_LOOK: Final = _how(os.O_PATH, _CONFINED)
+_INSPECT: Final = _how(os.O_PATH, _CONFINED)
 _READ: Final = _how(os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY, _CONFINED)
 
 _KINDS: Final = {
@@ -104,8 +104,8 @@ class FileIdentity(NamedTuple):
 
     def is_file(self, other: "FileIdentity") -> bool:
         """Whether both are the same file, changed meanwhile or not."""
-        born_alike = self.birth_ns == other.birth_ns or not (self.birth_ns and other.birth_ns)
-        return born_alike and (self.dev, self.ino) == (other.dev, other.ino)
+        same_birth = self.birth_ns == other.birth_ns or not (self.birth_ns and other.birth_ns)
+        return same_birth and (self.dev, self.ino) == (other.dev, other.ino)
 
     def has_content_of(self, other: "FileIdentity") -> bool:
         """The same file, not written to since. Renaming, linking or chmod does not count."""
@@ -132,26 +132,26 @@ def open_folder(base: int, parents: Sequence[str], *, where: str = "") -> int:
 
 def open_file(folder: int, name: str, *, where: str = "") -> int:
     """A regular file with exactly one link, open for reading. Never waits for a FIFO and never wakes a device."""
-    seen = look(folder, name, where=where)
+    identity = inspect_file(folder, name, where=where)
     descriptor = _open(folder, os.fsencode(name), _READ, where or name, "the file")
     try:
-        _require_same(identify(descriptor), seen, where or name)
+        _require_same(identify(descriptor), identity, where or name)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def look(folder: int, name: str, *, where: str = "") -> FileIdentity:
+def inspect_file(folder: int, name: str, *, where: str = "") -> FileIdentity:
     """What the name stands for, without opening it. Refuses all but a regular file with exactly one link."""
     _require_component(name, where)
-    descriptor = _open(folder, os.fsencode(name), _LOOK, where or name, "the file")
+    descriptor = _open(folder, os.fsencode(name), _INSPECT, where or name, "the file")
     try:
-        seen = FileIdentity(*stat_with_birth(descriptor), os.fstat(folder).st_dev)
+        identity = FileIdentity(*stat_with_birth(descriptor), os.fstat(folder).st_dev)
     finally:
         os.close(descriptor)
-    _require_plain(seen, where or name)
-    return seen
+    _require_plain(identity, where or name)
+    return identity
 
 
 def identify(descriptor: int) -> FileIdentity:
@@ -185,7 +185,7 @@ def rename_noreplace(
         return
     code = ctypes.get_errno()
     if code == errno.EEXIST:
-        raise already_there(where_new or name_b)
+        raise already_exists(where_new or name_b)
     if code == errno.ENOENT:
         raise _missing("the file", where or name_a)
     if code == errno.EXDEV:
@@ -257,7 +257,7 @@ def remove_folder(folder: int, name: str, *, where: str = "") -> bool:
     return True
 
 
-def may_write(folder: int) -> bool:
+def is_writable(folder: int) -> bool:
     """Whether names can be made and removed in this folder, by the rights of the moment. It promises nothing.
 
     Limit: in a folder with the sticky bit somebody else's file stays out of reach all the same.
@@ -265,7 +265,7 @@ def may_write(folder: int) -> bool:
     return os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
 
 
-def gives_rights_of_its_own(folder: int) -> bool:
+def has_default_acl(folder: int) -> bool:
     """Whether what is made in this folder has access rights that its maker did not ask for: a default ACL.
 
     The folder is open for reading. Limit: rights that a server adds on its side are not seen.
@@ -278,7 +278,7 @@ def gives_rights_of_its_own(folder: int) -> bool:
         raise failure(problem, "a folder", "could not be asked for its default ACL") from None
 
 
-def already_there(where: str) -> RefusedError:
+def already_exists(where: str) -> RefusedError:
     return RefusedError(
         Reason.FILE_CONFLICT,
         "something exists here already, and is never overwritten",
@@ -367,16 +367,16 @@ def _missing(what: str, where: str) -> RefusedError:
     )
 
 
-def _require_plain(seen: FileIdentity, where: str) -> None:
-    if not stat.S_ISREG(seen.mode):
-        kind = _KINDS.get(stat.S_IFMT(seen.mode), "something else")
+def _require_plain(identity: FileIdentity, where: str) -> None:
+    if not stat.S_ISREG(identity.mode):
+        kind = _KINDS.get(stat.S_IFMT(identity.mode), "something else")
         raise RefusedError(
             Reason.PATH_REFUSED,
             f"only regular files can be acted on, and this is {kind}",
             where=where,
             next_step="Name a regular file.",
         )
-    if seen.nlink != 1:
+    if identity.nlink != 1:
         raise RefusedError(
             Reason.PATH_REFUSED,
             "this file does not have exactly one hard link, so it may also be one outside of the allowed directories",
@@ -385,9 +385,9 @@ def _require_plain(seen: FileIdentity, where: str) -> None:
         )
 
 
-def _require_same(found: FileIdentity, seen: FileIdentity, where: str) -> None:
+def _require_same(found: FileIdentity, identity: FileIdentity, where: str) -> None:
     _require_plain(found, where)
-    if not found.is_file(seen):
+    if not found.is_file(identity):
         raise RefusedError(
             Reason.FILE_CONFLICT,
             "the file was exchanged for another while it was being opened",

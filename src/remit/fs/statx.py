@@ -40,10 +40,10 @@ def stat_with_birth(descriptor: int, name: str = "") -> Seen:
             return _without_birth(descriptor, name)
         raise OSError(code, os.strerror(code))
     mask, nlink, uid, gid, mode, ino, size, *times, major, minor = _LAYOUT.unpack_from(buffer)
-    born, changed, modified = _ns(*times[:2]), _ns(*times[2:4]), _ns(*times[4:])
+    birth_ns, changed, modified = _ns(*times[:2]), _ns(*times[2:4]), _ns(*times[4:])
     if not mask & _BIRTH or (major == 0 and _is_overlay(descriptor)):
-        born = 0
-    return os.makedev(major, minor), ino, size, modified, changed, mode, uid, gid, nlink, born
+        birth_ns = 0
+    return os.makedev(major, minor), ino, size, modified, changed, mode, uid, gid, nlink, birth_ns
 
 
 def _ns(seconds: int, nanoseconds: int) -> int:

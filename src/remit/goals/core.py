@@ -95,7 +95,7 @@ class AgentCore:
         packet = goal.sim_finder_packet
         if not isinstance(packet, SimulationMatchPacket):
             return ()
-        with self.ledger().store.glancing() as connection:
+        with self.ledger().store.reading_pooled() as connection:
             try:
                 catalogue = self.past.catalogue(DocumentStore(connection, goal.tenant_id), packet.catalog_snapshot_ref)
             except RefusedError:  # nothing was decided from it yet
@@ -108,7 +108,7 @@ class AgentCore:
     ) -> AgentExecutionOutcome:
         documents = build_goal_documents(goal)
         for _ in range(MAX_ROUNDS):
-            with self.ledger().store.glancing() as connection:
+            with self.ledger().store.reading_pooled() as connection:
                 history = self._history(connection, goal)
                 last = self._last_decision(connection, goal, documents, history)
                 at = render_time(not_before_newest(connection, goal.tenant_id, self.clock()))
@@ -219,7 +219,7 @@ class AgentCore:
 
     def _dispatch(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
         """Hand over what was decided, word for word as it was kept; what comes back is passed on unchanged."""
-        with self.ledger().store.glancing() as connection:
+        with self.ledger().store.reading_pooled() as connection:
             record = load_decision(connection, goal.tenant_id, ref)
             tree = load_document(connection, goal.tenant_id, record.envelope_ref or "")
         outcome = self.executor.dispatch(DispatchEnvelope.from_tree(tree, source="a stored dispatch"))
@@ -249,7 +249,7 @@ class AgentCore:
     def _current_outcome(
         self, goal: AgentGoalRequest, simulated: SimulationOutcome | None = None
     ) -> AgentExecutionOutcome:
-        with self.ledger().store.glancing() as connection:
+        with self.ledger().store.reading_pooled() as connection:
             history = self._history(connection, goal)
             outcome = build_current_outcome(connection, self.past, goal, history, simulated)
         if (

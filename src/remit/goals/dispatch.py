@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
-from remit.core.errors import LOOK_AT_GOAL, EnvironmentFailureError, Reason, RefusedError, RemitError
+from remit.core.errors import GOAL_ADVICE, EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.goals.decisions import DecisionRecord, FinalRefusal
 from remit.goals.gates import Evidence
 from remit.goals.rules import Rules
@@ -49,7 +49,7 @@ def ends_step(request: Dispatch, before: str) -> bool:
             Reason.IN_PROGRESS,
             "it was begun before, and how that ended is not known yet",
             where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
-            next_step=LOOK_AT_GOAL,
+            next_step=GOAL_ADVICE,
         )
     is_foreign = not request.evidence and request.start_refusals[0].reason is Reason.GOAL_CONFLICT
     return before == "ACCESS_ALLOWED" and not is_foreign

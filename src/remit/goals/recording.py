@@ -9,8 +9,8 @@ from remit.core.ids import uuid7
 from remit.goals.access.policy import AccessAnswer
 from remit.goals.decisions import DecisionRecord, FinalRefusal, GoalDecision
 from remit.goals.planner import FIRST_STEP, plan_id_of
-from remit.ledger.documents import keep_documents
-from remit.ledger.goal_queries import Recorded, standing_of
+from remit.ledger.documents import store_documents
+from remit.ledger.goal_queries import Recorded, find_position
 from remit.ledger.goal_tables import AccessRow, ConfirmationRow, StepRow, append_agent_row
 from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch
@@ -47,7 +47,7 @@ def record_decision(batch: Batch, tenant_id: str, decision: GoalDecision, last: 
     verdict, record = decision.verdict, decision.record
     _require_unmoved(batch, tenant_id, record.correlation_id, last)
     before = last.row.event if last is not None else ""
-    keep_documents(batch, tenant_id, decision.documents)
+    store_documents(batch, tenant_id, decision.documents)
     reach("goal.documents_kept")
     is_confirmed = verdict.parsed is not None and verdict.parsed.verdict == "CONFIRMED"
     if before == "" and decision.step is not None:
@@ -69,7 +69,7 @@ def record_decision(batch: Batch, tenant_id: str, decision: GoalDecision, last: 
 
 
 def _require_unmoved(batch: Batch, tenant_id: str, correlation_id: str, last: Recorded | None) -> None:
-    current = standing_of(batch.store, tenant_id, plan_id_of(tenant_id, correlation_id), FIRST_STEP)
+    current = find_position(batch.store, tenant_id, plan_id_of(tenant_id, correlation_id), FIRST_STEP)
     if current.seq != (last.seq if last is not None else None):
         raise RefusedError(
             Reason.TRANSITION_INVALID,
@@ -101,7 +101,7 @@ def record_final_refusal(
 ) -> None:
     """The step was let through, and the final gate says no: its own refs, and its own access decision."""
     record = refused.record
-    keep_documents(batch, tenant_id, refused.documents)
+    store_documents(batch, tenant_id, refused.documents)
     if refused.access is not None:
         append_agent_row(batch, tenant_id, _access(tenant_id, record, refused.access, access_action))
     row = replace(

@@ -17,7 +17,7 @@ from remit.crypto.signing import Keyring
 from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.history import read_history
 from remit.goals.planner import FIRST_STEP, plan_id_of
-from remit.ledger.goal_queries import Recorded, begun_dispatches, standing_of
+from remit.ledger.goal_queries import Recorded, find_position, unfinished_dispatches
 from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch
 from remit.store.connection import Connection
@@ -71,10 +71,10 @@ def require_undoable(connection: Connection, keyring: Callable[[], Keyring], env
 def require_only_rollback(connection: Connection, envelope: DispatchEnvelope) -> None:
     """Inside the transaction of the intent: of several that would take the same goal back at once, one does."""
     tenant_id, original = envelope.tenant_id, str(envelope.required_fields.get(UNDOES, ""))
-    state = standing_of(connection, tenant_id, plan_id_of(tenant_id, original), FIRST_STEP).event
+    state = find_position(connection, tenant_id, plan_id_of(tenant_id, original), FIRST_STEP).event
     if state not in {"SUCCEEDED", "FAILED"}:
         raise _refused(original, f"there is nothing to take back: it is {state or 'not there'}")
-    for other in begun_dispatches(connection, tenant_id):
+    for other in unfinished_dispatches(connection, tenant_id):
         if other.get("correlation_id") == envelope.correlation_id:
             continue
         if other.get("required_fields", {}).get(UNDOES) == original:
@@ -83,7 +83,7 @@ def require_only_rollback(connection: Connection, envelope: DispatchEnvelope) ->
 
 def record_rollback(batch: Batch, keyring: Callable[[], Keyring], envelope: DispatchEnvelope, original: str) -> None:
     """In the transaction of the rollback's own outcome. One that was taken back meanwhile stays as it is."""
-    state = standing_of(batch.store, envelope.tenant_id, plan_id_of(envelope.tenant_id, original), FIRST_STEP)
+    state = find_position(batch.store, envelope.tenant_id, plan_id_of(envelope.tenant_id, original), FIRST_STEP)
     if state.event not in {"SUCCEEDED", "FAILED"}:  # perhaps by this very transaction, which is not signed yet
         return
     last = read_history(batch.store, keyring, envelope.tenant_id, original).last

@@ -102,7 +102,7 @@ class GoalService:
                 repeated := self._find_repeated(correlation, utterance, user, tenant, language)
             ):
                 return Reply(repeated, self.core.resume_goal(repeated, hook))
-            with self._ledger().store.glancing() as connection:
+            with self._ledger().store.reading_pooled() as connection:
                 catalogue = self.rules.catalogue(tenant, connection)
                 thread_id, thread = self._thread(connection, tenant, reply_to, correlation)
             request = Utterance(correlation, tenant, user, thread_id, language, utterance, thread)
@@ -115,7 +115,7 @@ class GoalService:
         self, correlation_id: str, utterance: str, user: str, tenant: str, language: str
     ) -> AgentGoalRequest | None:
         """The goal that these words were asked as before. Its packet stands, whatever the catalogue is like by now."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             if not step_events(connection, tenant, correlation_id):
                 return None
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
@@ -132,7 +132,7 @@ class GoalService:
     def read_reply(self, correlation_id: str, *, user: str, tenant: str) -> Reply:
         """Where a goal stands, in the core's words. Nothing is moved by it."""
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             history = read_history(connection, self._keyring, tenant, correlation_id)
             if history.event not in ENDED_EVENTS:
                 return Reply(goal, build_current_outcome(connection, self._past, goal, history))
@@ -222,7 +222,7 @@ class GoalService:
         self, correlation_id: str, *, user: str, tenant: str, answer: str | None = None
     ) -> AgentGoalRequest:
         """The goal as the ledger knows it, to go on with it: its words are masked, its packet is exact."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             ref = read_history(connection, self._keyring, tenant, correlation_id).decision_ref
             if ref is None:
                 raise _unknown_goal_error(correlation_id)

@@ -17,7 +17,7 @@ from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goals.error_codes import goal_code, reason_of
 from remit.contracts.goals.simulation import UNDOES
 from remit.core.canonical import canonical_bytes
-from remit.core.errors import LOOK_AT_GOAL, EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
+from remit.core.errors import GOAL_ADVICE, EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock, is_within, parse_time, render_time, uuid7
 from remit.crypto.signing import Keyring
@@ -36,7 +36,7 @@ from remit.goals.recording import record_final_refusal
 from remit.goals.replay import replay_decision
 from remit.goals.rollback import record_rollback, require_only_rollback, require_undoable
 from remit.goals.rules import LiveRules, PastRules
-from remit.ledger.goal_queries import standing_of
+from remit.ledger.goal_queries import find_position
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch, Ledger
@@ -82,7 +82,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 
     def verify_authority(self, request: Dispatch, now: datetime) -> Granted:
         envelope = request.envelope
-        with self.ledger().store.glancing() as connection:
+        with self.ledger().store.reading_pooled() as connection:
             history = self._history(connection, envelope)
             allowed = history.newest("ACCESS_ALLOWED")
             ref = allowed.row.dispatch_decision_hash if allowed else None
@@ -104,7 +104,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         """The final gate: as things are now, not as they were when the goal was decided."""
         if request.begun:
             return PolicyDecision(("it was decided when it was begun",), ())
-        with self.ledger().store.glancing() as connection:
+        with self.ledger().store.reading_pooled() as connection:
             return self._final_gate(request, connection)
 
     def _final_gate(self, request: Dispatch, connection: Connection) -> PolicyDecision:
@@ -141,7 +141,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
             raise RefusedError(Reason.SIMULATION_UNKNOWN, "the simulation is not in the catalogue")
         bound = fill(entry.simulation, envelope.required_fields)
         if UNDOES in envelope.required_fields:
-            with self.ledger().store.glancing() as connection:
+            with self.ledger().store.reading_pooled() as connection:
                 require_undoable(connection, self.keyring, envelope)
         tree = {
             "envelope": envelope.tree(),
@@ -236,7 +236,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         def append(batch: Batch) -> None:
             envelope = request.envelope
             plan_id = plan_id_of(envelope.tenant_id, envelope.correlation_id)
-            before = standing_of(batch.store, envelope.tenant_id, plan_id, envelope.step_id).event
+            before = find_position(batch.store, envelope.tenant_id, plan_id, envelope.step_id).event
             if request.start_refusals and not ends_step(request, before):
                 return
             if before == "DISPATCHED":
@@ -322,5 +322,5 @@ def _incomplete_error(envelope: DispatchEnvelope, problem: BaseException) -> Inc
         reason,
         f"the simulation was begun, and what became of it is not known yet: {what}",
         where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
-        next_step=LOOK_AT_GOAL,
+        next_step=GOAL_ADVICE,
     )

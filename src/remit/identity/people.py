@@ -288,7 +288,7 @@ class People:
 
     def _now(self) -> datetime:
         """A clock that was set back revives no session and no link."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             return not_before_newest(connection, self._tenant_id, self._clock())
 
     def _touch(self, digest: str, now: datetime) -> None:

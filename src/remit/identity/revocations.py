@@ -39,7 +39,7 @@ class Revocations:
         now = self._now()
 
         def with_revocations(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
-            with self._ledger().store.glancing() as connection:
+            with self._ledger().store.reading_pooled() as connection:
                 require_still_valid(actor, connection, now)
             rest, ended = work(content)
             steps = (

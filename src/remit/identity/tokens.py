@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from remit.authority.capability_token import (
-    FoundSigned,
     IssuedToken,
     Token,
     TokenRequest,
+    VerifiedTokens,
     issue_token,
     require_in_time,
-    require_key_alive,
+    require_key_valid,
     signed_jti,
 )
 from remit.contracts.config.browser import Browser
@@ -84,7 +84,7 @@ class Tokens:
         self._waiting = waiting
         self._clock = clock
         self._tenant_id = tenant_id
-        self._found = FoundSigned()
+        self._found = VerifiedTokens()
         self._cached: tuple[tuple[int, int, int] | None, TokenKeys] | None = None
 
     @property
@@ -101,7 +101,7 @@ class Tokens:
 
     def issue(self, wish: TokenRequest, *, actor: str | None = None) -> IssuedToken:
         """Sign a token and record it. The first one makes the key."""
-        if self.keys.own() is None:
+        if self.keys.own_key() is None:
             self._make_key()
         config = self._config()
         issued = issue_token(load_token_signer(self._folder), wish, config.issuer, config.audience, self._clock())
@@ -141,7 +141,7 @@ class Tokens:
         config = self._config()
         at = now or self._clock()
         token = self._found.verify(text, self.keys, config.issuer, config.audience, at)
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             self._require_unrevoked(connection, token, at)
         return token
 
@@ -149,7 +149,7 @@ class Tokens:
         """Whether `verify` takes no longer than it takes to hand it to a thread: a token seen before, and a database
         that is a file here.
         """
-        return self._found.holds(text) and self._ledger().store.dialect == "sqlite"
+        return self._found.contains(text) and self._ledger().store.dialect == "sqlite"
 
     def signed_jti(self, text: str) -> str | None:
         """Which token this is, also of one that is over: its signature is good. None of all others. Gives no right."""
@@ -161,7 +161,7 @@ class Tokens:
 
     def require_still_valid(self, connection: Connection, token: Token, now: datetime) -> None:
         """Expiry and revocation, of the token and its key, once more: to be asked in the intent's own transaction."""
-        require_key_alive(token, self.keys)
+        require_key_valid(token, self.keys)
         require_in_time(token, now)
         self._require_unrevoked(connection, token, now)
 

@@ -116,7 +116,7 @@ def is_unanswered_jump(entry: ClockEntry | None) -> bool:
 
 def jump_payload(jump: Jump) -> dict[str, Any]:
     found = "jumped_ahead" if jump.shown > jump.expected else "jumped_back"
-    return _told(found, jump.shown, jump.expected)
+    return _jump_note(found, jump.shown, jump.expected)
 
 
 def behind_payload(connection: Connection, tenant_id: str, now: datetime, newest: datetime) -> dict[str, Any] | None:
@@ -128,7 +128,7 @@ def behind_payload(connection: Connection, tenant_id: str, now: datetime, newest
         same = last.payload.get("expected_at") == render_time(newest)
         if same or abs(now - parse_time(str(last.payload["clock_at"]))) < _NOTICE_EVERY:
             return None
-    return _told("behind_ledger", now, newest)
+    return _jump_note("behind_ledger", now, newest)
 
 
 def judge_by_ledger(check: Callable[[datetime], None], now: datetime, clock: Clock) -> None:
@@ -188,7 +188,7 @@ def _second(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _told(found: str, shown: datetime, expected: datetime) -> dict[str, Any]:
+def _jump_note(found: str, shown: datetime, expected: datetime) -> dict[str, Any]:
     return {
         "found": found,
         "clock_at": render_time(shown),

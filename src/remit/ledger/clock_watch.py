@@ -20,7 +20,7 @@ from remit.ledger.clock import Jump
 Steady = Callable[[], float]
 """Seconds since some moment, by a clock that no program sets."""
 
-KEEP_EVERY: Final = 60.0
+SAVE_EVERY: Final = 60.0
 """Seconds between two writes of the file: it is there for processes that come later."""
 MOST_BYTES: Final = 512
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -48,22 +48,22 @@ class ClockWatch:
         self._steady = steady
         self._file = file
         self._before: ClockPair | None = None
-        self._kept_at: float | None = None
+        self._saved_at: float | None = None
         self._is_read = False
 
     @classmethod
     def of(cls, clock: Clock, file: Path) -> "ClockWatch":
         """Of the system's clock, or of one that brings a steady companion along, as in tests."""
-        given: Steady | None = getattr(clock, "steady", None)
-        return cls(clock, since_boot if clock is system_clock else given, file)
+        steady: Steady | None = getattr(clock, "steady", None)
+        return cls(clock, since_boot if clock is system_clock else steady, file)
 
-    def look(self) -> ClockReading | None:
+    def read(self) -> ClockReading | None:
         if self._steady is None:
             return None
         if not self._is_read:
             self._is_read = True
-            self._before = self._read()
-            self._kept_at = self._before.steady if self._before is not None else None
+            self._before = self._load()
+            self._saved_at = self._before.steady if self._before is not None else None
         shown, steady = self._clock(), self._steady()
         jump = None
         if self._before is not None:
@@ -72,36 +72,36 @@ class ClockWatch:
                 jump = Jump(shown, expected)
         return ClockReading(ClockPair(render_time(shown), steady), jump)
 
-    def keep(self, look: ClockReading) -> None:
+    def save(self, reading: ClockReading) -> None:
         """From here on this is what the next look is compared with. After what was noticed is durable."""
-        self._before = look.pair
-        if look.jump is not None or self._kept_at is None or look.pair.steady - self._kept_at >= KEEP_EVERY:
-            self._kept_at = look.pair.steady
-            self._write(look.pair)
+        self._before = reading.pair
+        if reading.jump is not None or self._saved_at is None or reading.pair.steady - self._saved_at >= SAVE_EVERY:
+            self._saved_at = reading.pair.steady
+            self._store(reading.pair)
 
-    def _read(self) -> ClockPair | None:
+    def _load(self) -> ClockPair | None:
         if self._file is None:
             return None
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             descriptor = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                kept = json.loads(os.pread(descriptor, MOST_BYTES, 0))
+                saved = json.loads(os.pread(descriptor, MOST_BYTES, 0))
             finally:
                 os.close(descriptor)
-            if kept["boot"] == boot_id():
-                parse_time(kept["shown"])
-                return ClockPair(kept["shown"], float(kept["steady"]))
+            if saved["boot"] == boot_id():
+                parse_time(saved["shown"])
+                return ClockPair(saved["shown"], float(saved["steady"]))
         return None
 
-    def _write(self, pair: ClockPair) -> None:
+    def _store(self, pair: ClockPair) -> None:
         if self._file is None:
             return
-        kept = json.dumps({"boot": boot_id(), "shown": pair.shown, "steady": pair.steady}).ljust(MOST_BYTES - 1)
+        saved = json.dumps({"boot": boot_id(), "shown": pair.shown, "steady": pair.steady}).ljust(MOST_BYTES - 1)
         with contextlib.suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(self._file, flags, 0o600)
             try:
-                os.pwrite(descriptor, f"{kept}\n".encode(), 0)
+                os.pwrite(descriptor, f"{saved}\n".encode(), 0)
             finally:
                 os.close(descriptor)
 

@@ -42,10 +42,10 @@ class Continuity:
             return
         known = written or self._anchored(tenant_id)
         if known is not None and known != (tip.seq, tip.hash):
-            self._require_held(connection, tenant_id, tip, *known)
+            self._require_same_hash(connection, tenant_id, tip, *known)
         self._require_signed(connection, tenant_id, tip)
 
-    def _require_held(self, connection: Connection, tenant_id: str, tip: Tip, seq: int, entry_hash: str) -> None:
+    def _require_same_hash(self, connection: Connection, tenant_id: str, tip: Tip, seq: int, entry_hash: str) -> None:
         found = connection.one(_HASH_AT, (tenant_id, seq)) if seq <= tip.seq else None
         if found != (entry_hash,):
             raise EnvironmentFailureError(

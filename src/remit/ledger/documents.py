@@ -40,14 +40,14 @@ class StoredDocument:
         self.ref = digest_bytes(raw)
 
 
-def keep_documents(batch: Batch, tenant_id: str, documents: Iterable[StoredDocument]) -> None:
+def store_documents(batch: Batch, tenant_id: str, documents: Iterable[StoredDocument]) -> None:
     """Write those that are not there yet, in the transaction that names them."""
     wanted = {document.ref: document for document in documents}
     query = _HAS.format(marks=", ".join("?" * len(wanted)))
-    there = {row[0] for row in batch.store.rows(query, (tenant_id, *wanted))}
+    present = {row[0] for row in batch.store.rows(query, (tenant_id, *wanted))}
     at = render_time(batch.time_in(tenant_id))
     for ref, document in wanted.items():
-        if ref not in there:
+        if ref not in present:
             batch.insert(_INSERT, (tenant_id, ref, document.kind, document.body, at))
 
 
@@ -65,7 +65,7 @@ class DocumentStore:
         query = _FIND_ALL.format(marks=", ".join("?" * len(wanted)))
         found: dict[str, Any] = dict(self._connection.rows(query, (self._tenant_id, *wanted))) if wanted else {}
         for ref in wanted:
-            self._bodies[ref] = _held_against(ref, found.get(ref))
+            self._bodies[ref] = _verify_ref(ref, found.get(ref))
 
     def body(self, ref: str) -> str:
         """The text of this name."""
@@ -81,18 +81,18 @@ def load_document(connection: Connection, tenant_id: str, ref: str) -> dict[str,
     return DocumentStore(connection, tenant_id).tree(ref)
 
 
-def _held_against(ref: str, body: Any) -> str:
+def _verify_ref(ref: str, body: Any) -> str:
     if body is None:
-        raise _lost(ref, "is gone")
+        raise _lost_document_error(ref, "is gone")
     if not isinstance(body, str) or digest_bytes(body.encode("utf-8", "surrogatepass")) != ref:
-        raise _lost(ref, "was changed")
+        raise _lost_document_error(ref, "was changed")
     return body
 
 
 def tree_of(ref: str, body: str) -> dict[str, Any]:
     tree = json.loads(body)
     if not isinstance(tree, dict):
-        raise _lost(ref, "is none")
+        raise _lost_document_error(ref, "is none")
     return tree
 
 
@@ -103,7 +103,7 @@ def changed_documents(connection: Connection, tenant_id: str) -> Iterable[str]:
             yield str(ref)
 
 
-def _lost(ref: str, how: str) -> RefusedError:
+def _lost_document_error(ref: str, how: str) -> RefusedError:
     return RefusedError(
         Reason.REPLAY_FAILED,
         f"a document that a decision was made from {how}",

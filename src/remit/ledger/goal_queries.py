@@ -36,7 +36,7 @@ _ANSWER_COUNT: Final = """SELECT count(*) FROM agent_execution_confirmation_ledg
   WHERE tenant_id = ? AND correlation_id = ? AND created_at >= ''"""
 _FIRST_OF_KIND: Final = """SELECT seq FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT 1"""
-_STANDS: Final = """SELECT event, entry_seq FROM agent_execution_current
+_POSITION: Final = """SELECT event, entry_seq FROM agent_execution_current
   WHERE tenant_id = ? AND plan_id = ? AND step_id = ?"""
 
 
@@ -55,7 +55,7 @@ class StepPosition(NamedTuple):
     seq: int | None
 
 
-NOWHERE: Final = StepPosition("", None)
+NO_POSITION: Final = StepPosition("", None)
 
 
 def step_events(connection: Connection, tenant_id: str, correlation_id: str) -> list[Recorded]:
@@ -81,15 +81,15 @@ def first_entry(connection: Connection, tenant_id: str, correlation_id: str, kin
     return row[0] if row else None
 
 
-def begun_dispatches(connection: Connection, tenant_id: str) -> list[dict[str, Any]]:
+def unfinished_dispatches(connection: Connection, tenant_id: str) -> list[dict[str, Any]]:
     """The envelopes of what was dispatched and has no outcome yet: work in progress, and what a crash left."""
     left = [one for one in unfinished(connection, "simulation") if one.key.tenant_id == tenant_id]
     return [json.loads(one.checkpoint).get("envelope", {}) for one in left]
 
 
-def standing_of(connection: Connection, tenant_id: str, plan_id: str, step_id: str) -> StepPosition:
-    row = connection.one(_STANDS, (tenant_id, plan_id, step_id))
-    return StepPosition(*row) if row else NOWHERE
+def find_position(connection: Connection, tenant_id: str, plan_id: str, step_id: str) -> StepPosition:
+    row = connection.one(_POSITION, (tenant_id, plan_id, step_id))
+    return StepPosition(*row) if row else NO_POSITION
 
 
 MOST_ENTRIES: Final = 500
@@ -144,7 +144,7 @@ def newest_goals(connection: Connection, tenant_id: str, most: int) -> list[tupl
     return [(row[0], row[1], row[2]) for row in connection.rows(_NEWEST, (tenant_id, most))]
 
 
-def asked_since(connection: Connection, tenant_id: str, event: str, at: str) -> list[str]:
+def goals_with_event_since(connection: Connection, tenant_id: str, event: str, at: str) -> list[str]:
     """The correlations of goals that have come to ask something of a person, answered or not; the newest first.
 
     Looks at what was recorded since then, however many goals there were before.
@@ -153,7 +153,7 @@ def asked_since(connection: Connection, tenant_id: str, event: str, at: str) -> 
     return list(dict.fromkeys(row[0] for row in rows))
 
 
-def waiting_since(
+def goals_waiting_since(
     connection: Connection, tenant_id: str, event: str, at: str, asked_kind: str
 ) -> dict[str, str | None]:
     """Those of them that have no answer, as far as the projection says: whoever tells one looks at its history.

@@ -73,7 +73,7 @@ class Anchors:
         try:
             held = self._open.get(tenant_id)
             if held is None or not held.is_at(path):
-                self._let_go(tenant_id)
+                self._close_anchor(tenant_id)
                 self._make(path)
                 self._opened(tenant_id)
             else:
@@ -121,7 +121,7 @@ class Anchors:
             del self._owed[head.tenant_id]
             self.record(head)
         while self._open:
-            self._let_go(next(iter(self._open)))
+            self._close_anchor(next(iter(self._open)))
 
     def _make(self, path: Path) -> None:
         if not os.path.lexists(path):
@@ -136,14 +136,14 @@ class Anchors:
         held = self._open.get(tenant_id)
         if held is None:
             if len(self._open) >= MAX_OPEN:
-                self._let_go(next(iter(self._open)))
+                self._close_anchor(next(iter(self._open)))
             held = self._open[tenant_id] = AnchorFile(self._path(tenant_id), lambda raw: _is_head(raw, tenant_id))
         return held
 
     def _write(self, head: LedgerHead) -> None:
         self._opened(head.tenant_id).record(head.seq, canonical_bytes(vars(head)))
 
-    def _let_go(self, tenant_id: str) -> None:
+    def _close_anchor(self, tenant_id: str) -> None:
         held = self._open.pop(tenant_id, None)
         if held is not None:
             held.close()

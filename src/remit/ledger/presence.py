@@ -12,7 +12,7 @@ from remit.store.migrations_runner import foreign_objects
 _HASH: str = "SELECT hash FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
 
 
-def require_kept(connection: Connection, anchors: Anchors) -> None:
+def require_entries_table(connection: Connection, anchors: Anchors) -> None:
     """Refuse a database that has no table of entries although an anchor proves some."""
     if connection.has_table("ledger_entries") or foreign_objects(connection):  # which is told by its name
         return

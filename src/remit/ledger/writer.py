@@ -29,7 +29,7 @@ from remit.ledger.clock_watch import ClockReading, ClockWatch
 from remit.ledger.continuity import Continuity, Tip
 from remit.ledger.entry import COLUMNS, GENESIS, Actor, Entry, NewEntry
 from remit.ledger.heads import Anchors, sign_head
-from remit.ledger.presence import require_kept
+from remit.ledger.presence import require_entries_table
 from remit.store.connection import ConflictError, Connection, GuardedTableError, Store
 from remit.store.group_commit import GroupCommit
 from remit.store.migrations_runner import require_current, require_no_foreign_objects
@@ -69,12 +69,12 @@ class Batch:
         self._anchors = anchors
         self._continuity = continuity
         self._watch = watch
-        self._look: ClockReading | None = None
+        self._clock_reading: ClockReading | None = None
         self._noticed: dict[str, dict[str, Any] | None] = {}
         self._tips: dict[str, Tip] = {}
         self._written: dict[str, Tip] = {}
         self._heads: list[LedgerHead] = []
-        self._to_count: list[tuple[Counter, tuple[str, ...]]] = []
+        self._counts_to_add: list[tuple[Counter, tuple[str, ...]]] = []
 
     def append(self, event: NewEntry) -> Entry:
         """Add an event to its tenant's chain. It is durable when the transaction returns, not before."""
@@ -93,8 +93,8 @@ class Batch:
     def accept_clock(self, tenant_id: str, actor: str, payload: dict[str, Any], now: datetime) -> Entry:
         """Go on in this chain from `now`, also if its newest entry is later. The payload says from when to when."""
         self._noticed[tenant_id] = None
-        if self._look is None:  # a person says that the clock is right: what comes later is compared with it
-            self._look = self._watch.look()
+        if self._clock_reading is None:  # a person says that the clock is right: what comes later is compared with it
+            self._clock_reading = self._watch.read()
         return self._append(NewEntry(tenant_id, ACCEPTED, ABOUT_CLOCK, payload, actor=actor), accepted=now)
 
     def _append(self, event: NewEntry, *, accepted: datetime | None = None) -> Entry:
@@ -110,7 +110,7 @@ class Batch:
                 next_step="Record a digest and keep the data elsewhere.",
             )
         # What could not be exported and checked again must not get in.
-        if not _is_plainly_fine(event, payload):
+        if not _is_valid_at_a_glance(event, payload):
             LedgerEvent.from_tree(_tree(event, json.loads(payload)), source="the event to record")
         tip = self._tip(event.tenant_id)
         now = self.clock() if accepted is None else accepted
@@ -155,14 +155,14 @@ class Batch:
 
     def count(self, counter: Counter, *labels: str) -> None:
         """Once, when this transaction is durable, and not before."""
-        self._to_count.append((counter, labels))
+        self._counts_to_add.append((counter, labels))
 
     def mark(self) -> Any:
-        return dict(self._tips), dict(self._written), dict(self._noticed), len(self._to_count)
+        return dict(self._tips), dict(self._written), dict(self._noticed), len(self._counts_to_add)
 
     def reset(self, mark: Any) -> None:
         self._tips, self._written, self._noticed, counted = mark
-        del self._to_count[counted:]
+        del self._counts_to_add[counted:]
 
     def seal(self) -> None:
         if not self._written:
@@ -177,7 +177,7 @@ class Batch:
             )
         reach("append.signed")
 
-    def is_found(self, connection: Connection) -> bool | None:
+    def is_written(self, connection: Connection) -> bool | None:
         """By the last entry of each chain. What wrote none left nothing that only it can have written."""
         if not self._written:
             return None
@@ -188,14 +188,14 @@ class Batch:
             self._continuity.advance(head.tenant_id, self._written[head.tenant_id])
             self._anchors.record(head)
         reach("append.anchored")
-        if self._look is not None:
-            self._watch.keep(self._look)
+        if self._clock_reading is not None:
+            self._watch.save(self._clock_reading)
         for tenant_id, payload in self._noticed.items():
             if payload is not None:
                 _LOG.warning(
                     "the clock %s (chain of %s): %s", FOUND_WORDS[payload["found"]], tenant_id, _shown(payload)
                 )
-        for counter, labels in self._to_count:
+        for counter, labels in self._counts_to_add:
             counter.add(*labels)
 
     def insert(self, sql: str, values: tuple[Any, ...]) -> None:
@@ -217,13 +217,13 @@ class Batch:
         """Once for each chain in a transaction: was this machine's clock set, or is it behind what is recorded?"""
         if tenant_id in self._noticed:
             return
-        if self._look is None:
-            self._look = self._watch.look()
+        if self._clock_reading is None:
+            self._clock_reading = self._watch.read()
         tip, now = self._tip(tenant_id), self.clock()
         payload = behind_payload(self.store, tenant_id, now, parse_time(tip.created_at)) if tip.created_at else None
-        is_told = any(told is not None for told in self._noticed.values())
-        if payload is None and self._look is not None and self._look.jump is not None and not is_told:
-            payload = jump_payload(self._look.jump)
+        is_told = any(noticed is not None for noticed in self._noticed.values())
+        if payload is None and self._clock_reading is not None and self._clock_reading.jump is not None and not is_told:
+            payload = jump_payload(self._clock_reading.jump)
         self._noticed[tenant_id] = payload
         if payload is not None:
             self._append(NewEntry(tenant_id, JUMPED, ABOUT_CLOCK, payload, actor="remit"))
@@ -261,7 +261,7 @@ class Ledger:
             store, lambda connection: Batch(connection, signer, clock, anchors, continuity, watching)
         )
         with store.reading() as connection:
-            require_kept(connection, anchors)
+            require_entries_table(connection, anchors)
             require_current(connection)
             require_no_foreign_objects(connection)
 
@@ -294,7 +294,7 @@ def _tampered(what: str) -> EnvironmentFailureError:
     )
 
 
-def _is_plainly_fine(event: NewEntry, payload: bytes) -> bool:
+def _is_valid_at_a_glance(event: NewEntry, payload: bytes) -> bool:
     """The contract's answer for nearly every event, at a tenth of its price; False means: ask the contract."""
     optional = (event.task_id, event.capability_id, event.actor)
     return (

@@ -199,5 +199,5 @@ class PastRuns:
 
     def is_recorded(self, envelope_id: str, kind: str) -> bool:
         """Whether the ledger has an entry of this kind about the envelope."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             return connection.one(_RECORDED, (DEFAULT_TENANT, envelope_id, kind)) is not None

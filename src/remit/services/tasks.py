@@ -102,7 +102,7 @@ class TaskDesk:
             if job.is_running:
                 return TaskAnswer(state="running", task_id=task_id)
             return self._as_seen_by(caller, _told(task_id, job.result()))
-        with self._room.workspace.store.glancing() as connection:
+        with self._room.workspace.store.reading_pooled() as connection:
             require_own(caller, asker_of(connection, DEFAULT_TENANT, task_id, TASK_ASKED), missing)
         if isinstance(found, ClaimHeld):
             return self._as_seen_by(caller, TaskAnswer(state="running", task_id=task_id, progress=_progress(job)))

@@ -99,9 +99,9 @@ def claim(
     token = token or new_token()
     found_with = (correlation_id or key.key, checkpoint)
     values = (key.tenant_id, key.scope, key.key, request_digest, *found_with, this_process(), token, at)
-    won = connection.execute(_INSERT, values)
+    inserted = connection.execute(_INSERT, values)
     reach("claim.before_commit")
-    if won == 1:
+    if inserted == 1:
         return ClaimAcquired(key, token)
     found = find_claim(connection, key, request_digest)
     if found is None:
@@ -158,16 +158,16 @@ def take_over(connection: Connection, orphan: ClaimHeld, token: str = "") -> Cla
     return ClaimAcquired(key, token) if changed == 1 else None
 
 
-def release_claim(connection: Connection, won: ClaimAcquired) -> None:
+def release_claim(connection: Connection, inserted: ClaimAcquired) -> None:
     """It stays claimed and unfinished, and nobody is at work on it. Nothing happens if somebody has taken it over."""
-    key = won.key
-    connection.execute(_RELEASE, (NOBODY, key.tenant_id, key.scope, key.key, won.token))
+    key = inserted.key
+    connection.execute(_RELEASE, (NOBODY, key.tenant_id, key.scope, key.key, inserted.token))
 
 
-def finish_claim(connection: Connection, won: ClaimAcquired, result: str, at: str, outcome_seq: int = 0) -> None:
+def finish_claim(connection: Connection, inserted: ClaimAcquired, result: str, at: str, outcome_seq: int = 0) -> None:
     """Store the outcome for ever, and which entry recorded it. Fails if the claim was finished or taken over."""
-    key = won.key
-    if connection.execute(_FINISH, (result, at, outcome_seq, key.tenant_id, key.scope, key.key, won.token)) != 1:
+    key = inserted.key
+    if connection.execute(_FINISH, (result, at, outcome_seq, key.tenant_id, key.scope, key.key, inserted.token)) != 1:
         raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
             "this claim is no longer ours: recovery took it over, or it is finished",

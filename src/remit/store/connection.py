@@ -102,7 +102,7 @@ class Store(ABC):
         """A session in a read-only transaction: one consistent view until it closes."""
 
     @abstractmethod
-    def glancing(self) -> AbstractContextManager[Connection]:
+    def reading_pooled(self) -> AbstractContextManager[Connection]:
         """The same, in a session that may be kept from earlier: for a look that a later transaction confirms."""
 
     @abstractmethod

@@ -26,7 +26,7 @@ from remit.store.connection import Connection, DatabaseBusyError, DatabaseFailur
 T = TypeVar("T")
 MAX_GROUP: Final = 512
 # Normally a follower is woken. Looking up now and then heals the one case left: an interrupt amid the waking.
-LOOK_UP_SECONDS: Final = 0.5
+WAKE_CHECK_SECONDS: Final = 0.5
 
 
 class TransactionMemory(Protocol):
@@ -39,7 +39,7 @@ class TransactionMemory(Protocol):
     def seal(self) -> None:
         """Last writes of the transaction, just before the commit."""
 
-    def is_found(self, connection: Connection) -> bool | None:
+    def is_written(self, connection: Connection) -> bool | None:
         """Whether what this transaction wrote is there, for another session to see; None if that cannot be told."""
 
     def committed(self) -> None:
@@ -50,13 +50,13 @@ S = TypeVar("S", bound=TransactionMemory)
 
 
 class _Unit(Generic[S]):
-    __slots__ = ("error", "result", "settled", "sleep", "work")
+    __slots__ = ("error", "is_done", "result", "sleep", "work")
 
     def __init__(self, work: Callable[[S], Any]) -> None:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
-        self.settled = False
+        self.is_done = False
         # A bare lock, held until somebody wakes us. An Event keeps a lock inside that an interrupt can leave locked,
         # and then whoever sets it waits for ever.
         self.sleep = threading.Lock()
@@ -67,7 +67,7 @@ class _Unit(Generic[S]):
             self.sleep.release()
 
 
-class _Fate:
+class _CommitState:
     """What is known of a group's transaction, wherever an interrupt strikes."""
 
     __slots__ = ("durable",)
@@ -83,7 +83,7 @@ class GroupCommit(Generic[S]):
         self._store = store
         self._open_session = open_session
         self._connection: Connection | None = None
-        self._at_work = threading.Lock()  # whoever uses the connection: the leader, or close()
+        self._connection_lock = threading.Lock()  # whoever uses the connection: the leader, or close()
         self._mutex = threading.Lock()  # guards the next two
         self._waiting: list[_Unit[S]] = []
         self._leader: _Unit[S] | None = None
@@ -110,14 +110,14 @@ class GroupCommit(Generic[S]):
                 if self._leader is None:
                     self._leader = unit
                 leads = self._leader is unit
-            while not leads and not unit.settled:
+            while not leads and not unit.is_done:
                 with yielding():
-                    unit.sleep.acquire(timeout=LOOK_UP_SECONDS)
+                    unit.sleep.acquire(timeout=WAKE_CHECK_SECONDS)
                 leads = self._leader is unit
-            if not unit.settled:
+            if not unit.is_done:
                 self._lead(unit)
         finally:
-            self._depart(unit)
+            self._withdraw(unit)
         if unit.error is not None:
             raise unit.error
         return cast(T, unit.result)
@@ -125,7 +125,7 @@ class GroupCommit(Generic[S]):
     def close(self) -> None:
         """Let go of the connection, once a transaction at work has ended. The next call opens another."""
         if os.getpid() == self._process:
-            with self._at_work:
+            with self._connection_lock:
                 self._abandon()
 
     def _lead(self, leader: _Unit[S]) -> None:
@@ -135,26 +135,26 @@ class GroupCommit(Generic[S]):
 
     def _lead_group(self, leader: _Unit[S], waiting: contextlib.ExitStack) -> None:
         group: list[_Unit[S]] = []
-        fate = _Fate()
+        commit_state = _CommitState()
         try:
             with self._mutex:
                 group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
-            with self._at_work:
+            with self._connection_lock:
                 self._leading_thread = threading.get_ident()
                 try:
-                    self._commit(group, fate, waiting)
+                    self._commit(group, commit_state, waiting)
                 finally:
                     self._leading_thread = 0
         finally:
-            self._hand_over(leader)
+            self._pass_leadership(leader)
             for unit in group:
-                if fate.durable:  # also if we were interrupted since: what is written is written
-                    unit.settled = True
-                elif not unit.settled:
-                    _settle(unit, _failure(KeyboardInterrupt(), committing=True))
+                if commit_state.durable:  # also if we were interrupted since: what is written is written
+                    unit.is_done = True
+                elif not unit.is_done:
+                    _finish_unit(unit, _failure(KeyboardInterrupt(), committing=True))
                 unit.wake()
 
-    def _hand_over(self, leader: _Unit[S]) -> None:
+    def _pass_leadership(self, leader: _Unit[S]) -> None:
         with self._mutex:
             if self._leader is not leader:
                 return
@@ -162,19 +162,19 @@ class GroupCommit(Generic[S]):
         if successor is not None:
             successor.wake()
 
-    def _depart(self, unit: _Unit[S]) -> None:
+    def _withdraw(self, unit: _Unit[S]) -> None:
         """On every way out of `run`. Matters when the caller was interrupted: its unit must not be waited for."""
-        if not unit.settled:
+        if not unit.is_done:
             with self._mutex, contextlib.suppress(ValueError):
                 self._waiting.remove(unit)
-        self._hand_over(unit)
+        self._pass_leadership(unit)
 
-    def _commit(self, group: list[_Unit[S]], fate: _Fate, waiting: contextlib.ExitStack) -> None:
+    def _commit(self, group: list[_Unit[S]], commit_state: _CommitState, waiting: contextlib.ExitStack) -> None:
         session: S | None = None
         committing = False
         began = time.monotonic()
         try:
-            connection = self._begun()
+            connection = self._open_transaction()
             reach("append.begun")
             session = self._open_session(connection)
             for unit in group:
@@ -188,31 +188,31 @@ class GroupCommit(Generic[S]):
                 committing = True
                 waiting.enter_context(yielding())
                 connection.commit()
-                fate.durable = True
+                commit_state.durable = True
                 reach("append.committed")
         except BaseException as problem:
-            if fate.durable and session is not None and not isinstance(problem, Exception):
+            if commit_state.durable and session is not None and not isinstance(problem, Exception):
                 self._conclude(session, began)
                 raise
-            fate.durable = False
+            commit_state.durable = False
             self._abandon()
             is_lost = committing and isinstance(problem, DatabaseFailureError)
-            is_written = self._look_again(session) if is_lost and session is not None else None
+            is_written = self._check_committed(session) if is_lost and session is not None else None
             if not is_written:
                 for unit in group:
-                    _settle(unit, _failure(problem, committing=committing and is_written is None))
+                    _finish_unit(unit, _failure(problem, committing=committing and is_written is None))
                 if not isinstance(problem, Exception):
                     raise
                 return
-            fate.durable = True
+            commit_state.durable = True
         try:
             for unit in group:
-                unit.settled = True
+                unit.is_done = True
         finally:
             if session is not None:
                 self._conclude(session, began)
 
-    def _begun(self) -> Connection:
+    def _open_transaction(self) -> Connection:
         """A connection in a writing transaction. One kept from earlier may have died meanwhile: then a new one."""
         if self._connection is not None:
             try:
@@ -227,7 +227,7 @@ class GroupCommit(Generic[S]):
         self._connection.begin(write=True)
         return self._connection
 
-    def _look_again(self, session: S) -> bool | None:
+    def _check_committed(self, session: S) -> bool | None:
         """Whether a commit whose answer was lost has happened; None if that cannot be found out.
 
         Only a server outlives the session, and says the truth: whoever may write there waits until it has let go of the
@@ -236,8 +236,8 @@ class GroupCommit(Generic[S]):
         if self._store.dialect != "postgresql":
             return None
         try:
-            connection = self._begun()
-            found = session.is_found(connection)
+            connection = self._open_transaction()
+            found = session.is_written(connection)
             connection.rollback()
         except RemitError:
             self._abandon()
@@ -246,9 +246,9 @@ class GroupCommit(Generic[S]):
 
     def _conclude(self, session: S, began: float) -> None:
         self.groups += 1
-        took = time.monotonic() - began
+        seconds = time.monotonic() - began
         session.committed()
-        COMMITS.observe(took)
+        COMMITS.observe(seconds)
 
     def _abandon(self) -> None:
         """After a failed transaction the connection's state is unknown: drop it, the database rolls back."""
@@ -276,10 +276,10 @@ def _run_unit(connection: Connection, session: S, unit: _Unit[S], *, alone: bool
             connection.execute("RELEASE unit")
 
 
-def _settle(unit: _Unit[S], failure: RemitError) -> None:
+def _finish_unit(unit: _Unit[S], failure: RemitError) -> None:
     """A unit that had failed on its own keeps its own error: nothing of it was written, either way."""
     unit.error = unit.error or failure
-    unit.settled = True
+    unit.is_done = True
 
 
 def _failure(problem: BaseException, *, committing: bool) -> RemitError:
@@ -289,13 +289,13 @@ def _failure(problem: BaseException, *, committing: bool) -> RemitError:
         failure = type(problem)(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
     else:
         outcome = "it is not known whether they were written" if committing else "nothing was written"
-        told = problem if isinstance(problem, RemitError) else None
-        why = told.what if told else str(problem) or type(problem).__name__
+        known_error = problem if isinstance(problem, RemitError) else None
+        why = known_error.what if known_error else str(problem) or type(problem).__name__
         after = "Look at what was written: remit ledger show" if committing else "Run `remit doctor`, try again."
         failure = EnvironmentFailureError(
-            told.reason if told else Reason.STORE_UNAVAILABLE,
+            known_error.reason if known_error else Reason.STORE_UNAVAILABLE,
             f"the entries could not be committed, {outcome}: {why}",
-            next_step=f"{told.next_step} {after}" if told and told.next_step else after,
+            next_step=f"{known_error.next_step} {after}" if known_error and known_error.next_step else after,
         )
     failure.__cause__ = problem
     return failure

@@ -67,7 +67,9 @@ def foreign_objects(connection: Connection) -> list[str]:
     statements = [CREATE_HISTORY, *(one for each in shipped_migrations("sqlite") for one in each.statements)]
     ours = {(match[1].lower(), match[2]) for one in statements for match in _MADE.finditer(one)}
     found = connection.rows("SELECT type, name FROM sqlite_master ORDER BY type, name")
-    return [f"{kind} {name}" for kind, name in found if (kind, name) not in ours and not _is_sqlites_own(kind, name)]
+    return [
+        f"{kind} {name}" for kind, name in found if (kind, name) not in ours and not _is_sqlite_internal(kind, name)
+    ]
 
 
 def require_no_foreign_objects(connection: Connection) -> None:
@@ -83,7 +85,7 @@ def require_no_foreign_objects(connection: Connection) -> None:
         )
 
 
-def _is_sqlites_own(kind: str, name: str) -> bool:
+def _is_sqlite_internal(kind: str, name: str) -> bool:
     """Made by SQLite itself: the index of a key, and the statistics of ANALYZE."""
     return (kind == "index" and name.startswith("sqlite_autoindex_")) or (kind, name[:11]) == ("table", "sqlite_stat")
 

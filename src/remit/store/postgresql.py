@@ -150,9 +150,9 @@ class PostgresStore(Store):
         except BaseException:
             connection.close()
             raise
-        self._keep(connection)
+        self._return_to_pool(connection)
 
-    def glancing(self) -> contextlib.AbstractContextManager[Connection]:
+    def reading_pooled(self) -> contextlib.AbstractContextManager[Connection]:
         """Every reading session is kept for the next: the server, not a file, says what the schema is."""
         return self.reading()
 
@@ -190,7 +190,7 @@ class PostgresStore(Store):
             raise
         return fresh
 
-    def _keep(self, connection: PostgresConnection) -> None:
+    def _return_to_pool(self, connection: PostgresConnection) -> None:
         if os.getpid() != self._process:
             connection.close()
             return

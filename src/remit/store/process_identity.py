@@ -22,18 +22,18 @@ _PAUSE_SECONDS: Final = 0.01
 
 def this_process() -> str:
     """The owner string of the calling process. A forked child is another owner."""
-    return _own_name()
+    return _process_name()
 
 
 @lru_cache(maxsize=1)
-def _own_name() -> str:
+def _process_name() -> str:
     return _describe(os.getpid())
 
 
-os.register_at_fork(after_in_child=_own_name.cache_clear)
+os.register_at_fork(after_in_child=_process_name.cache_clear)
 
 
-def is_gone(owner: str) -> bool:
+def is_dead(owner: str) -> bool:
     """True only if that process certainly no longer runs. False when it runs, and whenever we cannot know.
 
     After a reboot of this machine, or for an owner in another container or on another host, we cannot know.
@@ -41,19 +41,19 @@ def is_gone(owner: str) -> bool:
     if owner == NOBODY:
         return True
     parts = owner.split(":")
-    if len(parts) != 4 or parts[:2] != _surroundings() or not parts[2].isdecimal():
+    if len(parts) != 4 or parts[:2] != _boot_and_namespace() or not parts[2].isdecimal():
         return False
     return _describe(int(parts[2])) != owner
 
 
 def is_before_reboot(owner: str) -> bool:
     """The owner was started under another boot. For a store that only this machine can open, that means gone."""
-    return owner.split(":", maxsplit=1)[0] != _surroundings()[0]
+    return owner.split(":", maxsplit=1)[0] != _boot_and_namespace()[0]
 
 
 def is_known_here(owner: str) -> bool:
     """Whether this is a process that we could see if it ran: of this boot and this process namespace."""
-    return owner.split(":")[:2] == _surroundings()
+    return owner.split(":")[:2] == _boot_and_namespace()
 
 
 def lock_path(folder: Path, owner: str) -> Path:
@@ -93,7 +93,7 @@ def remove_stale_locks(folder: Path) -> None:
     for path in sorted(folder.glob("*.lock")):
         owner = path.stem.replace("_", ":")
         with contextlib.suppress(PermissionError):
-            if (is_gone(owner) or is_before_reboot(owner)) and is_childless(path, 0):
+            if (is_dead(owner) or is_before_reboot(owner)) and is_childless(path, 0):
                 path.unlink(missing_ok=True)
 
 
@@ -104,11 +104,11 @@ def _describe(pid: int) -> str:
     except (FileNotFoundError, ProcessLookupError):
         return ""
     # A zombie does nothing any more.
-    return "" if fields[0] in {"Z", "X"} else ":".join([*_surroundings(), str(pid), fields[19]])
+    return "" if fields[0] in {"Z", "X"} else ":".join([*_boot_and_namespace(), str(pid), fields[19]])
 
 
 @lru_cache(maxsize=1)
-def _surroundings() -> list[str]:
+def _boot_and_namespace() -> list[str]:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     namespace = os.stat("/proc/self/ns/pid").st_ino
     return [boot, str(namespace)]

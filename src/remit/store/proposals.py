@@ -46,9 +46,9 @@ KIND_OF: Final[dict[StoredProposalState, str]] = {
     "VOID": "proposal.voided",
 }
 """Which entry of the ledger each step has."""
-PLAN_GOES: Final[frozenset[StoredProposalState]] = frozenset({"EXPIRED", "VOID"})
+PLAN_DISCARDED: Final[frozenset[StoredProposalState]] = frozenset({"EXPIRED", "VOID"})
 """States in which the text of a plan is of no use to anybody. One that was denied is kept: somebody answers for it."""
-_WAYS: Final[dict[StoredProposalState, tuple[tuple[StoredProposalState, ...], ...]]] = {
+_TRANSITIONS: Final[dict[StoredProposalState, tuple[tuple[StoredProposalState, ...], ...]]] = {
     "PENDING": ((),),
     "APPROVED": (("APPROVED",),),
     "DENIED": (("DENIED",),),
@@ -132,17 +132,17 @@ def newest_rows(
     by = "proposed_by = ? AND" if proposed_by is not None else ""
     marks = ", ".join("?" * len(states))
     query = _NEWEST.format(by=by, states=f"AND state IN ({marks})" if states else "")
-    mine = () if proposed_by is None else (proposed_by,)
+    proposer = () if proposed_by is None else (proposed_by,)
     at, proposal_id = before
-    values = (tenant_id, *mine, at, at, proposal_id, *sorted(states), most)
+    values = (tenant_id, *proposer, at, at, proposal_id, *sorted(states), most)
     return [ProposalRow(*row) for row in connection.rows(query, values)]
 
 
 def move_row(connection: Connection, old: ProposalRow, new: ProposalRow) -> bool:
     """From the state it was read in; False if somebody else was faster."""
     changed = (new.state, new.decided_by, new.decided_at, new.reason, new.envelope_id, new.envelope, new.entry_seq)
-    goes = int(new.state in PLAN_GOES)
-    return connection.execute(_MOVE, (*changed, goes, old.tenant_id, old.proposal_id, old.state)) == 1
+    discards_plan = int(new.state in PLAN_DISCARDED)
+    return connection.execute(_MOVE, (*changed, discards_plan, old.tenant_id, old.proposal_id, old.state)) == 1
 
 
 def steps_recorded(connection: Connection, tenant_id: str, proposal_id: str) -> tuple[tuple[int, str], ...]:
@@ -150,11 +150,11 @@ def steps_recorded(connection: Connection, tenant_id: str, proposal_id: str) -> 
     return tuple((row[0], row[1]) for row in connection.rows(_STEPS, (tenant_id, proposal_id)))
 
 
-def stands_as_recorded(row: ProposalRow, steps: Collection[tuple[int, str]]) -> bool:
+def matches_recorded_steps(row: ProposalRow, steps: Collection[tuple[int, str]]) -> bool:
     """Whether these are the steps that lead to the state of the row, from the place it names to the place it names."""
     seqs, kinds = [seq for seq, _ in steps], [kind for _, kind in steps]
-    ways = ([KIND_OF["PENDING"], *(KIND_OF[state] for state in way)] for way in _WAYS.get(row.state, ()))
-    return kinds in ways and (seqs[0], seqs[-1]) == (row.proposed_seq, row.entry_seq)
+    expected = ([KIND_OF["PENDING"], *(KIND_OF[state] for state in path)] for path in _TRANSITIONS.get(row.state, ()))
+    return kinds in expected and (seqs[0], seqs[-1]) == (row.proposed_seq, row.entry_seq)
 
 
 def last_step_at(connection: Connection, row: ProposalRow) -> str:

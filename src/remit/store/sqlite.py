@@ -32,9 +32,9 @@ LAST_PAUSE: Final = 0.004
 GUARD: Final = "append-only"
 MAX_DAMAGE: Final = 20
 MAX_IDLE: Final = 4
-NEXT_TO_NOTHING: Final = 256 * 1024
+NEARLY_FULL_BYTES: Final = 256 * 1024
 """With less room than this, an I/O error is taken for one of a full disk."""
-_TAKEN: Final = frozenset({"SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_TRIGGER"})
+_KEY_TAKEN: Final = frozenset({"SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_TRIGGER"})
 
 
 class SqliteConnection(Connection):
@@ -159,9 +159,9 @@ class SqliteStore(Store):
         self.busy_seconds = busy_seconds
         self._lock = threading.Lock()
         self._idle: list[SqliteConnection] = []
-        self._kept_for = (0, 0, 0)
+        self._pool_identity = (0, 0, 0)
         self._closed = False
-        self._seen_log = (0, 0, 0)
+        self._checked_log = (0, 0, 0)
 
     @classmethod
     def create(cls, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> "SqliteStore":
@@ -188,22 +188,22 @@ class SqliteStore(Store):
         except OSError:
             return
         seen = (os.getpid(), found.st_dev, found.st_ino)
-        if found.st_size and seen != self._seen_log:
+        if found.st_size and seen != self._checked_log:
             require_own_log(self.path)
-            self._seen_log = seen
+            self._checked_log = seen
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """A session of its own: one that was kept would go by the schema it read then, whatever the file says now."""
-        resting = self._at_rest()
-        connection = self.connect() if resting is None else self._connect_to_copy()
+        unlogged = self._unlogged_state()
+        connection = self.connect() if unlogged is None else self._connect_to_copy()
         try:
             connection.execute("PRAGMA query_only=ON")
             connection.begin(write=False)
             yield connection
         finally:
             connection.close()
-        if resting is not None and self._at_rest() != resting:
+        if unlogged is not None and self._unlogged_state() != unlogged:
             raise DatabaseFailureError(
                 Reason.STORE_UNAVAILABLE,
                 "the database changed while it was read, in a folder that cannot be written to",
@@ -212,7 +212,7 @@ class SqliteStore(Store):
             )
 
     @contextlib.contextmanager
-    def glancing(self) -> Iterator[Connection]:
+    def reading_pooled(self) -> Iterator[Connection]:
         connection = self._reader()
         try:
             connection.begin(write=False)
@@ -221,9 +221,9 @@ class SqliteStore(Store):
         except BaseException:
             connection.close()
             raise
-        self._keep(connection)
+        self._return_to_pool(connection)
 
-    def _at_rest(self) -> tuple[int, int, int] | None:
+    def _unlogged_state(self) -> tuple[int, int, int] | None:
         """What a database that nobody can be writing to looks like: its folder is closed, and it has no log.
 
         Reading with a log needs a file beside the database. Without one, as in a backup that is mounted read-only,
@@ -244,11 +244,11 @@ class SqliteStore(Store):
         found = require_private(self.path, what="the ledger's database")
         identity = found.st_dev, found.st_ino
         with self._lock:
-            if self._kept_for != (os.getpid(), *identity):
+            if self._pool_identity != (os.getpid(), *identity):
                 # After a fork they belong to the parent, and closing them here would drop its locks.
-                self._idle, kept = [], self._idle if self._kept_for[0] == os.getpid() else []
-                self._kept_for = os.getpid(), *identity
-                for connection in kept:
+                self._idle, stale = [], self._idle if self._pool_identity[0] == os.getpid() else []
+                self._pool_identity = os.getpid(), *identity
+                for connection in stale:
                     connection.close()
             if self._idle:
                 return self._idle.pop()
@@ -257,7 +257,7 @@ class SqliteStore(Store):
         connection.execute("PRAGMA query_only=ON")
         return connection
 
-    def _keep(self, connection: SqliteConnection) -> None:
+    def _return_to_pool(self, connection: SqliteConnection) -> None:
         with self._lock:
             if len(self._idle) < MAX_IDLE and not self._closed:
                 self._idle.append(connection)
@@ -310,7 +310,7 @@ def _translate(
     if isinstance(problem, OverflowError):
         return UsageError(Reason.MISUSE, "a number is too large for the database", where=str(path))
     code = getattr(problem, "sqlite_errorname", None) or ""
-    if isinstance(problem, sqlite3.IntegrityError) and code in _TAKEN:
+    if isinstance(problem, sqlite3.IntegrityError) and code in _KEY_TAKEN:
         return GuardedTableError(str(problem)) if GUARD in str(problem) else ConflictError(str(problem))
     if isinstance(
         problem, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
@@ -324,8 +324,8 @@ def _translate(
             where=str(path),
             next_step="Wait for it, or find it with: fuser -v on this file.",
         )
-    if known := _known_failure(code, path):
-        return DatabaseFailureError(known[0], known[1], where=str(path), next_step=known[2])
+    if explained := _explained_failure(code, path):
+        return DatabaseFailureError(explained[0], explained[1], where=str(path), next_step=explained[2])
     if "Could not decode to UTF-8" in str(problem):
         return UnreadableTextError(
             Reason.EVIDENCE_INVALID,
@@ -341,21 +341,21 @@ def _translate(
     )
 
 
-def _known_failure(code: str, path: Path) -> tuple[Reason, str, str] | None:
-    if code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")) and (cause := _no_room(path)):
+def _explained_failure(code: str, path: Path) -> tuple[Reason, str, str] | None:
+    if code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")) and (cause := _disk_full_cause(path)):
         return Reason.DISK_FULL, *cause
     return next((failure for prefix, failure in _FAILURES.items() if code.startswith(prefix)), None)
 
 
-def _no_room(path: Path) -> tuple[str, str] | None:
+def _disk_full_cause(path: Path) -> tuple[str, str] | None:
     """Is an I/O error one for lack of room? SQLite says so for some of its files only, and never which errno it met."""
     with contextlib.suppress(OSError):
         disk = os.statvfs(path.parent)
-        if disk.f_bavail * disk.f_frsize < NEXT_TO_NOTHING or (disk.f_files and not disk.f_favail):
+        if disk.f_bavail * disk.f_frsize < NEARLY_FULL_BYTES or (disk.f_files and not disk.f_favail):
             return _FULL
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         sizes = [os.stat(part).st_size for part in path.parent.glob(f"{path.name}*")]
-        if limit != resource.RLIM_INFINITY and max(sizes, default=0) + NEXT_TO_NOTHING > limit:
+        if limit != resource.RLIM_INFINITY and max(sizes, default=0) + NEARLY_FULL_BYTES > limit:
             return "a file may not grow any further", "Raise the limit on the size of files (ulimit -f) and try again."
     return None
 

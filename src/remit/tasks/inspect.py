@@ -25,9 +25,9 @@ def inspect_before(
         with opened_folder(place) as folder:
             if uses[name] is PathUse.MAKE:
                 if beneath.exists(folder, place.name):
-                    raise beneath.already_there(place.path)
+                    raise beneath.already_exists(place.path)
                 continue
-            found = beneath.look(folder, place.name, where=place.path)
+            found = beneath.inspect_file(folder, place.name, where=place.path)
         if found.size > max_bytes:
             raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
@@ -50,7 +50,7 @@ def inspect_after(
         try:
             with opened_folder(place) as folder:
                 if uses[name] is not PathUse.TAKE:
-                    found[name] = beneath.look(folder, place.name, where=place.path)
+                    found[name] = beneath.inspect_file(folder, place.name, where=place.path)
                 elif _still_exists(folder, place, before[name]):
                     raise contradiction_error("the file that should be gone is still there", place)
         except RefusedError as problem:
@@ -85,6 +85,6 @@ def _still_exists(folder: int, place: Located, before: FileIdentity) -> bool:
     if not beneath.exists(folder, place.name):
         return False
     try:
-        return beneath.look(folder, place.name, where=place.path).is_file(before.seen_from(folder))
+        return beneath.inspect_file(folder, place.name, where=place.path).is_file(before.seen_from(folder))
     except RefusedError:
         return False

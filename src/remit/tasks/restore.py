@@ -8,7 +8,7 @@ from typing import Any, Final
 from remit.contracts.tasks.result import CopyOutput, CopyUndo, DeleteOutput, ExecutionResult, MoveOutput
 from remit.contracts.tasks.task import FILE_DELETE, FILE_MOVE, FILE_RESTORE, TaskManifest
 from remit.core.errors import Reason, RefusedError
-from remit.fs.openat import FileIdentity, look, open_file
+from remit.fs.openat import FileIdentity, inspect_file, open_file
 from remit.fs.paths import locate
 from remit.tasks.inspect import opened_folder
 
@@ -52,7 +52,7 @@ def _require_moved_file(path: str, before: FileIdentity, bases: Sequence[str]) -
     """Edited since or not; but a file that took its place, by an editor that saves that way too, is another file."""
     place = locate(path, bases)
     with opened_folder(place) as folder:
-        found = look(folder, place.name, where=place.path)
+        found = inspect_file(folder, place.name, where=place.path)
         same = found.is_file(before.seen_from(folder))
     if not same and (found.size, found.mtime_ns) != (before.size, before.mtime_ns):
         raise RefusedError(

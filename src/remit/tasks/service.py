@@ -210,7 +210,7 @@ class Tasks:
         return result, begun
 
     def _claim(self, task_id: str) -> ClaimCompleted | ClaimHeld | None:
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             return read_claim(connection, ClaimKey(DEFAULT_TENANT, "task", task_id))
 
     def _recover_once(self, excluded: Collection[str]) -> None:

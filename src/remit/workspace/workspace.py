@@ -17,7 +17,7 @@ from remit.crypto.signing import PublicKey, Role
 from remit.fs.state_dir import locate_state
 from remit.identity.person import PEOPLE, Person, agent_cannot_decide
 from remit.ledger.clock_acceptance import accept_clock, require_server_agrees
-from remit.ledger.verify.key_events import revoke_and_record, rotate_and_record
+from remit.ledger.key_events import revoke_and_record, rotate_and_record
 from remit.ledger.verify.verifier import verify_store
 from remit.plans.model.callbacks import NO_HOOKS, PlanHooks
 from remit.workspace.container import WorkspaceServices

@@ -67,9 +67,9 @@ class Place:
             spot = self.spot(words[name])
             if use is PathUse.MAKE:
                 if beneath.exists(spot.folder, spot.name):
-                    raise beneath.already_there(spot.path)
+                    raise beneath.already_exists(spot.path)
             else:
-                before[name] = beneath.look(spot.folder, spot.name, where=spot.path).as_json()
+                before[name] = beneath.inspect_file(spot.folder, spot.name, where=spot.path).as_json()
         if capability.snapshot is not None:
             located = locate(words[capability.snapshot], self.bases)
             expected = beneath.FileIdentity.from_json(before[capability.snapshot])

@@ -7,7 +7,7 @@ import pytest
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.tasks.files import MOVE
-from remit.fs.openat import look
+from remit.fs.openat import inspect_file
 from tests.effects.tasks.task_folder import Place, world
 from tests.support.small_disks import only_root
 
@@ -125,12 +125,12 @@ def test_a_file_that_is_exchanged_in_the_instant_of_the_rename_gets_its_name_bac
     work = place.prepare("FILE_MOVE", source_path=source, destination_path=target)
 
     def exchange(folder: int, name: str, *, where: str) -> object:
-        seen = look(folder, name, where=where)
+        seen = inspect_file(folder, name, where=where)
         source.unlink()
         _make(kind, source, place)
         return seen
 
-    monkeypatch.setattr("remit.effects.tasks.file_steps.look", exchange)
+    monkeypatch.setattr("remit.effects.tasks.file_steps.inspect_file", exchange)
     with pytest.raises(RefusedError, match="changed or replaced"):
         MOVE.run(work)
     assert not os.path.lexists(target)

@@ -42,5 +42,5 @@ def test_no_number_in_a_note_is_taken_for_a_secret(place: Place, number: int) ->
 
 def test_a_mark_outlives_another_number_of_its_disk(place: Place, a: Path) -> None:
     spot = place.spot(str(a))
-    seen = beneath.look(spot.folder, spot.name)
+    seen = beneath.inspect_file(spot.folder, spot.name)
     assert mark_of(seen, spot.folder).startswith("home-"), "the device is known by its folder"

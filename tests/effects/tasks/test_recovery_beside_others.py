@@ -30,11 +30,11 @@ def a(place: Place) -> Path:
 
 def test_a_file_that_got_the_inode_number_of_another_is_not_that_file(place: Place, a: Path) -> None:
     seen = place.spot(str(a))
-    before = beneath.look(seen.folder, seen.name)
+    before = beneath.inspect_file(seen.folder, seen.name)
     a.unlink()
     recreate(a, CONTENT, before.ino)
     assert before.birth_ns > 0, "the filesystem under the tests tells it"
-    assert not beneath.look(seen.folder, seen.name).is_file(before)
+    assert not beneath.inspect_file(seen.folder, seen.name).is_file(before)
 
 
 @BOTH

@@ -23,11 +23,11 @@ MIB = 1 << 20
 CHILD = """
 import sys
 from pathlib import Path
-from remit.tasks.snapshots import take
+from remit.tasks.snapshots import take_snapshot
 from remit.fs.paths import locate
 from tests.support.child_process import acknowledge
 path, base, folder = sys.argv[1:]
-acknowledge(take(locate(path, [base]), Path(folder), 1 << 20))
+acknowledge(take_snapshot(locate(path, [base]), Path(folder), 1 << 20))
 """
 
 
@@ -109,7 +109,7 @@ def test_too_many_attributes_are_refused(file: Path, tmp_path: Path, monkeypatch
 @pytest.mark.req("FX-14")
 def test_a_file_that_is_not_the_expected_one_is_not_kept(file: Path, tmp_path: Path) -> None:
     base = beneath.open_base(str(file.parent))
-    expected = beneath.look(base, file.name)
+    expected = beneath.inspect_file(base, file.name)
     os.close(base)
     file.write_bytes(b"another")
     with pytest.raises(RefusedError, match="changed or replaced"):

@@ -15,7 +15,7 @@ LONGEST_VALUE: Final = 2_000
 LONGEST_HEADER: Final = 500
 LONGEST_NAME: Final = 200
 LONGEST_URL: Final = 4_000
-LOOKED_AT: Final = 20_000
+MAX_MASKED: Final = 20_000
 MOST_FIELDS: Final = 200
 MOST_SHOWN: Final = 40_000
 """Characters of one preview, all its fields together: more than that nobody reads, and no record should hold."""
@@ -171,7 +171,7 @@ class ShownFields:
                 self.left_out += 1
                 continue
             # More than is shown is looked at: half a secret no longer looks like one. But not without end.
-            seen = field._replace(name=field.name[:LOOKED_AT], value=field.value[:LOOKED_AT])
+            seen = field._replace(name=field.name[:MAX_MASKED], value=field.value[:MAX_MASKED])
             hidden = _mask_of(seen, typed)
             is_masked = hidden != seen.value
             unseen = len(field.value) - len(seen.value)

@@ -16,7 +16,7 @@ from remit.workspace.workspace import Workspace
 
 OFFERED: Final = 50
 HELP: Final = 80
-LOOKED_AT: Final = 500
+MAX_MASKED: Final = 500
 STANDING: Final = {
     "continued": frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"}),
     "reply_to": frozenset({"CLARIFIED"}),
@@ -61,7 +61,7 @@ def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: st
         ):
             named = ctx.params.get("tenant_id")
             tenants = [named] if named else sorted({*workspace.config.tenants, DEFAULT_TENANT})
-            found = [each[:2] for tenant in tenants for each in newest_goals(connection, tenant, LOOKED_AT)]
+            found = [each[:2] for tenant in tenants for each in newest_goals(connection, tenant, MAX_MASKED)]
     except (RemitError, OSError):
         return []
     fitting = [(name, event) for name, event in found if name.startswith(incomplete) and event in (wanted or {event})]

@@ -28,7 +28,7 @@ from remit.effects.plans.files import (
 from remit.effects.plans.handlers import Editors, Handler, edit_file
 from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.effects.plans.virtual_tree import VirtualTree
-from remit.fs.openat import already_there, exists
+from remit.fs.openat import already_exists, exists
 
 MAX_PIECE: Final = 64 << 10
 """Characters of a diff in one message."""
@@ -135,7 +135,7 @@ class _Simulator:
         before = tree.state(step.path)
         if step.move == "create":
             if before is not None:
-                raise already_there(path)
+                raise already_exists(path)
         elif before is None:
             raise missing(path)
         require_hash(step.expected_before, before, path)
@@ -191,7 +191,7 @@ class _Simulator:
         tree, new_path = self._tree, step.path if step.new_path is None else step.new_path
         name, new_name = self._plan.paths[step.path], self._plan.paths[new_path]
         if tree.state(new_path) is not None:
-            raise already_there(new_name)
+            raise already_exists(new_name)
         require_hash(step.expected_after, before, name)
         content = tree.content(step.path) or b""
         # What the file had before the plan is not the plan's; a name that makes it a program, or broken data, is.

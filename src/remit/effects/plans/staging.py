@@ -27,7 +27,7 @@ from remit.effects.plans.handlers import Editors, Handler, edit_file
 from remit.effects.plans.large_files import copy_expected, observe_state
 from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.fs.atomic_write import write_all
-from remit.fs.openat import FileIdentity, already_there, exists, identify
+from remit.fs.openat import FileIdentity, already_exists, exists, identify
 
 
 class Staged:
@@ -127,4 +127,4 @@ def _makes_bytes(step: PlanStep) -> bool:
 
 def _require_free(spot: PathHandle) -> None:
     if exists(spot.folder, spot.name):
-        raise already_there(spot.path)
+        raise already_exists(spot.path)

@@ -26,7 +26,7 @@ from remit.effects.file_copy import (
     sync,
 )
 from remit.effects.tasks.notes import digest_made, note_aside, note_back, note_made
-from remit.fs.openat import FileIdentity, already_there, exists, failure, identify, look, open_file, peek
+from remit.fs.openat import FileIdentity, already_exists, exists, failure, identify, inspect_file, open_file, peek
 
 SOURCE: Final = "source_path"
 DESTINATION: Final = "destination_path"
@@ -102,7 +102,7 @@ def require_ready(work: EffectContext) -> FileIdentity:
     """The source is the file that was looked at before, untouched, and nothing is at the destination."""
     source = work.spots[SOURCE]
     before = identity_before(work)
-    if look(source.folder, source.name, where=source.path) != before:
+    if inspect_file(source.folder, source.name, where=source.path) != before:
         raise changed(source.path)
     if DESTINATION in work.spots:
         require_free(work.spots[DESTINATION])
@@ -111,7 +111,7 @@ def require_ready(work: EffectContext) -> FileIdentity:
 
 def require_free(spot: PathHandle) -> None:
     if exists(spot.folder, spot.name):
-        raise already_there(spot.path)
+        raise already_exists(spot.path)
 
 
 def open_source(work: EffectContext, before: FileIdentity) -> int:

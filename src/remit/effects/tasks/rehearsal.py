@@ -32,7 +32,7 @@ def before() -> dict[str, Any]:
     """What the host would have seen there."""
     folder = os.open(f"{BASE}/{os.getpid()}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return {SOURCE: beneath.look(folder, NAME).as_json()}
+        return {SOURCE: beneath.inspect_file(folder, NAME).as_json()}
     finally:
         os.close(folder)
 

@@ -115,7 +115,7 @@ class BrowserActionRunner:
 
 def find_claim(ledger: Ledger, scope: str, key: str) -> ClaimCompleted | ClaimHeld | None:
     """What the door of this name has recorded under a key."""
-    with ledger.store.glancing() as connection:
+    with ledger.store.reading_pooled() as connection:
         return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
 
 

@@ -193,7 +193,7 @@ class GoalActionRunner:
     def _prepared_for(self, envelope: DispatchEnvelope) -> dict[str, Any]:
         """What the dispatch that is to be taken back had been made ready as."""
         original = str(envelope.required_fields.get(UNDOES, ""))
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             events = step_events(connection, envelope.tenant_id, original)
             key = next((one.row.idempotency_key for one in events if one.row.event == "DISPATCHED"), "")
             found = read_claim(connection, ClaimKey(envelope.tenant_id, "simulation", key))

@@ -11,7 +11,7 @@ from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.verify.browser_tables import read_payload
 from remit.store.connection import Connection, Row
 from remit.store.proposal_previews import COMPUTED_AGAIN, RECORDED_BY, PreviewRow
-from remit.store.proposals import KIND_OF, PLAN_GOES
+from remit.store.proposals import KIND_OF, PLAN_DISCARDED
 
 _MARK: Final = '"preview_document_digest":"'
 """In the payload of an entry that records a preview. Within a JSON text its quotes would be escaped."""
@@ -78,6 +78,6 @@ def _is_recorded(preview: PreviewRow, evidence: Row) -> bool:
         and told.get("preview_digest") == preview.preview_digest
         and told.get("preview_document_digest") == preview.document_digest
         and (actor or "", created_at) == (preview.computed_by, preview.computed_at)
-        and (is_document or (document is None and state in PLAN_GOES))
+        and (is_document or (document is None and state in PLAN_DISCARDED))
         and is_latest
     )

@@ -11,7 +11,7 @@ from remit.ledger.entry import Entry
 from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.verify.browser_tables import read_payload
 from remit.store.connection import Connection, Row
-from remit.store.proposals import KIND_OF, PLAN_GOES, ProposalRow
+from remit.store.proposals import KIND_OF, PLAN_DISCARDED, ProposalRow
 
 _COLUMNS: Final = len(ProposalRow._fields)
 _STEPS: Final = "'proposal.approved', 'proposal.denied', 'proposal.expired', 'proposal.voided'"
@@ -57,20 +57,20 @@ def _is_recorded(proposal: ProposalRow, evidence: Row) -> bool:
     """It was proposed as it stands there; it is in the state that its last entry says, and no later one says another;
     by whom it was decided; and what was signed for it is what the entry of the yes says.
     """
-    plan, made_kind, made_for, made, last_kind, last_for, last, actor, yes, is_behind = evidence
+    plan, made_kind, made_for, made, last_kind, last_for, last, actor, approval, is_behind = evidence
     try:
         bound = proposal.bound_digest
         signed = digest_bytes(proposal.envelope.encode()) if proposal.envelope is not None else None
         is_plan = plan is not None and digest_bytes(plan.encode()) == proposal.plan_digest
     except (RefusedError, TypeError, ValueError, AttributeError):  # the columns' types can be altered
         return False
-    approved = read_payload(yes)
+    approved = read_payload(approval)
     return (
         (made_kind, last_kind) == (KIND_OF["PENDING"], KIND_OF.get(proposal.state))
         and made_for == last_for == proposal.proposal_id
         and read_payload(made).get("bound_digest") == read_payload(last).get("bound_digest") == bound
         and (approved.get("envelope_id"), approved.get("envelope_digest")) == (proposal.envelope_id, signed)
         and (proposal.state not in {"APPROVED", "DENIED"} or proposal.decided_by == actor)
-        and (is_plan or (plan is None and proposal.state in PLAN_GOES))
+        and (is_plan or (plan is None and proposal.state in PLAN_DISCARDED))
         and not is_behind
     )

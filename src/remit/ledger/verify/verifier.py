@@ -14,7 +14,7 @@ from remit.ledger.findings import Progress, RecordFault, VerificationReport
 from remit.ledger.goal_tables import KIND_OF, AgentRowsCheck
 from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck, Witnesses, collect_witnesses
-from remit.ledger.presence import require_kept
+from remit.ledger.presence import require_entries_table
 from remit.ledger.projections import projection_drift
 from remit.ledger.verify.browser_tables import BrowserRowsCheck
 from remit.ledger.verify.claims import ClaimsCheck
@@ -71,7 +71,7 @@ def _verify(
         with store.reading() as connection:
             if any_text:
                 connection.tolerate_bad_text()
-            require_kept(connection, anchors)
+            require_entries_table(connection, anchors)
             require_current(connection)
             _verify_tables(connection, verdict)
             _verify_tenants(connection, keyring, witnesses, verdict, tenant_id)

@@ -95,7 +95,7 @@ def observe_files(places: Mapping[int, Located], *, hashed: bool = True) -> dict
 def _observe(folder: int, place: Located, *, hashed: bool) -> ObservedFile:
     try:
         if not hashed:
-            identity = beneath.look(folder, place.name, where=place.path)
+            identity = beneath.inspect_file(folder, place.name, where=place.path)
             return ObservedFile(State("", identity.size, identity.mode & _PERMISSIONS), identity.mtime_ns)
         descriptor = beneath.open_file(folder, place.name, where=place.path)
     except RefusedError as problem:

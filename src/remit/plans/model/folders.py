@@ -63,9 +63,9 @@ def _observe(place: Located) -> ObservedFolder:
             with opened(place.base, parents, where=place.path) as folder:
                 return ObservedFolder(
                     not missing,
-                    beneath.may_write(folder),
+                    beneath.is_writable(folder),
                     tuple(reversed(missing)),
-                    beneath.gives_rights_of_its_own(folder),
+                    beneath.has_default_acl(folder),
                 )
         except RefusedError as problem:
             if problem.reason is not Reason.FILE_MISSING or not parents:
@@ -78,7 +78,7 @@ def make_folders(root: str, folders: Sequence[str]) -> None:
     """Parents come first in `folders`. One that is there already is as good. Durable when this returns."""
     for parents, names in _by_parents(folders).items():
         with opened(root, parents) as folder:
-            if beneath.gives_rights_of_its_own(folder):  # since somebody looked at it
+            if beneath.has_default_acl(folder):  # since somebody looked at it
                 raise inherited_rights_error("/".join((*parents, names[0])))
             for name in names:
                 beneath.make_folder(folder, name, where="/".join((*parents, name)))

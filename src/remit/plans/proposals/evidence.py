@@ -17,7 +17,7 @@ from remit.crypto.signing import Keyring
 from remit.ledger.entry import Entry
 from remit.ledger.proof import require_covered
 from remit.store.connection import Connection
-from remit.store.proposals import KIND_OF, ProposalRow, stands_as_recorded, steps_recorded
+from remit.store.proposals import KIND_OF, ProposalRow, matches_recorded_steps, steps_recorded
 
 MAX_REMEMBERED: Final = 2_000
 
@@ -35,7 +35,7 @@ class ProposalVerifier:
 
     def is_verified(self, connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> bool:
         steps = steps_recorded(connection, row.tenant_id, row.proposal_id)
-        if not stands_as_recorded(row, steps):
+        if not matches_recorded_steps(row, steps):
             return False
         key = sha256(repr(tuple(row)).encode("utf-8", "backslashreplace")).digest()
         with self._lock:

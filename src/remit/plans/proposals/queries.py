@@ -48,7 +48,7 @@ class ProposalQueries:
         if not _is_name(proposal_id):
             return None
         self.expire_due()
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             row = find_row(connection, self._tenant_id, proposal_id)
             return self._require_verified(connection, row) if row is not None else None
 
@@ -57,7 +57,7 @@ class ProposalQueries:
         if not _is_name(name):
             raise not_found_error(name)
         self.expire_due()
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             if (found := find_row(connection, self._tenant_id, name)) is not None:
                 return self._require_verified(connection, found)
             rows = rows_beginning(connection, self._tenant_id, name) if len(name) >= _SHORTEST_PREFIX else []
@@ -70,26 +70,26 @@ class ProposalQueries:
                 where=f"proposal {name}",
                 next_step=f"Give the whole id: {', '.join(row.proposal_id for row in rows[:4])}.",
             )
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             return self._require_verified(connection, rows[0])
 
     def find_by_envelope(self, envelope_id: str) -> ProposalRow | None:
         """The proposal that it was signed for. Refuses a row that is not as signed entries say."""
         if not _is_name(envelope_id):
             return None
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             row = row_of_envelope(connection, self._tenant_id, envelope_id)
             return self._require_verified(connection, row) if row is not None else None
 
     def is_verified(self, row: ProposalRow) -> bool:
         """Whether signed entries say all that this row of a list says."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             return self._verifier.is_verified(connection, self._ledger().keyring, row)
 
     def pending(self) -> list[ProposalRow]:
         """Those that wait for an answer, the newest first. Whoever shows one asks `is_verified`."""
         self.expire_due()
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             return pending_rows(connection, self._tenant_id)[::-1]
 
     def newest(
@@ -104,7 +104,7 @@ class ProposalQueries:
 
     def plan_of(self, row: ProposalRow) -> bytes:
         """What was proposed, as the ledger vouches for it. Refuses one of which the text is gone."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             if row.state in {"EXPIRED", "VOID"}:
                 raise closed_error(row, last_step_at(connection, row))
             require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
@@ -115,7 +115,7 @@ class ProposalQueries:
 
         Refuses a proposal of which the text is gone, and a document that is not the one that was recorded.
         """
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             if row.state in {"EXPIRED", "VOID"}:
                 raise closed_error(row, last_step_at(connection, row))
             require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
@@ -126,7 +126,7 @@ class ProposalQueries:
 
         What an agent proposed has a title from the text of its plan, until its preview is computed.
         """
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             seq = computed_again_at(connection, row.tenant_id, row.proposal_id)
             if seq is None:
                 return row.title, row.risk
@@ -146,7 +146,7 @@ class ProposalQueries:
 
     def envelope_of(self, row: ProposalRow) -> bytes:
         """What was signed for it, whole, as the door takes it. Refuses unless it was approved and nothing ended it."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             if row.state != "APPROVED" or row.envelope is None:
                 raise not_approved_error(row, last_step_at(connection, row))
             keyring = self._ledger().keyring
@@ -158,7 +158,7 @@ class ProposalQueries:
 
     def expire_due(self) -> None:
         """Close what nobody answered in time. Writes only if there is any."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             rows = pending_rows(connection, self._tenant_id)
             if not rows:
                 return

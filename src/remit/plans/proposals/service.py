@@ -43,7 +43,7 @@ class Proposals(ProposalQueries):
 
     def find_by_key(self, proposed_by: str, key: str, plan_digest: str) -> ProposalRow | None:
         """What he proposed under this key before, if anything. Refuses the key for another plan."""
-        with self._ledger().store.glancing() as connection:
+        with self._ledger().store.reading_pooled() as connection:
             row = find_row(connection, self._tenant_id, proposal_id_for(self._tenant_id, proposed_by, key))
             return None if row is None else same_plan(self._require_verified(connection, row), plan_digest)
 

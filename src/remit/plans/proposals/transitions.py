@@ -14,13 +14,13 @@ from remit.store.connection import Connection
 from remit.store.proposal_previews import forget_document
 from remit.store.proposals import (
     KIND_OF,
-    PLAN_GOES,
+    PLAN_DISCARDED,
     ProposalRow,
     find_row,
     last_step_at,
+    matches_recorded_steps,
     move_row,
     read_plan,
-    stands_as_recorded,
     steps_recorded,
 )
 
@@ -42,7 +42,7 @@ def change_state(
     if not move_row(batch.store, row, moved):
         now = find_row(batch.store, row.tenant_id, row.proposal_id) or row
         raise closed_error(now, last_step_at(batch.store, now))
-    if state in PLAN_GOES:
+    if state in PLAN_DISCARDED:
         forget_document(batch.store, row.tenant_id, row.proposal_id)
     return moved
 
@@ -76,7 +76,7 @@ def require_evidence(
 
 def require_current(connection: Connection, row: ProposalRow) -> None:
     """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
-    if not stands_as_recorded(row, steps_recorded(connection, row.tenant_id, row.proposal_id)):
+    if not matches_recorded_steps(row, steps_recorded(connection, row.tenant_id, row.proposal_id)):
         raise unverified_row_error(row)
 
 

@@ -20,7 +20,7 @@ from remit.contracts.base import Contract
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.fs.atomic_write import write_all, write_together
-from remit.fs.openat import already_there, failure, make_folder, open_base, open_file, open_folder
+from remit.fs.openat import already_exists, failure, make_folder, open_base, open_file, open_folder
 
 OUTPUTS: Final = "agent_outputs"
 REPORTS: Final = (OUTPUTS, "reports")
@@ -277,7 +277,7 @@ def remove_files(folder: int) -> int:
 
 def _make_new(folder: int, name: str, where: str) -> None:
     if not make_folder(folder, name, where=where):
-        raise already_there(where)
+        raise already_exists(where)
 
 
 def _open_below(root: str, parents: Sequence[str]) -> int:

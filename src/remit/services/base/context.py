@@ -58,7 +58,7 @@ class ServiceContext:
     def _claim(self, scope: str, key: str, tenant: str) -> ClaimCompleted | ClaimHeld | None:
         if not is_name(tenant, key):
             return None
-        with self.workspace.store.glancing() as connection:
+        with self.workspace.store.reading_pooled() as connection:
             return read_claim(connection, ClaimKey(tenant, scope, key))
 
 

@@ -81,7 +81,7 @@ def list_runs(workspace: Workspace, limit: int = MANY, before: tuple[str, str] =
 
 def known_run(workspace: Workspace, envelope_id: str) -> KnownRun | None:
     """The run of one envelope, if it was ever begun."""
-    with workspace.store.glancing() as connection:
+    with workspace.store.reading_pooled() as connection:
         row = connection.one(_AT, (DEFAULT_TENANT, envelope_id))
     reading = _Reading(workspace)
     found = reading.runs.claim(envelope_id) if row is not None else None

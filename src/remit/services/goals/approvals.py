@@ -17,7 +17,7 @@ from remit.goals.service import self_approval_error
 from remit.goals.status import GoalStatus, WaitingGoal, read_goal_awaiting_approval, read_goal_status
 from remit.identity.person import Person
 from remit.ledger.cursor import tenants_in
-from remit.ledger.goal_queries import asked_since, waiting_since
+from remit.ledger.goal_queries import goals_waiting_since, goals_with_event_since
 from remit.ledger.search import not_before_newest
 from remit.services.base.ownership import GOAL_ASKED, asker_of
 from remit.workspace.workspace import Workspace
@@ -39,7 +39,7 @@ def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[Wait
         found = [
             read_goal_awaiting_approval(connection, lambda: workspace.keyring, tenant, correlation_id)
             for tenant in tenants
-            for correlation_id in asked_since(connection, tenant, APPROVAL, since)
+            for correlation_id in goals_with_event_since(connection, tenant, APPROVAL, since)
         ]
         # What is dated later than its chain was asked for while the clock was ahead, and cannot be approved any more.
         latest = {tenant: not_before_newest(connection, tenant, now) + CLOCK_TOLERANCE for tenant in tenants}
@@ -58,7 +58,7 @@ def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tupl
     since = render_time(workspace.clock() - ANSWER_LIFE)
     found: list[tuple[str, GoalStatus]] = []
     with workspace.store.reading() as connection:
-        waiting = waiting_since(connection, tenant_id, CONFIRMATION, since, GOAL_ASKED)
+        waiting = goals_waiting_since(connection, tenant_id, CONFIRMATION, since, GOAL_ASKED)
         for correlation_id, _ in sorted(waiting.items(), key=lambda each: (each[1] or "").startswith("agent:")):
             now = read_goal_status(connection, lambda: workspace.keyring, tenant_id, correlation_id)
             if now is not None and now.event == CONFIRMATION and now.user_id == user_id:
@@ -74,7 +74,9 @@ def require_room(workspace: Workspace, tenant_id: str, asker: str, under_way: in
     """
     since = render_time(workspace.clock() - max(ANSWER_LIFE, APPROVAL_LIFE))
     with workspace.store.reading() as connection:
-        found = [waiting_since(connection, tenant_id, event, since, GOAL_ASKED) for event in (CONFIRMATION, APPROVAL)]
+        found = [
+            goals_waiting_since(connection, tenant_id, event, since, GOAL_ASKED) for event in (CONFIRMATION, APPROVAL)
+        ]
     if under_way + sum(by == asker for waiting in found for by in waiting.values()) >= MOST_OF_ONE:
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
@@ -116,7 +118,7 @@ def decide_goal(
     is, `as_user`; and not to what he asked for himself, whoever he was then.
     """
     found = require_waiting(workspace, tenant, correlation_id)
-    with workspace.store.glancing() as connection:
+    with workspace.store.reading_pooled() as connection:
         if asker_of(connection, tenant, correlation_id, GOAL_ASKED) == who.id:
             raise self_approval_error(correlation_id)
     if approved and found.problem:

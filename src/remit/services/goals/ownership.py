@@ -25,7 +25,7 @@ class OwnGoals:
         """To an agent, an id that stands for a goal must stand for its own: else it would be told what came of it."""
         if not isinstance(caller, AgentCaller) or self._stands(tenant, correlation_id) is None:
             return
-        with self._workspace.store.glancing() as connection:
+        with self._workspace.store.reading_pooled() as connection:
             asker = asker_of(connection, tenant, correlation_id, GOAL_ASKED)
         if asker != caller.id:
             raise RefusedError(
@@ -50,7 +50,7 @@ class OwnGoals:
         now = self._stands(tenant, correlation_id) if is_of(caller, tenant) else None
         if now is None or now.user_id != caller.token.constraints.user:
             raise missing
-        with self._workspace.store.glancing() as connection:
+        with self._workspace.store.reading_pooled() as connection:
             require_own(caller, asker_of(connection, tenant, correlation_id, GOAL_ASKED), missing)
 
     def _stands(self, tenant: str, correlation_id: str) -> GoalStatus | None:

@@ -107,7 +107,7 @@ class Views:
             return row.state
         if until is not None and until <= render_time(self._workspace.clock()):
             return "EXPIRED"
-        with self._workspace.store.glancing() as connection:
+        with self._workspace.store.reading_pooled() as connection:
             is_void = connection.one(_CANCELLED, (DEFAULT_TENANT, row.envelope_id)) is not None
         return "VOID" if is_void else "APPROVED"
 
