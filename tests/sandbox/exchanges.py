@@ -25,7 +25,7 @@ def make_files(root: Path) -> None:
         (folder / "link").symlink_to("a")
 
 
-def try_out(root: Path, build: Build = PLANS) -> dict[str, str]:
+def run_trial(root: Path, build: Build = PLANS) -> dict[str, str]:
     """What each attempt came to: the name of the error, or nothing."""
     one, two = root / "one", root / "two"
     made = {"one": place(one, "a"), "two": place(two, "a")}
@@ -52,5 +52,5 @@ def contents(root: Path) -> dict[str, str]:
 
 if __name__ == "__main__":
     make_files(Path(sys.argv[1]))
-    told = {"uid": os.geteuid(), "found": try_out(Path(sys.argv[1])), "contents": contents(Path(sys.argv[1]))}
+    told = {"uid": os.geteuid(), "found": run_trial(Path(sys.argv[1])), "contents": contents(Path(sys.argv[1]))}
     sys.stdout.write(json.dumps(told))

@@ -111,7 +111,7 @@ def test_without_a_sandbox_it_is_said_before_anything_is_claimed(hosts: Path, mo
 
 def test_one_that_fails_its_trial_is_closed_and_not_kept(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Any] = []
-    real = fleet_module.try_out
+    real = fleet_module.run_trial
 
     def spoilt(sandbox: Any) -> None:
         tried.append(sandbox)
@@ -120,7 +120,7 @@ def test_one_that_fails_its_trial_is_closed_and_not_kept(fleet: Fleet, monkeypat
             real(sandbox)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fleet_module, "try_out", spoilt)
+        patch.setattr(fleet_module, "run_trial", spoilt)
         with pytest.raises(UsageError):
             fleet.host_for((EFFECT,), PLANS)
     with pytest.raises(UsageError, match="is closed"):

@@ -47,7 +47,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxHost]:
 @pytest.mark.req("FX-11")
 def test_two_files_of_its_folders_change_places_and_nothing_else_does(tmp_path: Path) -> None:
     exchanges.make_files(tmp_path)
-    assert exchanges.try_out(tmp_path) == MADE
+    assert exchanges.run_trial(tmp_path) == MADE
     assert exchanges.contents(tmp_path) == EXCHANGED
 
 
@@ -66,14 +66,14 @@ def test_so_it_is_for_an_ordinary_user(place_of_nobody: Path) -> None:
 def test_so_it_is_on_a_filesystem_in_memory() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         exchanges.make_files(Path(folder))
-        assert exchanges.try_out(Path(folder)) == MADE
+        assert exchanges.run_trial(Path(folder)) == MADE
 
 
 @pytest.mark.req("FX-11")
 def test_a_task_can_exchange_nothing(tmp_path: Path) -> None:
     exchanges.make_files(tmp_path)
     before = exchanges.contents(tmp_path)
-    assert set(exchanges.try_out(tmp_path, TASKS).values()) == {"EPERM"}
+    assert set(exchanges.run_trial(tmp_path, TASKS).values()) == {"EPERM"}
     assert exchanges.contents(tmp_path) == before
 
 

@@ -10,7 +10,7 @@ from remit.effects.context import EffectContext, PathHandle
 from remit.effects.tasks import file_steps as steps
 from remit.effects.tasks import rehearsal
 from remit.fs import openat as beneath
-from remit.sandbox.prefault import HotPages, join_pages, own_pages
+from remit.sandbox.prefault import HotPages, find_private_pages, join_pages
 from tests.sandbox.plain_host import order, plain_host
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -25,10 +25,10 @@ def test_pages_next_to_each_other_are_one_range(numbers: list[int], ranges: list
 
 
 def test_the_pages_of_this_process_can_be_made_its_own() -> None:
-    own = own_pages(os.getpid())
+    own = find_private_pages(os.getpid())
     assert own
     assert all(address % PAGE == length % PAGE == 0 for address, length in own)
-    assert HotPages(own[:10]).make_own() in {True, False}, "an older kernel says no"
+    assert HotPages(own[:10]).copy_pages() in {True, False}, "an older kernel says no"
 
 
 def a_rehearsal(folder: int) -> EffectContext:
@@ -40,7 +40,7 @@ def test_a_rehearsal_succeeds_and_leaves_every_call_as_it_was() -> None:
     before = beneath._renameat2, steps.exists, os.fsync  # type: ignore[attr-defined]  # noqa: SLF001
     folder = os.open(f"{rehearsal.BASE}/{os.getpid()}", os.O_RDONLY)
     work = a_rehearsal(folder)
-    with rehearsal.pretending():
+    with rehearsal.stub_system_calls():
         assert rehearsal.EFFECT.run(work)["undo_metadata"]
     assert (beneath._renameat2, steps.exists, os.fsync) == before  # type: ignore[attr-defined]  # noqa: SLF001
     with pytest.raises(RefusedError, match="exists here already"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remit.sandbox.orders import Quotas, Usage
-from remit.sandbox.quotas import FAR_SECONDS, NEAR_SECONDS, Meter, decide_breach, next_look, parse_io
+from remit.sandbox.quotas import FAR_SECONDS, NEAR_SECONDS, Meter, decide_breach, next_check, parse_io
 from remit.sandbox.zygote_pool import close_all
 
 QUOTAS = Quotas(memory_bytes=1_000, read_bytes=2_000, write_bytes=3_000, seconds=4.0)
@@ -39,13 +39,13 @@ def test_one_past_a_limit_is_a_breach_that_names_it_and_the_setting(used: Usage,
 
 
 def test_a_task_past_half_of_a_quota_is_looked_at_more_often() -> None:
-    assert next_look(QUOTAS, NOTHING) == FAR_SECONDS
-    assert next_look(QUOTAS, replace(NOTHING, write_bytes=1_501)) == NEAR_SECONDS
+    assert next_check(QUOTAS, NOTHING) == FAR_SECONDS
+    assert next_check(QUOTAS, replace(NOTHING, write_bytes=1_501)) == NEAR_SECONDS
 
 
 def test_the_next_look_is_at_the_end_of_the_time_at_the_latest() -> None:
-    assert next_look(QUOTAS, replace(NOTHING, seconds=3.999)) == pytest.approx(0.002, abs=1e-4)
-    assert next_look(QUOTAS, replace(NOTHING, seconds=9.0)) > 0
+    assert next_check(QUOTAS, replace(NOTHING, seconds=3.999)) == pytest.approx(0.002, abs=1e-4)
+    assert next_check(QUOTAS, replace(NOTHING, seconds=9.0)) > 0
 
 
 @pytest.mark.parametrize(

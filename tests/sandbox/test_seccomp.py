@@ -7,7 +7,7 @@ import pytest
 from remit.core.syscalls import number_of
 from remit.sandbox import landlock, seccomp
 from remit.sandbox.landlock import MAKE_REG, READ_FILE, REFER, REMOVE_FILE, TRUNCATE, WRITE_FILE, decide_rights, handled
-from remit.sandbox.seccomp import LOCK_DESCRIPTOR, MAX_COPY, MAX_TRANSFER, Instruction, allow_list, take_away
+from remit.sandbox.seccomp import LOCK_DESCRIPTOR, MAX_COPY, MAX_TRANSFER, Instruction, allow_list, remove_calls
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
@@ -72,7 +72,7 @@ def test_exactly_the_listed_calls_are_allowed_at_all(machine: str, exchanges: bo
 @pytest.mark.req("FX-11")
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_conditional_jump_can_be_encoded(machine: str) -> None:
-    for one in (*allow_list(machine), *allow_list(machine, exchanges=True), *take_away(machine, restores=False)):
+    for one in (*allow_list(machine), *allow_list(machine, exchanges=True), *remove_calls(machine, restores=False)):
         assert max(one.if_true, one.if_false) <= 255
 
 
@@ -164,7 +164,7 @@ def test_with_the_order_the_means_to_lock_and_unless_restoring_those_to_change_m
     machine: str,
     restores: bool,  # noqa: FBT001
 ) -> None:
-    program = take_away(machine, restores=restores)
+    program = remove_calls(machine, restores=restores)
     gone = {number_of(name, machine) for name in seccomp.PRELUDE}
     if not restores:
         gone |= {number_of(name, machine) for name in seccomp.RESTORES}

@@ -15,7 +15,7 @@ ERROR = {"reason": "file_missing", "what": "it is gone", "where": "a.txt", "next
 def hear(*messages: dict[str, Any], paces: tuple[float, ...] = (1.0, 2.0, 3.0)) -> Paces:
     heard = Paces(paces)
     for message in messages:
-        heard.heed({"kind": "step", **message}, 0.0)
+        heard.check_step({"kind": "step", **message}, 0.0)
     return heard
 
 
@@ -67,7 +67,7 @@ def test_what_is_said_out_of_turn_is_not_taken(phases: list[str]) -> None:
     messages = [said(1, phase, **({"error": ERROR} if phase == "failed" else {})) for phase in phases]
     heard = hear(*messages[:-1])
     with pytest.raises(ProtocolError):
-        heard.heed({"kind": "step", **messages[-1]}, 0.0)
+        heard.check_step({"kind": "step", **messages[-1]}, 0.0)
 
 
 @pytest.mark.parametrize("number", [3, -1, 10**9, True, False, 1.0, "1", None, [1]])
@@ -95,10 +95,10 @@ def test_an_order_without_paces_has_no_steps() -> None:
 def test_an_error_of_another_shape_is_not_taken(error: Any, phase: str, name: str) -> None:
     heard = hear(said(0, "begun"))
     if phase == "seen" and error is None:
-        assert heard.heed({"kind": "step", **said(0, phase, problem=None)}, 0.0)["problem"] is None
+        assert heard.check_step({"kind": "step", **said(0, phase, problem=None)}, 0.0)["problem"] is None
         return
     with pytest.raises(ProtocolError):
-        heard.heed({"kind": "step", **said(0, phase, **{name: error})}, 0.0)
+        heard.check_step({"kind": "step", **said(0, phase, **{name: error})}, 0.0)
 
 
 @pytest.mark.parametrize("phase, name", [("failed", "error"), ("seen", "problem")])
@@ -116,7 +116,9 @@ def test_a_step_fails_for_a_reason_that_is_the_childs_to_give(
     phase: str, name: str, reason: str, heard_as: str
 ) -> None:
     heard = hear(said(2, "begun"))
-    message = heard.heed({"kind": "step", **said(2, phase, more=[1], **{name: {"reason": reason, "what": "x"}})}, 0.0)
+    message = heard.check_step(
+        {"kind": "step", **said(2, phase, more=[1], **{name: {"reason": reason, "what": "x"}})}, 0.0
+    )
     assert message == {
         "number": 2,
         "phase": phase,
@@ -146,17 +148,17 @@ def test_what_was_found_in_the_files_is(reason: Reason) -> None:
 def test_each_step_has_its_own_clock_from_its_beginning_until_it_is_staged() -> None:
     heard = Paces((1.0, 2.0))
     assert heard.left(100.0) is None
-    heard.heed({"kind": "step", **said(0, "begun")}, 10.0)
+    heard.check_step({"kind": "step", **said(0, "begun")}, 10.0)
     assert (heard.running, heard.left(10.5), heard.breach(11.0)) == (0, 0.5, None)
     late = heard.breach(11.1)
     assert late is not None
     assert (late.reason, late.what) == (Reason.TIMED_OUT, "step 1 took longer than 1 seconds")
-    heard.heed({"kind": "step", **said(0, "diff")}, 11.1)
+    heard.check_step({"kind": "step", **said(0, "diff")}, 11.1)
     assert heard.running == 0
-    heard.heed({"kind": "step", **said(0, "staged")}, 11.1)
+    heard.check_step({"kind": "step", **said(0, "staged")}, 11.1)
     assert heard.breach(1_000.0) is None
-    heard.heed({"kind": "step", **said(1, "begun")}, 20.0)
-    heard.heed({"kind": "step", **said(0, "done")}, 21.0)
+    heard.check_step({"kind": "step", **said(1, "begun")}, 20.0)
+    heard.check_step({"kind": "step", **said(0, "done")}, 21.0)
     assert heard.running == 1, "the end of another step does not stop this one's clock"
     assert heard.breach(22.1) is not None
 

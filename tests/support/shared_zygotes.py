@@ -79,7 +79,7 @@ class SharedZygote(Zygote):
     def _is_idle(self) -> bool:
         with self._guard:
             while self._packets:
-                self._take_in()
+                self._receive_packet()
             self._sweep()
             return len(self._children) == len(self._waiting())
 

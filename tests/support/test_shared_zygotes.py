@@ -11,7 +11,7 @@ import pytest
 
 from remit.effects.tasks import capabilities as no_effect_capability
 from remit.sandbox.host import SandboxHost
-from remit.sandbox.manager import import_paths, try_out
+from remit.sandbox.manager import import_paths, run_trial
 from remit.sandbox.orders import Order, Quotas
 from tests.support import preloaded
 from tests.support.shared_zygotes import sharing_zygotes
@@ -24,15 +24,15 @@ ORDER: Final = Order(EFFECTS[0], "run", "t", "NO_EFFECT", {}, reversible=True, p
 PROGRAM: Final = """
 import json, sys
 from pathlib import Path
-from remit.sandbox.manager import try_out
+from remit.sandbox.manager import run_trial
 from tests.sandbox.zygotes import kill_for_good
 from tests.support.test_shared_zygotes import made, zygote_of
 with made(Path(sys.argv[1])) as host:
-    try_out(host)
+    run_trial(host)
     zygote = host._zygote
     first = zygote.pid
     kill_for_good(first)
-    try_out(host)
+    run_trial(host)
     print(json.dumps([type(zygote._process).__name__, zygote.how_it_ended(), first, zygote_of(host)]))
 """
 
@@ -52,7 +52,7 @@ def test_the_next_host_of_the_same_kind_has_the_same_zygote_and_all_end_with_the
     with sharing_zygotes():
         for quotas in (QUOTAS, QUOTAS, Quotas(1 << 27, 1 << 20, 1 << 20, 5.0)):
             with made(tmp_path, quotas) as host:
-                try_out(host)
+                run_trial(host)
                 used.append(zygote_of(host))
         assert used[0] == used[1] != used[2]
     for pid in used:
@@ -63,7 +63,7 @@ def test_the_next_host_of_the_same_kind_has_the_same_zygote_and_all_end_with_the
 def test_one_that_died_or_has_a_child_at_work_is_not_kept(tmp_path: Path) -> None:
     with sharing_zygotes():
         with made(tmp_path) as host:
-            try_out(host)
+            run_trial(host)
             first = zygote_of(host)
             os.kill(first, signal.SIGKILL)
             os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
@@ -71,7 +71,7 @@ def test_one_that_died_or_has_a_child_at_work_is_not_kept(tmp_path: Path) -> Non
             standing = host.prewarm(ORDER)
             second = zygote_of(host)
         with made(tmp_path) as host:
-            try_out(host)
+            run_trial(host)
             assert len({first, second, zygote_of(host)}) == 3
         standing.dismiss()
 

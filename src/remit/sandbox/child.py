@@ -32,7 +32,7 @@ MAX_TRACE: Final = 500
 
 _PR_SET_PDEATHSIG: Final = 1
 _SIGKILL: Final = 9
-_ROOM_FOR_GIVEN: Final = _socket.CMSG_SPACE(4 * MAX_GIVEN)
+_ANCILLARY_BYTES: Final = _socket.CMSG_SPACE(4 * MAX_GIVEN)
 _PROGRESS_PAUSE: Final = 0.05
 _PROGRESS_STEPS: Final = 100
 _STRINGS: Final = ("effect", "call", "task_id", "capability_id", "part_name")
@@ -49,7 +49,7 @@ class Confinement(NamedTuple):
     libraries: Mapping[str, int] = MappingProxyType({})
     """What a program may open besides its own folder, and with which rights."""
 
-    def close_around(self, rights: Mapping[int, int], *, restores: bool) -> None:
+    def restrict_to(self, rights: Mapping[int, int], *, restores: bool) -> None:
         """Just before the effect. From here on nothing is opened by a path outside of these folders."""
         opened = {os.open(path, os.O_PATH | os.O_CLOEXEC): right for path, right in self.libraries.items()}
         # They stay open: what is below /proc would be another file, without rights, when nobody holds it.
@@ -57,7 +57,7 @@ class Confinement(NamedTuple):
         if restores:
             self.filters.order_to_restore.install()
         else:
-            self.privileges.keep_only_these()
+            self.privileges.drop_all_others()
             self.filters.order.install()
 
 
@@ -66,11 +66,11 @@ class ChildTemplate(NamedTuple):
 
     effects: Mapping[str, Effect]
     zygote: int
-    walls: Confinement | None
+    confinement: Confinement | None
     """None for `unsafe-none`: then only the limits hold."""
     rehearsal: bytes = b""
     """An order that nobody gave, as it would come from the host."""
-    hot: HotPages | None = None
+    hot_pages: HotPages | None = None
     open_files: Limit | None = None
     """The only limit that is not the zygote's too."""
 
@@ -80,30 +80,30 @@ _CLOSE_RANGE: Final = number_of("close_range") or 0
 _PRCTL: Final = number_of("prctl") or 0
 
 
-def be_born(cell: ChildTemplate, channel: int) -> None:
+def initialise_child(template: ChildTemplate, channel: int) -> None:
     """Right after the fork, before there is an order. If anything does not hold, it says so and dies."""
     try:
-        _be_born(cell, channel)
+        _initialise(template, channel)
     except BaseException as problem:  # noqa: BLE001 - nothing may go on half locked
         os.write(channel, encode_frame({"kind": "failed", "error": {**describe(problem), "type": "stillborn"}}))
         os._exit(1)
 
 
-def _be_born(cell: ChildTemplate, channel: int) -> None:
-    if cell.hot is not None:
-        cell.hot.make_own()
+def _initialise(template: ChildTemplate, channel: int) -> None:
+    if template.hot_pages is not None:
+        template.hot_pages.copy_pages()
     # What can be inherited was set once, in the zygote: the other limits, no_new_privs, signals, umask.
-    if cell.open_files is not None:
-        cell.open_files.set()
+    if template.open_files is not None:
+        template.open_files.set()
     require(_call(_PRCTL, _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
-    if os.getppid() != cell.zygote:
+    if os.getppid() != template.zygote:
         os._exit(1)  # it died before the line above: nobody would kill us
     os.setpgid(0, 0)
     os.dup2(channel, CHANNEL)
     # Standard streams are /dev/null, so that no file of the effect's can become one of them.
     require(_call(_CLOSE_RANGE, CHANNEL + 1, 0xFFFFFFFF, 0, 0, 0), "close_range")
-    if cell.walls is not None:
-        cell.walls.filters.birth.install()
+    if template.confinement is not None:
+        template.confinement.filters.birth.install()
 
 
 def write_rehearsal() -> bytes:
@@ -123,32 +123,32 @@ def write_rehearsal() -> bytes:
     )
 
 
-def rehearse(cell: ChildTemplate, host: _socket.socket, channel: "Channel") -> None:
+def rehearse(template: ChildTemplate, host: _socket.socket, channel: "Channel") -> None:
     """In the zygote, to settle the code: the way of an order, without the steps that cannot be taken back."""
-    host.sendall(cell.rehearsal + GO)
-    order, descriptors = channel.take_order()
+    host.sendall(template.rehearsal + GO)
+    order, descriptors = channel.receive_order()
     work, rights = prepare_work(order, descriptors, channel)
-    if cell.walls is not None:
-        os.close(cell.walls.landlock.build(rights))
+    if template.confinement is not None:
+        os.close(template.confinement.landlock.build(rights))
     channel.wait_for_go()
-    channel.finish({"kind": "done", "output": cell.effects[REHEARSED].run(work)})
+    channel.finish({"kind": "done", "output": template.effects[REHEARSED].run(work)})
     host.recv(CHUNK)
     for folder in rights:
         os.close(folder)
 
 
-def live(cell: ChildTemplate) -> NoReturn:
+def run_order(template: ChildTemplate) -> NoReturn:
     """Take the one order, do it, answer, and wait to be killed."""
     channel = Channel()
     try:
-        order, descriptors = channel.take_order()
-        do = get_ready(cell, order, descriptors, channel)
+        order, descriptors = channel.receive_order()
+        call_effect = prepare_effect(template, order, descriptors, channel)
         channel.wait_for_go()
-        answer: Mapping[str, Any] = {"kind": "done", "output": do()}
+        answer: Mapping[str, Any] = {"kind": "done", "output": call_effect()}
     except MemoryError:
         channel.write(_EXHAUSTED)
     except BaseException as problem:  # noqa: BLE001 - whatever the effect raised is told to the host
-        channel.say({"kind": "failed", "error": describe(problem)})
+        channel.send({"kind": "failed", "error": describe(problem)})
     else:
         channel.finish(answer)
     channel.wait_for_the_end()
@@ -161,11 +161,11 @@ class Channel:
     def __init__(self, descriptor: int = CHANNEL) -> None:
         self._descriptor = descriptor
         self._reader = FrameReader(MAX_ANSWERS)
-        self._told = (0.0, 0)
+        self._last_progress = (0.0, 0)
 
-    def take_order(self) -> tuple[dict[str, Any], list[int]]:
+    def receive_order(self) -> tuple[dict[str, Any], list[int]]:
         end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, self._descriptor)
-        first, extras, _, _ = end.recvmsg(CHUNK, _ROOM_FOR_GIVEN)
+        first, extras, _, _ = end.recvmsg(CHUNK, _ANCILLARY_BYTES)
         end.detach()
         descriptors = [fd for _, _, raw in extras for fd in memoryview(raw).cast("i")]
         return self.next_message(first), descriptors
@@ -174,7 +174,7 @@ class Channel:
         """The host says it when the intent is durable. Else it kills this process, which has done nothing."""
         self._next_frame(b"")
 
-    def say(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         self.write(encode_frame(message))
 
     def finish(self, answer: Mapping[str, Any]) -> None:
@@ -186,21 +186,21 @@ class Channel:
 
     def note(self, what: Mapping[str, Any]) -> None:
         """Returns when the host has it, durably if it keeps notes at all."""
-        self.say({"kind": "note", "note": what})
+        self.send({"kind": "note", "note": what})
         self._next_frame(b"")
 
     def progress(self, done: int, total: int) -> None:
         """Said at most some hundred times in all: the host counts frames."""
-        now, (when, last) = time.monotonic(), self._told
+        now, (when, last) = time.monotonic(), self._last_progress
         if now - when >= _PROGRESS_PAUSE and (done - last) * _PROGRESS_STEPS >= total:
-            self._told = (now, done)
-            self.say({"kind": "progress", "done": done, "total": total})
+            self._last_progress = (now, done)
+            self.send({"kind": "progress", "done": done, "total": total})
 
     def step(self, message: Mapping[str, Any]) -> None:
-        self.say({**message, "kind": "step"})
+        self.send({**message, "kind": "step"})
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.say({"kind": "ask", "question": question})
+        self.send({"kind": "ask", "question": question})
         answer: Mapping[str, Any] = self.next_message(b"")["answer"]
         return answer
 
@@ -230,11 +230,11 @@ class Channel:
                 os._exit(0)  # the host is gone, or wants nobody any more
 
 
-def get_ready(
-    cell: ChildTemplate, order: dict[str, Any], descriptors: list[int], channel: Channel
+def prepare_effect(
+    template: ChildTemplate, order: dict[str, Any], descriptors: list[int], channel: Channel
 ) -> Callable[[], dict[str, Any] | None]:
     """All but the effect itself: the folders are open and the walls closed. Nothing of the effect's has run."""
-    effect = cell.effects.get(order["effect"])
+    effect = template.effects.get(order["effect"])
     if effect is None:
         raise RefusedError(
             Reason.CAPABILITY_UNSUPPORTED, f"no effect {order['effect']} was registered with this sandbox"
@@ -242,8 +242,8 @@ def get_ready(
     work, rights = prepare_work(order, descriptors, channel)
     if order["network"]:
         work = work._replace(connected=cast(Connecting, effect).connect(work))
-    if cell.walls is not None:
-        cell.walls.close_around(rights, restores=order["restores"])
+    if template.confinement is not None:
+        template.confinement.restrict_to(rights, restores=order["restores"])
     match order["call"]:
         case "run":
             return partial(effect.run, work)
@@ -255,7 +255,7 @@ def get_ready(
 def prepare_work(
     order: dict[str, Any], descriptors: list[int], channel: Channel
 ) -> tuple[EffectContext, dict[int, int]]:
-    spots, rights = open_places(order["places"])
+    spots, rights = open_folders(order["places"])
     work = EffectContext(
         task_id=order["task_id"],
         capability_id=order["capability_id"],
@@ -275,7 +275,7 @@ def prepare_work(
     return work, rights
 
 
-def open_places(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, PathHandle], dict[int, int]]:
+def open_folders(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, PathHandle], dict[int, int]]:
     """Each path's folder, opened without following a link, and what the kernel will allow in it."""
     folders: dict[tuple[str, ...], int] = {}
     spots, uses = {}, []

@@ -12,7 +12,7 @@ _THE_HOSTS: Final = frozenset({"seconds", "paces"})
 """What the child is not told of an order."""
 
 
-class Handed(NamedTuple):
+class EncodedOrder(NamedTuple):
     """An order as it goes over to a child, and what the host keeps to itself of it."""
 
     frame: bytes

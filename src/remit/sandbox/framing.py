@@ -37,26 +37,26 @@ class FrameReader:
     """Bytes in, whole frames out. Never holds more than one frame and one chunk."""
 
     def __init__(self, most: int = MAX_FRAMES) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._count = 0
         self._most = most
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames that are complete now. Take them all before feeding again."""
-        held = self._held
-        held += data
-        while len(held) >= _LENGTH:
-            length = int.from_bytes(held[:_LENGTH], "big")
+        buffered = self._buffer
+        buffered += data
+        while len(buffered) >= _LENGTH:
+            length = int.from_bytes(buffered[:_LENGTH], "big")
             if length > MAX_FRAME:
                 raise FramingError(f"it sent a message of more than {MAX_FRAME:,} bytes")
             end = _LENGTH + length
-            if len(held) < end:
+            if len(buffered) < end:
                 return
             self._count += 1
             if self._count > self._most:
                 raise FramingError(f"it sent more than {self._most:,} messages")
-            frame = bytes(held[_LENGTH:end])
-            del held[:end]
+            frame = bytes(buffered[_LENGTH:end])
+            del buffered[:end]
             yield frame
 
 

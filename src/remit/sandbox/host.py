@@ -19,10 +19,10 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Usa
 from remit.core.metrics import SANDBOX_KILLS, SANDBOX_SECONDS
 from remit.fs.atomic_write import disk_failure, make_private_directory
 from remit.parsing import parse_json
-from remit.sandbox.encoded_order import Handed, encode_order
+from remit.sandbox.encoded_order import EncodedOrder, encode_order
 from remit.sandbox.framing import CHUNK, FrameReader, FramingError
 from remit.sandbox.orders import MOST_THREADS, Build, Order, Quotas
-from remit.sandbox.results import CancelledError, EffectResult, InterruptedTaskError, death_of
+from remit.sandbox.results import CancelledError, EffectResult, InterruptedTaskError, explain_death
 from remit.sandbox.session import (
     ChildSession,
     IsCancelled,
@@ -100,8 +100,8 @@ class SandboxHost:
         is_cancelled: IsCancelled | None = None,
     ) -> EffectResult:
         """Do it in a process of its own, which is dead when this returns or raises. See `PrewarmedProcess.run`."""
-        with self.prewarm(order, given=given) as standing:
-            return standing.run(
+        with self.prewarm(order, given=given) as prewarmed:
+            return prewarmed.run(
                 on_progress=on_progress,
                 on_ask=on_ask,
                 on_note=on_note,
@@ -116,15 +116,17 @@ class SandboxHost:
         To be had while the intent is being recorded. The descriptors in `given` must stay open until `run` is over.
         """
         self.require_usable()
-        self._require_fitting(order, given)
+        self._require_runnable(order, given)
         frame = encode_order(order, tuple(given))
-        standing = PrewarmedProcess(self, Handed(frame, tuple(given.values()), OrderTimes(order.seconds, order.paces)))
+        prewarmed = PrewarmedProcess(
+            self, EncodedOrder(frame, tuple(given.values()), OrderTimes(order.seconds, order.paces))
+        )
         try:
-            standing.prepare()
+            prewarmed.prepare()
         except BaseException:
-            standing.dismiss()
+            prewarmed.dismiss()
             raise
-        return standing
+        return prewarmed
 
     def close(self) -> None:
         """End the zygote, and with it every child. A forked copy has let go already."""
@@ -134,13 +136,13 @@ class SandboxHost:
                 self._retire(self._zygote, at_once=False)
             close_all(self._lock)
 
-    def let_go(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked copy of the process: keep nothing open that says to others that a task may still run."""
         self._closed = True
         self._guard = threading.Lock()  # whoever held the old one is not in this process
         for zygote in (self._zygote, *self._retired):
             if zygote is not None:
-                zygote.forget()
+                zygote.detach()
         self._zygote = None
         self._retired.clear()
         close_all(self._lock)
@@ -161,11 +163,11 @@ class SandboxHost:
 
     def require_usable(self) -> None:
         if os.getpid() != self._owner:
-            raise _unusable("belongs to the process that this one was forked from")
+            raise _unusable_error("belongs to the process that this one was forked from")
         if self._closed:
-            raise _unusable("is closed")
+            raise _unusable_error("is closed")
 
-    def _require_fitting(self, order: Order, given: Mapping[str, int]) -> None:
+    def _require_runnable(self, order: Order, given: Mapping[str, int]) -> None:
         if order.effect not in self._effects:
             raise UsageError(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
         if order.network and not self._build.network:
@@ -174,46 +176,46 @@ class SandboxHost:
         if len(given) > most:
             raise UsageError(Reason.MISUSE, f"an order is given at most {most} descriptors here", where=order.task_id)
 
-    def hand_over(self, handed: Handed, lease: ChildHandle) -> "StartedChild | None":
+    def send_order(self, encoded: EncodedOrder, handle: ChildHandle) -> "StartedChild | None":
         """The order to a child that is alive; None if it died at that moment, and another one is to have it."""
-        zygote, child = self._take(lease)
-        conversation = ChildSession(child, self._quotas, zygote.resident, handed.times)
+        zygote, child = self._take_child(handle)
+        session = ChildSession(child, self._quotas, zygote.resident, encoded.times)
         try:
-            conversation.hand_over(handed.frame, handed.descriptors)
-            conversation.get_ready()
-            zygote.ask_ahead()
+            session.send_order(encoded.frame, encoded.descriptors)
+            session.start_watching()
+            zygote.fork_ahead()
         except NeverStartedError:
             child.close()
             return None
         except BaseException:
             child.close()
             raise
-        return StartedChild(zygote, child, conversation)
+        return StartedChild(zygote, child, session)
 
-    def explain(self, cut: InterruptedTaskError, ready: "StartedChild") -> InterruptedTaskError:
+    def add_exit_status(self, cut: InterruptedTaskError, ready: "StartedChild") -> InterruptedTaskError:
         """With what the zygote knows of a child that ended by itself."""
-        if not ready.conversation.died:
+        if not ready.session.died:
             return cut
-        return death_of(cut, ready.zygote.ended(ready.child.pid), self._quotas)
+        return explain_death(cut, ready.zygote.wait_status(ready.child.pid), self._quotas)
 
-    def _take(self, lease: ChildHandle) -> tuple[Zygote, Child]:
+    def _take_child(self, handle: ChildHandle) -> tuple[Zygote, Child]:
         """A child that is alive. A zygote that died meanwhile is replaced."""
-        said = ""
+        exit_message = ""
         for _ in range(_TRIES):
             zygote = self._running()
             try:
-                child = zygote.take(lease)
+                child = zygote.take_child(handle)
             except ZygoteGoneError:
                 self._discard(zygote)
                 continue
             except ZygoteStuckError:
                 self._discard(zygote)
-                raise _stuck() from None
+                raise _stuck_error() from None
             if not is_dead(child.pidfd):
                 return zygote, child
-            said = last_words(child) or said
+            exit_message = read_exit_message(child) or exit_message
             child.close()
-        raise _no_process(said)
+        raise _no_process_error(exit_message)
 
     def _running(self) -> Zygote:
         zygote = self._zygote
@@ -221,7 +223,7 @@ class SandboxHost:
             return zygote
         with self._guard:
             if self._closed:
-                raise _unusable("is closed")
+                raise _unusable_error("is closed")
             if self._zygote is None:
                 self._zygote = self._start()
             return self._zygote
@@ -229,7 +231,7 @@ class SandboxHost:
     def _start(self) -> Zygote:
         """One that is ready. Whatever ended the first may have been meant for somebody else: it is tried once more."""
         self._retired = [zygote for zygote in self._retired if not zygote.close(at_once=True)]
-        hold(self._lock_path, self._lock)
+        lock_shared(self._lock_path, self._lock)
         ended = ""
         for _ in range(2):
             zygote = Zygote(
@@ -246,13 +248,13 @@ class SandboxHost:
                 zygote.wait_until_ready()
             except ZygoteGoneError:
                 zygote.close(at_once=False)
-                ended = zygote.how_it_ended()
+                ended = zygote.exit_description()
             except BaseException:
                 zygote.close(at_once=True)
                 raise
             else:
                 return zygote
-        raise _died_twice(ended)
+        raise _start_failed_error(ended)
 
     def _discard(self, zygote: Zygote) -> None:
         with self._guard:
@@ -271,7 +273,7 @@ class StartedChild(NamedTuple):
 
     zygote: Zygote
     child: Child
-    conversation: ChildSession
+    session: ChildSession
 
 
 class PrewarmedProcess:
@@ -280,16 +282,16 @@ class PrewarmedProcess:
     Whatever becomes of this object, the process is killed: at the latest when the next task takes a child.
     """
 
-    __slots__ = ("_handed", "_host", "_lease", "_ready")
+    __slots__ = ("_encoded_order", "_handle", "_host", "_ready")
 
-    def __init__(self, host: SandboxHost, handed: Handed) -> None:
-        self._lease = ChildHandle()
+    def __init__(self, host: SandboxHost, encoded: EncodedOrder) -> None:
+        self._handle = ChildHandle()
         self._host = host
-        self._handed = handed
+        self._encoded_order = encoded
         self._ready: StartedChild | None = None
 
     def prepare(self) -> StartedChild | None:
-        self._ready = self._host.hand_over(self._handed, self._lease)
+        self._ready = self._host.send_order(self._encoded_order, self._handle)
         return self._ready
 
     def run(
@@ -312,7 +314,7 @@ class PrewarmedProcess:
         Raises what the effect raised; `InterruptedTaskError` where it did not come to its end, and must be settled;
         EnvironmentFailureError, with nothing begun, where there can be no sandbox.
         """
-        if self._lease.over:
+        if self._handle.over:
             raise UsageError(Reason.MISUSE, "a process that stood by serves once, and this one was used or dismissed")
         listener = SessionCallbacks(on_progress, on_ask, on_note, meanwhile, on_step, is_cancelled)
         try:
@@ -320,15 +322,15 @@ class PrewarmedProcess:
             for _ in range(_TRIES):
                 ready = self._ready or self.prepare()
                 self._ready = None
-                if ready is not None and (finished := self._try(ready, listener)) is not None:
+                if ready is not None and (finished := self._run_started(ready, listener)) is not None:
                     return finished
-            raise _no_process("")
+            raise _no_process_error("")
         finally:
-            self._lease.over = True  # no call, so no interrupt can come before it
+            self._handle.over = True  # no call, so no interrupt can come before it
 
     def dismiss(self) -> None:
         """Nothing was done, and nothing will be. Can be called again, and after `run`."""
-        self._lease.over = True
+        self._handle.over = True
         ready, self._ready = self._ready, None
         if ready is not None:
             ready.child.close()
@@ -341,13 +343,13 @@ class PrewarmedProcess:
     ) -> None:
         self.dismiss()
 
-    def _try(self, ready: StartedChild, listener: SessionCallbacks) -> EffectResult | None:
+    def _run_started(self, ready: StartedChild, listener: SessionCallbacks) -> EffectResult | None:
         try:
-            finished = ready.conversation.run(listener)
+            finished = ready.session.run(listener)
         except NeverStartedError:
             return None
         except InterruptedTaskError as cut:
-            explained = self._host.explain(cut, ready)
+            explained = self._host.add_exit_status(cut, ready)
             SANDBOX_KILLS.add(explained.reason.value)
             SANDBOX_SECONDS.observe(cut.usage.seconds)
             raise explained from None
@@ -361,27 +363,27 @@ class PrewarmedProcess:
 _hosts: Final[weakref.WeakSet[SandboxHost]] = weakref.WeakSet()
 
 
-def _let_go_of_all() -> None:
+def _detach_all() -> None:
     for host in tuple(_hosts):
-        host.let_go()
+        host.detach_after_fork()
 
 
-os.register_at_fork(after_in_child=_let_go_of_all)
+os.register_at_fork(after_in_child=_detach_all)
 
 
-def _unusable(why: str) -> UsageError:
+def _unusable_error(why: str) -> UsageError:
     return UsageError(Reason.MISUSE, f"this sandbox {why}", next_step="Open the workspace again, in this process.")
 
 
-def _no_process(said: str) -> EnvironmentFailureError:
+def _no_process_error(exit_message: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
-        f"no sandboxed process could be started{': ' + said if said else ''}",
+        f"no sandboxed process could be started{': ' + exit_message if exit_message else ''}",
         next_step="`remit doctor` shows what holds on this machine.",
     )
 
 
-def _stuck() -> EnvironmentFailureError:
+def _stuck_error() -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"the process that sandboxes are forked from did not answer for {ANSWER_SECONDS:g} seconds",
@@ -389,7 +391,7 @@ def _stuck() -> EnvironmentFailureError:
     )
 
 
-def _died_twice(ended: str) -> EnvironmentFailureError:
+def _start_failed_error(ended: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"the process that sandboxes are forked from died twice while it started ({ended})",
@@ -397,20 +399,20 @@ def _died_twice(ended: str) -> EnvironmentFailureError:
     )
 
 
-def hold(path: Path, held: list[int]) -> None:
-    """A shared lock on this file, for as long as a copy of the descriptor, the only one in `held`, is open anywhere."""
+def lock_shared(path: Path, descriptors: list[int]) -> None:
+    """A shared lock on this file, while a copy of the descriptor, the only one in `descriptors`, is open anywhere."""
     make_private_directory(path.parent)
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        if not held:
+        if not descriptors:
             # One call, all C: no interrupt can come between opening and remembering.
-            held.extend(map(os.open, (path,), (flags,), (0o600,)))
+            descriptors.extend(map(os.open, (path,), (flags,), (0o600,)))
     except OSError as problem:
         raise disk_failure(problem, path) from problem
     try:
-        fcntl.flock(held[0], fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptors[0], fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        close_all(held)
+        close_all(descriptors)
         raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             "somebody recovers for this process, as if it were dead",
@@ -425,7 +427,7 @@ def is_dead(pidfd: int) -> bool:
     return bool(poll.poll(0))
 
 
-def last_words(child: Child) -> str:
+def read_exit_message(child: Child) -> str:
     """Why a child that never had an order died, if it could say so."""
     try:
         for frame in FrameReader().feed(os.read(child.channel, CHUNK)):

@@ -72,7 +72,7 @@ class Fleet:
             import_paths=import_paths(kind.effects, kind.build.packages),
             build=kind.build,
         )
-        try_out(sandbox)
+        run_trial(sandbox)
         return sandbox
 
     def _quotas(self) -> Quotas:
@@ -80,7 +80,7 @@ class Fleet:
         return Quotas(limits.max_memory_bytes, limits.max_io_bytes, limits.max_io_bytes, seconds)
 
 
-def try_out(sandbox: SandboxHost) -> None:
+def run_trial(sandbox: SandboxHost) -> None:
     """By a task that does nothing. A sandbox that cannot do it is closed."""
     try:
         sandbox.run(Order(_TRIAL.effect, "run", "trial", _TRIAL.capability_id, {}, reversible=True, part_name=""))

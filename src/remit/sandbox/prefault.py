@@ -17,12 +17,12 @@ _POPULATE_WRITE: Final = 23
 _MOST_RANGES: Final = 1_024
 """IOV_MAX."""
 # In /proc/<pid>/pagemap: there is a page, and nobody else has it.
-_OWN: Final = 1 << 63 | 1 << 56
+_PRIVATE: Final = 1 << 63 | 1 << 56
 
 Range = tuple[int, int]
 
 
-def own_pages(pid: int) -> list[Range]:
+def find_private_pages(pid: int) -> list[Range]:
     """Address and length of what this process shares with nobody, in memory that it can write to. Raises OSError."""
     found: list[Range] = []
     with open(f"/proc/{pid}/maps", "rb") as maps, open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:
@@ -31,7 +31,9 @@ def own_pages(pid: int) -> list[Range]:
             if rights == b"rw-p":
                 first, end = (int(address, 16) // _PAGE for address in addresses.split(b"-"))
                 entries = memoryview(os.pread(pagemap.fileno(), (end - first) * 8, first * 8)).cast("Q")
-                found += join_pages([first + place for place, entry in enumerate(entries) if entry & _OWN == _OWN])
+                found += join_pages(
+                    [first + place for place, entry in enumerate(entries) if entry & _PRIVATE == _PRIVATE]
+                )
     return found
 
 
@@ -58,7 +60,7 @@ class HotPages:
         self._call = prepared(ctypes.c_long, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_long, ctypes.c_ulong)
         self._number = number_of("process_madvise") or 0
 
-    def make_own(self) -> bool:
+    def copy_pages(self) -> bool:
         """Of the process that calls. Says whether the kernel did it."""
         this = os.pidfd_open(os.getpid())
         done: int = self._call(self._number, this, self._address, self._count, _POPULATE_WRITE, 0)

@@ -28,15 +28,15 @@ class Privileges:
         self._header = (ctypes.c_uint32 * 2)(_VERSION, 0)
         held = (ctypes.c_uint32 * 6)()  # twice: effective, permitted, inheritable
         require(libc.capget(self._header, held), "capget")
-        kept = held[1] & wanted
-        self._none_held = not (held[1] or held[4])
-        self._data = (ctypes.c_uint32 * 6)(kept, kept, 0, 0, 0, 0)
+        retained = held[1] & wanted
+        self._empty_sets = not (held[1] or held[4])
+        self._data = (ctypes.c_uint32 * 6)(retained, retained, 0, 0, 0, 0)
         self._call = prepared(ctypes.c_void_p, ctypes.c_void_p)
         self._number = number_of("capset") or 0
 
-    def keep_only_these(self) -> None:
+    def drop_all_others(self) -> None:
         """There is no way back."""
-        if not self._none_held:
+        if not self._empty_sets:
             require(self._call(self._number, self._header, self._data), "capset")
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from remit.core.errors import Reason
 from remit.sandbox.orders import Quotas, Usage
 
-FIRST_LOOK_SECONDS: Final = 0.010
+FIRST_CHECK_SECONDS: Final = 0.010
 FAR_SECONDS: Final = 0.020
 NEAR_SECONDS: Final = 0.005
 """How often to look: far from every quota, and past half of one."""
@@ -67,7 +67,7 @@ def write_breach(quotas: Quotas) -> Breach:
     return Breach(f"the task wrote more than {quotas.write_bytes:,} bytes", _raise("limits.max_io_bytes"))
 
 
-def next_look(quotas: Quotas, used: Usage) -> float:
+def next_check(quotas: Quotas, used: Usage) -> float:
     """Pure: seconds until the next look. Never past the end of the time."""
     shares = (
         used.memory_bytes / max(quotas.memory_bytes, 1),
@@ -82,7 +82,7 @@ def _raise(setting: str) -> str:
     return f"Give it less to do, or raise {setting} in remit.yaml."
 
 
-def _statm_of_a_thread(tasks: int) -> bytes:
+def _find_thread_statm(tasks: int) -> bytes:
     """Of any thread that still has the memory: of a first thread that has ended, the kernel says that it has none.
 
     Empty where no thread has it any more. `tasks` is the open folder of the process's threads.
@@ -107,14 +107,14 @@ class Meter:
     """Reads one process. `resident` is what it had before it began, shared with the zygote.
 
     The descriptors name the process itself, so its id may be given to another meanwhile; the caller makes sure that it
-    was alive after the first reading. They are put on `held`, for whoever lets go of the process to close.
+    was alive after the first reading. They are put on `descriptors`, for whoever lets go of the process to close.
     """
 
-    def __init__(self, pid: int, resident: int, held: list[int], *, counts_threads: bool = False) -> None:
+    def __init__(self, pid: int, resident: int, descriptors: list[int], *, counts_threads: bool = False) -> None:
         self._paths = [f"/proc/{pid}/io", f"/proc/{pid}/statm", *([f"/proc/{pid}/task"] if counts_threads else ())]
         self._most_threads = 1
         self._resident = resident
-        self._held = held
+        self._descriptors = descriptors
         self._opened = False
         self._peak = 0
         self._last = (0, 0)
@@ -129,12 +129,12 @@ class Meter:
         try:
             if not self._opened:
                 self._open()
-            one, two, *tasks = self._held[-len(self._paths) :]
+            one, two, *tasks = self._descriptors[-len(self._paths) :]
             io, statm = os.pread(one, _LONGEST, 0), os.pread(two, _LONGEST, 0)
             for task in tasks:  # a folder with one folder for each thread
                 self._most_threads = max(self._most_threads, os.fstat(task).st_nlink - 2)
                 if statm.startswith(_NOTHING):
-                    statm = _statm_of_a_thread(task)
+                    statm = _find_thread_statm(task)
         except (FileNotFoundError, ProcessLookupError):
             return self.last(seconds)
         except OSError as problem:
@@ -147,7 +147,7 @@ class Meter:
 
     def _open(self) -> None:
         # One call, all C: no interrupt can come between opening and remembering.
-        self._held.extend(map(os.open, self._paths, repeat(os.O_RDONLY | os.O_CLOEXEC)))
+        self._descriptors.extend(map(os.open, self._paths, repeat(os.O_RDONLY | os.O_CLOEXEC)))
         self._opened = True
 
     def last(self, seconds: float) -> Usage:

@@ -17,7 +17,7 @@ KINDS: Final[dict[str, type[RemitError]]] = {
     "EnvironmentFailed": EnvironmentFailureError,
 }
 # An effect has no say on these: who may ask, what was recorded, whether the store works.
-_NOT_THE_EFFECTS_TO_SAY: Final = frozenset(
+_RESERVED_REASONS: Final = frozenset(
     {
         Reason.AUTHORITY_MALFORMED,
         Reason.SIGNATURE_INVALID,
@@ -88,7 +88,7 @@ def reason_of(word: object) -> Reason:
         reason = Reason(str(word))
     except ValueError:
         return Reason.EFFECT_FAILED
-    return Reason.EFFECT_FAILED if reason in _NOT_THE_EFFECTS_TO_SAY else reason
+    return Reason.EFFECT_FAILED if reason in _RESERVED_REASONS else reason
 
 
 def describe_status(status: int | None) -> tuple[str, bool]:
@@ -102,7 +102,7 @@ def describe_status(status: int | None) -> tuple[str, bool]:
     return f"the task's process ended by itself ({os.WEXITSTATUS(status)})", False
 
 
-def death_of(cut: InterruptedTaskError, status: int | None, quotas: Quotas) -> InterruptedTaskError:
+def explain_death(cut: InterruptedTaskError, status: int | None, quotas: Quotas) -> InterruptedTaskError:
     """The same, with what the zygote knows of the end."""
     what, too_large = describe_status(status)
     known: dict[str, Any] = {"notes": cut.notes, "usage": cut.usage, "step": cut.step}

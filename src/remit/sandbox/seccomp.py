@@ -233,7 +233,7 @@ def allow_list(
     ]
 
 
-def take_away(machine: str, *, restores: bool, program: bool = False, network: bool = False) -> list[Instruction]:
+def remove_calls(machine: str, *, restores: bool, program: bool = False, network: bool = False) -> list[Instruction]:
     """The program from the order on: a short list of what is gone as well. The first one stays in force."""
     names: tuple[str, ...] = PRELUDE if restores else (*PRELUDE, *RESTORES)
     if program:  # of two answers, the kernel gives that of the later program
@@ -340,6 +340,6 @@ def prepare_filters(
     machine = os.uname().machine
     return Filters(
         Filter(allow_list(machine, exchanges=exchanges, engine=engine, program=program, network=network)),
-        Filter(take_away(machine, restores=False, program=program, network=network)),
-        Filter(take_away(machine, restores=True, network=network)),
+        Filter(remove_calls(machine, restores=False, program=program, network=network)),
+        Filter(remove_calls(machine, restores=True, network=network)),
     )

@@ -29,13 +29,13 @@ from remit.sandbox.framing import (
 )
 from remit.sandbox.orders import Quotas, Usage
 from remit.sandbox.quotas import (
-    FIRST_LOOK_SECONDS,
+    FIRST_CHECK_SECONDS,
     Breach,
     Meter,
     WatchError,
     decide_breach,
     memory_breach,
-    next_look,
+    next_check,
     time_breach,
 )
 from remit.sandbox.results import KINDS, CancelledError, EffectResult, InterruptedTaskError, Note, reason_of
@@ -91,11 +91,11 @@ class ChildSession:
         self._has_own_time = times.seconds is not None
         self._paces = Paces(times.paces)
         self._listener = SessionCallbacks()
-        self._meter = Meter(child.pid, resident, child.held, counts_threads=quotas.threads is not None)
+        self._meter = Meter(child.pid, resident, child.descriptors, counts_threads=quotas.threads is not None)
         self._reader = FrameReader(MAX_FRAMES + FRAMES_OF_A_STEP * len(times.paces))
         self._notes: list[Note] = []
-        self._noted = 0
-        self._heard = False
+        self._noted_bytes = 0
+        self._has_received = False
         self._outgoing = memoryview(b"")
         self._began = 0.0
         self._paused = 0.0
@@ -103,19 +103,19 @@ class ChildSession:
         self.died = False
         """Whether the child ended by itself, so that its exit status tells something."""
 
-    def hand_over(self, frame: bytes, descriptors: Sequence[int]) -> None:
+    def send_order(self, frame: bytes, descriptors: Sequence[int]) -> None:
         """The order. The child opens its folders and closes its walls, and then waits for `run`. May raise NeverBegun.
 
         Whatever it says meanwhile, such as that a folder is not there, is heard by `run`.
         """
         self._outgoing = memoryview(frame)
         try:
-            sent = send_first(self._child.channel, frame, descriptors)
+            sent = send_with_descriptors(self._child.channel, frame, descriptors)
         except ConnectionError:
             raise NeverStartedError from None
         self._outgoing = self._outgoing[sent:]
 
-    def get_ready(self) -> None:
+    def start_watching(self) -> None:
         """What can be done while the child closes its walls, so that nobody waits for it later."""
         self._poll.register(self._child.channel, select.POLLIN)
         self._poll.register(self._child.pidfd, select.POLLIN)
@@ -125,32 +125,32 @@ class ChildSession:
         """Say go. Raises what the effect raised, CutShort, or NeverBegun."""
         self._listener = listener
         try:
-            finished = self._hear_it_out()
+            finished = self._run_to_end()
             if listener.meanwhile is not None:
                 self._child.signal(signal.SIGKILL)
                 listener.meanwhile(finished.output)  # the kernel takes the process down in the same time
             return finished
         finally:
-            self._see_it_dead()
+            self._kill_and_wait()
 
     # --- talking ------------------------------------------------------------------------------------------------------
 
-    def _hear_it_out(self) -> EffectResult:
+    def _run_to_end(self) -> EffectResult:
         try:
             self._began = time.monotonic()
-            self._say_go()
+            self._send_go()
             output = self._listen()
             used = self._meter.read(self._seconds())
             self._require_within(used)
             return EffectResult(output, tuple(self._notes), used)
         except FramingError as problem:
-            raise self._cut(Breach(f"the task's process said too much: {problem}", "")) from None
+            raise self._limit_error(Breach(f"the task's process said too much: {problem}", "")) from None
         except WatchError as problem:
-            raise self._cut_short(
+            raise self._interrupted_error(
                 Reason.EFFECT_FAILED, f"what a task uses cannot be watched here: {problem}", _DOCTOR
             ) from None
 
-    def _say_go(self) -> None:
+    def _send_go(self) -> None:
         # A large order may not have found room yet.
         self._outgoing = memoryview(b"".join((self._outgoing, GO)))
         try:
@@ -163,12 +163,12 @@ class ChildSession:
 
     def _listen(self) -> dict[str, Any] | None:
         """Until it is done. Looks at the quotas when it is time to, however much the child has to say."""
-        channel, look_at = self._child.channel, self._began + FIRST_LOOK_SECONDS
+        channel, next_check_at = self._child.channel, self._began + FIRST_CHECK_SECONDS
         while True:
             if self._outgoing:
                 self._poll.modify(channel, select.POLLIN | select.POLLOUT)
             with yielding():
-                ready = dict(self._poll.poll(max(look_at - time.monotonic(), 0.0) * 1_000))
+                ready = dict(self._poll.poll(max(next_check_at - time.monotonic(), 0.0) * 1_000))
             if self._outgoing and ready.get(channel, 0) & select.POLLOUT:
                 self._send_more()
             if ready.get(channel, 0) & ~select.POLLOUT:
@@ -176,20 +176,20 @@ class ChildSession:
                     message = self._parse(frame)
                     if message["kind"] == "done":
                         return self._output(message)
-                    self._heed(message, len(frame))
+                    self._handle(message, len(frame))
             elif self._child.pidfd in ready:
                 self.died = True
-                raise self._cut_by_death()
-            if time.monotonic() >= look_at:
-                look_at = self._look() + time.monotonic()
+                raise self._death_error()
+            if time.monotonic() >= next_check_at:
+                next_check_at = self._check_limits() + time.monotonic()
 
-    def _look(self) -> float:
+    def _check_limits(self) -> float:
         """Whether it may go on. Seconds until the next look."""
         if self._listener.is_cancelled is not None and self._listener.is_cancelled():
-            raise self._cut_short(Reason.CANCELLED, "it was cancelled", {}, CancelledError)
+            raise self._interrupted_error(Reason.CANCELLED, "it was cancelled", {}, CancelledError)
         used = self._meter.read(self._seconds())
         self._require_within(used)
-        pause, left = next_look(self._quotas, used), self._paces.left(used.seconds)
+        pause, left = next_check(self._quotas, used), self._paces.left(used.seconds)
         return pause if left is None else min(pause, max(left, 0.0) + 0.001)
 
     def _require_within(self, used: Usage) -> None:
@@ -198,7 +198,7 @@ class ChildSession:
             breach = time_breach(self._quotas.seconds)
         breach = breach or decide_breach(self._quotas, used)
         if breach is not None:
-            raise self._cut(breach)
+            raise self._limit_error(breach)
 
     def _receive(self) -> Iterable[bytes]:
         try:
@@ -207,18 +207,18 @@ class ChildSession:
             return ()
         except ConnectionError:
             # The kernel says this, and not the end of file, of a socket that was closed with something unread in it.
-            if not self._heard:
+            if not self._has_received:
                 raise NeverStartedError from None
             data = b""
         if not data:
             self.died = True
-            raise self._cut_by_death()
-        self._heard = True
+            raise self._death_error()
+        self._has_received = True
         return self._reader.feed(data)
 
-    def _remember(self, note: Note, size: int) -> None:
-        self._noted += size
-        if self._noted > MAX_NOTED:
+    def _store_note(self, note: Note, size: int) -> None:
+        self._noted_bytes += size
+        if self._noted_bytes > MAX_NOTED:
             raise FramingError(f"it noted more than {MAX_NOTED:,} bytes")
         self._notes.append(note)
 
@@ -226,43 +226,43 @@ class ChildSession:
         try:
             message = parse_json(frame, _BOUNDS, source="the sandboxed process")
         except RefusedError:
-            raise self._not_as_agreed() from None
+            raise self._protocol_error() from None
         if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
-            raise self._not_as_agreed()
+            raise self._protocol_error()
         return message
 
-    def _heed(self, message: dict[str, Any], size: int) -> None:
+    def _handle(self, message: dict[str, Any], size: int) -> None:
         match message:
             case {"kind": "note", "note": dict(note)}:
-                self._keep(note, size)
+                self._handle_note(note, size)
             case {"kind": "progress", "done": int(done), "total": int(total)}:
                 if self._listener.on_progress is not None:
                     self._listener.on_progress(done, total)
             case {"kind": "ask", "question": dict(question)}:
-                self._answer(question)
+                self._handle_question(question)
             case {"kind": "step"}:
-                self._take_step(message)
+                self._handle_step(message)
             case {"kind": "failed", "error": dict(error)}:
                 raise self._failure(error)
             case _:
-                raise self._not_as_agreed()
+                raise self._protocol_error()
 
-    def _take_step(self, message: dict[str, Any]) -> None:
+    def _handle_step(self, message: dict[str, Any]) -> None:
         try:
-            said = self._paces.heed(message, self._seconds())
+            checked = self._paces.check_step(message, self._seconds())
         except ProtocolError:
-            raise self._not_as_agreed() from None
+            raise self._protocol_error() from None
         if self._listener.on_step is not None:
-            self._listener.on_step(said)
+            self._listener.on_step(checked)
 
-    def _keep(self, note: Note, size: int) -> None:
+    def _handle_note(self, note: Note, size: int) -> None:
         """The child goes on when it is kept. The clock stands still, but not the child: it is but a moment.
 
         Limit: one that does not wait for the word has that moment for free; what it used is looked at afterwards.
         """
         if self._outgoing:
-            raise self._not_as_agreed()  # it has not heard of the last one yet
-        self._remember(note, size)
+            raise self._protocol_error()  # it has not heard of the last one yet
+        self._store_note(note, size)
         if self._listener.on_note is not None:
             began = time.monotonic()
             self._listener.on_note(note)
@@ -270,11 +270,11 @@ class ChildSession:
         self._outgoing = memoryview(_NOTED)
         self._send_more()
 
-    def _answer(self, question: dict[str, Any]) -> None:
+    def _handle_question(self, question: dict[str, Any]) -> None:
         """The clock stands still, and so does the child: it could else work on for free while a person thinks."""
         if self._outgoing:
-            raise self._not_as_agreed()  # it has not heard the last answer yet
-        asked = time.monotonic()
+            raise self._protocol_error()  # it has not heard the last answer yet
+        paused_at = time.monotonic()
         self._child.signal(signal.SIGSTOP)
         answer = self._listener.on_ask(question) if self._listener.on_ask is not None else {}
         try:
@@ -282,7 +282,7 @@ class ChildSession:
         except (TypeError, ValueError, FramingError) as problem:
             raise UsageError(Reason.MISUSE, f"the answer to a task's question cannot be sent: {problem}") from None
         self._child.signal(signal.SIGCONT)
-        self._paused += time.monotonic() - asked
+        self._paused += time.monotonic() - paused_at
 
     def _send_more(self) -> None:
         try:
@@ -299,11 +299,11 @@ class ChildSession:
         match message:
             case {"kind": "done", "output": dict() | None as output}:
                 return output
-        raise self._not_as_agreed()
+        raise self._protocol_error()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _see_it_dead(self) -> None:
+    def _kill_and_wait(self) -> None:
         """A process that was killed may still finish the system call it is in: so wait for the end of it."""
         if self._child.is_dead:
             return
@@ -318,27 +318,29 @@ class ChildSession:
         words = {key: value for key in ("what", "where", "next_step") if isinstance(value := error.get(key, ""), str)}
         match error.get("type"):
             case "exhausted":
-                return self._cut(memory_breach(self._quotas))
+                return self._limit_error(memory_breach(self._quotas))
             case "bug":
-                return self._cut_short(Reason.EFFECT_FAILED, f"the effect has a bug: {words.get('what', '')}", words)
+                return self._interrupted_error(
+                    Reason.EFFECT_FAILED, f"the effect has a bug: {words.get('what', '')}", words
+                )
             case str(kind) if kind in KINDS:
                 return KINDS[kind](reason_of(error.get("reason")), **{"what": "", **words})
-        return self._not_as_agreed()
+        return self._protocol_error()
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began - self._paused
 
-    def _cut(self, breach: Breach) -> InterruptedTaskError:
+    def _limit_error(self, breach: Breach) -> InterruptedTaskError:
         words = {"next_step": breach.next_step}
-        return self._cut_short(breach.reason, breach.what, words)
+        return self._interrupted_error(breach.reason, breach.what, words)
 
-    def _not_as_agreed(self) -> InterruptedTaskError:
-        return self._cut_short(Reason.EFFECT_FAILED, "the task's process did not answer as agreed", {})
+    def _protocol_error(self) -> InterruptedTaskError:
+        return self._interrupted_error(Reason.EFFECT_FAILED, "the task's process did not answer as agreed", {})
 
-    def _cut_by_death(self) -> InterruptedTaskError:
-        return self._cut_short(Reason.EFFECT_FAILED, "the task's process died", {})
+    def _death_error(self) -> InterruptedTaskError:
+        return self._interrupted_error(Reason.EFFECT_FAILED, "the task's process died", {})
 
-    def _cut_short(
+    def _interrupted_error(
         self,
         reason: Reason,
         what: str,
@@ -346,7 +348,7 @@ class ChildSession:
         kind: type[InterruptedTaskError] = InterruptedTaskError,
     ) -> InterruptedTaskError:
         """Kills first: what it had noted until then is still in the socket, and `settle` will need it."""
-        self._see_it_dead()
+        self._kill_and_wait()
         self._drain()
         more = {key: words[key] for key in ("where", "next_step") if words.get(key)}
         used, step = self._meter.last(self._seconds()), self._paces.running
@@ -359,12 +361,12 @@ class ChildSession:
                 for frame in self._reader.feed(data):
                     message = parse_json(frame, _BOUNDS)
                     if isinstance(message, dict) and isinstance(message.get("note"), dict):
-                        self._remember(message["note"], len(frame))
+                        self._store_note(message["note"], len(frame))
         except (OSError, FramingError, RefusedError):
             return
 
 
-def send_first(channel: int, frame: bytes, descriptors: Sequence[int]) -> int:
+def send_with_descriptors(channel: int, frame: bytes, descriptors: Sequence[int]) -> int:
     """The order, or as much of it as there is room for, with the descriptors that go along."""
     if not descriptors:
         return os.write(channel, frame)

@@ -41,22 +41,22 @@ class Paces:
 
     def __init__(self, paces: Sequence[float]) -> None:
         self._paces = paces
-        self._said: dict[int, set[str]] = {}
+        self._phases: dict[int, set[str]] = {}
         self._since = 0.0
         self.running: int | None = None
         """The step whose clock runs."""
 
-    def heed(self, message: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    def check_step(self, message: Mapping[str, Any], now: float) -> Mapping[str, Any]:
         """The message without its kind, and with nothing said in it that is not the child's to say. May raise."""
         number, phase = message.get("number"), message.get("phase")
         if type(number) is not int or not 0 <= number < len(self._paces) or not isinstance(phase, str):
             raise ProtocolError
-        rule, said = _RULES.get(phase), self._said.setdefault(number, set())
-        if rule is None or not rule.after <= said or rule.not_after & said:
+        rule, phases = _RULES.get(phase), self._phases.setdefault(number, set())
+        if rule is None or not rule.after <= phases or rule.not_after & phases:
             raise ProtocolError
         checked = {**message, **_errors_of(message, phase)}
         del checked["kind"]
-        said.add(phase)
+        phases.add(phase)
         self._set_clock(number, phase, now)
         return checked
 

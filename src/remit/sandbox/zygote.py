@@ -28,15 +28,15 @@ from remit.sandbox.child import (
     Channel,
     ChildTemplate,
     Confinement,
-    be_born,
     describe,
-    live,
+    initialise_child,
     rehearse,
+    run_order,
     write_rehearsal,
 )
 from remit.sandbox.framing import GO
 from remit.sandbox.landlock import LIBRARY, READ_FILE, WRITE_FILE, Landlock
-from remit.sandbox.prefault import HotPages, own_pages
+from remit.sandbox.prefault import HotPages, find_private_pages
 from remit.sandbox.privileges import ON_FILES, WITHOUT_MAKING_PROGRAMS, Privileges, promise_no_new_privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, prepare_filters
 
@@ -62,24 +62,24 @@ _OWN_GROUP: Final = "/proc/self/cgroup"
 
 def main(settings: dict[str, Any]) -> NoReturn:
     """Serve until the host is gone. `settings` come from `sandbox.pool.Zygote`."""
-    control = _tidy(settings["control"], settings["lock"])
+    control = _normalise_process(settings["control"], settings["lock"])
     try:
-        cell = _prepare(settings)
+        template = _prepare(settings)
     except BaseException as problem:  # noqa: BLE001 - importing an effect can raise anything, and the host is to know
         control.send(json.dumps({"kind": "broken", **describe(problem)}).encode()[:MAX_PACKET])
         os._exit(1)
-    _Nursery(cell, control, settings["host"]).serve()
+    _Nursery(template, control, settings["host"]).serve()
 
 
-def _tidy(control: int, lock: int) -> _socket.socket:
+def _normalise_process(control: int, lock: int) -> _socket.socket:
     """Descriptors at known places, no signal blocked, no environment."""
     call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_long)  # `fcntl`, whose module every fork would pay for
-    kept, locked = (
+    control_copy, locked = (
         require(call(number_of("fcntl") or 0, number, _F_DUPFD_CLOEXEC, _FIRST_FREE), "fcntl")
         for number in (control, lock)
     )
     os.closerange(LOCK_DESCRIPTOR, _FIRST_FREE)
-    for inherited in {control, lock} - {kept, locked}:
+    for inherited in {control, lock} - {control_copy, locked}:
         with contextlib.suppress(OSError):
             os.close(inherited)
     os.dup2(locked, LOCK_DESCRIPTOR)
@@ -89,7 +89,7 @@ def _tidy(control: int, lock: int) -> _socket.socket:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: past the limit it is to kill
-    return _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fileno=kept)
+    return _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fileno=control_copy)
 
 
 def _prepare(settings: dict[str, Any]) -> ChildTemplate:
@@ -97,31 +97,31 @@ def _prepare(settings: dict[str, Any]) -> ChildTemplate:
     effects[REHEARSED] = rehearsal.EFFECT
     confined = settings["confined"]
     if confined:
-        Privileges(ON_FILES).keep_only_these()
+        Privileges(ON_FILES).drop_all_others()
         promise_no_new_privileges()
     program = settings["program"]
     filters = prepare_filters(
         exchanges=settings["exchanges"], engine=settings["engine"], program=program, network=settings["network"]
     )
     libraries = libraries_of_programs() if program else {}
-    walls = Confinement(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS), libraries) if confined else None
-    cell = settle_code(ChildTemplate(effects=effects, zygote=os.getpid(), walls=walls))
-    _settle_memory()
+    confinement = Confinement(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS), libraries) if confined else None
+    template = warm_up_code(ChildTemplate(effects=effects, zygote=os.getpid(), confinement=confinement))
+    _freeze_memory()
     # Not before: importing may write byte code, which nobody else is to change. What programs make is the host's alone.
     os.umask(0o077 if program else 0)
     limit("core", 0)
     # A child's channel counts as open, for all processes of a user together, until the host has fetched it: so only the
     # children themselves are held short.
     most = limit("nofile", _MANY_FILES)
-    cell = cell._replace(open_files=Limit("nofile", min(most, settings["open_files"])))
+    template = template._replace(open_files=Limit("nofile", min(most, settings["open_files"])))
     limit("fsize", settings["write_bytes"])
     limit("as", mapped_and_resident()[0] + settings["memory_bytes"] + (_FOR_CODE if program else 0))
-    if cell.rehearsal:
-        with rehearsal.pretending():
-            cell = cell._replace(hot=find_hot_pages(cell))
+    if template.rehearsal:
+        with rehearsal.stub_system_calls():
+            template = template._replace(hot_pages=find_hot_pages(template))
     if settings["announces"]:
         faultpoints.announce()  # not before: what is rehearsed does not count
-    return cell
+    return template
 
 
 def libraries_of_programs() -> dict[str, int]:
@@ -138,20 +138,20 @@ def libraries_of_programs() -> dict[str, int]:
     }
 
 
-def settle_code(cell: ChildTemplate) -> ChildTemplate:
+def warm_up_code(template: ChildTemplate) -> ChildTemplate:
     """Rehearse until the code no longer changes. It only saves time, so it need not succeed."""
     with contextlib.suppress(OSError, RemitError):
-        cell = cell._replace(rehearsal=write_rehearsal())
+        template = template._replace(rehearsal=write_rehearsal())
         host, child = _socket.socketpair()
-        with rehearsal.pretending():
+        with rehearsal.stub_system_calls():
             for _ in range(_REHEARSALS):
-                rehearse(cell, host, Channel(child.fileno()))
+                rehearse(template, host, Channel(child.fileno()))
         host.close()
         child.close()
-    return cell
+    return template
 
 
-def _settle_memory() -> None:
+def _freeze_memory() -> None:
     gc.collect()
     # Objects that the collector never touches stay on pages that the children share.
     gc.freeze()
@@ -160,7 +160,7 @@ def _settle_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)  # what importing has freed: every page costs a fork
 
 
-def find_hot_pages(cell: ChildTemplate) -> HotPages | None:
+def find_hot_pages(template: ChildTemplate) -> HotPages | None:
     """From a child that does a rehearsal, as it would do a task, and is killed. None where that does not work."""
     ours, theirs = _socket.socketpair()
     started: list[int] = []
@@ -169,13 +169,13 @@ def find_hot_pages(cell: ChildTemplate) -> HotPages | None:
         started.append(fork_witness())
         pid = os.fork()
         if pid == 0:
-            become_a_child(cell, theirs)
+            run_child(template, theirs)
         started.append(pid)
         ours.settimeout(_TRIAL_SECONDS)
-        ours.sendall(cell.rehearsal + GO)
+        ours.sendall(template.rehearsal + GO)
         ours.recv(MAX_PACKET)
-        hot = HotPages(own_pages(pid))
-        return hot if hot.make_own() else None
+        hot_pages = HotPages(find_private_pages(pid))
+        return hot_pages if hot_pages.copy_pages() else None
     except OSError:
         return None
     finally:
@@ -211,10 +211,10 @@ def mapped_and_resident() -> tuple[int, int]:
     return int(pages[0]) * size, int(pages[1]) * size
 
 
-def become_a_child(cell: ChildTemplate, channel: _socket.socket) -> NoReturn:
+def run_child(template: ChildTemplate, channel: _socket.socket) -> NoReturn:
     try:
-        be_born(cell, channel.fileno())
-        live(cell)
+        initialise_child(template, channel.fileno())
+        run_order(template)
     finally:
         os._exit(1)  # whatever it was, this process must not run on as a second zygote
 
@@ -222,13 +222,13 @@ def become_a_child(cell: ChildTemplate, channel: _socket.socket) -> NoReturn:
 class _Nursery:
     """The loop, and the children it has not reaped yet."""
 
-    def __init__(self, cell: ChildTemplate, control: _socket.socket, host: int) -> None:
-        self._cell = cell
+    def __init__(self, template: ChildTemplate, control: _socket.socket, host: int) -> None:
+        self._cell = template
         self._control = control
         self._host = host
-        self._living: set[int] = set()
+        self._running: set[int] = set()
         self._ended: dict[int, int] = {}
-        self._born = 0
+        self._fork_count = 0
         self._busy = False
 
     def serve(self) -> NoReturn:
@@ -245,7 +245,7 @@ class _Nursery:
             return  # it died before we could watch it
         signal.signal(signal.SIGCHLD, self._reap)
         _, resident = mapped_and_resident()
-        self._answer({"kind": "ready", "resident": resident})
+        self._send({"kind": "ready", "resident": resident})
         while True:
             ready = watched.poll()
             # The host may be dead while a process that it forked still holds its end of the socket.
@@ -257,31 +257,31 @@ class _Nursery:
             elif packet.startswith(HOW_ENDED):
                 self._reap()
                 pid = int(packet[1:])
-                self._answer({"kind": "ended", "pid": pid, "status": self._ended.pop(pid, None)})
+                self._send({"kind": "ended", "pid": pid, "status": self._ended.pop(pid, None)})
             else:
                 return
 
     def _fork(self, count: int) -> None:
         """One answer for each. First all forks, then all answers: after a fork, whatever is written is copied first."""
         pairs: list[tuple[_socket.socket, _socket.socket]] = []
-        born: list[tuple[int, int]] = []
+        forked: list[tuple[int, int]] = []
         failed = ""
         try:
             pairs.extend(_socket.socketpair() for _ in range(count))
-            born.extend(self._fork_one(theirs) for _, theirs in pairs)
+            forked.extend(self._fork_one(theirs) for _, theirs in pairs)
         except OSError as problem:
             failed = f"a process could not be started: {problem}"
-        for (ours, _), (pid, pidfd) in zip(pairs, born, strict=False):
+        for (ours, _), (pid, pidfd) in zip(pairs, forked, strict=False):
             try:
-                self._introduce(pid, pidfd, ours)
+                self._send_child(pid, pidfd, ours)
             except OSError as problem:  # too many descriptors are on their way: the others can still be served
                 os.kill(pid, signal.SIGKILL)
-                self._answer({"kind": "failed", "what": f"a process could not be handed over: {problem}"})
+                self._send({"kind": "failed", "what": f"a process could not be handed over: {problem}"})
         for ours, theirs in pairs:
             ours.close()
             theirs.close()
-        for _ in range(count - len(born)):
-            self._answer({"kind": "failed", "what": failed})
+        for _ in range(count - len(forked)):
+            self._send({"kind": "failed", "what": failed})
         self._reap()
 
     def _fork_one(self, channel: _socket.socket) -> tuple[int, int]:
@@ -289,22 +289,22 @@ class _Nursery:
         try:
             pid = os.fork()
             if pid == 0:
-                become_a_child(self._cell, channel)
-            self._living.add(pid)
+                run_child(self._cell, channel)
+            self._running.add(pid)
             return pid, os.pidfd_open(pid)
         finally:
             self._busy = False
 
-    def _introduce(self, pid: int, pidfd: int, channel: _socket.socket) -> None:
-        self._born += 1
+    def _send_child(self, pid: int, pidfd: int, channel: _socket.socket) -> None:
+        self._fork_count += 1
         try:
             channel.setblocking(False)  # for the host, which must never wait for what a child says
             rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("2i", channel.fileno(), pidfd))
-            self._control.sendmsg([_CHILD % (self._born, pid)], [rights])
+            self._control.sendmsg([_CHILD % (self._fork_count, pid)], [rights])
         finally:
             os.close(pidfd)
 
-    def _answer(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())
 
     def _reap(self, *_: object) -> None:
@@ -314,7 +314,7 @@ class _Nursery:
         self._busy = True
         try:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                self._living.discard(found[0])
+                self._running.discard(found[0])
                 self._ended[found[0]] = found[1]
                 if len(self._ended) > _REMEMBERED:
                     del self._ended[next(iter(self._ended))]
@@ -325,7 +325,7 @@ class _Nursery:
 
     def _end(self) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for pid in tuple(self._living):
+        for pid in tuple(self._running):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):

@@ -69,23 +69,23 @@ class ChildHandle:
 class Child:
     """A process that waits for its order: its id, our end of its socket, and a descriptor to kill it by.
 
-    `held` are the descriptors that go with it, numbers only: nothing else closes them.
+    `descriptors` are the descriptors that go with it, numbers only: nothing else closes them.
     """
 
-    __slots__ = ("channel", "held", "is_dead", "pid", "pidfd", "user")
+    __slots__ = ("channel", "descriptors", "is_dead", "pid", "pidfd", "user")
 
     def __init__(self, pid: int, channel: int, pidfd: int) -> None:
         self.pid = pid
         self.channel = channel
         self.pidfd = pidfd
-        self.held = [channel, pidfd]
+        self.descriptors = [channel, pidfd]
         self.user: weakref.ref[ChildHandle] | None = None
         """None while it waits. Weak: a user who was interrupted may have lost it before it could be over."""
         self.is_dead = False
         """True when somebody has seen the end of it."""
 
     def signal(self, number: int) -> None:
-        if self.held:  # a number that was closed may mean another process by now
+        if self.descriptors:  # a number that was closed may mean another process by now
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
 
@@ -93,7 +93,7 @@ class Child:
         """Let go of it, once or more often. It is killed, in case that whoever should have done so was interrupted."""
         if not self.is_dead:
             self.signal(signal.SIGKILL)
-        close_all(self.held)
+        close_all(self.descriptors)
 
     def is_abandoned(self) -> bool:
         if self.user is None:
@@ -121,7 +121,7 @@ class Zygote:
     ) -> None:
         self.resident = 0
         self._guard = threading.Lock()
-        self._owed: deque[int] = deque()
+        self._requested: deque[int] = deque()
         """One for each child that was asked for and has not come."""
         self._packets: deque[Packet] = deque()
         self._children: dict[int, Child] = {}
@@ -164,7 +164,7 @@ class Zygote:
     @property
     def ready(self) -> int:
         """Children that wait for an order, as far as was heard of. Takes no lock: it is for whoever watches."""
-        return sum(child.user is None and bool(child.held) for child in tuple(self._children.values()))
+        return sum(child.user is None and bool(child.descriptors) for child in tuple(self._children.values()))
 
     def wait_until_ready(self) -> None:
         """Raises with what went wrong, such as an effect that cannot be imported; ZygoteGone if it died."""
@@ -187,16 +187,16 @@ class Zygote:
         self.resident = message["resident"]
         self._control.settimeout(ANSWER_SECONDS)
 
-    def take(self, user: ChildHandle) -> Child:
-        """A child that waits for its order, `user`'s until that is over. Then `ask_ahead` for the next."""
+    def take_child(self, user: ChildHandle) -> Child:
+        """A child that waits for its order, `user`'s until that is over. Then `fork_ahead` for the next."""
         with self._guard:
             try:
                 while self._packets:
-                    self._take_in()  # somebody was interrupted in it: before its child is anybody's
+                    self._receive_packet()  # somebody was interrupted in it: before its child is anybody's
                 self._sweep()
                 while not (waiting := self._waiting()):
-                    if not self._owed:
-                        self._ask(1 + AHEAD)
+                    if not self._requested:
+                        self._request_children(1 + AHEAD)
                     self._next()
             except TimeoutError:
                 raise ZygoteStuckError from None
@@ -205,17 +205,17 @@ class Zygote:
             waiting[0].user = weakref.ref(user)
             return waiting[0]
 
-    def ask_ahead(self) -> None:
+    def fork_ahead(self) -> None:
         """When a child has its order: the zygote would else compete with it for a processor."""
         if self._guard.locked():
             return  # by one who takes a child, and asks if there is none
         with self._guard:
-            missing = AHEAD - len(self._owed) - len(self._waiting())
+            missing = AHEAD - len(self._requested) - len(self._waiting())
             if missing >= AT_ONCE:
                 with contextlib.suppress(OSError):  # the next who takes one will see it
-                    self._ask(missing)
+                    self._request_children(missing)
 
-    def ended(self, pid: int) -> int | None:
+    def wait_status(self, pid: int) -> int | None:
         """The wait status of a child that is dead, if it is still known."""
         with self._guard:
             try:
@@ -240,7 +240,7 @@ class Zygote:
         with self._guard:
             self._control.close()
             while self._packets:
-                self._take_in()
+                self._receive_packet()
             for child in self._waiting():
                 child.close()
             self._sweep()
@@ -251,37 +251,37 @@ class Zygote:
             self._process.wait()
         return not self._children
 
-    def how_it_ended(self) -> str:
+    def exit_description(self) -> str:
         """After `close`, in words."""
         code = self._process.returncode
         return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
 
-    def forget(self) -> None:
+    def detach(self) -> None:
         """In a process that was forked from the host: let go, and touch nothing that the host still uses.
 
         Takes no lock: whoever held it is not in this process.
         """
         self._control.close()
         while self._packets:
-            self._take_in()
+            self._receive_packet()
         for child in tuple(self._children.values()):
-            close_all(child.held)
+            close_all(child.descriptors)
         self._process.returncode = 0  # not our child: nothing to wait for
 
-    def _ask(self, count: int) -> None:
+    def _request_children(self, count: int) -> None:
         # All C, from sending to remembering: one of the owed for each byte that was sent.
         sent = map(self._control.send, (MORE * count,))
-        self._owed.extend(chain.from_iterable(map(repeat, (1,), sent)))
+        self._requested.extend(chain.from_iterable(map(repeat, (1,), sent)))
 
     def _waiting(self) -> list[Child]:
-        return [child for child in self._children.values() if child.user is None and child.held]
+        return [child for child in self._children.values() if child.user is None and child.descriptors]
 
     def _sweep(self) -> None:
         """Children whose user was interrupted before it could let go of them."""
         for number, child in tuple(self._children.items()):
-            if child.held and child.is_abandoned():
+            if child.descriptors and child.is_abandoned():
                 child.close()
-            if not child.held:
+            if not child.descriptors:
                 self._children.pop(number, None)
 
     def _next(self) -> dict[str, Any]:
@@ -294,7 +294,7 @@ class Zygote:
                 raise
             except OSError:
                 raise ZygoteGoneError from None
-        message = self._take_in()
+        message = self._receive_packet()
         if message["kind"] == "gone":
             raise ZygoteGoneError
         if message["kind"] == "failed":
@@ -305,7 +305,7 @@ class Zygote:
             )
         return message
 
-    def _take_in(self) -> dict[str, Any]:
+    def _receive_packet(self) -> dict[str, Any]:
         """The oldest packet. If it was interrupted, the next call begins with the same one."""
         raw, extras, _, _ = self._packets[0]
         message: dict[str, Any] = json.loads(raw) if raw else {"kind": "gone"}
@@ -318,7 +318,7 @@ class Zygote:
             descriptors.clear()
         elif message["kind"] == "child":
             message = {"kind": "failed", "what": "this process has no file descriptor left for another sandbox"}
-        list(map(_POP, (self._owed, self._packets)))
+        list(map(_POP, (self._requested, self._packets)))
         close_all(descriptors)
         return message
 

@@ -11,7 +11,7 @@ from remit.sandbox.host import SandboxHost
 from remit.sandbox.landlock import LIBRARY, decide_rights
 from remit.sandbox.orders import Build, Quotas, Usage
 from remit.sandbox.quotas import decide_breach
-from remit.sandbox.seccomp import allow_list, take_away
+from remit.sandbox.seccomp import allow_list, remove_calls
 from tests.sandbox import system_call_numbers
 from tests.sandbox.hostile_sandbox import Arena, a_host, attempt, make_arena
 from tests.sandbox.system_call_numbers import ENDS_OR_STOPS, HARMLESS
@@ -119,7 +119,7 @@ def test_of_a_program_too_a_call_is_allowed_only_with_these_arguments(
 @pytest.mark.req("FX-11")
 @pytest.mark.parametrize("machine", MACHINES)
 def test_with_the_order_the_means_to_lock_are_gone_and_what_is_pretended_stays_so(machine: str) -> None:
-    program = take_away(machine, restores=False, program=True)
+    program = remove_calls(machine, restores=False, program=True)
     assert walk(program, number_of("fchmod", machine) or 0, (), machine) == ALLOW  # as the first filter says
     for name in ("fchown", "fsetxattr", "seccomp", "recvmsg", "landlock_restrict_self"):
         assert walk(program, number_of(name, machine) or 0, (), machine) == DENY

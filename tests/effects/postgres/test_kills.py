@@ -34,7 +34,7 @@ def is_done(shop: Shop) -> bool:
 def working_children(host: SandboxHost) -> list[int]:
     zygote = host._zygote  # noqa: SLF001 - nobody else knows the process
     assert zygote is not None
-    return [child.pid for child in zygote._children.values() if child.user is not None and child.held]  # noqa: SLF001
+    return [child.pid for child in zygote._children.values() if child.user is not None and child.descriptors]  # noqa: SLF001
 
 
 @pytest.mark.req("PX-28")

@@ -17,7 +17,7 @@ from remit.sandbox import seccomp
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import Build, Order
-from remit.sandbox.seccomp import NETWORK_CHECKED, allow_list, take_away
+from remit.sandbox.seccomp import NETWORK_CHECKED, allow_list, remove_calls
 from tests.effects.postgres.postgres_sandbox import PROBE, Shop, make_host
 from tests.sandbox.test_seccomp import ALLOW, DENY, MACHINES, walk
 
@@ -78,7 +78,7 @@ def test_the_flag_allows_what_a_connection_takes_and_no_other_call(machine: str)
 @pytest.mark.req("PX-19", "FX-11")
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_order_takes_away_what_it_took_to_connect(machine: str) -> None:
-    program = take_away(machine, restores=False, network=True)
+    program = remove_calls(machine, restores=False, network=True)
     for name in ("socket", *seccomp.CONNECTING):
         if (number := number_of(name, machine)) is not None:
             assert walk(program, number, (2,), machine) == DENY

@@ -64,14 +64,14 @@ class Sandboxes:
     def __init__(self, patched: pytest.MonkeyPatch) -> None:
         self._lock = Lock()
         self.taken = 0
-        take = SandboxHost._take  # noqa: SLF001 - every process that runs anything comes from here
+        take = SandboxHost._take_child  # noqa: SLF001 - every process that runs anything comes from here
 
         def counted(host: SandboxHost, *given: Any) -> Any:
             with self._lock:
                 self.taken += 1
             return take(host, *given)
 
-        patched.setattr(SandboxHost, "_take", counted)
+        patched.setattr(SandboxHost, "_take_child", counted)
 
 
 class Viewed:

@@ -38,9 +38,9 @@ def before() -> dict[str, Any]:
 
 
 @contextmanager
-def pretending() -> Iterator[None]:
+def stub_system_calls() -> Iterator[None]:
     """Until it is over, `EFFECT` succeeds for these places, and has done nothing. Only where there is one thread."""
-    stand_ins = ((beneath, "_renameat2", _only_asks()), (steps, "exists", _exists_not), (os, "fsync", os.fstat))
+    stand_ins = ((beneath, "_renameat2", _harmless_call()), (steps, "exists", _check_and_deny), (os, "fsync", os.fstat))
     real = [getattr(module, name) for module, name, _ in stand_ins]
     for module, name, stand_in in stand_ins:
         setattr(module, name, stand_in)
@@ -51,7 +51,7 @@ def pretending() -> Iterator[None]:
             setattr(module, name, one)
 
 
-def _only_asks() -> Any:
+def _harmless_call() -> Any:
     """Like a system call in all that CPython sees of it: the same kind of object, with arguments of the same types."""
     call: Any = ctypes.CDLL(None)["getppid"]
     call.restype = ctypes.c_long
@@ -59,6 +59,6 @@ def _only_asks() -> Any:
     return call
 
 
-def _exists_not(folder: int, name: str) -> bool:
+def _check_and_deny(folder: int, name: str) -> bool:
     beneath.exists(folder, name)
     return False
