@@ -167,11 +167,11 @@ def test_an_interrupt_after_the_commit_does_not_deny_what_was_written(
         __slots__ = ("_told",)
 
         @property
-        def settled(self) -> bool:
+        def is_done(self) -> bool:
             return self._told
 
-        @settled.setter
-        def settled(self, value: bool) -> None:
+        @is_done.setter
+        def is_done(self, value: bool) -> None:
             if value:
                 strike()
             self._told = value

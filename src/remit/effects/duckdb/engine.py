@@ -15,13 +15,13 @@ import duckdb
 from remit.core.errors import Reason, RefusedError, UsageError
 from remit.effects.context import Effect, EffectContext, PathHandle, read_given
 from remit.effects.duckdb.denylist import PLAIN_ADVICE
-from remit.effects.duckdb.errors import file_failed, no_rows, out_of_memory, statement_failed
+from remit.effects.duckdb.errors import file_error, no_rows_error, out_of_memory_error, statement_error
 from remit.effects.duckdb.expected_rows import MAX_EXPECTED_BYTES, parse_expected, require_one_select, require_rows
 from remit.effects.duckdb.instance import ENGINE
-from remit.effects.duckdb.query_plan import PLANNED, look_at_plan
-from remit.effects.duckdb.report import ExecutedStatement, tell
-from remit.effects.duckdb.rows import FORMATS, Rows, cells_as_json, keep, quoted, save
-from remit.effects.duckdb.scan_rows import ScanResult, look_through
+from remit.effects.duckdb.query_plan import PLANNED, read_query_plan
+from remit.effects.duckdb.report import ExecutedStatement, report_statements
+from remit.effects.duckdb.rows import FORMATS, Rows, cells_as_json, hold_rows, quoted, save
+from remit.effects.duckdb.scan_rows import ScanResult, scan_rows
 from remit.effects.duckdb.statements import CHANGES_ROWS, DuckdbStatement, analyse, bind, describe, require_reading
 from remit.fs.openat import exists
 
@@ -42,15 +42,15 @@ class DuckdbRun:
     """`RUN`. What it returns is described in `_output`."""
 
     def run(self, work: EffectContext) -> dict[str, Any]:
-        asked = _asked(work)
-        statements = analyse(asked.text)
-        bind(statements, asked.parameters, shared=asked.shared_parameters)
-        if asked.reads_only:
+        inputs = _parse_inputs(work)
+        statements = analyse(inputs.text)
+        bind(statements, inputs.parameters, shared=inputs.shared_parameters)
+        if inputs.reads_only:
             require_reading(statements)
-        if asked.expected is not None:
+        if inputs.expected is not None:
             require_one_select(statements)
-        _require_rows_to_save(asked, statements)
-        return run_statements(work, asked, statements)
+        _require_rows_to_save(inputs, statements)
+        return run_statements(work, inputs, statements)
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
         """Nothing of it is of use when it was cut short: it worked on a copy, which the host removes."""
@@ -76,38 +76,38 @@ class EngineInputs(NamedTuple):
     """They are for other texts, too."""
 
 
-def run_statements(work: EffectContext, asked: EngineInputs, statements: Sequence[DuckdbStatement]) -> dict[str, Any]:
-    """On the database of the order. What may be in the statements is not looked at any more."""
+def run_statements(work: EffectContext, inputs: EngineInputs, statements: Sequence[DuckdbStatement]) -> dict[str, Any]:
+    """On the database of the order. What may be in the statements is not scan at any more."""
     database = work.spots[DATABASE]
     changes = not all(one.is_read for one in statements)
-    looked = None
-    with _opened(database, asked, work.spots.get(RESULTS), writes=changes) as engine:
-        done = [_run_one(engine, asked, one) for one in statements]
+    scan = None
+    with _open_database(database, inputs, work.spots.get(RESULTS), writes=changes) as engine:
+        done = [_run_one(engine, inputs, one) for one in statements]
         last = next((one.rows for one in reversed(done) if one.rows is not None and one.rows.is_read), None)
-        if asked.expect_results and (last is None or last.total == 0):
-            raise no_rows()
-        if asked.expected is not None and last is not None:
-            require_rows(last, asked.expected)
-        if asked.results is not None and last is not None:
-            looked = _save(last, work.spots[RESULTS], asked)
+        if inputs.expect_results and (last is None or last.total == 0):
+            raise no_rows_error()
+        if inputs.expected is not None and last is not None:
+            require_rows(last, inputs.expected)
+        if inputs.results is not None and last is not None:
+            scan = _save(last, work.spots[RESULTS], inputs)
         engine.execute("COMMIT" if changes else "ROLLBACK")
         if changes:
-            engine.execute(f"CHECKPOINT {quoted(alias_of(asked))}")
-    return tell(done, last, looked, changed=changes)
+            engine.execute(f"CHECKPOINT {quoted(alias_of(inputs))}")
+    return report_statements(done, last, scan, changed=changes)
 
 
 @contextmanager
-def _opened(
-    database: PathHandle, asked: EngineInputs, results: PathHandle | None, *, writes: bool
+def _open_database(
+    database: PathHandle, inputs: EngineInputs, results: PathHandle | None, *, writes: bool
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """With a transaction begun, and everything locked that a statement could set.
 
     Closed if all went well. If not, the host ends this process, and the copy is of no use.
     """
     engine = ENGINE.cursor()
-    alias = quoted(alias_of(asked))
+    alias = quoted(alias_of(inputs))
     try:
-        engine.execute(f"SET memory_limit='{asked.memory_bytes // 1024}KiB'")
+        engine.execute(f"SET memory_limit='{inputs.memory_bytes // 1024}KiB'")
         engine.execute(_attaching(database, alias, writes=writes))
         engine.execute(f"USE {alias}")
         engine.execute(_EXPLAIN_ALL)
@@ -120,9 +120,9 @@ def _opened(
         engine.execute("USE memory")
         engine.execute(f"DETACH {alias}")
     except (duckdb.OutOfMemoryException, MemoryError):
-        raise out_of_memory("opening or closing the database", asked.memory_bytes) from None
+        raise out_of_memory_error("opening or closing the database", inputs.memory_bytes) from None
     except duckdb.Error as problem:  # not of a statement: those are told where they are run
-        raise file_failed(problem) from None
+        raise file_error(problem) from None
 
 
 def _attaching(database: PathHandle, alias: str, *, writes: bool) -> str:
@@ -132,22 +132,22 @@ def _attaching(database: PathHandle, alias: str, *, writes: bool) -> str:
     return f"ATTACH {_text(database.path)} AS {alias} (TYPE duckdb{'' if writes else ', READ_ONLY'})"
 
 
-def alias_of(asked: EngineInputs) -> str:
+def alias_of(inputs: EngineInputs) -> str:
     """The name of the database within the statements: as the engine would choose it for a file of that name."""
-    return f"{asked.alias}_db" if asked.alias.lower() in _RESERVED else asked.alias
+    return f"{inputs.alias}_db" if inputs.alias.lower() in _RESERVED else inputs.alias
 
 
-def _run_one(engine: duckdb.DuckDBPyConnection, asked: EngineInputs, one: DuckdbStatement) -> ExecutedStatement:
-    values = {name: asked.parameters[name] for name in one.parameters}
-    with _told(asked, one, has_read=False):
+def _run_one(engine: duckdb.DuckDBPyConnection, inputs: EngineInputs, one: DuckdbStatement) -> ExecutedStatement:
+    values = {name: inputs.parameters[name] for name in one.parameters}
+    with _translated_errors(inputs, one, has_read=False):
         reads = _tables_read(engine, one, values) if _has_plan(one) else None
-    with _told(asked, one, has_read=_reads_rows(one)):
-        rows = keep(engine, one, values, asked.preview_rows) if one.returns_rows else None
+    with _translated_errors(inputs, one, has_read=_reads_rows(one)):
+        rows = hold_rows(engine, one, values, inputs.preview_rows) if one.returns_rows else None
         changed = None if rows is not None else _count(engine, one, values)
-    known = _known(one, reads)
+    known = _known_tables(one, reads)
     counted = _counted(one, rows, changed)
     columns = rows.columns if rows is not None else []
-    said = {
+    words = {
         "number": one.number,
         "kind": one.kind,
         **counted,
@@ -158,11 +158,11 @@ def _run_one(engine: duckdb.DuckDBPyConnection, asked: EngineInputs, one: Duckdb
         "upserts": one.upserts,
         "words": describe(one.kind, known, one.writes, upserts=one.upserts) if one.kind != "EXPLAIN" else one.words,
     }
-    return ExecutedStatement(one, said, rows)
+    return ExecutedStatement(one, words, rows)
 
 
 def _tables_read(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]) -> tuple[str, ...]:
-    planned = look_at_plan(engine, one.text, values)
+    planned = read_query_plan(engine, one.text, values)
     if planned.forbidden is not None:
         name, why = planned.forbidden
         raise RefusedError(
@@ -175,15 +175,15 @@ def _tables_read(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values
 
 
 @contextmanager
-def _told(asked: EngineInputs, one: DuckdbStatement, *, has_read: bool) -> Iterator[None]:
+def _translated_errors(inputs: EngineInputs, one: DuckdbStatement, *, has_read: bool) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, MemoryError, RuntimeError, ValueError) as problem:
-        raise statement_failed(one.number, one.kind, problem, asked.memory_bytes, has_read=has_read) from None
+        raise statement_error(one.number, one.kind, problem, inputs.memory_bytes, has_read=has_read) from None
 
 
 def _reads_rows(one: DuckdbStatement) -> bool:
-    """Whether rows are looked at when it is run. To alter a type USING an expression does."""
+    """Whether rows are scan at when it is run. To alter a type USING an expression does."""
     words = one.text.upper()
     return _has_plan(one) or "USING" in words or "ANALY" in words
 
@@ -208,28 +208,28 @@ def _counted(one: DuckdbStatement, rows: Rows | None, changed: int | None) -> di
     return {"rows_changed": rows.total if rows is not None else changed}
 
 
-def _known(one: DuckdbStatement, planned: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _known_tables(one: DuckdbStatement, planned: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The engine's plan knows what is behind a view; of a view that is only made, there is no plan."""
     if planned is None or (not planned and one.kind == "CREATE"):
         return one.reads
     return planned
 
 
-def _save(rows: Rows, spot: PathHandle, asked: EngineInputs) -> ScanResult:
-    form = asked.results or ""
+def _save(rows: Rows, spot: PathHandle, inputs: EngineInputs) -> ScanResult:
+    form = inputs.results or ""
     try:
         save(rows, spot.path, form)
-        return look_through(rows, spot, form, asked.results_mode)
+        return scan_rows(rows, spot, form, inputs.results_mode)
     except (duckdb.OutOfMemoryException, MemoryError):
-        raise out_of_memory("saving the rows", asked.memory_bytes) from None
+        raise out_of_memory_error("saving the rows", inputs.memory_bytes) from None
     except duckdb.Error as problem:
-        raise file_failed(problem, where="the file of the results") from None
+        raise file_error(problem, where="the file of the results") from None
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
-def _asked(work: EffectContext) -> EngineInputs:
+def _parse_inputs(work: EffectContext) -> EngineInputs:
     inputs = work.inputs
     mode, results = inputs.get("mode", "write"), inputs.get("results")
     if mode not in ("read", "write"):
@@ -265,9 +265,9 @@ def _text_of(work: EffectContext) -> str:
         ) from None
 
 
-def _require_rows_to_save(asked: EngineInputs, statements: Sequence[DuckdbStatement]) -> None:
+def _require_rows_to_save(inputs: EngineInputs, statements: Sequence[DuckdbStatement]) -> None:
     last = next((one for one in reversed(statements) if one.is_read or one.kind == "EXPLAIN"), None)
-    if asked.results is not None and (last is None or last.kind != "SELECT"):
+    if inputs.results is not None and (last is None or last.kind != "SELECT"):
         raise RefusedError(
             Reason.SQL_REFUSED,
             "its rows are to be saved, and no SELECT gives any",
@@ -289,9 +289,9 @@ def _rehearse() -> None:
     for line in (_EXPLAIN_ALL, "BEGIN", "CREATE TEMP TABLE rehearsed (a INTEGER)"):
         engine.execute(line)
     for one in analyse(text):
-        look_at_plan(engine, one.text, {})
+        read_query_plan(engine, one.text, {})
         if one.is_read:
-            rows = keep(engine, one, {}, 1)
+            rows = hold_rows(engine, one, {}, 1)
             cells_as_json(rows, 0, 1)
             save(rows, os.devnull, "csv")
         else:

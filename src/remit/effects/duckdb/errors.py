@@ -46,7 +46,7 @@ _NAMES_A_FILE: Final = ("Permission Error: Cannot access file", "IO Error: Could
 _LONGEST: Final = 300
 
 
-def out_of_memory(what: str, memory_bytes: int) -> EnvironmentFailureError:
+def out_of_memory_error(what: str, memory_bytes: int) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED,
         f"{what} needs more than the {memory_bytes:,} bytes of memory that it may use",
@@ -55,14 +55,14 @@ def out_of_memory(what: str, memory_bytes: int) -> EnvironmentFailureError:
     )
 
 
-def statement_failed(number: int, kind: str, problem: Exception, memory_bytes: int, *, has_read: bool) -> RemitError:
+def statement_error(number: int, kind: str, problem: Exception, memory_bytes: int, *, has_read: bool) -> RemitError:
     """One statement did not succeed. Nothing of the text has taken effect: the copy is thrown away.
 
     `has_read`: it may have looked at rows already, so that any word of the engine's may come from one.
     """
     message = str(problem)
     if isinstance(problem, MemoryError | duckdb.OutOfMemoryException) or message.startswith(_TOO_LARGE_A_VALUE):
-        return out_of_memory(f"statement {number} ({kind})", memory_bytes)
+        return out_of_memory_error(f"statement {number} ({kind})", memory_bytes)
     if message.startswith(_NAMES_A_FILE):  # or a name that no table has, and that looks like one of a file
         return RefusedError(
             Reason.SQL_REFUSED,
@@ -71,7 +71,7 @@ def statement_failed(number: int, kind: str, problem: Exception, memory_bytes: i
             next_step=PLAIN_ADVICE,
         )
     if isinstance(problem, duckdb.IOException | duckdb.HTTPException):
-        return file_failed(problem)
+        return file_error(problem)
     return EnvironmentFailureError(
         Reason.SQL_FAILED,
         f"statement {number} ({kind}): {_words(problem, message, has_read=has_read)}",
@@ -80,7 +80,7 @@ def statement_failed(number: int, kind: str, problem: Exception, memory_bytes: i
     )
 
 
-def no_rows() -> EnvironmentFailureError:
+def no_rows_error() -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SQL_FAILED,
         "rows were expected, and the last statement that reads gave none",
@@ -89,7 +89,7 @@ def no_rows() -> EnvironmentFailureError:
     )
 
 
-def file_failed(problem: Exception, where: str = "the database") -> RemitError:
+def file_error(problem: Exception, where: str = "the database") -> RemitError:
     """Opening, writing or closing it. The engine's words name paths of this machine, and who holds a lock."""
     message = str(problem)
     if "Could not set lock" in message or "Conflicting lock" in message:

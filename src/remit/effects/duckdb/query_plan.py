@@ -26,10 +26,10 @@ class Planned(NamedTuple):
     """The first function that no statement may call, by name, and why."""
 
 
-def look_at_plan(engine: duckdb.DuckDBPyConnection, text: str, values: Mapping[str, Any]) -> Planned:
+def read_query_plan(engine: duckdb.DuckDBPyConnection, text: str, values: Mapping[str, Any]) -> Planned:
     """The connection must show all plans (`explain_output`)."""
     shown = engine.execute(f"EXPLAIN (FORMAT json) {text}", dict(values)).fetchall()
-    plan: Any = next((json.loads(told) for key, told in shown if key == _FIRST), [])
+    plan: Any = next((json.loads(message) for key, message in shown if key == _FIRST), [])
     nodes = list(_nodes(plan))
     tables = [table for one in nodes if isinstance(table := one.get("extra_info", {}).get("Table"), str)]
     names = [str(one.get("name", "")).strip().lower() for one in nodes]

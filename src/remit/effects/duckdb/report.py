@@ -28,8 +28,8 @@ class ExecutedStatement(NamedTuple):
     rows: Rows | None
 
 
-def tell(
-    done: Sequence[ExecutedStatement], last: Rows | None, looked: ScanResult | None, *, changed: bool
+def report_statements(
+    executed: Sequence[ExecutedStatement], last: Rows | None, scan: ScanResult | None, *, changed: bool
 ) -> dict[str, Any]:
     """`rows` are the first of the last statement that reads, as text; `schema` are their columns.
 
@@ -37,7 +37,7 @@ def tell(
     but what was found in saved rows, and none is synced: the host hashes them itself, and what it makes of them is made
     durable.
     """
-    said = [one.said for one in done]
+    said = [one.said for one in executed]
     if len(json.dumps(said)) > MAX_DESCRIPTION:
         raise RefusedError(
             Reason.SQL_REFUSED,
@@ -48,21 +48,21 @@ def tell(
     rows = last.preview if last is not None else []
     return {
         "statements": said,
-        "texts": _texts(done, MAX_FRAME - len(json.dumps([said, rows]))),
+        "texts": _texts(executed, MAX_FRAME - len(json.dumps([said, rows]))),
         "rows": rows,
         "result_rows": last.total if last is not None else 0,
         "schema": last.columns if last is not None else [],
-        "names_are_values": any(one.statement.pivots for one in done if one.rows is not None and one.rows is last),
+        "names_are_values": any(one.statement.pivots for one in executed if one.rows is not None and one.rows is last),
         "changed": changed,
-        "findings": [found._asdict() for found in looked.findings] if looked is not None else [],
-        "remarks": [*_volatile(done), *(looked.remarks if looked is not None else ())],
+        "findings": [found._asdict() for found in scan.findings] if scan is not None else [],
+        "remarks": [*_volatile(executed), *(scan.remarks if scan is not None else ())],
     }
 
 
-def _texts(done: Sequence[ExecutedStatement], room: int) -> list[str]:
+def _texts(executed: Sequence[ExecutedStatement], room: int) -> list[str]:
     """Of the first statements, as many as there is room for."""
     texts: list[str] = []
-    for one in done[:MAX_TEXTS]:
+    for one in executed[:MAX_TEXTS]:
         text = one.statement.text[:MAX_TEXT]
         room -= len(json.dumps(text))
         if room < 0:
@@ -71,9 +71,9 @@ def _texts(done: Sequence[ExecutedStatement], room: int) -> list[str]:
     return texts
 
 
-def _volatile(done: Sequence[ExecutedStatement]) -> list[str]:
+def _volatile(executed: Sequence[ExecutedStatement]) -> list[str]:
     """What is applied is run anew."""
-    asking = [one.statement for one in done if one.statement.volatile]
+    asking = [one.statement for one in executed if one.statement.volatile]
     return [
         f"statement {one.number} ({one.kind}) asks for {', '.join(one.volatile)}: what is applied may differ from what "
         "is seen here"

@@ -39,11 +39,11 @@ class Rows(NamedTuple):
     """All of them. None of a plan that was explained."""
 
 
-def keep(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any], most: int) -> Rows:
+def hold_rows(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any], most: int) -> Rows:
     """Run it."""
     if one.kind == "EXPLAIN":
         return _explained(engine, one, values)
-    held = _held(engine, one, values)
+    held = _create_held_table(engine, one, values)
     columns = [{"name": name, "type": _kind(str(kind))} for name, kind in zip(held.columns, held.types, strict=True)]
     ((total,),) = held.aggregate("system.main.count_star()").fetchall()
     return Rows(one.is_read, total, columns[:MAX_COLUMNS], _preview(held, most), held)
@@ -59,7 +59,7 @@ def _explained(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: 
     return Rows(True, len(plan), columns, shown, None)
 
 
-def _held(
+def _create_held_table(
     engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]
 ) -> duckdb.DuckDBPyRelation:
     """What a SELECT gives is a relation that runs again whenever it is looked at; what EXECUTE gives is held."""

@@ -35,7 +35,7 @@ class ScanResult(NamedTuple):
     remarks: Sequence[str]
 
 
-def look_through(rows: Rows, spot: PathHandle, form: str, mode: int) -> ScanResult:
+def scan_rows(rows: Rows, spot: PathHandle, form: str, mode: int) -> ScanResult:
     """`mode` is what the file will have."""
     name = f"results.{form}"
     content, is_whole = _read(spot, MAX_LOOKED_AT if form in _TEXTS else 4)

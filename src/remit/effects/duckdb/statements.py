@@ -22,7 +22,7 @@ from remit.effects.duckdb.denylist import (
 )
 from remit.effects.duckdb.instance import ENGINE
 from remit.effects.duckdb.lexer import DuckdbToken, tokens_of
-from remit.effects.duckdb.syntax_tree import Tables, look_at
+from remit.effects.duckdb.syntax_tree import Tables, read_tables
 from remit.effects.duckdb.traits import nondeterministic_calls, pivots, upserts
 
 MAX_STATEMENTS: Final = 500
@@ -89,9 +89,9 @@ def analyse(text: str) -> tuple[DuckdbStatement, ...]:
     except duckdb.Error as problem:
         raise _refuse_text(problem) from None
     if not found:
-        raise _refused("there is no statement in it", "Write at least one statement.")
+        raise _refusal("there is no statement in it", "Write at least one statement.")
     if len(found) > MAX_STATEMENTS:
-        raise _refused(
+        raise _refusal(
             f"it has {len(found):,} statements, and at most {MAX_STATEMENTS} are run together", "Split it into several."
         )
     return tuple(_analyse_one(number, one) for number, one in enumerate(found, start=1))
@@ -104,38 +104,38 @@ def bind(statements: Sequence[DuckdbStatement], given: Mapping[str, Any], *, sha
     """
     used = {name for one in statements for name in one.parameters}
     for name in sorted(used - given.keys()):
-        raise _refused(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
+        raise _refusal(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
     for name in () if shared else sorted(given.keys() - used):
-        raise _refused(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
+        raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
     for name, value in given.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
-            raise _refused(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
+            raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
 
 
 def require_reading(statements: Sequence[DuckdbStatement]) -> None:
     for one in statements:
         if not one.is_read:
-            raise _refused_statement(
+            raise _statement_refusal(
                 one.number, one.kind, "it may change the database, and this text is to read only", "Leave it out."
             )
 
 
 def _require_readable(text: str) -> None:
     if "\0" in text:
-        raise _refused("it has a NUL character, behind which a statement could hide", "Remove the character.")
+        raise _refusal("it has a NUL character, behind which a statement could hide", "Remove the character.")
     if len(text) > MAX_TEXT:
-        raise _refused(f"it has more than {MAX_TEXT:,} characters", "Split it into several.")
+        raise _refusal(f"it has more than {MAX_TEXT:,} characters", "Split it into several.")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _refused("it has half a character, which is not text", "Save it as UTF-8.") from None
+        raise _refusal("it has half a character, which is not text", "Save it as UTF-8.") from None
 
 
 def _analyse_one(number: int, found: duckdb.Statement) -> DuckdbStatement:
-    tokens = _without_end(tokens_of(found.query))
+    tokens = _strip_semicolon(tokens_of(found.query))
     kind = _kind_of(found, tokens)
     if kind not in _ALLOWED:
-        raise _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, PLAIN_ADVICE))
+        raise _statement_refusal(number, kind, "statements of this kind are not run", _ADVICE.get(kind, PLAIN_ADVICE))
     text = _between(found.query, tokens)
     _require_harmless(number, kind, tokens)
     parameters = tuple(sorted(found.named_parameters))
@@ -143,11 +143,11 @@ def _analyse_one(number: int, found: duckdb.Statement) -> DuckdbStatement:
         return _explain(number, text, tokens, parameters)
     tables = _tables(kind, text, tokens)
     if tables is not None and tables.foreign:
-        raise _refused_statement(number, kind, f"there is a {tables.foreign} in it", _ADVICE["COPY"])
+        raise _statement_refusal(number, kind, f"there is a {tables.foreign} in it", _ADVICE["COPY"])
     is_read = kind == "SELECT" and tables is not None and not tables.writes and not _changes_sequences(tokens)
     reads, writes = (tables.reads, tables.writes) if tables is not None else (None, None)
     if tables is None and kind in ("MERGE_INTO", "INSERT"):
-        writes = _named_after_into(tokens)
+        writes = _table_after_into(tokens)
     returns_rows = kind == "SELECT" or (tables.returns_rows if tables is not None else _returns(tokens))
     merges = kind == "INSERT" and upserts(tokens)
     words = describe(kind, reads, writes, upserts=merges)
@@ -170,17 +170,17 @@ def _kind_of(found: duckdb.Statement, tokens: Sequence[DuckdbToken]) -> str:
 def _require_harmless(number: int, kind: str, tokens: Sequence[DuckdbToken]) -> None:
     if (forbidden := find_forbidden(tokens)) is not None:
         name, why = forbidden
-        raise _refused_statement(number, kind, f"{name} {why}", PLAIN_ADVICE)
+        raise _statement_refusal(number, kind, f"{name} {why}", PLAIN_ADVICE)
     if shows_a_setting(tokens):
-        raise _refused_statement(number, kind, "what it shows may be a setting of the engine", _SHOW_ADVICE)
+        raise _statement_refusal(number, kind, "what it shows may be a setting of the engine", _SHOW_ADVICE)
     if names_a_file(tokens):
-        raise _refused_statement(number, kind, "a file stands where a table is to be named", PLAIN_ADVICE)
+        raise _statement_refusal(number, kind, "a file stands where a table is to be named", PLAIN_ADVICE)
     if _copies_within(tokens):
-        raise _refused_statement(number, kind, "there is a COPY in it", _ADVICE["COPY"])
+        raise _statement_refusal(number, kind, "there is a COPY in it", _ADVICE["COPY"])
     if kind == "MERGE_INTO" and _returns(tokens):
-        raise _refused_statement(number, kind, "the rows that a MERGE returns are not kept", "Leave out RETURNING.")
+        raise _statement_refusal(number, kind, "the rows that a MERGE returns are not kept", "Leave out RETURNING.")
     if kind in ("CREATE", "ALTER", "DROP") and _object_of(tokens) is None:
-        raise _refused_statement(
+        raise _statement_refusal(
             number,
             kind,
             "it concerns neither a table nor a view, schema, sequence, type, index or macro",
@@ -194,9 +194,9 @@ def _explain(number: int, text: str, tokens: Sequence[DuckdbToken], parameters: 
     try:
         inner = _analyse_one(number, ENGINE.extract_statements(_between(text, tokens[start:]))[0])
     except (duckdb.Error, IndexError):
-        raise _refused_statement(number, "EXPLAIN", "what it explains cannot be told", "Leave it out.") from None
+        raise _statement_refusal(number, "EXPLAIN", "what it explains cannot be told", "Leave it out.") from None
     if runs and not inner.is_read:
-        raise _refused_statement(
+        raise _statement_refusal(
             number, "EXPLAIN", f"with ANALYZE it runs the {inner.kind} that it explains", "Leave out ANALYZE."
         )
     words = f"explains a statement that {inner.words}"
@@ -217,9 +217,9 @@ def _explained(tokens: Sequence[DuckdbToken]) -> tuple[bool, int]:
 
 def _tables(kind: str, text: str, tokens: Sequence[DuckdbToken]) -> Tables | None:
     if kind == "SELECT":
-        return look_at(text, changes_rows=False)
+        return read_tables(text, changes_rows=False)
     if kind in CHANGES_ROWS:
-        return look_at(text, changes_rows=True)
+        return read_tables(text, changes_rows=True)
     if kind in ("CREATE", "ALTER", "DROP"):
         return _tables_of_objects(kind, text, tokens)
     return None
@@ -234,7 +234,7 @@ def _tables_of_objects(kind: str, text: str, tokens: Sequence[DuckdbToken]) -> T
     body = _body(tokens, place) if kind == "CREATE" else None
     if body is None:
         return Tables((), name, False, "")
-    made_of = look_at(_between(text, tokens[body:]), changes_rows=False)
+    made_of = read_tables(_between(text, tokens[body:]), changes_rows=False)
     if made_of is None:
         return None
     return Tables(made_of.reads, (*name, *made_of.writes), False, made_of.foreign)
@@ -284,7 +284,7 @@ def _body(tokens: Sequence[DuckdbToken], start: int) -> int | None:
     return None
 
 
-def _named_after_into(tokens: Sequence[DuckdbToken]) -> tuple[str, ...] | None:
+def _table_after_into(tokens: Sequence[DuckdbToken]) -> tuple[str, ...] | None:
     depth = 0
     for place, token in enumerate(tokens):
         depth += token.text.count("(") - token.text.count(")")
@@ -318,7 +318,7 @@ def _changes_sequences(tokens: Sequence[DuckdbToken]) -> bool:
     return any(token.name in CHANGES_SEQUENCES and is_call(tokens, place) for place, token in enumerate(tokens))
 
 
-def _without_end(tokens: Sequence[DuckdbToken]) -> Sequence[DuckdbToken]:
+def _strip_semicolon(tokens: Sequence[DuckdbToken]) -> Sequence[DuckdbToken]:
     end = len(tokens)
     while end and not tokens[end - 1].text.strip("; \t\r\n"):
         end -= 1
@@ -359,11 +359,11 @@ def describe(kind: str, reads: tuple[str, ...] | None, writes: tuple[str, ...] |
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _refused(what: str, next_step: str) -> RefusedError:
+def _refusal(what: str, next_step: str) -> RefusedError:
     return RefusedError(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
 
 
-def _refused_statement(number: int, kind: str, what: str, next_step: str) -> RefusedError:
+def _statement_refusal(number: int, kind: str, what: str, next_step: str) -> RefusedError:
     return RefusedError(
         Reason.SQL_REFUSED, f"statement {number} ({kind}): {what}", where="the SQL text", next_step=next_step
     )
@@ -376,4 +376,4 @@ def _refuse_text(problem: duckdb.Error) -> RefusedError:
     words, _, rest = str(problem).partition("\n")
     line = _LINE.search(rest)
     where = f"line {line[1]}: " if line is not None else ""
-    return _refused(f"the engine cannot read it: {where}{words[:200]}", "Mend the text.")
+    return _refusal(f"the engine cannot read it: {where}{words[:200]}", "Mend the text.")

@@ -37,7 +37,7 @@ class _Found:
         self.returns_rows = False
         self.foreign = ""
 
-    def see(self, node: dict[str, Any], kind: str, named: frozenset[str]) -> None:
+    def visit(self, node: dict[str, Any], kind: str, named: frozenset[str]) -> None:
         """`named` are the common table expressions that can be meant here."""
         if kind in _WRITING:
             self.writes[_target(node)] = None
@@ -50,7 +50,7 @@ class _Found:
             self.foreign = kind.removesuffix("_NODE").removesuffix("_QUERY")
 
 
-def look_at(text: str, *, changes_rows: bool) -> Tables | None:
+def read_tables(text: str, *, changes_rows: bool) -> Tables | None:
     """One statement, SELECT or (`changes_rows`) INSERT, UPDATE, DELETE. None where there is no tree of it."""
     if len(text) > MAX_LOOKED_AT:
         return None
@@ -68,7 +68,7 @@ def look_at(text: str, *, changes_rows: bool) -> Tables | None:
             continue
         kind = one.get("type")
         if isinstance(kind, str):
-            found.see(one, kind, named)
+            found.visit(one, kind, named)
         left.extend(reversed(_within(one, named)))
     return Tables(tuple(found.reads), tuple(found.writes), found.returns_rows, found.foreign)
 

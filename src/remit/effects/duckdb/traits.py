@@ -26,7 +26,7 @@ _PIVOTS: Final = frozenset(("PIVOT", "PIVOT_WIDER"))
 def upserts(tokens: Sequence[DuckdbToken]) -> bool:
     """INSERT ... ON CONFLICT DO UPDATE, INSERT OR REPLACE: the engine counts both, and does not tell which."""
     words = [token.word for token in tokens]
-    return any(_stands(words, these) for these in (("DO", "UPDATE"), ("INSERT", "OR", "REPLACE")))
+    return any(_contains_sequence(words, these) for these in (("DO", "UPDATE"), ("INSERT", "OR", "REPLACE")))
 
 
 def pivots(tokens: Sequence[DuckdbToken]) -> bool:
@@ -48,6 +48,6 @@ def nondeterministic_calls(tokens: Sequence[DuckdbToken]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stands(words: Sequence[str], wanted: Sequence[str]) -> bool:
+def _contains_sequence(words: Sequence[str], wanted: Sequence[str]) -> bool:
     length = len(wanted)
     return any(tuple(words[at : at + length]) == tuple(wanted) for at in range(len(words) - length + 1))

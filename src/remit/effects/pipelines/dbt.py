@@ -78,7 +78,7 @@ class Nodes:
         self._turn = threading.Lock()
         self.failed: StepFailedError | None = None
 
-    def hear(self, event: Any) -> None:
+    def handle_event(self, event: Any) -> None:
         """An event of dbt's. What is not about a node is in the log."""
         kind, data = event.info.name, event.data
         if kind == "ConcurrencyLine":
@@ -88,7 +88,7 @@ class Nodes:
         elif kind == "NodeFinished":
             result, node = data.run_result, data.node_info
             response, seconds = dict(result.adapter_response), float(result.execution_time)
-            made = made_of(node.materialized)
+            made = materialisation_of(node.materialized)
             relation = str(node.node_relation.relation_name)
             self.end(
                 FinishedNode(str(node.unique_id), str(result.status), result.message, response, seconds, made, relation)
@@ -100,8 +100,8 @@ class Nodes:
             if name in self._numbers or len(self._numbers) == MAX_NODES:
                 return name in self._numbers
             number = self._numbers[name] = len(self._numbers)
-            told = {"number": number, "name": name[:_LONGEST], "total": self._total}
-            self._work.step({**told, "phase": "begun"})
+            message = {"number": number, "name": name[:_LONGEST], "total": self._total}
+            self._work.step({**message, "phase": "begun"})
             return True
 
     def end(self, one: FinishedNode) -> None:
@@ -112,20 +112,20 @@ class Nodes:
         if one.name in self._over or not self.begin(one.name):
             return
         self._over.add(one.name)
-        told = {
+        message = {
             "number": self._numbers[one.name],
             "name": one.name[:_LONGEST],
             "rows": rows_of(one.response),
             "seconds": one.seconds,
         }
         if is_good:
-            rows = count_rows(one) if told["rows"] is None else told["rows"]
-            self._work.step({**told, "rows": rows, "phase": "done", "words": one.made or one.status})
+            rows = count_rows(one) if message["rows"] is None else message["rows"]
+            self._work.step({**message, "rows": rows, "phase": "done", "words": one.made or one.status})
         elif is_skipped:
-            self._work.step({**told, "phase": "skipped", "words": one.status})
+            self._work.step({**message, "phase": "skipped", "words": one.status})
         else:
             error = StepFailedError((one.message or one.status).strip()).as_json()
-            self._work.step({**told, "phase": "failed", "error": error})
+            self._work.step({**message, "phase": "failed", "error": error})
 
 
 def run_dbt(work: EffectContext, root: str, own: str, asked: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
@@ -152,7 +152,7 @@ def _invoke(
     nodes: Nodes, root: str, own: str, asked: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[list[Any], str | None]:
     """The results of its nodes, and why it did not succeed, if it did not."""
-    runner = load_dbt()(callbacks=[nodes.hear])
+    runner = load_dbt()(callbacks=[nodes.handle_event])
     project = os.path.join(root, asked["project"])
     profiles = os.path.join(own, "profiles")
     os.makedirs(profiles, exist_ok=True)
@@ -211,11 +211,11 @@ def verdict(event: Any) -> str:
     """The last line of a run. As dbt writes it, `PASS=4`, it looks like a password, and would be masked."""
     counts = {name: int(count) for name, count in dict(event.stats).items()}
     ends = (("pass", "passed"), ("warn", "with a warning"), ("error", "failed"), ("skip", "skipped"))
-    told = ", ".join(f"{counts.get(name, 0)} {words}" for name, words in ends)
-    return f"Done: {told}; {counts.get('total', 0)} in all"
+    summary = ", ".join(f"{counts.get(name, 0)} {words}" for name, words in ends)
+    return f"Done: {summary}; {counts.get('total', 0)} in all"
 
 
-def made_of(materialized: Any) -> str:
+def materialisation_of(materialized: Any) -> str:
     """A test is not kept, and neither is what lives within others."""
     return str(materialized) if materialized and materialized not in _NOT_KEPT else ""
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from remit.effects.context import Effect, EffectContext
 from remit.effects.pipelines.dbt import run_dbt
-from remit.effects.pipelines.output_capture import flush, speak_to
+from remit.effects.pipelines.output_capture import flush, redirect_output
 from remit.effects.pipelines.preload import preload
 from remit.effects.pipelines.python import run_steps
 
@@ -29,7 +29,7 @@ class PipelineRun:
     def run(self, work: EffectContext) -> dict[str, Any]:
         root = os.path.normpath(work.spots[SCRATCH].path)
         inputs = work.inputs
-        settle_in(root, work.given[LOG])
+        prepare_process(root, work.given[LOG])
         try:
             if inputs["kind"] == "dbt":
                 run_dbt(work, root, os.path.join(root, OWN), inputs["dbt"], inputs["parameters"])
@@ -46,7 +46,7 @@ class PipelineRun:
         return None
 
 
-def settle_in(root: str, log: int) -> None:
+def prepare_process(root: str, log: int) -> None:
     """As a program expects it: in its folder, with a home, its own modules first, and a collector of garbage."""
     os.chdir(root)
     for name, variable in (("home", "HOME"), ("tmp", "TMPDIR")):
@@ -57,7 +57,7 @@ def settle_in(root: str, log: int) -> None:
     sys.argv = ["pipeline"]
     sys.dont_write_bytecode = True
     gc.enable()
-    speak_to(log)
+    redirect_output(log)
 
 
 preload()

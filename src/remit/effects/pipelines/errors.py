@@ -93,7 +93,7 @@ class StepFailedError(EnvironmentFailureError):
 def raised(problem: BaseException, root: str, *, next_step: str = "") -> StepFailedError:
     """What a step raised. Its traceback goes to the log, as far as it can be told at all."""
     try:
-        traceback.print_exception(type(problem), problem, _of_the_project(problem.__traceback__), file=sys.stderr)
+        traceback.print_exception(type(problem), problem, _project_frames(problem.__traceback__), file=sys.stderr)
     except Exception:  # noqa: BLE001 - an exception of the project's own may raise when it is looked at
         print("the traceback cannot be told", file=sys.stderr)  # noqa: T201 - to the program's log
     return StepFailedError(
@@ -101,7 +101,7 @@ def raised(problem: BaseException, root: str, *, next_step: str = "") -> StepFai
     )
 
 
-def _of_the_project(trace: TracebackType | None) -> TracebackType | None:
+def _project_frames(trace: TracebackType | None) -> TracebackType | None:
     """Without the frames of ours that it begins with."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next

@@ -36,13 +36,13 @@ class CapturedOutput(io.RawIOBase):
         view = memoryview(data).cast("B")[-MOST:]
         with self._turn:
             if os.lseek(self._descriptor, 0, os.SEEK_CUR) + len(view) > MOST:
-                self._shorten()
+                self._truncate()
             left = view
             while left:
                 left = left[os.write(self._descriptor, left) :]
         return memoryview(data).nbytes
 
-    def _shorten(self) -> None:
+    def _truncate(self) -> None:
         end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
         tail = os.pread(self._descriptor, KEPT, max(end - KEPT, 0))
         os.ftruncate(self._descriptor, 0)
@@ -50,7 +50,7 @@ class CapturedOutput(io.RawIOBase):
         os.write(self._descriptor, tail)
 
 
-def speak_to(log: int) -> None:
+def redirect_output(log: int) -> None:
     """From here on everything that is said goes to this descriptor."""
     for number, name in ((_OUT, "stdout"), (_ERR, "stderr")):
         os.dup2(log, number, inheritable=False)

@@ -32,15 +32,15 @@ class PipelineStep:
         self.parameters: Final[Mapping[str, Any]] = MappingProxyType(dict(parameters))
         self._work = work
         self._number, self._total = place
-        self._said = 0
+        self._last_progress = 0
         self._turn = turn
 
     def progress(self, done: float, total: float) -> None:
         """So much of this step is done. Said as often as anybody likes; told now and then."""
         part = int(_PARTS * min(max(done / total, 0.0), 1.0)) if total > 0 else 0
         with self._turn:
-            if part > self._said:
-                self._said = part
+            if part > self._last_progress:
+                self._last_progress = part
                 self._work.progress(self._number * _PARTS + part, self._total * _PARTS)
 
     def log(self, text: object) -> None:

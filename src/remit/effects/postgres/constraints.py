@@ -7,7 +7,7 @@ outlive the transaction. A function of the database can leave either of them beh
 from typing import Final
 
 from remit.core.errors import Reason, RefusedError
-from remit.effects.postgres.errors import THE_TEXT, step_failed
+from remit.effects.postgres.errors import THE_TEXT, step_error
 from remit.effects.postgres.libpq import ServerError
 from remit.effects.postgres.row_counts import Counts, count
 from remit.effects.postgres.session import PostgresSession
@@ -16,7 +16,7 @@ _MOST_ROUNDS: Final = 5
 _LEFT_BEHIND: Final = "SELECT current_user = $1::name, EXISTS (SELECT FROM pg_cursors WHERE is_holdable)"
 
 
-def settle(session: PostgresSession, so_far: Counts, ours: frozenset[int], seconds: float) -> Counts:
+def check_constraints(session: PostgresSession, so_far: Counts, ours: frozenset[int], seconds: float) -> Counts:
     """All constraints hold, and nothing is put off, when this returns. What is counted then.
 
     A trigger that runs now can put off another one, but not without changing a row: a round that changes none is the
@@ -24,11 +24,11 @@ def settle(session: PostgresSession, so_far: Counts, ours: frozenset[int], secon
     """
     for _ in range(_MOST_ROUNDS):
         try:
-            _do_what_was_put_off(session)
-            require_nothing_left_behind(session, "a trigger that was put off to the end")
+            _run_deferred(session)
+            require_clean_session(session, "a trigger that was put off to the end")
             after = count(session.wire, ours)
         except ServerError as problem:
-            raise step_failed("after the last statement, when all constraints must hold", problem, seconds) from None
+            raise step_error("after the last statement, when all constraints must hold", problem, seconds) from None
         if after == so_far:
             return after
         so_far = after
@@ -40,13 +40,13 @@ def settle(session: PostgresSession, so_far: Counts, ours: frozenset[int], secon
     )
 
 
-def is_settled(session: PostgresSession, then: Counts) -> bool:
+def is_unchanged_by_constraints(session: PostgresSession, then: Counts) -> bool:
     """Right before COMMIT: whether nothing is done by it that was not counted `then`."""
-    _do_what_was_put_off(session)
+    _run_deferred(session)
     return count(session.wire) == then
 
 
-def require_nothing_left_behind(session: PostgresSession, who: str) -> None:
+def require_clean_session(session: PostgresSession, who: str) -> None:
     """After anything that runs functions of the database."""
     is_same_role, has_cursor = session.wire.one(_LEFT_BEHIND, session.identity.role)
     if has_cursor == "t":
@@ -55,12 +55,12 @@ def require_nothing_left_behind(session: PostgresSession, who: str) -> None:
         raise _refused(f"{who} changed the role of the session")
 
 
-def _do_what_was_put_off(session: PostgresSession) -> None:
+def _run_deferred(session: PostgresSession) -> None:
     """With names as the role has them: the functions of these triggers are the database's."""
     session.wire.do("CLOSE ALL")
-    session.theirs()
+    session.use_statement_settings()
     session.wire.do("SET CONSTRAINTS ALL IMMEDIATE")
-    session.ours()
+    session.use_own_settings()
 
 
 def _refused(what: str) -> RefusedError:

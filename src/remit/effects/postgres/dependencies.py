@@ -63,57 +63,57 @@ class ReachedObjects(NamedTuple):
 
 
 class Reach:
-    """`allowed`: functions that a person has named for this connection. `keeps_sequences`: a preview."""
+    """`allowed`: functions that a person has named for this connection. `copies_sequences`: a preview."""
 
-    def __init__(self, session: PostgresSession, allowed: Sequence[str], *, keeps_sequences: bool) -> None:
+    def __init__(self, session: PostgresSession, allowed: Sequence[str], *, copies_sequences: bool) -> None:
         self._session = session
         self._wire = session.wire
         self._allowed = tuple(allowed)
-        self._keeps_sequences = keeps_sequences
+        self._copies_sequences = copies_sequences
         self._can_probe = session.wire.version >= _ATOMIC_SINCE
 
-    def look(self, one: PostgresStatement) -> ReachedObjects:
+    def inspect(self, one: PostgresStatement) -> ReachedObjects:
         """Refused, with the name of the function, if it reaches one that is not allowed. Nothing is left behind."""
         self._wire.do(f"SAVEPOINT {_LOOKING}")
         try:
-            return self._looked(one)
+            return self._inspect(one)
         finally:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}")
             self._wire.do(f"RELEASE SAVEPOINT {_LOOKING}")
 
-    def _looked(self, one: PostgresStatement) -> ReachedObjects:
+    def _inspect(self, one: PostgresStatement) -> ReachedObjects:
         first = _Walk(self._session, one, self._allowed)
         first.start_from_types(list(tokens_of(one.text)))
-        first.ended()
+        first.finish()
         walk = _Walk(self._session, one, self._allowed)
         if one.changes_structure:
             self._require_no_events(walk, None)
         query = _query_of(one)
-        tree, sequences = self._probed(walk, query) if query else (None, frozenset())
+        tree, sequences = self._probe(walk, query) if query else (None, frozenset())
         if tree is None or one.changes_structure:
             walk.start_from_names(list(tokens_of(one.text)), is_probed=tree is not None)
         if tree is not None:
             walk.start_from_tree(tree, sequences)
-        reached = walk.ended()
-        if self._keeps_sequences and reached.sequences:
+        reached = walk.finish()
+        if self._copies_sequences and reached.sequences:
             self._require_copies(walk, reached.sequences)
         return reached
 
-    def _probed(self, walk: "_Walk", query: str) -> tuple[Tree | None, frozenset[int]]:
+    def _probe(self, walk: "_Walk", query: str) -> tuple[Tree | None, frozenset[int]]:
         """The tree of it, and the sequences that its own constants name. None: no function could be made of it."""
         if not self._can_probe or self._is_watched("CREATE FUNCTION"):
             return None, frozenset()
-        self._session.theirs()
+        self._session.use_statement_settings()
         with self._session.lock_wait.counted():  # reading a text locks the tables that it names
             types = self._wire.prepared_types(query)
-        self._session.ours()
+        self._session.use_own_settings()
         found = self._wire.do(catalog.TYPE_NAMES, array(types))
         names = {int(oid or 0): name or "" for oid, name in found}
         has_many = len(types) > _MOST_ARGUMENTS
         if has_many:
             query = _with_nulls(query, [names[oid] for oid in types])
         arguments = "" if has_many else ", ".join(names[oid] for oid in types)
-        self._session.theirs()
+        self._session.use_statement_settings()
         self._wire.do(f"SAVEPOINT {_LOOKING}_probe")
         try:
             with self._session.lock_wait.counted():
@@ -123,7 +123,7 @@ class Reach:
                 )
         except ServerError as problem:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}_probe")
-            self._session.ours()
+            self._session.use_own_settings()
             if problem.state in _NO_PROBE:
                 return None, frozenset()
             if has_many:
@@ -133,7 +133,7 @@ class Reach:
                     f"Use at most {_MOST_ARGUMENTS} parameters, or split it into several.",
                 ) from None
             raise
-        self._session.ours()
+        self._session.use_own_settings()
         oid, text = self._wire.one(
             "SELECT oid, prosqlbody::text FROM pg_proc WHERE pronamespace = pg_my_temp_schema() "
             "AND proname = 'remit_probe'"
@@ -144,7 +144,7 @@ class Reach:
             oid,
         )
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}_probe")
-        self._session.ours()
+        self._session.use_own_settings()
         try:
             return parse_tree(text or ""), frozenset(int(row[0] or 0) for row in sequences)
         except UnknownTreeError:
@@ -208,7 +208,7 @@ class _Walk:
         """By table: the columns that need none."""
         self._alters: set[int] = set()
         self._makes_json = False
-        self._seen: dict[str, set[int]] = {}
+        self._visited: dict[str, set[int]] = {}
         self._places = {"function": self._functions, "type": self._types, "operator": self._unknown}
         self._tables = {"read": self._reads, "write": self._writes, "parent": self._parents}
 
@@ -223,7 +223,7 @@ class _Walk:
                 "Write the name of the sequence itself: nextval('orders_id_seq').",
             )
         self._sequences |= sequences if tree.nextval else set()
-        self._add_tree(tree, "", its_own=True)
+        self._add_tree(tree, "", is_own=True)
         self._writes |= tree.targets | tree.locked
         if tree.inserts:
             self._add_defaults({oid: tree.inserted.get(oid, frozenset()) for oid in tree.targets})
@@ -249,7 +249,7 @@ class _Walk:
         }
         words = [token.word for token in tokens]
         if words[0] in ("DROP", "COMMENT"):
-            self._alters = self._altered(tokens)
+            self._alters = self._altered_relations(tokens)
             return
         makes_only = words[:2] == ["CREATE", "TABLE"] and "AS" not in words
         if "nextval" in called and not makes_only:
@@ -261,7 +261,7 @@ class _Walk:
             self._add(kind or "", int(oid or 0), "", "")
         if not is_probed:
             self._add_unspelled(tokens)
-        self._alters = self._altered(tokens)
+        self._alters = self._altered_relations(tokens)
         for kind, oid in self._wire.do(catalog.OF_TYPES, names_array(names)) if words[0] == "ALTER" else ():
             self._writes.add(int(oid or 0))
             self._alters |= {int(oid or 0)} if kind == "alter" else set()
@@ -291,14 +291,14 @@ class _Walk:
         self._writes |= {oid for oid in relations if oid >= FIRST_OF_USERS}
         if self._one.changes_structure:
             return
-        self._require_no_system_table(self._after_a_word(tokens, relations))
+        self._require_no_system_table(self._names_after_keyword(tokens, relations))
         if {"INSERT", "MERGE", "DEFAULT"} & words:
             self._add_defaults({oid: frozenset() for oid in self._writes})
 
     def add_function(self, oid: int, via: str) -> None:
         self._functions.setdefault(oid, via)
 
-    def ended(self) -> ReachedObjects:
+    def finish(self) -> ReachedObjects:
         for _ in range(_MOST_ROUNDS):
             if not self._step():
                 break
@@ -342,7 +342,7 @@ class _Walk:
         long before, so this is a step of its own.
         """
         for view, text in self._wire.do(catalog.VIEWS, array(oids)) if oids else ():
-            below = self._parsed(text or "").relations
+            below = self._parse(text or "").relations
             if int(view or 0) in self._writes:
                 self._writes |= below
             if int(view or 0) in self._defaults:
@@ -356,9 +356,9 @@ class _Walk:
         elif kind == "default":
             self._add_defaults({oid: frozenset()})
         else:
-            self._add_kept_tree(self._parsed(text), via)
+            self._add_stored_tree(self._parse(text), via)
 
-    def _add_kept_tree(self, tree: Tree, via: str) -> None:
+    def _add_stored_tree(self, tree: Tree, via: str) -> None:
         """Of a view, a rule, a check and the like."""
         self._add_tree(tree, via)
         written = tree.targets | tree.locked
@@ -366,14 +366,14 @@ class _Walk:
         if tree.inserts:
             self._add_defaults(dict.fromkeys(written, frozenset()))
 
-    def _add_tree(self, tree: Tree, via: str, *, its_own: bool = False) -> None:
+    def _add_tree(self, tree: Tree, via: str, *, is_own: bool = False) -> None:
         for oid in tree.built_in:
             self.add_function(oid, via)
         for oid in tree.of_users - tree.relations:
             self._unknown.setdefault(oid, via)
         self._reads |= tree.relations
         self._makes_json |= tree.makes_json
-        if tree.nextval and not its_own:
+        if tree.nextval and not is_own:
             raise self.refused(f"{via} takes numbers from a sequence, which a preview cannot look at", "Leave it out.")
 
     def _add_defaults(self, tables: Mapping[int, frozenset[int]]) -> None:
@@ -388,13 +388,13 @@ class _Walk:
             if text is None:  # an identity
                 self._sequences |= found
                 continue
-            tree = self._parsed(text)
+            tree = self._parse(text)
             if tree.nextval_of_unknown or (tree.nextval and not found):
                 raise self.refused(f"{via} takes numbers from a sequence that is not known", "Give the value yourself.")
             self._sequences |= found if tree.nextval else set()
-            self._add_tree(tree, via or "", its_own=True)
+            self._add_tree(tree, via or "", is_own=True)
 
-    def _parsed(self, text: str) -> Tree:
+    def _parse(self, text: str) -> Tree:
         try:
             return parse_tree(text)
         except UnknownTreeError:
@@ -404,7 +404,7 @@ class _Walk:
             ) from None
 
     def _new(self, what: str, oids: Iterable[int]) -> list[int]:
-        seen = self._seen.setdefault(what, set())
+        seen = self._visited.setdefault(what, set())
         new = [oid for oid in oids if oid not in seen]
         seen.update(new)
         return new
@@ -421,10 +421,10 @@ class _Walk:
                 name = one.name if one.oid < FIRST_OF_USERS else one.signature
                 via = self._functions.get(one.oid, "")
                 reached = f", which {via} calls," if via else ""
-                known = functions_of(self._wire, self._of_users()) if one.oid >= FIRST_OF_USERS else []
+                known = functions_of(self._wire, self._user_functions()) if one.oid >= FIRST_OF_USERS else []
                 raise self.refused(f"{name}{reached} {why}", advice(one, self._allowed, known))
 
-    def _of_users(self) -> list[int]:
+    def _user_functions(self) -> list[int]:
         """All functions that users have made: asked for only where an entry of the config may be mistaken."""
         if not self._allowed:
             return []
@@ -436,7 +436,7 @@ class _Walk:
                 f"{name} belongs to the server's own catalog, and a plan changes only tables of users", "Leave it out."
             )
 
-    def _altered(self, tokens: Sequence[PostgresToken]) -> set[int]:
+    def _altered_relations(self, tokens: Sequence[PostgresToken]) -> set[int]:
         """Tables that a statement about the structure names, or whose index it names. In any schema: at worst one more
         is locked.
         """
@@ -449,7 +449,7 @@ class _Walk:
         found = self._wire.do(catalog.ALTERED, names_array(names))
         return {int(row[0] or 0) for row in found}
 
-    def _after_a_word(self, tokens: Sequence[PostgresToken], relations: set[int]) -> set[int]:
+    def _names_after_keyword(self, tokens: Sequence[PostgresToken], relations: set[int]) -> set[int]:
         """Those whose name stands where a statement names what it changes."""
         names = set()
         for place, token in enumerate(tokens):

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.effects.context import Connecting, EffectContext
-from remit.effects.postgres.constraints import is_settled
+from remit.effects.postgres.constraints import is_unchanged_by_constraints
 from remit.effects.postgres.dependencies import Reach, reached_by_rows
-from remit.effects.postgres.errors import THE_TEXT, held_too_long, lost, step_failed
+from remit.effects.postgres.errors import THE_TEXT, connection_lost_error, held_too_long_error, step_error
 from remit.effects.postgres.libpq import PostgresWire, ServerError
 from remit.effects.postgres.request import read_actions
 from remit.effects.postgres.row_counts import RowCounts, count
@@ -20,15 +20,15 @@ from remit.effects.postgres.row_images import Images, read_header
 from remit.effects.postgres.runner import StatementRunner
 from remit.effects.postgres.session import OUR_PATH, LockWait, PostgresSession, connect, identify, open_session
 from remit.effects.postgres.table_locks import plan_locks, take_locks, until_free
-from remit.effects.postgres.transaction import Followed, Follower, before_rows, changes_something, told
+from remit.effects.postgres.transaction import Followed, Follower, before_rows, changes_something, describe_actions
 from remit.effects.postgres.transaction_id import is_in_the_future, require_durable_commit
 from remit.effects.postgres.undo import (
     TableDrift,
-    give_back,
+    find_drift,
     gone_tables,
-    look_back,
     require_no_drift,
-    with_present_numbers,
+    restore_rows,
+    with_current_oids,
 )
 
 IMAGES: Final = "images"
@@ -44,7 +44,7 @@ WHERE pid = $1 AND backend_xid::text = ($2::numeric % 4294967296)::text AND usen
 
 
 class PostgresRun:
-    """`RUN`: `preview`, `begin`, `look_back`, `undo`, `make_lasting` or `fate`, by the input `mode`."""
+    """`RUN`: `preview`, `begin`, `find_drift`, `undo`, `make_lasting` or `fate`, by the input `mode`."""
 
     def connect(self, work: EffectContext) -> PostgresWire:
         return connect(work)
@@ -59,19 +59,19 @@ class PostgresRun:
                 case "begin":
                     return _begin(work, wire, seconds)
                 case "look_back":
-                    return {"drifts": [drift._asdict() for drift in _look_back(work, wire, seconds)]}
+                    return {"drifts": [drift._asdict() for drift in _find_drift(work, wire, seconds)]}
                 case "undo":
                     return _undo(work, wire, seconds)
                 case "fate":
                     return {"fate": _fate(wire, work.inputs)}
                 case "make_lasting":
                     if not require_durable_commit(wire, str(work.inputs["xid"]), int(work.inputs["backend"])):
-                        raise lost()
+                        raise connection_lost_error()
                     return {}
         except ServerError as problem:
-            raise step_failed("the database server could not be asked", problem, seconds) from None
+            raise step_error("the database server could not be asked", problem, seconds) from None
         except MemoryError:
-            raise _too_large() from None
+            raise _too_large_error() from None
         raise UsageError(Reason.MISUSE, "the mode is not known", where="mode")
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
@@ -79,7 +79,7 @@ class PostgresRun:
         return None
 
 
-def _too_large() -> EnvironmentFailureError:
+def _too_large_error() -> EnvironmentFailureError:
     """Of this process: a row is read as a whole."""
     return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED,
@@ -90,37 +90,39 @@ def _too_large() -> EnvironmentFailureError:
 
 
 def _preview(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, Any]:
-    session, follower = _opened(work, wire, seconds, is_preview=True, commits=bool(work.inputs["in_earnest"]))
+    session, follower = _open_session(work, wire, seconds, is_preview=True, commits=bool(work.inputs["in_earnest"]))
     if not work.inputs["in_earnest"]:  # no person has approved it
         session.hold_seconds = float(work.inputs["preview_seconds"])
     try:
         followed = follower.follow(read_actions(work), goes_on=not work.inputs["stop_on_error"])
         xid = session.xid() if _commits(work, followed) else ""
-        said = told(followed)
+        statements_said = describe_actions(followed)
         followed = follower.check_before(followed)
     except (ServerError, RemitError):
-        if not session.is_over:
+        if not session.is_past_hold_limit:
             raise
         wire.do("ROLLBACK")
-        raise held_too_long(session.hold_seconds or 0) from None
+        raise held_too_long_error(session.hold_seconds or 0) from None
     wire.do("ROLLBACK")  # before the host is told: nothing is held meanwhile
-    return _said(work, session, followed, xid, said if followed.written is not None else told(followed))
+    return _transaction_output(
+        work, session, followed, xid, statements_said if followed.written is not None else describe_actions(followed)
+    )
 
 
 def _begin(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, Any]:
-    session, follower = _opened(work, wire, seconds, is_preview=False, commits=True)
+    session, follower = _open_session(work, wire, seconds, is_preview=False, commits=True)
     followed = follower.follow(read_actions(work), goes_on=False)
     commits = _commits(work, followed)
-    output = _said(work, session, followed, session.xid() if commits else "", told(followed))
-    return _end(work, session, output, follower.clear_up, commits=commits)
+    output = _transaction_output(work, session, followed, session.xid() if commits else "", describe_actions(followed))
+    return _finish(work, session, output, follower.clear_up, commits=commits)
 
 
-def _opened(
+def _open_session(
     work: EffectContext, wire: PostgresWire, seconds: float, *, is_preview: bool, commits: bool
 ) -> tuple[PostgresSession, Follower]:
     reads_only = bool(work.inputs["reads_only"])
     session = _session(work, wire, seconds, reads_only=reads_only)
-    reach = Reach(session, work.inputs["functions"], keeps_sequences=is_preview)
+    reach = Reach(session, work.inputs["functions"], copies_sequences=is_preview)
     runner = StatementRunner(session, work, reach, reads_only=reads_only, seconds=seconds)
     spot = work.spots[IMAGES]
     return session, Follower(session, runner, spot, reads_only=reads_only, is_preview=is_preview, commits=commits)
@@ -140,7 +142,7 @@ def _commits(work: EffectContext, followed: Followed) -> bool:
     return not work.inputs["reads_only"] and changes_something(followed)
 
 
-def _said(
+def _transaction_output(
     work: EffectContext, session: PostgresSession, followed: Followed, xid: str, actions: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Each action in a message of its own: together they could be too long for one."""
@@ -156,7 +158,7 @@ def _said(
     }
 
 
-def _end(
+def _finish(
     work: EffectContext,
     session: PostgresSession,
     output: Mapping[str, Any],
@@ -177,30 +179,30 @@ def _end(
         wire.do("ROLLBACK")
         return {"committed": True, "said": ""}
     try:
-        if not is_settled(session, counted):
+        if not is_unchanged_by_constraints(session, counted):
             wire.do("ROLLBACK")
             return {"committed": False, "said": "functions of the database had left more to do for that moment"}
         before_commit()
-        session.ours()  # also how durable it is
+        session.use_own_settings()  # also how durable it is
         wire.do("COMMIT")
     except ServerError as problem:
         if problem.state.startswith(_ABORTED_BY):
             return {"committed": False, "said": f"the server refused it (SQLSTATE {problem.state})"}
-        raise lost() from None
+        raise connection_lost_error() from None
     return {"committed": True, "said": ""}
 
 
 # --- the way back ----------------------------------------------------------------------------------------------------
 
 
-def _look_back(work: EffectContext, wire: PostgresWire, seconds: float) -> list[TableDrift]:
+def _find_drift(work: EffectContext, wire: PostgresWire, seconds: float) -> list[TableDrift]:
     session = _session(work, wire, seconds, reads_only=False)
 
     def attempt() -> list[TableDrift]:
         if not wire.in_transaction:
             session.begin(reads_only=False)
-        images, drifts = _loaded(work, session)
-        return drifts if images is None else look_back(images)
+        images, drifts = _load_images(work, session)
+        return drifts if images is None else find_drift(images)
 
     drifts = until_free(session, attempt)
     wire.do("ROLLBACK")
@@ -213,12 +215,12 @@ def _undo(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, 
 
     def attempt() -> tuple[Images, dict[int, RowCounts]]:
         _lock_first(work, session)
-        images, drifts = _loaded(work, session)
+        images, drifts = _load_images(work, session)
         require_no_drift(drifts, force=force)
         if images is None:
             raise UsageError(Reason.MISUSE, "there are no images to give rows back from", where=IMAGES)
-        require_no_drift(look_back(images), force=force)
-        return images, give_back(images)
+        require_no_drift(find_drift(images), force=force)
+        return images, restore_rows(images)
 
     images, done = until_free(session, attempt)
     identity = session.identity
@@ -229,7 +231,7 @@ def _undo(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, 
         "images": False,
         "tables": [[images.tables[number].shown, *change] for number, change in done.items() if any(change)],
     }
-    return _end(work, session, output)
+    return _finish(work, session, output)
 
 
 def _lock_first(work: EffectContext, session: PostgresSession) -> None:
@@ -237,13 +239,13 @@ def _lock_first(work: EffectContext, session: PostgresSession) -> None:
     wire = session.wire
     if not wire.in_transaction:
         session.begin(reads_only=False)
-    tables = with_present_numbers(wire, read_header(work.given[IMAGES]).tables)
+    tables = with_current_oids(wire, read_header(work.given[IMAGES]).tables)
     plan = plan_locks(wire, [reached_by_rows(session, [table.oid for table in tables])], for_good=False)
     wire.do("ROLLBACK")
     take_locks(session, plan, reads_only=False)
 
 
-def _loaded(work: EffectContext, session: PostgresSession) -> tuple[Images | None, list[TableDrift]]:
+def _load_images(work: EffectContext, session: PostgresSession) -> tuple[Images | None, list[TableDrift]]:
     descriptor = work.given[IMAGES]
     header = read_header(descriptor)
     if header.database != session.identity.database:
@@ -255,7 +257,7 @@ def _loaded(work: EffectContext, session: PostgresSession) -> tuple[Images | Non
         )
     if drifts := gone_tables(session.wire, header.tables):
         return None, drifts
-    images = Images(session.wire, with_present_numbers(session.wire, header.tables))
+    images = Images(session.wire, with_current_oids(session.wire, header.tables))
     images.load(descriptor)
     return images, []
 

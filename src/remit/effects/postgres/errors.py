@@ -77,7 +77,7 @@ _NOT_CONNECTED: Final = (
 )
 
 
-def not_connected(problem: NotConnectedError) -> RemitError:
+def not_connected_error(problem: NotConnectedError) -> RemitError:
     """Its words name hosts and users; only the kind is passed on."""
     said = str(problem)
     what = next((words for pattern, words in _NOT_CONNECTED if re.search(pattern, said)), "it cannot be reached")
@@ -89,7 +89,7 @@ def not_connected(problem: NotConnectedError) -> RemitError:
     )
 
 
-def statement_failed(number: int, kind: str, problem: ServerError, seconds: float) -> RemitError:
+def statement_error(number: int, kind: str, problem: ServerError, seconds: float) -> RemitError:
     """One statement did not succeed. Nothing of the action has taken effect."""
     advice = "Mend the statement."
     if problem.state == _NO_RIGHT:
@@ -107,7 +107,7 @@ def is_busy(problem: Exception) -> bool:
     return isinstance(problem, EnvironmentFailureError) and problem.reason is Reason.DATABASE_BUSY
 
 
-def step_failed(what: str, problem: ServerError, seconds: float) -> RemitError:
+def step_error(what: str, problem: ServerError, seconds: float) -> RemitError:
     """Something of our own, such as to look at the tables."""
     return _failed(f"{what}: ", problem, seconds, "Nothing was changed.")
 
@@ -119,9 +119,9 @@ def _failed(what: str, problem: ServerError, seconds: float, next_step: str) -> 
             Reason.DATABASE_BUSY, f"{what}{_BUSY[state]}", where=THE_SERVER, next_step=_WHEN_FREE
         )
     if state == "57014":
-        return timed_out(seconds)
+        return timed_out_error(seconds)
     if state.startswith(_LOST):
-        return lost()
+        return connection_lost_error()
     if state.startswith("53"):
         return EnvironmentFailureError(
             Reason.RESOURCE_EXHAUSTED,
@@ -136,7 +136,7 @@ def _failed(what: str, problem: ServerError, seconds: float, next_step: str) -> 
     return EnvironmentFailureError(Reason.SQL_FAILED, f"{what}{_words(problem)}", where=THE_TEXT, next_step=next_step)
 
 
-def held_by_another(what: str, seconds: float) -> RemitError:
+def lock_held_error(what: str, seconds: float) -> RemitError:
     """A lock was not had in time. `what`: the table, if it is known."""
     return EnvironmentFailureError(
         Reason.DATABASE_BUSY,
@@ -146,20 +146,20 @@ def held_by_another(what: str, seconds: float) -> RemitError:
     )
 
 
-def held_too_long(seconds: float) -> RemitError:
+def held_too_long_error(seconds: float) -> RemitError:
     """Of a preview: others have waited for it for as long as they are to."""
     return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED, f"it kept others from tables for {seconds:g} seconds", where=THE_HOLD
     )
 
 
-def timed_out(seconds: float) -> RemitError:
+def timed_out_error(seconds: float) -> RemitError:
     return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED, f"its SQL took longer than {seconds:g} seconds", where=THE_TIME
     )
 
 
-def lost() -> RemitError:
+def connection_lost_error() -> RemitError:
     return EnvironmentFailureError(
         Reason.SQL_FAILED,
         "the connection to the database server was lost",
@@ -168,7 +168,7 @@ def lost() -> RemitError:
     )
 
 
-def no_rows() -> RemitError:
+def no_rows_error() -> RemitError:
     return EnvironmentFailureError(
         Reason.SQL_FAILED,
         "rows were expected, and the last statement that reads gave none",

@@ -103,7 +103,7 @@ def _word_or_string(text: str, at: int, word: re.Match[str]) -> PostgresToken:
         return PostgresToken("string", text[at : inner.end], at)
     if word[0].upper() == "U" and follows[:1] == "&" and follows[1:] in ("'", '"'):
         if follows[1:] == '"':
-            raise _refused('a name is written with U&"", which is not read', "Write the name itself.")
+            raise _refusal('a name is written with U&"", which is not read', "Write the name itself.")
         inner = _match(_PLAIN_STRING, "string", text, word.end() + 1)
         return PostgresToken("string", text[at : inner.end], at)
     return PostgresToken("word", word[0], at)
@@ -138,8 +138,8 @@ def _after_comment(text: str, at: int) -> int:
 
 
 def _not_closed() -> RefusedError:
-    return _refused("a quote or a comment in it is opened and not closed", "Close it.")
+    return _refusal("a quote or a comment in it is opened and not closed", "Close it.")
 
 
-def _refused(what: str, next_step: str) -> RefusedError:
+def _refusal(what: str, next_step: str) -> RefusedError:
     return RefusedError(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)

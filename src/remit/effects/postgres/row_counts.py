@@ -29,7 +29,7 @@ class RowCounts(NamedTuple):
     def __add__(self, other: object) -> "RowCounts":
         if not isinstance(other, RowCounts):
             return NotImplemented
-        return RowCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return RowCounts(*(mine + others for mine, others in zip(self, other, strict=True)))
 
 
 class Counts(NamedTuple):

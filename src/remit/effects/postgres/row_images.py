@@ -51,7 +51,7 @@ class Images:
         (oid,) = wire.one("SELECT $1::regclass::oid", self.name)
         self.oid = int(oid or 0)
 
-    def take_from(self, capture: Capture) -> None:
+    def copy_from(self, capture: Capture) -> None:
         self.wire.do(
             f"INSERT INTO {self.name} SELECT f.seq, tab, key, CASE WHEN f.gone THEN f.cells END, "
             "CASE WHEN NOT l.gone THEN l.cells END "
@@ -122,7 +122,7 @@ class Images:
         table = self.tables[number]
         (count,) = self.wire.one(
             f"SELECT count(*) FROM {self.joined(table)} WHERE i.tab = {number} "
-            f"AND {now_of(table)} IS DISTINCT FROM i.{side}"
+            f"AND {current_rows(table)} IS DISTINCT FROM i.{side}"
         )
         return int(count or 0)
 
@@ -130,7 +130,7 @@ class Images:
         return f"{self.name} i LEFT JOIN ONLY {table.quoted} t ON {same_key(table)}"
 
 
-def now_of(table: Table) -> str:
+def current_rows(table: Table) -> str:
     """The row that is there, as a list of text; null if there is none."""
     return f"CASE WHEN t.ctid IS NOT NULL THEN {cells_of('t', [column.name for column in table.columns])} END"
 

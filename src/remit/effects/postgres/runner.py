@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.effects.context import EffectContext, PathHandle
-from remit.effects.postgres.constraints import require_nothing_left_behind, settle
+from remit.effects.postgres.constraints import check_constraints, require_clean_session
 from remit.effects.postgres.dependencies import Reach, ReachedObjects
-from remit.effects.postgres.errors import THE_TEXT, held_by_another, is_busy, no_rows, statement_failed
+from remit.effects.postgres.errors import THE_TEXT, is_busy, lock_held_error, no_rows_error, statement_error
 from remit.effects.postgres.lexer import tokens_of
 from remit.effects.postgres.libpq import ServerError, StatementResult, quoted_name
 from remit.effects.postgres.request import RequestedAction, RequestedText
@@ -74,7 +74,7 @@ class StatementRunner:
         self.may_write = False
         self.blocked: list[ReachedObjects] = []
         """What statements reach that could not have a lock at once."""
-        self.in_the_way = ""
+        self.blocking_table = ""
         """The table that another session kept the last of them from, if it is known."""
 
     def forget(self) -> None:
@@ -82,9 +82,9 @@ class StatementRunner:
         self._reached.clear()
         self._reads.clear()
         self._copied = None
-        self.in_the_way = ""
+        self.blocking_table = ""
 
-    def learn(self, actions: Sequence[RequestedAction]) -> list[ReachedObjects]:
+    def find_reached(self, actions: Sequence[RequestedAction]) -> list[ReachedObjects]:
         """What the statements reach, as far as that can be known before the first one runs. Nothing is remembered but
         for a text that is to read only: it makes no table that another statement could be about.
         """
@@ -93,16 +93,16 @@ class StatementRunner:
         for action in actions:
             for text in action.texts:
                 try:
-                    statements = self._understood(text)
+                    statements = self._parse_text(text)
                 except RefusedError:
                     continue  # it is told when it is its turn
                 for one in statements:
                     self.may_write |= not (one.is_read or one.kind == "EXPLAIN")
                     try:
-                        reached = self._reach.look(one)
+                        reached = self._reach.inspect(one)
                     except (ServerError, RefusedError) as problem:
                         if is_busy(problem):
-                            raise self._held(one) from None
+                            raise self._busy_error(one) from None
                         if self._reads_only and isinstance(problem, RefusedError):
                             self._reached[id(text), one.number] = problem
                         continue
@@ -111,7 +111,7 @@ class StatementRunner:
                         self._reached[id(text), one.number] = reached
         return found
 
-    def keep_sequences(self, copied: frozenset[int]) -> None:
+    def copy_sequences(self, copied: frozenset[int]) -> None:
         """In a preview: numbers are taken from copies. `copied`: sequences of which there is one already."""
         self._copied = copied
 
@@ -128,44 +128,44 @@ class StatementRunner:
                 did.append(self._run_action(action))
                 self._wire.do(f"RELEASE SAVEPOINT {_ACTION}")
             except RemitError as problem:
-                if not goes_on or is_busy(problem) or self._session.is_over or not self._go_back():
+                if not goes_on or is_busy(problem) or self._session.is_past_hold_limit or not self._roll_back_action():
                     raise
                 did.append(Did(action.number, (), None, {}, {}, (), (), problem=problem.as_json()))
-        return self._settled(did)
+        return self._with_deferred_changes(did)
 
-    def _go_back(self) -> bool:
+    def _roll_back_action(self) -> bool:
         try:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_ACTION}")
-            self._session.ours()
+            self._session.use_own_settings()
             self._counts = count(self._wire, self._ours)
         except ServerError:
             return False  # the connection is gone, and with it everything
         return True
 
-    def _settled(self, did: Sequence[Did]) -> list[Did]:
+    def _with_deferred_changes(self, did: Sequence[Did]) -> list[Did]:
         """With what was put off to the end, which is told of the last action: nobody knows whose it was."""
         before = self._counts
-        self._counts = settle(self._session, before, self._ours, self._seconds)
+        self._counts = check_constraints(self._session, before, self._ours, self._seconds)
         changed = between(before, self._counts)
         last = max((place for place, one in enumerate(did) if one.statements), default=-1)
         if last < 0 or not (changed.tables or changed.structure):
             return list(did)
         one = did[last]
         tables = {oid: one.tables.get(oid, RowCounts()) + change for oid, change in changed.tables.items()}
-        told = dict(one.statements[-1])
-        told["writes"] = list(dict.fromkeys((*told["writes"], *map(self._name, changed.tables))))
-        told["destroys"] = told["destroys"] or changed.deletes
-        told["words"] += f"; triggers at the end change {', '.join(map(self._name, changed.tables)) or 'more'}"
+        described = dict(one.statements[-1])
+        described["writes"] = list(dict.fromkeys((*described["writes"], *map(self._name, changed.tables))))
+        described["destroys"] = described["destroys"] or changed.deletes
+        described["words"] += f"; triggers at the end change {', '.join(map(self._name, changed.tables)) or 'more'}"
         structure = ("what triggers did to the structure of the database at the end",) if changed.structure else ()
         late = one._replace(
-            statements=(*one.statements[:-1], told),
+            statements=(*one.statements[:-1], described),
             tables={**one.tables, **tables},
             structure=(*one.structure, *structure),
         )
         return [*did[:last], late, *did[last + 1 :]]
 
     def _run_action(self, action: RequestedAction) -> Did:
-        said: list[dict[str, Any]] = []
+        statements_run: list[dict[str, Any]] = []
         tables: dict[int, RowCounts] = {}
         structure: dict[str, None] = {}
         unseen: dict[str, None] = {}
@@ -173,26 +173,28 @@ class StatementRunner:
         shown: ShownRows | None = None
         for text in action.texts:
             with _named(text):
-                statements = self._understood(text)
+                statements = self._parse_text(text)
                 last: ShownRows | None = None
                 for one in statements:
-                    told, rows, changed = self._run_one(text, one, (id(text), one.number), len(said) + 1)
-                    said.append(told)
+                    described, rows, changed = self._run_one(text, one, (id(text), one.number), len(statements_run) + 1)
+                    statements_run.append(described)
                     last = rows if one.is_read and rows is not None else last
                     for oid, change in changed.tables.items():
                         tables[oid] = tables.get(oid, RowCounts()) + change
                     texts += [one.written[:MAX_TEXT]] if len(texts) < MAX_TEXTS else []
                     if one.changes_structure or changed.structure:
                         structure[_structure(one)] = None
-                    if not_seen := _unseen(one, told, changed):
-                        unseen[not_seen] = None
+                    if unseen_change := _unseen(one, described, changed):
+                        unseen[unseen_change] = None
                 if text.expect_results and (last is None or last.total == 0):
-                    raise no_rows()
+                    raise no_rows_error()
                 shown = last or shown
         types = self._type_names(shown)
-        return Did(action.number, tuple(said), shown, types, tables, tuple(structure), tuple(unseen), tuple(texts))
+        return Did(
+            action.number, tuple(statements_run), shown, types, tables, tuple(structure), tuple(unseen), tuple(texts)
+        )
 
-    def _understood(self, text: RequestedText) -> tuple[PostgresStatement, ...]:
+    def _parse_text(self, text: RequestedText) -> tuple[PostgresStatement, ...]:
         statements = analyse(text.text)
         bind(statements, text.parameters)
         if self._reads_only:
@@ -214,39 +216,43 @@ class StatementRunner:
         rows = RowWriter(PREVIEW_ROWS, self._spot(text) if saves else None, text.form)
         try:
             self._require_allowed(one, key)
-            self._session.theirs()
+            self._session.use_statement_settings()
             self._wire.prepare(one.text)
             if key not in self._reads:
                 self._reads[key] = self._planned(one, values)
-            lost = self._rows_of(one.empties) if one.empties else None
-            self._session.theirs()  # with the time that is left now
+            emptied_rows = self._rows_of(one.empties) if one.empties else None
+            self._session.use_statement_settings()  # with the time that is left now
             self._wire.prepare(one.text)
             ran = self._wire.run_prepared(values, rows.take)
             self._require_same_transaction(one)
-            self._session.ours()
-            require_nothing_left_behind(self._session, f"statement {one.number} ({one.kind})")
+            self._session.use_own_settings()
+            require_clean_session(self._session, f"statement {one.number} ({one.kind})")
             after = count(self._wire, self._ours)
         except ServerError as problem:
-            if is_busy(problem) and self._go_back():
-                raise self._held(one, self._reached.get(key)) from None
-            raise statement_failed(one.number, one.called, problem, self._seconds) from None
+            if is_busy(problem) and self._roll_back_action():
+                raise self._busy_error(one, self._reached.get(key)) from None
+            raise statement_error(one.number, one.called, problem, self._seconds) from None
         changed = between(self._counts, after)
         self._counts = after
         shown = rows.end(ran.columns)
         gives_rows = bool(ran.columns)
-        return self._told(one, key, number, ran, changed, lost), shown if gives_rows else None, changed
+        return (
+            self._describe_statement(one, key, number, ran, changed, emptied_rows),
+            shown if gives_rows else None,
+            changed,
+        )
 
-    def _held(self, one: PostgresStatement, reached: ReachedObjects | RefusedError | None = None) -> RemitError:
+    def _busy_error(self, one: PostgresStatement, reached: ReachedObjects | RefusedError | None = None) -> RemitError:
         """Another session has a lock that it needs. What it needs is remembered, so that it can be had first."""
-        self._session.ours()
+        self._session.use_own_settings()
         names = {token.name for token in tokens_of(one.text) if token.name}
         table = held_table(self._wire, names)
-        self.in_the_way = table
+        self.blocking_table = table
         if one.changes_structure:
             self.blocked.append(reached_by_structure(self._wire, one.text))
         elif isinstance(reached, ReachedObjects):
             self.blocked.append(reached)
-        return held_by_another(
+        return lock_held_error(
             table or f"what statement {one.number} ({one.called}) needs", self._session.lock_wait.seconds
         )
 
@@ -254,7 +260,7 @@ class StatementRunner:
         """Refused if it reaches what it may not. Before anything of it is planned: planning runs functions too."""
         is_new = key not in self._reached
         if is_new:
-            self._reached[key] = self._reach.look(one)
+            self._reached[key] = self._reach.inspect(one)
         reached = self._reached[key]
         if isinstance(reached, RefusedError):
             raise reached
@@ -311,14 +317,14 @@ class StatementRunner:
                 (writes if node.get("Node Type") == "ModifyTable" else reads)[name] = None
         return tuple(name for name in reads if name not in writes), tuple(writes)
 
-    def _told(
+    def _describe_statement(
         self,
         one: PostgresStatement,
         key: tuple[int, int],
         number: int,
         ran: StatementResult,
         changed: Changed,
-        lost: int | None,
+        emptied_rows: int | None,
     ) -> dict[str, Any]:
         reads, planned = self._reads[key]
         counted = [self._name(oid) for oid in changed.tables]
@@ -329,7 +335,7 @@ class StatementRunner:
         if one.is_read or one.kind == "EXPLAIN":
             kept = {"rows_read": ran.rows}
         else:
-            kept = {"rows_changed": lost}
+            kept = {"rows_changed": emptied_rows}
             if one.kind in CHANGES_ROWS and not one.changes_structure:
                 kept = {"rows_changed": _changed_rows(ran.tag)}
         return {
@@ -383,13 +389,13 @@ def describe(one: PostgresStatement, reads: Sequence[str], writes: Sequence[str]
     return "; ".join(parts) or "reads no table"
 
 
-def answer_of(did: Did) -> dict[str, Any]:
+def render_answer(did: Did) -> dict[str, Any]:
     """What the host is told of one action's rows and statements."""
     shown = did.shown
     rows = shown.preview if shown is not None else []
     return {
         "statements": list(did.statements),
-        "texts": _fitting(did.texts, MAX_FRAME - len(json.dumps([did.statements, rows]))),
+        "texts": _truncate_texts(did.texts, MAX_FRAME - len(json.dumps([did.statements, rows]))),
         "rows": rows,
         "result_rows": shown.total if shown is not None else 0,
         "schema": described(shown.columns, dict(did.types)) if shown is not None else [],
@@ -397,7 +403,7 @@ def answer_of(did: Did) -> dict[str, Any]:
     }
 
 
-def _fitting(texts: Sequence[str], room: int) -> list[str]:
+def _truncate_texts(texts: Sequence[str], room: int) -> list[str]:
     """As many as there is room for in one message."""
     fitting: list[str] = []
     for text in texts:
@@ -408,15 +414,15 @@ def _fitting(texts: Sequence[str], room: int) -> list[str]:
     return fitting
 
 
-def in_few(reasons: Sequence[str]) -> str:
+def summarise(reasons: Sequence[str]) -> str:
     """The first ones, and how many more there are."""
     more = f", and {len(reasons) - _MOST_REASONS:,} more" if len(reasons) > _MOST_REASONS else ""
     return ", ".join(reasons[:_MOST_REASONS]) + more
 
 
-def _unseen(one: PostgresStatement, told: Mapping[str, Any], changed: Changed) -> str:
+def _unseen(one: PostgresStatement, described: Mapping[str, Any], changed: Changed) -> str:
     counted = sum(sum(change) for change in changed.tables.values())
-    if (told.get("rows_changed") or 0) > counted and not one.changes_structure:
+    if (described.get("rows_changed") or 0) > counted and not one.changes_structure:
         return f"{one.kind} changed rows that the server does not count, such as those of a foreign table"
     return ""
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from remit.core.errors import Reason, RefusedError
 from remit.effects.context import EffectContext, read_given
-from remit.effects.postgres.errors import not_connected
+from remit.effects.postgres.errors import not_connected_error
 from remit.effects.postgres.libpq import NotConnectedError, PostgresWire, quoted_text
 
 SERVER: Final = "server"
@@ -118,15 +118,15 @@ class PostgresSession:
         """How long a transaction may keep others from a table. None: as long as its statements may take."""
         self._seconds = seconds
         self._path = path
-        ours = {"search_path": OUR_PATH, **settings}
-        sets = (f"pg_catalog.set_config({quoted_text(name)}, {quoted_text(ours[name])}, false)" for name in ours)
+        own = {"search_path": OUR_PATH, **settings}
+        sets = (f"pg_catalog.set_config({quoted_text(name)}, {quoted_text(own[name])}, false)" for name in own)
         self._set_ours = f"SELECT {', '.join(sets)}"
 
     def begin(self, *, reads_only: bool) -> None:
         """All statements see one state of the database: that of the first one that looks at a row, so not of LOCK."""
         self.wire.do(f"BEGIN ISOLATION LEVEL REPEATABLE READ, {'READ ONLY' if reads_only else 'READ WRITE'}")
 
-    def theirs(self) -> None:
+    def use_statement_settings(self) -> None:
         """Names are looked up as the role has it, and no more time is taken than is left: for statements of a plan."""
         self.wire.do(
             "SELECT pg_catalog.set_config('search_path', $1, false), "
@@ -135,19 +135,19 @@ class PostgresSession:
             self._statement_timeout(),
         )
 
-    def ours(self) -> None:
+    def use_own_settings(self) -> None:
         """Names are looked up in the catalog only, whatever functions and operators others have made; and all that we
         rely on is set again, because a function can set anything for the rest of the transaction.
         """
         timeout = quoted_text(self._statement_timeout())
         self.wire.do(f"{self._set_ours}, pg_catalog.set_config('statement_timeout', {timeout}, false)")
 
-    def start_to_hold(self) -> None:
+    def start_hold_limit(self) -> None:
         """From now on others wait for us."""
         self.wire.until = None if self.hold_seconds is None else time.monotonic() + self.hold_seconds
 
     @property
-    def is_over(self) -> bool:
+    def is_past_hold_limit(self) -> bool:
         """Whether others have waited for as long as they are to."""
         return self.wire.until is not None and time.monotonic() >= self.wire.until
 
@@ -168,7 +168,7 @@ def connect(work: EffectContext) -> PostgresWire:
     try:
         return PostgresWire({name: str(value) for name, value in options.items()})
     except NotConnectedError as problem:
-        raise not_connected(problem) from None
+        raise not_connected_error(problem) from None
 
 
 def open_session(

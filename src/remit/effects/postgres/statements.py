@@ -89,9 +89,9 @@ def analyse(text: str) -> tuple[PostgresStatement, ...]:
     _require_readable(text)
     found = list(split(text))
     if not found:
-        raise _refused("there is no statement in it", "Write at least one statement.")
+        raise _refusal("there is no statement in it", "Write at least one statement.")
     if len(found) > MAX_STATEMENTS:
-        raise _refused(
+        raise _refusal(
             f"it has {len(found):,} statements, and at most {MAX_STATEMENTS} are run together", "Split it into several."
         )
     return tuple(_analyse_one(number, text, tokens) for number, tokens in enumerate(found, start=1))
@@ -101,14 +101,14 @@ def bind(statements: Sequence[PostgresStatement], given: Mapping[str, Any]) -> N
     """Every parameter that is used must be given, every one that is given must be used, each a plain value."""
     used = {name for one in statements for name in one.parameters}
     for name in sorted(used - given.keys()):
-        raise _refused(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
+        raise _refusal(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
     for name in sorted(given.keys() - used):
-        raise _refused(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
+        raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
     for name, value in given.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
-            raise _refused(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
+            raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
         if isinstance(value, str) and "\0" in value:
-            raise _refused(f"the value of the parameter {name!r} has a NUL character", "The server keeps none.")
+            raise _refusal(f"the value of the parameter {name!r} has a NUL character", "The server keeps none.")
 
 
 def values_of(one: PostgresStatement, given: Mapping[str, Any]) -> list[bytes | None]:
@@ -119,7 +119,7 @@ def values_of(one: PostgresStatement, given: Mapping[str, Any]) -> list[bytes | 
 def require_reading(statements: Sequence[PostgresStatement]) -> None:
     for one in statements:
         if not one.is_read:
-            raise _refused_statement(
+            raise _statement_refusal(
                 one.number, one.kind, "it may change the database, and this text is to read only", "Leave it out."
             )
 
@@ -134,20 +134,20 @@ def _as_text(value: Any) -> bytes | None:
 
 def _require_readable(text: str) -> None:
     if "\0" in text:
-        raise _refused("it has a NUL character, behind which a statement could hide", "Remove the character.")
+        raise _refusal("it has a NUL character, behind which a statement could hide", "Remove the character.")
     if len(text) > MAX_TEXT:
-        raise _refused(f"it has more than {MAX_TEXT:,} characters", "Split it into several.")
+        raise _refusal(f"it has more than {MAX_TEXT:,} characters", "Split it into several.")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _refused("it has half a character, which is not text", "Save it as UTF-8.") from None
+        raise _refusal("it has half a character, which is not text", "Save it as UTF-8.") from None
 
 
 def _analyse_one(number: int, text: str, tokens: Sequence[PostgresToken]) -> PostgresStatement:
     kind = _kind_of(number, tokens)
     if (forbidden := find_forbidden(tokens)) is not None:
         name, why = forbidden
-        raise _refused_statement(number, kind, f"{name} {why}", INSTEAD.get(name, _PLAIN_ADVICE))
+        raise _statement_refusal(number, kind, f"{name} {why}", INSTEAD.get(name, _PLAIN_ADVICE))
     sent, parameters = _numbered(number, kind, text, tokens)
     empties = tokens[0].word == "TRUNCATE"
     is_read = kind in ("SELECT", "EXPLAIN") and not _writes_within(tokens) and not calls(tokens, MOVES_A_SEQUENCE)
@@ -197,8 +197,8 @@ def _kind_of(number: int, tokens: Sequence[PostgresToken]) -> str:
 
 def _not_run(number: int, kind: str) -> RefusedError:
     if kind not in _ADVICE and kind not in _NOT_FOR_PLANS:
-        return _refused_statement(number, kind, "this is no statement that is known here", _KNOWN)
-    return _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, _PLAIN_ADVICE))
+        return _statement_refusal(number, kind, "this is no statement that is known here", _KNOWN)
+    return _statement_refusal(number, kind, "statements of this kind are not run", _ADVICE.get(kind, _PLAIN_ADVICE))
 
 
 def _printable_kind(token: PostgresToken) -> str:
@@ -215,18 +215,18 @@ def _kind_after_with(number: int, tokens: Sequence[PostgresToken]) -> str:
             return "MERGE_INTO" if token.word == "MERGE" else token.word
     if depth == 0 and any(token.word in _READS for token in tokens):  # WITH ... (SELECT ...)
         return "SELECT"
-    raise _refused_statement(number, "WITH", "it has no statement at its end", "Write one.")
+    raise _statement_refusal(number, "WITH", "it has no statement at its end", "Write one.")
 
 
 def _kind_of_structure(number: int, kind: str, tokens: Sequence[PostgresToken]) -> str:
     _require_object(number, kind, tokens, _OBJECTS)
     words = [token.word for token in tokens]
     if "CONCURRENTLY" in words[:6]:
-        raise _refused_statement(number, kind, "CONCURRENTLY cannot be taken back if it fails", "Leave it out.")
+        raise _statement_refusal(number, kind, "CONCURRENTLY cannot be taken back if it fails", "Leave it out.")
     if "SCHEMA" in words[:2] and _BESIDE_A_SCHEMA & set(words[2:]):
-        raise _refused_statement(number, kind, "it makes more than a schema", "Write each as a statement of its own.")
+        raise _statement_refusal(number, kind, "it makes more than a schema", "Write each as a statement of its own.")
     if "EXECUTE" in words:
-        raise _refused_statement(number, kind, "it runs a statement that is not in it", _ITSELF)
+        raise _statement_refusal(number, kind, "it runs a statement that is not in it", _ITSELF)
     return kind
 
 
@@ -237,13 +237,13 @@ def _require_object(number: int, kind: str, tokens: Sequence[PostgresToken], kno
             return
         if token.word not in _BEFORE_AN_OBJECT:
             what = f"it is about a {token.word[:20]}" if token.word else "it does not say what it is about"
-            raise _refused_statement(
+            raise _statement_refusal(
                 number,
                 kind,
                 f"{what}, and only tables, indexes, views, sequences, types and schemas are made and changed",
                 _PLAIN_ADVICE,
             )
-    raise _refused_statement(number, kind, "it does not say what it is about", _PLAIN_ADVICE)
+    raise _statement_refusal(number, kind, "it does not say what it is about", _PLAIN_ADVICE)
 
 
 def explained(text: str) -> str:
@@ -265,11 +265,11 @@ def _explain(number: int, tokens: Sequence[PostgresToken]) -> str:
     """The statement that it is about is held to the same rules, and is not run."""
     start = _explained_from(tokens)
     if any(token.name.upper() in _RUNS_IT for token in tokens[1:start]):
-        raise _refused_statement(number, "EXPLAIN", "with ANALYZE it runs what it explains", "Leave out ANALYZE.")
+        raise _statement_refusal(number, "EXPLAIN", "with ANALYZE it runs what it explains", "Leave out ANALYZE.")
     if start >= len(tokens):
-        raise _refused_statement(number, "EXPLAIN", "there is nothing that it explains", "Leave it out.")
+        raise _statement_refusal(number, "EXPLAIN", "there is nothing that it explains", "Leave it out.")
     if tokens[start].word == "EXPLAIN":
-        raise _refused_statement(number, "EXPLAIN", "it explains another EXPLAIN", "Leave it out.")
+        raise _statement_refusal(number, "EXPLAIN", "it explains another EXPLAIN", "Leave it out.")
     _kind_of(number, tokens[start:])
     return "EXPLAIN"
 
@@ -369,18 +369,18 @@ def _numbered(number: int, kind: str, text: str, tokens: Sequence[PostgresToken]
         pieces.append(f"{text[at : token.start]}${place}")
         at = token.end
     if len(names) > MAX_PARAMETERS:
-        raise _refused_statement(number, kind, f"it has more than {MAX_PARAMETERS} parameters", "Use fewer.")
+        raise _statement_refusal(number, kind, f"it has more than {MAX_PARAMETERS} parameters", "Use fewer.")
     return "".join((*pieces, text[at : tokens[-1].end])), tuple(names)
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _refused(what: str, next_step: str) -> RefusedError:
+def _refusal(what: str, next_step: str) -> RefusedError:
     return RefusedError(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
 
 
-def _refused_statement(number: int, kind: str, what: str, next_step: str) -> RefusedError:
+def _statement_refusal(number: int, kind: str, what: str, next_step: str) -> RefusedError:
     return RefusedError(
         Reason.SQL_REFUSED, f"statement {number} ({kind}): {what}", where="the SQL text", next_step=next_step
     )

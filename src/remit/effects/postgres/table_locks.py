@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from remit.core.errors import EnvironmentFailureError
 from remit.effects.postgres.dependencies import ReachedObjects, array, names_array
-from remit.effects.postgres.errors import held_by_another, is_busy
+from remit.effects.postgres.errors import is_busy, lock_held_error
 from remit.effects.postgres.lexer import tokens_of
 from remit.effects.postgres.libpq import PostgresWire, ServerError
 from remit.effects.postgres.session import AT_ONCE, PostgresSession, lock_timeout
@@ -169,7 +169,7 @@ def wait_for(session: PostgresSession, table: str) -> None:
         )
     session.wire.do("ROLLBACK")
     if not is_had:
-        raise held_by_another(table, wait.seconds)
+        raise lock_held_error(table, wait.seconds)
 
 
 def reached_by_structure(wire: PostgresWire, text: str) -> ReachedObjects:
@@ -206,7 +206,7 @@ def _take(session: PostgresSession, plan: LockPlan, until: float, *, reads_only:
             return
         session.wire.do("ROLLBACK")
         if time.monotonic() >= until - _LEAST:
-            raise held_by_another(missing.name, session.lock_wait.seconds)
+            raise lock_held_error(missing.name, session.lock_wait.seconds)
         time.sleep(_LONGEST_PAUSE * os.urandom(1)[0] / 255)
 
 

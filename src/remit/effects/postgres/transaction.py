@@ -19,17 +19,17 @@ from remit.effects.postgres.request import RequestedAction
 from remit.effects.postgres.row_capture import Capture
 from remit.effects.postgres.row_counts import RowCounts, is_counting
 from remit.effects.postgres.row_images import Images, WrittenImages
-from remit.effects.postgres.runner import Did, StatementRunner, answer_of, in_few
+from remit.effects.postgres.runner import Did, StatementRunner, render_answer, summarise
 from remit.effects.postgres.session import PostgresSession
 from remit.effects.postgres.table_locks import plan_locks, take_locks, until_free, wait_for
 from remit.effects.postgres.tables import Table, TableFacts, look_up, why_nothing_can_be_captured
-from remit.effects.postgres.undo import give_back
+from remit.effects.postgres.undo import restore_rows
 
 _FIRST: Final = "remit_first"
 _SECOND: Final = "remit_second"
 _THIRD: Final = "remit_third"
 _NOT_FOLLOWED: Final = "the changes of its rows could not be followed exactly"
-_NOT_GIVEN_BACK: Final = "its rows could not all be given back: others refer to them, or they exclude each other"
+_NOT_RESTORABLE: Final = "its rows could not all be given back: others refer to them, or they exclude each other"
 _MOST_REASONS: Final = 5
 _MOST_ATTEMPTS: Final = 3
 _NOT_COUNTED: Final = "the server does not count the rows that are changed (its track_counts is off)"
@@ -84,14 +84,14 @@ class Follower:
         tables = [] if why_not else [f.table for oid, f in facts.items() if not f.not_captured and oid in locked]
         if not tables and self._has_copies and any(one.tables or one.structure or one.unseen for one in did):
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
-            self._session.ours()
+            self._session.use_own_settings()
             did = self._runner.run(actions, goes_on=goes_on)
             facts = self._facts(did)
             why_not = self._why_not(did)
         if not tables:
             return Followed(tuple(did), facts, (), why_not, None)
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
-        self._session.ours()  # the settings have gone back as well
+        self._session.use_own_settings()  # the settings have gone back as well
         self._capture = Capture(self._wire, tables)
         self._wire.do(f"SAVEPOINT {_SECOND}")
         did = self._runner.run(actions, goes_on=goes_on, ours=frozenset({self._capture.oid}))
@@ -99,30 +99,30 @@ class Follower:
         why_not = self._why_not(did)
         if why_not:
             return Followed(tuple(did), facts, (), why_not, None)
-        self._session.ours()
+        self._session.use_own_settings()
         images = Images(self._wire, tables)
-        images.take_from(self._capture)
-        self._session.ours()
+        images.copy_from(self._capture)
+        self._session.use_own_settings()
         if not self._is_exact(did, images, "new"):
             return Followed(tuple(did), facts, (), _NOT_FOLLOWED, None)
-        if not self._can_be_given_back(images, self._capture):
-            return Followed(tuple(did), facts, (), _NOT_GIVEN_BACK, None)
-        self._session.ours()
+        if not self._is_restorable(images, self._capture):
+            return Followed(tuple(did), facts, (), _NOT_RESTORABLE, None)
+        self._session.use_own_settings()
         written = images.write(_new_file(self._spot), self._session.identity)
         return Followed(tuple(did), facts, tuple(tables), "", written)
 
     def _run_locked(self, actions: Sequence[RequestedAction], *, goes_on: bool) -> tuple[list[Did], frozenset[int]]:
         """All statements once, with the locks; and the tables that no other session can write to."""
-        table = self._runner.in_the_way
+        table = self._runner.blocking_table
         self._runner.forget()
         if not self._wire.in_transaction:  # another session was in the way
             if table:
                 wait_for(self._session, table)
             self._session.begin(reads_only=self._reads_only)
         if self._reads_only:
-            self._begin_to_look()
-        reached = [*self._runner.learn(actions), *self._runner.blocked]
-        self._session.ours()
+            self._start_reading()
+        reached = [*self._runner.find_reached(actions), *self._runner.blocked]
+        self._session.use_own_settings()
         attempt = 0
         while True:
             plan = plan_locks(self._wire, reached, for_good=self._commits)
@@ -133,10 +133,10 @@ class Follower:
                 self._session, plan, reads_only=self._reads_only, before_copies=_FIRST if self._has_copies else ""
             )
             if plan.writes or self._runner.may_write:
-                self._session.start_to_hold()
-            self._session.ours()
+                self._session.start_hold_limit()
+            self._session.use_own_settings()
             if self._is_preview:
-                self._runner.keep_sequences(copied)
+                self._runner.copy_sequences(copied)
             if not self._has_copies:
                 self._wire.do(f"SAVEPOINT {_FIRST}")
             did = self._runner.run(actions, goes_on=goes_on)
@@ -145,10 +145,10 @@ class Follower:
             if not more or any(one.structure for one in did) or attempt == _MOST_ATTEMPTS:
                 return did, plan.writes
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
-            self._session.ours()
+            self._session.use_own_settings()
             reached.append(ReachedObjects(writes=more))
 
-    def _begin_to_look(self) -> None:
+    def _start_reading(self) -> None:
         """A transaction that may make a function, which is never called: only so can a statement be looked at."""
         self._wire.do("ROLLBACK")
         try:
@@ -161,7 +161,7 @@ class Follower:
         if followed.written is None:
             return followed
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_SECOND}")
-        self._session.ours()
+        self._session.use_own_settings()
         images = Images(self._wire, followed.captured)
         descriptor = os.open(self._spot.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._spot.folder)
         try:
@@ -172,11 +172,11 @@ class Follower:
             return followed
         return followed._replace(captured=(), why_not=_NOT_FOLLOWED, written=None)
 
-    def _can_be_given_back(self, images: Images, capture: Capture) -> bool:
+    def _is_restorable(self, images: Images, capture: Capture) -> bool:
         """Whether the way back would succeed if it were gone at once. It is, and then that is taken back."""
         self._wire.do(f"SAVEPOINT {_THIRD}")
         try:
-            give_back(images, frozenset({capture.oid}))
+            restore_rows(images, frozenset({capture.oid}))
         except EnvironmentFailureError:
             return False
         finally:
@@ -218,12 +218,12 @@ class Follower:
         return all(images.differing(number, side) == 0 for number in range(len(images.tables)))
 
 
-def told(followed: Followed) -> list[dict[str, Any]]:
+def describe_actions(followed: Followed) -> list[dict[str, Any]]:
     """Action by action, for the host."""
     return [
         {
             "number": one.number,
-            "answer": None if one.problem is not None else answer_of(one),
+            "answer": None if one.problem is not None else render_answer(one),
             "tables": [[_name(followed, oid), *change] for oid, change in one.tables.items()],
             "irreversible": _irreversible(followed, one),
             "problem": one.problem,
@@ -249,7 +249,7 @@ def _irreversible(followed: Followed, one: Did) -> str:
         return followed.why_not if followed.why_not == _NOT_COUNTED else ""
     reasons = list(one.unseen)
     if one.structure:
-        reasons.insert(0, f"{in_few(one.structure)} cannot be taken back")
+        reasons.insert(0, f"{summarise(one.structure)} cannot be taken back")
     elif followed.why_not:
         reasons.append(followed.why_not)
     if not reasons or one.structure:  # all that people would have to know to do it otherwise

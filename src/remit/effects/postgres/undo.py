@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.effects.postgres.libpq import PostgresWire, ServerError, quoted_name
 from remit.effects.postgres.row_counts import RowCounts, between, count
-from remit.effects.postgres.row_images import Images, cell, now_of, same_key
+from remit.effects.postgres.row_images import Images, cell, current_rows, same_key
 from remit.effects.postgres.tables import Table, find, parents_first
 
 _TRIAL: Final = "remit_trial"
@@ -51,13 +51,13 @@ def gone_tables(wire: PostgresWire, tables: Sequence[Table]) -> list[TableDrift]
     return drifts
 
 
-def with_present_numbers(wire: PostgresWire, tables: Sequence[Table]) -> tuple[Table, ...]:
+def with_current_oids(wire: PostgresWire, tables: Sequence[Table]) -> tuple[Table, ...]:
     """The same tables by the numbers that they have now. They were looked at by `gone_tables`."""
     found = [find(wire, table.schema, table.name) for table in tables]
     return tuple(facts.table for facts in found if facts is not None)
 
 
-def look_back(images: Images) -> list[TableDrift]:
+def find_drift(images: Images) -> list[TableDrift]:
     """What others have done since, by table."""
     drifts = []
     for number, table in enumerate(images.tables):
@@ -65,7 +65,7 @@ def look_back(images: Images) -> list[TableDrift]:
             "SELECT count(*) FILTER (WHERE i.new IS NOT NULL AND t.ctid IS NOT NULL), "
             "count(*) FILTER (WHERE i.new IS NOT NULL AND t.ctid IS NULL), "
             "count(*) FILTER (WHERE i.new IS NULL) "
-            f"FROM {images.joined(table)} WHERE i.tab = {number} AND {now_of(table)} IS DISTINCT FROM i.new"
+            f"FROM {images.joined(table)} WHERE i.tab = {number} AND {current_rows(table)} IS DISTINCT FROM i.new"
         )
         words = ("were changed since", "were deleted since", "were inserted again since")
         for found, what in zip(row, words, strict=True):
@@ -91,7 +91,7 @@ def require_no_drift(drifts: Sequence[TableDrift], *, force: bool) -> None:
         )
 
 
-def give_back(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, RowCounts]:
+def restore_rows(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, RowCounts]:
     """All rows, exactly, or EnvironmentFailureError with nothing changed. What was done, by the number of the table.
 
     `ours` are tables that nobody counts.
@@ -128,7 +128,7 @@ def _expected(images: Images, number: int) -> RowCounts:
         "SELECT count(*) FILTER (WHERE i.old IS NOT NULL AND t.ctid IS NULL), "
         "count(*) FILTER (WHERE i.old IS NOT NULL AND t.ctid IS NOT NULL), "
         "count(*) FILTER (WHERE i.old IS NULL) "
-        f"FROM {images.joined(table)} WHERE i.tab = {number} AND {now_of(table)} IS DISTINCT FROM i.old"
+        f"FROM {images.joined(table)} WHERE i.tab = {number} AND {current_rows(table)} IS DISTINCT FROM i.old"
     )
     return RowCounts(*(int(found or 0) for found in row))
 
@@ -227,7 +227,7 @@ def _update(images: Images, number: int) -> str:
     sets = ", ".join(f"{quoted_name(column.name)} = {cell('old', table, column)}" for column in columns)
     return (
         f"UPDATE ONLY {table.quoted} t SET {sets} FROM {images.name} i WHERE i.tab = {number} "
-        f"AND i.old IS NOT NULL AND {same_key(table)} AND {now_of(table)} IS DISTINCT FROM i.old"
+        f"AND i.old IS NOT NULL AND {same_key(table)} AND {current_rows(table)} IS DISTINCT FROM i.old"
     )
 
 

@@ -25,7 +25,7 @@ from remit.effects.file_copy import (
     sha256_of,
     sync,
 )
-from remit.effects.tasks.notes import digest_made, note_aside, note_back, note_made
+from remit.effects.tasks.notes import digest_made, note_aside, note_made, note_restored
 from remit.fs.openat import FileIdentity, already_exists, exists, failure, identify, inspect_file, open_file, peek
 
 SOURCE: Final = "source_path"
@@ -64,13 +64,13 @@ class Undoing:
             return
         first = _as_error(problem, self._where)
         try:
-            self._take_back()
+            self._undo_all()
         except (OSError, RemitError) as second:
-            raise _not_undone(first, _as_error(second, self._where)) from problem
+            raise _not_undone_error(first, _as_error(second, self._where)) from problem
         if first is not problem:
             raise first from problem
 
-    def _take_back(self) -> None:
+    def _undo_all(self) -> None:
         """All of them, whatever becomes of one; then what the last to fail raised."""
         failed: BaseException | None = None
         while self._callbacks:
@@ -94,14 +94,14 @@ def opened(descriptor: int) -> Iterator[int]:
 # --- doing ----------------------------------------------------------------------------------------------------------
 
 
-def identity_before(work: EffectContext, use: str = SOURCE) -> FileIdentity:
+def parse_identity(work: EffectContext, use: str = SOURCE) -> FileIdentity:
     return FileIdentity.from_json(work.before[use]).seen_from(work.spots[use].folder)
 
 
 def require_ready(work: EffectContext) -> FileIdentity:
     """The source is the file that was looked at before, untouched, and nothing is at the destination."""
     source = work.spots[SOURCE]
-    before = identity_before(work)
+    before = parse_identity(work)
     if inspect_file(source.folder, source.name, where=source.path) != before:
         raise changed(source.path)
     if DESTINATION in work.spots:
@@ -124,11 +124,11 @@ def open_source(work: EffectContext, before: FileIdentity) -> int:
 
 
 def duplicate(
-    work: EffectContext, source: int, before: FileIdentity, undo: Undoing, *, keep: bool
+    work: EffectContext, source: int, before: FileIdentity, undo: Undoing, *, keep_permissions: bool
 ) -> tuple[FileIdentity, str]:
     """The source's bytes under the part name in the destination's folder, verified and on the disk; with its digest.
 
-    With `keep` it has the source's owner, mode and times, or is refused.
+    With `keep_permissions` it has the source's owner, mode and times, or is refused.
     """
     destination = work.spots[DESTINATION]
     times = os.fstat(source)  # before reading, which may change the time of access
@@ -136,12 +136,12 @@ def duplicate(
         made = identify(part)
         undo.callback(remove_if_same, destination.folder, work.part_name, made, where=destination.path)
         reach("effect.part_made")
-        if keep:
-            _require_kept(work, made, before)
+        if keep_permissions:
+            _require_same_permissions(work, made, before)
         copy_content(source, part, before.size, work.progress)
         reach("effect.part_filled")
         digest = require_equal(source, part, before, where=work.spots[SOURCE].path)
-        if keep:
+        if keep_permissions:
             os.utime(part, ns=(times.st_atime_ns, times.st_mtime_ns))
         os.fsync(part)
         reach("effect.part_synced")
@@ -160,21 +160,21 @@ def publish(work: EffectContext, made: FileIdentity, digest: str, undo: Undoing)
     reach("effect.folder_synced")
 
 
-def take_away(work: EffectContext, kept: FileIdentity, undo: Undoing) -> None:
+def remove_source(work: EffectContext, expected: FileIdentity, undo: Undoing) -> None:
     """Remove the source, which is set aside first and looked at: what replaced it at the last moment is given back.
 
     Forgets all of `undo` once the file is gone: from then on there is no way back, only forward.
     """
     source = work.spots[SOURCE]
     name, aside = (source.folder, source.name), (source.folder, work.part_name)
-    there = peek(*aside, where=source.path)
-    if there is None or not there.is_file(kept):
-        rename_checked(name, aside, kept, where=source.path, where_new=part_path(work, source))
-    undo.callback(_give_name_back, work, kept)
+    present = peek(*aside, where=source.path)
+    if present is None or not present.is_file(expected):
+        rename_checked(name, aside, expected, where=source.path, where_new=part_path(work, source))
+    undo.callback(_restore_source_name, work, expected)
     reach("effect.set_aside")
-    note_aside(work, kept, source.folder)
-    there = peek(*aside, where=source.path)
-    if there is None or not there.has_content_of(kept):  # through a descriptor that was open before
+    note_aside(work, expected, source.folder)
+    present = peek(*aside, where=source.path)
+    if present is None or not present.has_content_of(expected):  # through a descriptor that was open before
         raise changed(source.path)
     os.unlink(work.part_name, dir_fd=source.folder)
     undo.forget()
@@ -186,8 +186,8 @@ def take_away(work: EffectContext, kept: FileIdentity, undo: Undoing) -> None:
 def sync_both(source: PathHandle, destination: PathHandle) -> None:
     # The destination first: a filesystem without a journal must not forget the file at both ends.
     sync(destination.folder, where=destination.path)
-    here, there = os.fstat(source.folder), os.fstat(destination.folder)
-    if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+    here, other = os.fstat(source.folder), os.fstat(destination.folder)
+    if (here.st_dev, here.st_ino) != (other.st_dev, other.st_ino):
         sync(source.folder, where=source.path)
 
 
@@ -228,7 +228,7 @@ def find_made(work: EffectContext) -> tuple[FileIdentity, str] | None:
     return (arrived, digest) if arrived is not None and digest is not None else None
 
 
-def settle_made(work: EffectContext, *, finish: bool) -> str | None:
+def finish_made(work: EffectContext, *, finish: bool) -> str | None:
     """For a task that only makes a file: the digest it was made with, if it was and is to stay; else None."""
     spot = work.spots[DESTINATION]
     clear_part(work)
@@ -250,7 +250,7 @@ def remove_untouched(spot: PathHandle, made: FileIdentity, digest: str) -> None:
     except RefusedError:  # whatever cannot be opened by the rules is not as it was made by them
         same = False
     if not same:
-        raise edited_since(spot.path)
+        raise edited_error(spot.path)
     _unpublish(spot, made)
 
 
@@ -264,15 +264,15 @@ def find_source(work: EffectContext, before: FileIdentity) -> tuple[str, FileIde
     return None
 
 
-def put_back(work: EffectContext, before: FileIdentity) -> None:
+def restore_aside(work: EffectContext, before: FileIdentity) -> None:
     """Give what was set aside its name again: the source, or what somebody had put in its place at that moment."""
     source = work.spots[SOURCE]
     aside = peek(source.folder, work.part_name, where=source.path)
     if aside is not None and (aside.is_file(before) or not _is_one_folder(work)):
-        _give_name_back(work, aside)
+        _restore_source_name(work, aside)
 
 
-def edited_since(where: str) -> EnvironmentFailureError:
+def edited_error(where: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the task was stopped half-way, and the file it had made was changed since, so it is left as it is",
@@ -289,15 +289,15 @@ def _unpublish(spot: PathHandle, made: FileIdentity) -> None:
     if found is None or not found.is_file(made):
         return
     if not found.has_content_of(made):
-        raise edited_since(spot.path)
+        raise edited_error(spot.path)
     remove_if_same(spot.folder, spot.name, made, where=spot.path)
 
 
-def _give_name_back(work: EffectContext, aside: FileIdentity) -> None:
+def _restore_source_name(work: EffectContext, aside: FileIdentity) -> None:
     source = work.spots[SOURCE]
     old, new = (source.folder, work.part_name), (source.folder, source.name)
     try:
-        note_back(work, aside, source.folder)
+        note_restored(work, aside, source.folder)
     finally:  # also where nobody listens any more
         restore_name(old, new, where=part_path(work, source), where_new=source.path)
     sync(source.folder, where=source.path)
@@ -309,7 +309,7 @@ def _is_one_folder(work: EffectContext) -> bool:
     return len(spots) > 1 and len({(found.st_dev, found.st_ino) for found in spots}) == 1
 
 
-def _require_kept(work: EffectContext, made: FileIdentity, before: FileIdentity) -> None:
+def _require_same_permissions(work: EffectContext, made: FileIdentity, before: FileIdentity) -> None:
     if (made.uid, made.gid, made.mode) != (before.uid, before.gid, before.mode):
         raise RefusedError(
             Reason.EFFECT_FAILED,
@@ -342,7 +342,7 @@ def _as_error(problem: Exception, where: str) -> Exception:
     return failure(problem, where, "could not be done") if isinstance(problem, OSError) else problem
 
 
-def _not_undone(first: Exception, left: Exception) -> EnvironmentFailureError:
+def _not_undone_error(first: Exception, left: Exception) -> EnvironmentFailureError:
     advice = [problem.next_step for problem in (first, left) if isinstance(problem, RemitError)]
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,

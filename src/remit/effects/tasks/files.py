@@ -19,19 +19,19 @@ from remit.effects.tasks.file_steps import (
     duplicate,
     find_made,
     find_source,
-    identity_before,
+    finish_made,
     open_source,
     opened,
+    parse_identity,
     publish,
-    put_back,
+    remove_source,
     remove_untouched,
     require_portable,
     require_ready,
-    settle_made,
+    restore_aside,
     sync_both,
-    take_away,
 )
-from remit.effects.tasks.notes import meant_to_remove
+from remit.effects.tasks.notes import intended_removal
 from remit.fs.openat import FileIdentity, OtherFilesystemError, peek
 
 
@@ -57,7 +57,7 @@ class Move:
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         source, destination = work.spots[SOURCE], work.spots[DESTINATION]
-        before = identity_before(work)
+        before = parse_identity(work)
         arrived = peek(destination.folder, destination.name, where=destination.path)
         if arrived is not None and arrived.is_file(before):
             if not finish:
@@ -67,17 +67,17 @@ class Move:
             return move_output(work) if finish else None
         if _is_moved_across(work, before):
             if not finish:
-                raise _cannot_move_back(destination.path)
+                raise _cannot_move_back_error(destination.path)
             sync_both(source, destination)
             return move_output(work)
-        if finish and find_made(work) is not None and _remove_source(work, before):
+        if finish and find_made(work) is not None and _finish_removal(work, before):
             return move_output(work)
-        put_back(work, before)
+        restore_aside(work, before)
         clear_part(work, before)
         if (made := find_made(work)) is not None:
             remove_untouched(destination, *made)
         elif peek(source.folder, source.name, where=source.path) is None:
-            raise _lost(source.path)
+            raise _lost_error(source.path)
         return None
 
 
@@ -87,12 +87,12 @@ class Copy:
     def run(self, work: EffectContext) -> dict[str, Any]:
         before = require_ready(work)
         with opened(open_source(work, before)) as source, Undoing(work.spots[DESTINATION].path) as undo:
-            made, digest = duplicate(work, source, before, undo, keep=False)
+            made, digest = duplicate(work, source, before, undo, keep_permissions=False)
             publish(work, made, digest, undo)
         return copy_output(work, digest)
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
-        digest = settle_made(work, finish=finish)
+        digest = finish_made(work, finish=finish)
         return copy_output(work, digest) if digest is not None else None
 
 
@@ -103,30 +103,30 @@ class Delete:
         output = delete_output(work)
         before = require_ready(work)
         with Undoing(work.spots[SOURCE].path) as undo:
-            take_away(work, before, undo)
+            remove_source(work, before, undo)
         return output
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
-        source, before = work.spots[SOURCE], identity_before(work)
-        if find_source(work, before) is None and meant_to_remove(work):
+        source, before = work.spots[SOURCE], parse_identity(work)
+        if find_source(work, before) is None and intended_removal(work):
             if not finish:
-                raise _cannot_bring_back(source.path, str(work.checkpoint.get("snapshot")))
+                raise _cannot_restore_error(source.path, str(work.checkpoint.get("snapshot")))
             sync(source.folder, where=source.path)
             return delete_output(work)
         # Under its own name it was not reached. Another file of that name, or none, is the doing of somebody else.
         aside = peek(source.folder, work.part_name, where=source.path)
-        if finish and aside is not None and aside.is_file(before) and _remove_source(work, before):
+        if finish and aside is not None and aside.is_file(before) and _finish_removal(work, before):
             return delete_output(work)
-        put_back(work, before)
+        restore_aside(work, before)
         return None
 
 
 def _move_across(work: EffectContext, before: FileIdentity, undo: Undoing) -> None:
     with opened(open_source(work, before)) as source:
         require_portable(work, source, before)
-        made, digest = duplicate(work, source, before, undo, keep=True)
+        made, digest = duplicate(work, source, before, undo, keep_permissions=True)
     publish(work, made, digest, undo)
-    take_away(work, before, undo)
+    remove_source(work, before, undo)
 
 
 def _is_moved_across(work: EffectContext, before: FileIdentity) -> bool:
@@ -136,25 +136,25 @@ def _is_moved_across(work: EffectContext, before: FileIdentity) -> bool:
     source = work.spots[SOURCE]
     names = source.name, work.part_name
     nothing = all(peek(source.folder, name, where=source.path) is None for name in names)
-    return meant_to_remove(work) or (nothing and find_made(work) is not None)
+    return intended_removal(work) or (nothing and find_made(work) is not None)
 
 
-def _remove_source(work: EffectContext, before: FileIdentity) -> bool:
+def _finish_removal(work: EffectContext, before: FileIdentity) -> bool:
     """Finish the removal, under whichever name the source has now; False if somebody has written to it since."""
-    still = find_source(work, before)
-    if still is None or not still[1].has_content_of(before):
+    found = find_source(work, before)
+    if found is None or not found[1].has_content_of(before):
         return False
     if DESTINATION in work.spots:
         sync(work.spots[DESTINATION].folder, where=work.spots[DESTINATION].path)
     try:
         with Undoing(work.spots[SOURCE].path) as undo:
-            take_away(work, still[1], undo)
+            remove_source(work, found[1], undo)
     except RefusedError:  # at this very moment; it has its name again
         return False
     return True
 
 
-def _lost(where: str) -> EnvironmentFailureError:
+def _lost_error(where: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the file is neither at its source nor at its destination: somebody else took it after the task stopped",
@@ -163,7 +163,7 @@ def _lost(where: str) -> EnvironmentFailureError:
     )
 
 
-def _cannot_move_back(where: str) -> EnvironmentFailureError:
+def _cannot_move_back_error(where: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the file had been moved already when the task was stopped, and cannot be moved back from here",
@@ -172,7 +172,7 @@ def _cannot_move_back(where: str) -> EnvironmentFailureError:
     )
 
 
-def _cannot_bring_back(where: str, snapshot: str) -> EnvironmentFailureError:
+def _cannot_restore_error(where: str, snapshot: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the file had been removed already when the task was stopped",

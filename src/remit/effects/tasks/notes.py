@@ -21,10 +21,10 @@ _HOME: Final = "home"
 _UNKNOWN: Final = "a"
 
 
-def mark_of(seen: FileIdentity, folder: int) -> str:
+def mark_of(identity: FileIdentity, folder: int) -> str:
     """Device, inode and birth. A device is that of the folder, whose number may be another after a reboot."""
-    device = _HOME if seen.dev == os.fstat(folder).st_dev else _in_letters(seen.dev)
-    return "-".join((device, _in_letters(seen.ino), _in_letters(seen.birth_ns)))
+    device = _HOME if identity.dev == os.fstat(folder).st_dev else _in_letters(identity.dev)
+    return "-".join((device, _in_letters(identity.ino), _in_letters(identity.birth_ns)))
 
 
 def note_made(work: EffectContext, made: FileIdentity, folder: int, digest: str) -> None:
@@ -37,7 +37,7 @@ def note_aside(work: EffectContext, source: FileIdentity, folder: int) -> None:
     work.note({ASIDE: mark_of(source, folder)})
 
 
-def note_back(work: EffectContext, source: FileIdentity, folder: int) -> None:
+def note_restored(work: EffectContext, source: FileIdentity, folder: int) -> None:
     """To be said right before a source that was set aside gets its name again: it was not removed after all."""
     work.note({BACK: mark_of(source, folder)})
 
@@ -51,10 +51,10 @@ def digest_made(work: EffectContext, found: FileIdentity, folder: int) -> str | 
     return None
 
 
-def meant_to_remove(work: EffectContext) -> bool:
+def intended_removal(work: EffectContext) -> bool:
     """Whether a source that is nowhere now was removed by the task."""
-    said = [ASIDE in note for note in work.notes if ASIDE in note or BACK in note]
-    return bool(said) and said[-1]
+    noted = [ASIDE in note for note in work.notes if ASIDE in note or BACK in note]
+    return bool(noted) and noted[-1]
 
 
 def _is_same(noted: str, mark: str) -> bool:

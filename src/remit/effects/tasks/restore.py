@@ -13,7 +13,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, UsageError
 from remit.core.faultpoints import reach
 from remit.effects.context import Effect, EffectContext
 from remit.effects.file_copy import copy_content, create_part, remove_if_same, sha256_of
-from remit.effects.tasks.file_steps import DESTINATION, Undoing, opened, publish, require_free, settle_made
+from remit.effects.tasks.file_steps import DESTINATION, Undoing, finish_made, opened, publish, require_free
 from remit.fs.openat import identify
 
 RECOVERY: Final = "recovery"
@@ -45,7 +45,7 @@ class Restore:
                         where=spot.path,
                         next_step="Check the disk and the memory of this machine.",
                     )
-                _dress(part, meta)
+                _apply_metadata(part, meta)
                 reach("effect.attributes_set")
                 os.fsync(part)
                 reach("effect.part_synced")
@@ -54,7 +54,7 @@ class Restore:
         return restore_output(work)
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
-        return restore_output(work) if settle_made(work, finish=finish) is not None else None
+        return restore_output(work) if finish_made(work, finish=finish) is not None else None
 
 
 def restore_output(work: EffectContext) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _meta(work: EffectContext) -> Mapping[str, Any]:
     return meta
 
 
-def _dress(descriptor: int, meta: Mapping[str, Any]) -> None:
+def _apply_metadata(descriptor: int, meta: Mapping[str, Any]) -> None:
     """Owner first, since changing it clears bits of the mode; times last, since everything else changes them."""
     mode = meta["mode"]
     try:
