@@ -33,7 +33,7 @@ with made(Path(sys.argv[1])) as host:
     first = zygote.pid
     kill_for_good(first)
     run_trial(host)
-    print(json.dumps([type(zygote._process).__name__, zygote.how_it_ended(), first, zygote_of(host)]))
+    print(json.dumps([type(zygote._process).__name__, zygote.exit_description(), first, zygote_of(host)]))
 """
 
 
