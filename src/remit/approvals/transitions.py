@@ -13,7 +13,7 @@ from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
 from remit.store.approvals import KIND_OF, ApprovalRow, find_row, last_step_at, move_row, was_moved_on
 from remit.store.connection import Connection, Dialect
-from remit.store.process_identity import is_before_reboot
+from remit.store.process_identity import is_before_reboot, is_dead
 
 
 def record_step(
