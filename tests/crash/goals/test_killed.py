@@ -18,10 +18,10 @@ VARIABLE = "REMIT_TEST_LEDGER_URL"
 CHILD = """
 import sys
 from pathlib import Path
-from remit.testing.goal_workspace import carry_through
+from remit.testing.goal_workspace import complete_goal
 from remit.workspace.workspace import Workspace
 with Workspace.open(Path(sys.argv[1])) as workspace:
-    print(carry_through(workspace.goals, sys.argv[2], sys.argv[3]).reason_code)
+    print(complete_goal(workspace.goals, sys.argv[2], sys.argv[3]).reason_code)
 """
 NUMBERS = itertools.count(1)
 
