@@ -6,12 +6,13 @@ what the actions found. While it runs, the rows that it changes are locked, as t
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from remit.contracts.config.config import PostgresqlConnection, SystemConfig
 from remit.contracts.plans.envelope import ApprovedInput
+from remit.contracts.plans.pipeline_report import PipelineTold, ToldStep
 from remit.contracts.plans.plan import Action, PipelineAction, Plan, SqlAction
 from remit.contracts.plans.sql_report import MAX_TABLES_TOLD, SqlPreviewed
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
@@ -170,6 +171,24 @@ def save_server_rows(
     return SavedRows(last.answer, bound, server.where)
 
 
+def summarize_remote_pipelines(plan: Plan, config: SystemConfig, part: RemotePart) -> dict[str, PipelineTold]:
+    """By the ids of their actions. The rows stand with the tables, under `sql`: a server counts them together."""
+    actions = {action.action_id: action for action in plan.action_plan if isinstance(action, PipelineAction)}
+    return {
+        acted.action_id: PipelineTold(
+            action_id=acted.action_id,
+            pipeline=actions[acted.action_id].operation.pipeline,
+            description=config.pipelines[actions[acted.action_id].operation.pipeline].description,
+            kind="sql",
+            reversible=not acted.irreversible,
+            server=part.server[:1_000],
+            steps=tuple(_report_steps([one.name for one in texts_of(actions[acted.action_id], config)], acted)),
+        )
+        for acted in part.actions
+        if acted.action_id in actions
+    }
+
+
 # --- inside ----------------------------------------------------------------------------------------------------------
 
 
@@ -308,3 +327,14 @@ def _has_reason(problem: Mapping[str, str], reason: Reason) -> bool:
 def _error_of(problem: Mapping[str, str]) -> RemitError:
     details = {name: problem.get(name, "") for name in ("where", "next_step")}
     return EnvironmentFailureError(Reason(problem["reason"]), problem.get("what", ""), **details)
+
+
+def _report_steps(names: Sequence[str], acted: RemoteAction) -> Iterator[ToldStep]:
+    """All done; or up to the one that the problem is about. One that is about none of them is the first one's."""
+    where = (acted.problem or {}).get("where", "")
+    failed = None if acted.problem is None else names.index(where) if where in names else 0
+    for number, name in enumerate(names):
+        if failed is None or number < failed:
+            yield ToldStep(name=name[:1_000], state="done")
+        else:
+            yield ToldStep(name=name[:1_000], state="failed" if number == failed else "skipped")

@@ -36,8 +36,12 @@ from remit.plans.policy.plan import needed_approvals
 from remit.plans.policy.required_approvals import Needed, PathFinding
 from remit.plans.preparation.prepare import prepare_all
 from remit.plans.preparation.prepared import Engines, PreparedAll
-from remit.plans.preparation.remote_pipelines import summarize_remote_pipelines
-from remit.plans.preparation.remote_sql import PlanContext, RemotePreview, preview_remote_part
+from remit.plans.preparation.remote_sql import (
+    PlanContext,
+    RemotePreview,
+    preview_remote_part,
+    summarize_remote_pipelines,
+)
 from remit.plans.preparation.sql_preview import findings_of_sql
 from remit.plans.preview.document import PlanPreview, collect_sql_previews
 from remit.plans.preview.ownership import find_permission_problems
