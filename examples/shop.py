@@ -92,11 +92,11 @@ def answer_as_person(desk: Services) -> None:
     """
     person = PersonCaller(person_at_terminal(os.environ), "approver")
     desk.plans.finish_previews(30)  # the preview of an agent's plan is computed after the agent was answered
-    for question in desk.inbox.open(person):
+    for question in desk.inbox.list_open(person):
         print(f"a person reads: {question.title}")
         seen: str | None
         if question.kind == "plan":
-            seen = desk.plans.look(person, question.id).preview_digest
+            seen = desk.plans.read_preview(person, question.id).preview_digest
         else:
             request = desk.inbox.show(person, question.kind, question.id).request
             seen = request.request_digest if request is not None else None

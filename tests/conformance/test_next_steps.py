@@ -17,7 +17,7 @@ from remit.cli.goals.render import NEXT
 from remit.contracts.goals.error_codes import USER_TEXT
 from remit.mcp_server import summaries as words
 from remit.mcp_server.tools.base import _UNEXPECTED
-from remit.services.goals.answers import running
+from remit.services.goals.answers import build_running_answer
 from remit.web.console import outcomes
 
 SOURCE: Final = Path(remit.__file__).parent
@@ -79,7 +79,7 @@ def test_no_words_of_an_interface_advise_to_repeat_what_is_or_may_be_done() -> N
     table |= {f"user, {code}": USER_TEXT[code] for code in DONE_CODES}
     table |= {f"MCP plan, {state}": words._PROPOSALS[state] for state in DONE_STATES}  # noqa: SLF001
     table |= {f"call, {effect}": NEXT_STEPS[effect] for effect in ("done", "unknown")}
-    table |= {f"goal, {number}": step for number, step in enumerate(running("acme", "c", None).next)}
+    table |= {f"goal, {number}": step for number, step in enumerate(build_running_answer("acme", "c", None).next)}
     table["MCP, unexpected"] = _UNEXPECTED.next_step
     table |= {f"console, {effect}": outcomes._EFFECTS[effect] for effect in ("done", "unknown")}  # noqa: SLF001
     for state in ("SENT", "UNKNOWN"):

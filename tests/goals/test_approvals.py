@@ -7,7 +7,7 @@ import pytest
 from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ApprovalWindow
 from remit.identity.person import Person
-from remit.services.goals.approvals import all_waiting
+from remit.services.goals.approvals import list_waiting_goals
 from tests.goals.goal_office import ANN, POLICY, TENANT, Office
 from tests.support.task_workspace import MovableClock
 
@@ -111,9 +111,9 @@ def test_an_approval_counts_until_its_time_is_over(desk: Office, clock: MovableC
 @pytest.mark.req("AC-06")
 def test_what_nobody_approved_in_time_is_over(desk: Office, clock: MovableClock) -> None:
     correlation = waiting(desk)
-    assert [each.correlation_id for each in all_waiting(desk.workspace)] == [correlation]
+    assert [each.correlation_id for each in list_waiting_goals(desk.workspace)] == [correlation]
     clock.offset = TOO_LATE
-    assert all_waiting(desk.workspace) == []
+    assert list_waiting_goals(desk.workspace) == []
     with pytest.raises(RefusedError) as refused:
         desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
     assert refused.value.reason is Reason.APPROVAL_TIMEOUT

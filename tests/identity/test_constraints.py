@@ -16,7 +16,7 @@ from remit.contracts.browser.token_rules import CONSTRAINT_RULES
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 from remit.identity.tokens import Tokens
-from remit.services.goals.answers import speaker
+from remit.services.goals.answers import find_user
 from remit.store.connection import Connection
 from tests.cli.conftest import Remit, remit
 from tests.identity.forging import AUDIENCE, CLAIMS, HEADER, ISSUER, NOW, signed, trusted
@@ -144,9 +144,9 @@ def _counts_each_action(tokens: Tokens, world: World, cap: str) -> None:
 
 def _asks_for_that_user(tokens: Tokens, _: World, cap: str) -> None:
     caller = AgentCaller.by(tokens, tokens.issue(wish((cap,), GIVEN["user"])).text)
-    assert tuple(speaker(caller)) == ("ana", "acme")
+    assert tuple(find_user(caller)) == ("ana", "acme")
     with pytest.raises(RefusedError):
-        speaker(AgentCaller.by(tokens, tokens.issue(wish((cap,), {})).text))
+        find_user(AgentCaller.by(tokens, tokens.issue(wish((cap,), {})).text))
 
 
 FIRES: Final[dict[str, Callable[[Tokens, World, str], None]]] = {

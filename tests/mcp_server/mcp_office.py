@@ -73,9 +73,9 @@ class Desked:
     def yes(self, proposal_id: str) -> None:
         """A person looks, in a place of his own, and approves what he saw."""
         try:
-            shown = self.desk.plans.look(APPROVER, proposal_id)
+            shown = self.desk.plans.read_preview(APPROVER, proposal_id)
         except PreviewNotStoredError:  # another process computes it, or has ended
-            shown = self.desk.plans.compute(OPERATOR, proposal_id)
+            shown = self.desk.plans.compute_preview(OPERATOR, proposal_id)
         self.desk.plans.decide(APPROVER, proposal_id, approved=True, preview_digest=shown.preview_digest)
 
 

@@ -81,7 +81,7 @@ def test_no_tool_approves_issues_or_leases_whatever_it_is_told(desked: Desked, t
     """Every tool, with its own arguments and with words that would decide something."""
     pending = _pending(desked, talk)
     proposal = pending.proposal_id
-    shown = desked.desk.plans.look(APPROVER, proposal)
+    shown = desked.desk.plans.read_preview(APPROVER, proposal)
     plan, _ = desked.plan()
     lease = {"lease_id": "x", "task_id": "t", "capability_id": "FILE_COPY", "executor_id": "e"}
     own: dict[str, dict[str, Any]] = {
@@ -100,7 +100,7 @@ def test_no_tool_approves_issues_or_leases_whatever_it_is_told(desked: Desked, t
         "goal_status": {"correlation_id": proposal},
     }
     assert own.keys() == TOOL_NAMES
-    before = desked.desk.inbox.open(APPROVER)
+    before = desked.desk.inbox.list_open(APPROVER)
     deciding = (
         {"approved": True, "preview_digest": shown.preview_digest},
         {"decision": "approve"},
@@ -118,7 +118,7 @@ def test_no_tool_approves_issues_or_leases_whatever_it_is_told(desked: Desked, t
         assert talk.refused(name, **own[name])["code"] != "internal"
     talk.call("ask", **own["ask"])
     assert desked.desk.plans.get(APPROVER, proposal).state == "PENDING"
-    assert {each.id for each in before} == {each.id for each in desked.desk.inbox.open(APPROVER)}
+    assert {each.id for each in before} == {each.id for each in desked.desk.inbox.list_open(APPROVER)}
     for name in ("approve_plan", "decide", "issue_token", "lease_task", "answer"):
         assert talk.call(name, proposal_id=proposal, approved=True).is_error
     talk.ok("cancel_plan", proposal_id=proposal)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from remit.mcp_server.auth import token_from_file
-from remit.services.base.server_lock import announced
+from remit.services.base.server_lock import announce_server
 from tests.mcp_server.mcp_office import CONSOLE, Desked, over_http, talking
 from tests.support import preloaded
 
@@ -25,13 +25,13 @@ META = {
 PRINTING = """
 import os, sys
 from remit.services.plans import service as plans
-get = plans.PlanDesk.get
+get = plans.PlanService.get
 def printing(self, *arguments):
     print("stray words")
     os.write(1, b"more of them\\n")
     os.system("echo and a child's")
     return get(self, *arguments)
-plans.PlanDesk.get = printing
+plans.PlanService.get = printing
 from remit.cli import main
 sys.argv[0] = "remit"
 main()
@@ -103,7 +103,7 @@ def test_a_revoked_token_counts_for_nothing_and_a_renewed_file_does(desked: Desk
         file.write_text(desked.token("renewing"))
         assert wire.call("preview_plan", plan=plan)["structuredContent"]["status"] == "WITHHELD"
         assert wire.call("propose_plan", plan=plan, key="k")["structuredContent"]["link"] is None
-        with announced(desked.workspace.state, CONSOLE, desked.workspace.clock):  # `remit serve`, begun later
+        with announce_server(desked.workspace.state, CONSOLE, desked.workspace.clock):  # `remit serve`, begun later
             link = wire.call("propose_plan", plan=plan, key="k")["structuredContent"]["link"]
         assert link.startswith(f"{CONSOLE}/inbox/plan/")
         file.unlink()

@@ -151,7 +151,7 @@ def test_who_waits_hears_that_a_person_is_asked_and_then_the_answer(desked: Desk
 
 
 def _approve_newest(desked: Desked) -> None:
-    desked.yes(desked.desk.plans.waiting(APPROVER)[0].proposal_id)
+    desked.yes(desked.desk.plans.list_pending(APPROVER)[0].proposal_id)
 
 
 def test_a_no_is_told_with_what_became_of_it(desked: Desked, talk: Talk) -> None:

@@ -57,13 +57,13 @@ def test_an_action_waits_for_a_person_and_goes_on_with_his_yes(desk: Services, p
     assert asked.waiting is not None
     assert asked.waiting.link == f"{CONSOLE}/inbox/request/{asked.waiting.id}"
     assert desk.browser.get(bot, id_of(click)) == asked
-    assert desk.work.jobs() == [], "nobody's thread is held while a person thinks"
+    assert desk.jobs.active_jobs() == [], "nobody's thread is held while a person thinks"
     assert place.site.posts() == []
-    [line] = desk.inbox.open(person("viewer"))
+    [line] = desk.inbox.list_open(person("viewer"))
     view = desk.inbox.show(person("approver"), "request", line.id)
     assert view.request is not None
     assert (line.id, view.request.has_picture) == (asked.waiting.id, True)
-    assert desk.inbox.picture(person("approver"), line.id).startswith(b"\x89PNG")
+    assert desk.inbox.read_picture(person("approver"), line.id).startswith(b"\x89PNG")
     desk.inbox.decide(
         person("approver"), "request", line.id, Decision(approved=True, shown_digest=view.request.request_digest)
     )
@@ -77,10 +77,10 @@ def test_an_action_waits_for_a_person_and_goes_on_with_his_yes(desk: Services, p
     assert (refused.state, refused.refused) == ("done", True), "it is at another page"
     assert desk.browser.get(bot, id_of(wrong)) == refused
     assert desk.browser.act(bot, shot, WAIT).state == "done"
-    assert desk.browser.picture(bot, id_of(shot)).startswith(b"\x89PNG")
+    assert desk.browser.read_picture(bot, id_of(shot)).startswith(b"\x89PNG")
     stranger = agent(place.workspace, *EVERYTHING, sub="stranger")
     for name in (id_of(click), id_of(shot), id_of(wrong), "nothing", "a\nb"):
-        for look in (desk.browser.get, desk.browser.picture):
+        for look in (desk.browser.get, desk.browser.read_picture):
             with pytest.raises(RefusedError) as unseen:
                 look(stranger, name)
             assert unseen.value.reason is Reason.STATE_MISSING
@@ -94,7 +94,7 @@ def test_who_waits_here_is_answered_as_soon_as_the_person_is(desk: Services, pla
     """The same call goes on with the answer: no second one is needed."""
     desk.browser.act(bot, place.action("navigate"), WAIT)
     click = place.action("click", selector="#go")
-    answered = desk.work.begin("test", lambda _job: desk.browser.act(bot, click, WAIT), subject="test", owner="test")
+    answered = desk.jobs.start("test", lambda _job: desk.browser.act(bot, click, WAIT), subject="test", owner="test")
     question = place.next_question()
     desk.inbox.decide(person("approver"), "request", question.approval_id, Decision(approved=False, reason="no"))
     assert answered.wait(WAIT)
@@ -113,10 +113,10 @@ def test_what_a_dead_browser_held_is_void_and_the_inbox_says_so(desk: Services, 
     os.kill(told["pid"], signal.SIGKILL)
     assert asked.action_id == id_of(click)
     deadline = 200
-    while desk.inbox.open(person("viewer")) and deadline:
+    while desk.inbox.list_open(person("viewer")) and deadline:
         deadline -= 1
         place.workspace.approvals.wait(question.approval_id, 0.05)
-    [closed] = [each for each in desk.inbox.recent(person("viewer")) if each.id == question.approval_id]
+    [closed] = [each for each in desk.inbox.list_recent(person("viewer")) if each.id == question.approval_id]
     assert (closed.state, closed.reason) == ("VOID", "the process that held the request is gone")
     with pytest.raises(RefusedError):
         desk.inbox.decide(person(), "request", closed.id, Decision(approved=True, shown_digest=question.request_digest))

@@ -17,7 +17,7 @@ from remit.ledger.cursor import ends_of
 from remit.ledger.entry import NewEntry
 from remit.services.base import events as events_module
 from remit.services.base import subscriptions
-from remit.services.base.event_format import Sent
+from remit.services.base.event_format import StreamEvent
 from remit.services.base.events import Events, Subscription
 from remit.services.base.jobs import Job, JobRunner
 from remit.services.services import Services
@@ -47,15 +47,15 @@ def record(office: Office, kind: str, correlation_id: str, tenant: str = "defaul
     return entry.seq
 
 
-async def take(subscription: Subscription, most: int) -> list[Sent]:
+async def take(subscription: Subscription, most: int) -> list[StreamEvent]:
     return [await anext(subscription) for _ in range(most)]
 
 
-def told(sent: Sent) -> tuple[str, str | None]:
+def told(sent: StreamEvent) -> tuple[str, str | None]:
     return sent.kind, sent.event.correlation_id
 
 
-def place_of(sent: Sent) -> tuple[str | None, int | None]:
+def place_of(sent: StreamEvent) -> tuple[str | None, int | None]:
     return sent.event.tenant, sent.event.seq
 
 
@@ -148,7 +148,7 @@ def test_an_agent_is_told_of_its_own_things_only_and_of_no_payload(office: Offic
             workspace.approvals.ask(question(8, agent_id="agent:mine"))
             workspace.approvals.decide(approval.approval_id, approved=False, who=person().person)
             record(office, "task.asked", "the-end", actor="agent:mine")
-            got: list[Sent] = []
+            got: list[StreamEvent] = []
             while not got or got[-1].event.correlation_id != "the-end":
                 got.append(await anext(listener))
             people = await take(everybody, 14)
@@ -173,7 +173,7 @@ def test_an_agent_is_told_of_its_own_things_only_and_of_no_payload(office: Offic
 def test_a_listener_that_does_not_read_is_let_go_and_told_so(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriptions, "MOST_QUEUED", 5)
+    monkeypatch.setattr(subscriptions, "MAX_QUEUED", 5)
 
     async def listen() -> None:
         async with await events.subscribe(person()) as idle, await events.subscribe(person()) as reader:
@@ -190,7 +190,7 @@ def test_a_listener_that_does_not_read_is_let_go_and_told_so(
 def test_who_missed_too_much_is_told_so_and_not_all_of_it(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events_module, "MOST_BEHIND", 5)
+    monkeypatch.setattr(events_module, "MAX_MISSED", 5)
 
     async def listen() -> None:
         for number in range(6):
@@ -222,16 +222,16 @@ def test_progress_is_told_to_people_and_to_its_owner(office: Office, events: Eve
 
     async def listen() -> None:
         work = JobRunner()
-        work.on_progress = events.tell_progress
+        work.on_progress = events.publish_progress
         callers: list[Caller] = [person(), bot, stranger]
         heard = [await events.subscribe(caller) for caller in callers]
 
         def labour(job: Job[None]) -> None:
             for done in range(50):
-                job.say("bytes", done, 50)
+                job.report_progress("bytes", done, 50)
 
         for subject in ("task:t", "plan:p", "verify:v"):
-            job = work.begin(subject, labour, subject=subject, owner=bot.id)
+            job = work.start(subject, labour, subject=subject, owner=bot.id)
             assert await asyncio.to_thread(job.wait, SECONDS)
         # How far a task or a plan is tells of the files that it works on.
         for listener, told in ((heard[0], ("task:t", "plan:p", "verify:v")), (heard[1], ("verify:v",))):
@@ -296,18 +296,18 @@ def test_several_are_told_at_once_what_was_missed_without_waiting_for_more(
     async def listen() -> None:
         async with await events.subscribe(person("viewer")) as listener:
             record(office, "test.several", "first")
-            start = (await listener.several())[-1]
+            start = (await listener.next_batch())[-1]
         for number in range(5):
             record(office, "test.several", f"missed-{number}")
-        monkeypatch.setattr(subscriptions, "STRETCH", 3)
+        monkeypatch.setattr(subscriptions, "BATCH_SIZE", 3)
         async with await events.subscribe(person("viewer"), after=start.id) as again:
-            missed = [await again.several(), await again.several()]
+            missed = [await again.next_batch(), await again.next_batch()]
             assert [len(each) for each in missed] == [3, 2]
             assert [told(each)[1] for each in (*missed[0], *missed[1])] == [f"missed-{number}" for number in range(5)]
             record(office, "test.several", "new")
-            assert [told(each)[1] for each in await again.several()] == ["new"]
+            assert [told(each)[1] for each in await again.next_batch()] == ["new"]
             events.close()
-            assert await again.several() == []
+            assert await again.next_batch() == []
         assert start.stream == f"id: {start.id}\nevent: test.several\ndata: {start.text}\n\n".encode()
 
     run(listen())
@@ -341,7 +341,7 @@ def test_what_other_chains_gain_after_an_ending_is_not_told_to_whoever_it_ended(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one look at all chains, whatever their names: and only those who may be concerned are asked again."""
-    monkeypatch.setattr("remit.services.base.events.ASK_SECONDS", 3600.0)
+    monkeypatch.setattr("remit.services.base.events.RECHECK_SECONDS", 3600.0)
     alive, asked = [True], []
 
     def counts() -> bool:
@@ -349,8 +349,8 @@ def test_what_other_chains_gain_after_an_ending_is_not_told_to_whoever_it_ended(
         return alive[0]
 
     async def work() -> None:
-        async with await events.subscribe(person(), counts=counts) as gone, await events.subscribe(person()) as stays:
-            with events._looking:  # noqa: SLF001 - all of it comes in one look
+        async with await events.subscribe(person(), is_valid=counts) as gone, await events.subscribe(person()) as stays:
+            with events._poll_lock:  # noqa: SLF001 - all of it comes in one look
                 alive[0] = False
                 record(office, "token.revoked", "his")
                 record(office, "test.after", "a", tenant="aaa")
@@ -364,7 +364,7 @@ def test_what_other_chains_gain_after_an_ending_is_not_told_to_whoever_it_ended(
             assert gone.ended_with_caller
             assert events.listeners == 1
         alive[0] = True
-        async with await events.subscribe(person(), counts=counts) as listener:
+        async with await events.subscribe(person(), is_valid=counts) as listener:
             record(office, "test.first", "asked")  # he joined a moment ago
             await take(listener, 1)
             before = len(asked)

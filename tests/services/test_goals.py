@@ -6,7 +6,7 @@ from remit.contracts.services.common import Decision
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 from remit.ledger.search import SearchFilter, find_entries
-from remit.services.base.ownership import owner_of
+from remit.services.base.ownership import find_owner
 from remit.services.goals import approvals as goal_questions
 from remit.services.services import Services
 from tests.goals.goal_office import Office
@@ -40,10 +40,10 @@ def test_an_agent_asks_and_the_user_confirms_in_the_inbox(desk: Services, office
             desk.inbox.decide(somebody, "confirmation", asked.correlation_id, Decision(answer="yes"))
         with pytest.raises(RefusedError):
             desk.inbox.show(somebody, "confirmation", asked.correlation_id, tenant=somebody.tenant)
-        assert not [each for each in desk.inbox.open(somebody) if each.kind == "confirmation"]
+        assert not [each for each in desk.inbox.list_open(somebody) if each.kind == "confirmation"]
     assert "one" in office.notes()
     mia = person("viewer", "mia", user="mia")
-    [line] = [each for each in desk.inbox.open(mia) if each.kind == "confirmation"]
+    [line] = [each for each in desk.inbox.list_open(mia) if each.kind == "confirmation"]
     assert (line.id, line.tenant, line.asked_by, line.risk) == (asked.correlation_id, "acme", "agent:bot", "MEDIUM")
     view = desk.inbox.show(mia, "confirmation", line.id, tenant="acme")
     assert view.goal is not None
@@ -57,7 +57,7 @@ def test_an_agent_asks_and_the_user_confirms_in_the_inbox(desk: Services, office
     done = desk.goals.get(bot, "acme", asked.correlation_id)
     assert (done.state, done.event, done.can_take_back) == ("done", "SUCCEEDED", True)
     assert desk.goals.ask(bot, "archive the note one", correlation_id=asked.correlation_id, wait=WAIT).state == "done"
-    back = desk.goals.take_back(bot, asked.correlation_id, wait=WAIT)
+    back = desk.goals.undo(bot, asked.correlation_id, wait=WAIT)
     assert back.correlation_id != asked.correlation_id
     if back.waiting_for == "confirmation":
         desk.inbox.decide(mia, "confirmation", back.correlation_id, Decision(answer="yes"))
@@ -78,12 +78,12 @@ def test_an_agent_sees_the_goals_it_asked_for_and_no_others(desk: Services, offi
         "none",
         "a\nb",
     ):
-        for look in (desk.goals.get, lambda caller, _tenant, name: desk.goals.go_on(caller, name)):
+        for look in (desk.goals.get, lambda caller, _tenant, name: desk.goals.resume(caller, name)):
             with pytest.raises(RefusedError) as refused:
                 look(bot, "acme", correlation)
             assert refused.value.reason is Reason.STATE_MISSING
         with pytest.raises(RefusedError):
-            desk.goals.take_back(bot, correlation)
+            desk.goals.undo(bot, correlation)
         with pytest.raises(RefusedError):
             desk.goals.ask(bot, "yes", reply_to=correlation)
     with pytest.raises(RefusedError) as refused:  # nor by asking the same under its id
@@ -94,13 +94,13 @@ def test_an_agent_sees_the_goals_it_asked_for_and_no_others(desk: Services, offi
     with pytest.raises(RefusedError):
         desk.goals.get(bot, "globex", mias.correlation_id)
     assert desk.goals.get(person("viewer"), "acme", others.correlation_id).state == "waiting"
-    lines = desk.goals.listed(person("viewer"), "acme")
+    lines = desk.goals.list_goals(person("viewer"), "acme")
     assert {mias.correlation_id, others.correlation_id} <= {each.correlation_id for each in lines}
-    for method in (desk.goals.listed, desk.goals.intake):
+    for method in (desk.goals.list_goals, desk.goals.list_intake):
         with pytest.raises(RefusedError):
             method(bot, "acme")
     with pytest.raises(RefusedError):
-        desk.record.trace(bot, "acme", mias.correlation_id)
+        desk.ledger.trace(bot, "acme", mias.correlation_id)
 
 
 def test_who_can_ask_and_for_whom(desk: Services, office: Office) -> None:
@@ -115,7 +115,7 @@ def test_who_can_ask_and_for_whom(desk: Services, office: Office) -> None:
     assert done.state == "done"
     unknown = agent(office.workspace, "goal.ask", user="mia", tenant="nowhere")
     assert desk.goals.ask(unknown, "are you there", wait=WAIT).state == "refused"
-    assert "nowhere" not in [each.tenant_id for each in desk.record.tenants(person())]
+    assert "nowhere" not in [each.tenant_id for each in desk.ledger.list_chains(person())]
 
 
 def test_somebody_else_approves_and_the_agent_goes_on(desk: Services, office: Office) -> None:
@@ -128,7 +128,7 @@ def test_somebody_else_approves_and_the_agent_goes_on(desk: Services, office: Of
     assert (stands.state, stands.waiting_for) == ("waiting", "approval")
     assert stands.waiting is not None
     assert stands.waiting.kind == "goal"
-    [line] = [each for each in desk.inbox.open(person("viewer")) if each.kind == "goal"]
+    [line] = [each for each in desk.inbox.list_open(person("viewer")) if each.kind == "goal"]
     assert (line.id, line.asked_by, line.tenant) == (asked.correlation_id, "leo", "acme")
     assert "leo-asks-first" in line.authority
     shown = desk.inbox.show(person("viewer"), "goal", line.id, tenant="acme")
@@ -140,14 +140,14 @@ def test_somebody_else_approves_and_the_agent_goes_on(desk: Services, office: Of
             desk.inbox.decide(caller, "goal", line.id, yes, tenant="acme")
     with pytest.raises(RefusedError, match="tenant"):
         desk.inbox.decide(person("approver"), "goal", line.id, yes)
-    assert desk.goals.go_on(bot, line.id, wait=WAIT).waiting_for == "approval"
+    assert desk.goals.resume(bot, line.id, wait=WAIT).waiting_for == "approval"
     assert not (office.base / "fresh.txt").exists()
     decided = desk.inbox.decide(person("approver"), "goal", line.id, yes, tenant="acme")
     assert (decided.state, decided.decided_by, decided.reason) == ("APPROVED", "login:ann", "fine")
     assert not (office.base / "fresh.txt").exists()
-    assert desk.goals.go_on(bot, line.id, wait=WAIT).state == "done"
+    assert desk.goals.resume(bot, line.id, wait=WAIT).state == "done"
     assert (office.base / "fresh.txt").exists()
-    trace = desk.record.trace(person("viewer"), "acme", line.id)
+    trace = desk.ledger.trace(person("viewer"), "acme", line.id)
     assert trace.holds, trace.problems
     assert desk.goals.replay(person("viewer"), "acme", line.id).agrees
 
@@ -189,7 +189,7 @@ def test_an_id_that_came_to_nothing_is_nobodys_and_who_uses_it_later_is_alone_wi
                 desk.goals.ask(squatter, "archive the note three", correlation_id=name, wait=WAIT)
             with office.workspace.store.reading() as connection:
                 found = find_entries(connection, "acme", SearchFilter(correlation_id=name), None, 100).entries
-                owners = {owner_of(connection, entry) for entry in found if entry.kind != "agent.refused"}
+                owners = {find_owner(connection, entry) for entry in found if entry.kind != "agent.refused"}
             assert squatter.id not in owners
     assert desk.goals.get(bot, "acme", "ticket-19").waiting_for == "confirmation"
 
@@ -197,8 +197,8 @@ def test_an_id_that_came_to_nothing_is_nobodys_and_who_uses_it_later_is_alone_wi
 def test_one_agent_asks_a_user_so_much_and_no_more_and_his_own_questions_come_first(
     desk: Services, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(goal_questions, "MOST_OF_ONE", 3)
-    monkeypatch.setattr(goal_questions, "MOST_CONFIRMATIONS", 2)
+    monkeypatch.setattr(goal_questions, "MAX_WAITING_PER_AGENT", 3)
+    monkeypatch.setattr(goal_questions, "MAX_CONFIRMATIONS", 2)
     mia = person("operator", "mia", user="mia")
     own = desk.goals.ask(mia, "archive the note three", wait=WAIT)
     flood = agent(office.workspace, "goal.ask", user="mia", sub="flood")
@@ -209,7 +209,7 @@ def test_one_agent_asks_a_user_so_much_and_no_more_and_his_own_questions_come_fi
     assert refused.value.reason is Reason.RESOURCE_EXHAUSTED
     again = desk.goals.ask(flood, "archive the note three", correlation_id=asked[0].correlation_id, wait=WAIT)
     assert again.waiting_for == "confirmation", "it is one of the three"
-    shown = [each.id for each in desk.inbox.open(mia) if each.kind == "confirmation"]
+    shown = [each.id for each in desk.inbox.list_open(mia) if each.kind == "confirmation"]
     assert (len(shown), own.correlation_id in shown) == (2, True)
     desk.goals.answer(mia, asked[0].correlation_id, "no", wait=WAIT)
     assert desk.goals.ask(flood, "archive the note three", wait=WAIT).waiting_for == "confirmation"

@@ -19,11 +19,11 @@ PNG = b"\x89PNG\r\n\x1a\n and the rest"
 def test_a_held_request_is_shown_and_answered_by_whoever_may(desk: Services, office: Office) -> None:
     approvals = office.workspace.approvals
     asked = approvals.ask(question(1, agent_id="bot"))
-    [line] = desk.inbox.open(person("viewer"))
+    [line] = desk.inbox.list_open(person("viewer"))
     assert (line.kind, line.id, line.asked_by, line.state) == ("request", asked.approval_id, "agent:bot", "PENDING")
     assert line.title == "POST https://shop.example/pay: Buys tea"
     assert line.link == f"{CONSOLE}/inbox/request/{asked.approval_id}"
-    assert desk.inbox.counts()["request"] == (1, asked.created_at)
+    assert desk.inbox.count_open()["request"] == (1, asked.created_at)
     view = desk.inbox.show(person("viewer"), "request", line.id)
     assert view.request is not None
     assert (view.request.body, view.request.masked) == ({"item": "tea"}, {"card": "****-****-****-1234"})
@@ -52,7 +52,7 @@ def test_a_held_request_is_shown_and_answered_by_whoever_may(desk: Services, off
             desk.inbox.decide(approver, "request", name, Decision(approved=False))
     decided = desk.inbox.decide(approver, "request", line.id, yes)
     assert (decided.state, decided.decided_by) == ("APPROVED", "login:ann")
-    assert desk.inbox.open(person("viewer")) == []
+    assert desk.inbox.list_open(person("viewer")) == []
 
 
 def test_what_was_closed_says_how_and_why(desk: Services, office: Office) -> None:
@@ -60,7 +60,7 @@ def test_what_was_closed_says_how_and_why(desk: Services, office: Office) -> Non
     denied, gone = (approvals.ask(question(number)) for number in (11, 12))
     desk.inbox.decide(person(), "request", denied.approval_id, Decision(approved=False, reason="no tea today"))
     approvals.void([gone.approval_id], "the process that held the request is gone")
-    closed = {each.id: each for each in desk.inbox.recent(person("viewer"))}
+    closed = {each.id: each for each in desk.inbox.list_recent(person("viewer"))}
     assert (closed[denied.approval_id].state, closed[denied.approval_id].reason) == ("DENIED", "no tea today")
     assert (closed[gone.approval_id].state, closed[gone.approval_id].reason) == (
         "VOID",
@@ -68,16 +68,16 @@ def test_what_was_closed_says_how_and_why(desk: Services, office: Office) -> Non
     )
     assert desk.inbox.show(person("viewer"), "request", gone.approval_id).question.state == "VOID"
     with pytest.raises(RefusedError):
-        desk.inbox.recent(agent(office.workspace))
+        desk.inbox.list_recent(agent(office.workspace))
 
 
 def test_an_agent_has_no_inbox(desk: Services, office: Office) -> None:
     asked = office.workspace.approvals.ask(question(21, agent_id="bot"))
     bot = agent(office.workspace)
     for look in (
-        lambda: desk.inbox.open(bot),
+        lambda: desk.inbox.list_open(bot),
         lambda: desk.inbox.show(bot, "request", asked.approval_id),
-        lambda: desk.inbox.picture(bot, asked.approval_id),
+        lambda: desk.inbox.read_picture(bot, asked.approval_id),
     ):
         with pytest.raises(RefusedError) as refused:
             look()
@@ -98,7 +98,7 @@ def test_only_pictures_are_handed_out_whatever_a_row_says(desk: Services, office
     (folder / fake).write_text("no picture: a key, perhaps")
     os.mkfifo(folder / pipe)
     good = approvals.ask(question(31, screenshot=str(folder / name)))
-    assert desk.inbox.picture(person("viewer"), good.approval_id) == PNG
+    assert desk.inbox.read_picture(person("viewer"), good.approval_id) == PNG
     approvals.void([good.approval_id], "over")
     elsewhere = (str(secret), "/etc/passwd", f"../../keys/{secret.name}", None, "", ".")
     in_the_folder = tuple(str(folder / each) for each in (linked, fake, pipe, "d" * 32 + ".png", "other.png"))
@@ -106,7 +106,7 @@ def test_only_pictures_are_handed_out_whatever_a_row_says(desk: Services, office
     for number, place in enumerate((*elsewhere, *in_the_folder)):
         asked = approvals.ask(question(40 + number, screenshot=place))
         with pytest.raises(RefusedError) as refused:
-            desk.inbox.picture(person("admin"), asked.approval_id)
+            desk.inbox.read_picture(person("admin"), asked.approval_id)
         assert refused.value.reason is Reason.STATE_MISSING, place
         approvals.void([asked.approval_id], "over")
 
@@ -132,4 +132,4 @@ def test_nobody_approves_a_goal_of_the_user_that_he_is_or_what_he_asked_for_hims
                 assert refused.value.reason is Reason.PERMISSION_DENIED, who
         able = now_nobody if asker is bot else PersonCaller(Person("link:other"), "approver", "leo", "globex")
         desk.inbox.decide(able, "goal", asked.correlation_id, Decision(approved=True), tenant="acme")
-        assert desk.goals.go_on(asker, asked.correlation_id, 30.0).state == "done"
+        assert desk.goals.resume(asker, asked.correlation_id, 30.0).state == "done"

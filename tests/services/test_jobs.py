@@ -21,7 +21,7 @@ def begin(work: JobRunner, key: str, gate: threading.Event, owner: str = "agent:
         gate.wait(SOON)
         return job.key
 
-    return work.begin(key, wait, subject=f"thing:{key}", owner=owner)
+    return work.start(key, wait, subject=f"thing:{key}", owner=owner)
 
 
 def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
@@ -31,12 +31,12 @@ def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
     assert first is second
     assert other is not first
     assert not first.wait(0)
-    assert work.about("thing:a") is first
+    assert work.find("thing:a") is first
     gate.set()
     assert first.wait(SOON)
     assert (first.result(), other.wait(SOON), other.result()) == ("a", True, "b")
     assert work.close()
-    assert work.about("thing:a") is first, "kept for a while"
+    assert work.find("thing:a") is first, "kept for a while"
 
 
 def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
@@ -45,7 +45,7 @@ def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
     first = begin(work, "a", gate)
     asked: list[Job[str]] = []
     # Called when callers are told, before they run.
-    first._wakes.append(lambda: asked.append(begin(work, "a", gate)))  # noqa: SLF001
+    first._wake_callbacks.append(lambda: asked.append(begin(work, "a", gate)))  # noqa: SLF001
     gate.set()
     assert first.wait_until_ended(SOON)
     assert work.close()
@@ -58,7 +58,7 @@ def test_before_this_process_ends_whoever_waits_is_let_go_and_the_work_goes_on()
     told: list[bool] = []
     waiting = threading.Thread(target=lambda: told.append(job.wait(60)))
     waiting.start()
-    work.let_go()
+    work.release_waiters()
     waiting.join(SOON)
     assert told == [False]
     assert not begin(work, "b", gate).wait(60), "nor does anybody wait who comes later"
@@ -73,15 +73,15 @@ def test_what_went_wrong_is_raised_to_whoever_waits() -> None:
     def fail(_job: Job[str]) -> str:
         raise RefusedError(Reason.EXPIRED, "too late")
 
-    job = work.begin("k", fail, subject="s", owner="o")
+    job = work.start("k", fail, subject="s", owner="o")
     assert job.wait(SOON)
     with pytest.raises(RefusedError, match="too late"):
         job.result()
 
 
 def test_one_caller_cannot_take_all_places_and_all_together_neither(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_module, "MOST_OF_ONE", 3)
-    monkeypatch.setattr(work_module, "MOST_IN_LINE", 2)
+    monkeypatch.setattr(work_module, "MAX_PER_OWNER", 3)
+    monkeypatch.setattr(work_module, "MAX_QUEUED", 2)
     work, gate = JobRunner(most=2), threading.Event()
     for number in range(3):
         begin(work, f"greedy {number}", gate)
@@ -106,14 +106,14 @@ def test_when_it_closes_what_runs_is_told_and_nothing_more_begins() -> None:
             tick.wait(0.01)
         seen.append("cancelled")
 
-    running = work.begin("a", until_cancelled, subject="a", owner="o")
+    running = work.start("a", until_cancelled, subject="a", owner="o")
     assert begun.wait(SOON)
     in_line = begin(work, "in line", threading.Event())
     assert work.close(SOON)
     assert in_line.wait(0)
     with pytest.raises(RefusedError, match="about to end"):
         in_line.result()
-    assert (seen, running.is_running, work.jobs()) == (["cancelled"], False, [])
+    assert (seen, running.is_running, work.active_jobs()) == (["cancelled"], False, [])
     with pytest.raises(RefusedError, match="about to end"):
         begin(work, "b", threading.Event())
 
@@ -122,18 +122,18 @@ def test_a_job_carries_the_context_of_whoever_asked() -> None:
     request = contextvars.ContextVar("request", default="nobody's")
     work = JobRunner()
     request.set("mine")
-    job = work.begin("k", lambda _job: request.get(), subject="s", owner="o")
+    job = work.start("k", lambda _job: request.get(), subject="s", owner="o")
     assert job.wait(SOON)
     assert job.result() == "mine"
 
 
 def test_only_so_many_ended_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_module, "MOST_ENDED", 5)
+    monkeypatch.setattr(work_module, "MAX_REMEMBERED", 5)
     work = JobRunner()
     for number in range(20):
-        assert work.begin(f"k{number}", lambda _job: None, subject=f"s{number}", owner="o").wait(SOON)
+        assert work.start(f"k{number}", lambda _job: None, subject=f"s{number}", owner="o").wait(SOON)
     assert work.close()
-    kept = [number for number in range(20) if work.about(f"s{number}") is not None]
+    kept = [number for number in range(20) if work.find(f"s{number}") is not None]
     assert len(kept) <= 6
     assert 0 not in kept
 
@@ -143,15 +143,15 @@ def test_an_event_loop_waits_without_a_thread_and_goes_on_meanwhile() -> None:
     job = begin(work, "a", gate)
 
     async def wait() -> tuple[bool, bool, bool, bool]:
-        too_short = await job.wait_in_loop(0.01)
-        several = asyncio.gather(job.wait_in_loop(SOON), job.wait_in_loop(SOON))
+        too_short = await job.wait_async(0.01)
+        several = asyncio.gather(job.wait_async(SOON), job.wait_async(SOON))
         await asyncio.sleep(0)
         gate.set()
-        return too_short, *await several, await job.wait_in_loop(0)
+        return too_short, *await several, await job.wait_async(0)
 
     assert asyncio.run(wait()) == (False, True, True, True)
     assert job.result() == "a"
-    assert not job._wakes  # noqa: SLF001 - nobody is told who has gone
+    assert not job._wake_callbacks  # noqa: SLF001 - nobody is told who has gone
     work.close()
 
 
@@ -161,12 +161,12 @@ def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() ->
     told: list[Callable[[], None]] = []
 
     def end() -> None:
-        told.extend(job._wakes)  # noqa: SLF001 - as a job does that ends at this moment
-        work.let_go()
+        told.extend(job._wake_callbacks)  # noqa: SLF001 - as a job does that ends at this moment
+        work.release_waiters()
 
     async def wait() -> bool:
         asyncio.get_running_loop().call_soon(end)
-        return await job.wait_in_loop(SOON)
+        return await job.wait_async(SOON)
 
     assert asyncio.run(wait()) is False
     [wake] = told
@@ -177,16 +177,16 @@ def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() ->
 
 
 def test_where_one_of_each_owner_is_at_work_no_owner_takes_all_threads() -> None:
-    work = JobRunner(2, one_of_each=True)
+    work = JobRunner(2, one_per_owner=True)
     gate, begun = threading.Event(), threading.Semaphore(0)
 
     def hold(_: Job[None]) -> None:
         begun.release()
         gate.wait(SOON)
 
-    mine = [work.begin(f"mine{number}", hold, subject=f"mine{number}", owner="mine") for number in range(3)]
+    mine = [work.start(f"mine{number}", hold, subject=f"mine{number}", owner="mine") for number in range(3)]
     assert begun.acquire(timeout=SOON)
-    other = work.begin("other", lambda _: "done", subject="other", owner="other")
+    other = work.start("other", lambda _: "done", subject="other", owner="other")
     assert other.wait(SOON), "a thread is left for another owner"
     assert [job.is_running for job in mine] == [True] * 3
     assert not begun.acquire(blocking=False), "the second of the same owner is not begun"
@@ -205,11 +205,11 @@ def test_a_job_that_has_ended_holds_nothing_of_what_was_sent() -> None:
     def use(_: Job[bool], sent: Sent = sent) -> bool:
         return sent is not None
 
-    job = work.begin("large", use, subject="large", owner="mine")
+    job = work.start("large", use, subject="large", owner="mine")
     assert job.wait(SOON)
     assert job.result()
     del sent, use
     gc.collect()
-    assert work.about("large") is job, "it is still known"
+    assert work.find("large") is job, "it is still known"
     assert left() is None
     assert work.close()

@@ -51,7 +51,7 @@ def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, po
         assert answer.result.status == "SUCCESS"
         with pytest.raises(RefusedError):
             desk.tasks.get(other, "task-1")
-        verdict = desk.record.verify(person("viewer"), wait=30.0).verdict
+        verdict = desk.ledger.verify(person("viewer"), wait=30.0).verdict
         assert verdict is not None
         assert verdict.holds, verdict.findings
 

@@ -36,7 +36,7 @@ def all_of(desk: Services, limit: int, **filters: str) -> list[int]:
     found: list[int] = []
     cursor = None
     for _ in range(200):
-        page = desk.record.entries(VIEWER, "globex", EntryFilter(**filters), cursor, limit)
+        page = desk.ledger.list_entries(VIEWER, "globex", EntryFilter(**filters), cursor, limit)
         found += [each.entry.seq for each in page.items]
         cursor = page.next
         if cursor is None:
@@ -58,7 +58,7 @@ def test_entries_are_found_a_page_at_a_time(
         assert all_of(desk, 4, text="tea 100%_39") == [newest[0]]
         assert all_of(desk, 4, text="tea 100%%") == []
         assert all_of(desk, 4, kind="test_") == []
-    at = [desk.record.entry(VIEWER, "globex", seq).entry.created_at for seq in written]
+    at = [desk.ledger.read_entry(VIEWER, "globex", seq).entry.created_at for seq in written]
     assert all_of(desk, 9, since=at[30]) == newest[: 40 - at.index(at[30])]
     assert all_of(desk, 9, until=at[5]) == [seq for seq in newest if at[seq - 1] < at[5]]
     assert all_of(desk, 9, since=at[-1], until=at[0]) == []
@@ -67,13 +67,13 @@ def test_entries_are_found_a_page_at_a_time(
 def test_what_is_no_place_is_refused(desk: Services, written: list[int]) -> None:
     for cursor in ("x", "-1", "9" * 17, "٣", ""):
         with pytest.raises(RefusedError) as refused:
-            desk.record.entries(VIEWER, "globex", None, cursor)
+            desk.ledger.list_entries(VIEWER, "globex", None, cursor)
         assert refused.value.reason is Reason.MALFORMED, cursor
-    assert desk.record.entries(VIEWER, "globex", None, "1").items == ()
-    assert desk.record.entries(VIEWER, "nobody").items == ()
+    assert desk.ledger.list_entries(VIEWER, "globex", None, "1").items == ()
+    assert desk.ledger.list_entries(VIEWER, "nobody").items == ()
     for tenant, seq in (("globex", 9_999), ("nobody", 1), ("a\nb", 1)):
         with pytest.raises(RefusedError) as refused:
-            desk.record.entry(VIEWER, tenant, seq)
+            desk.ledger.read_entry(VIEWER, tenant, seq)
         assert refused.value.reason is Reason.STATE_MISSING
 
 
@@ -81,7 +81,7 @@ def test_the_record_is_checked_while_others_wait_for_the_same(desk: Services, wr
     answers = []
 
     def ask() -> None:
-        answers.append(desk.record.verify(VIEWER, wait=30.0))
+        answers.append(desk.ledger.verify(VIEWER, wait=30.0))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -92,35 +92,35 @@ def test_the_record_is_checked_while_others_wait_for_the_same(desk: Services, wr
     verdict = answers[0].verdict
     assert verdict is not None
     assert verdict.holds, verdict.findings
-    assert desk.record.verify(VIEWER, again=False).checked_at in {each.checked_at for each in answers}
+    assert desk.ledger.verify(VIEWER, again=False).checked_at in {each.checked_at for each in answers}
     with pytest.raises(RefusedError, match="no entries"):
-        desk.record.verify(VIEWER, "nobody", wait=30.0)
+        desk.ledger.verify(VIEWER, "nobody", wait=30.0)
 
 
 def test_evidence_is_exported_and_holds(desk: Services, office: Office, written: list[int]) -> None:
     keyring = load_keyring(office.workspace.state.keys)
-    heads = {each.tenant_id: each for each in desk.record.heads(VIEWER)}
-    chains = {each.tenant_id: each for each in desk.record.tenants(VIEWER)}
+    heads = {each.tenant_id: each for each in desk.ledger.list_heads(VIEWER)}
+    chains = {each.tenant_id: each for each in desk.ledger.list_chains(VIEWER)}
     assert (heads["globex"].seq, chains["globex"].entries, chains["globex"].configured) == (40, 40, True)
-    with desk.record.bundle(VIEWER, "globex", "c1") as bundle:
+    with desk.ledger.open_bundle(VIEWER, "globex", "c1") as bundle:
         verdict = verify_bundle(bundle, keyring, source="bundle", known_heads=(heads["globex"],))
     assert verdict.holds, verdict.findings
     assert verdict.entries == 39
     with pytest.raises(RefusedError):
-        desk.record.bundle(VIEWER, "globex", "none")
+        desk.ledger.open_bundle(VIEWER, "globex", "none")
 
 
 def test_the_record_is_for_people(desk: Services, office: Office) -> None:
     bot = agent(office.workspace)
     for look in (
-        lambda: desk.record.tenants(bot),
-        lambda: desk.record.heads(bot),
-        lambda: desk.record.entries(bot, "default"),
-        lambda: desk.record.entry(bot, "default", 1),
-        lambda: desk.record.trace(bot, "default", "x"),
-        lambda: desk.record.verify(bot),
-        lambda: desk.record.bundle(bot, "default"),
-        lambda: desk.catalogue.listed(bot, "acme"),
+        lambda: desk.ledger.list_chains(bot),
+        lambda: desk.ledger.list_heads(bot),
+        lambda: desk.ledger.list_entries(bot, "default"),
+        lambda: desk.ledger.read_entry(bot, "default", 1),
+        lambda: desk.ledger.trace(bot, "default", "x"),
+        lambda: desk.ledger.verify(bot),
+        lambda: desk.ledger.open_bundle(bot, "default"),
+        lambda: desk.catalogue.list_simulations(bot, "acme"),
         lambda: desk.catalogue.show(bot, "acme", "ping"),
         lambda: desk.catalogue.promote(bot, "acme", "ping", digest="sha256:" + "0" * 64),
         lambda: desk.catalogue.retire(bot, "acme", "ping"),
@@ -159,23 +159,23 @@ def test_tokens_are_issued_listed_and_revoked_by_an_admin(desk: Services, office
     listed: list[str] = []
     cursor = None
     while True:
-        page = desk.tokens.listed(VIEWER, cursor, 2)
+        page = desk.tokens.list_tokens(VIEWER, cursor, 2)
         listed += [each.jti for each in page.items if each.sub == "clerk"]
         cursor = page.next
         if cursor is None:
             break
     assert sorted(listed) == sorted([issued.jti, *more])
     other = agent(office.workspace, sub="somebody")
-    assert {each.sub for each in desk.tokens.listed(other).items} == {"somebody"}
+    assert {each.sub for each in desk.tokens.list_tokens(other).items} == {"somebody"}
     desk.tokens.revoke(person(), issued.jti, "lost")
-    [seen] = [each for each in desk.tokens.listed(VIEWER, limit=200).items if each.jti == issued.jti]
+    [seen] = [each for each in desk.tokens.list_tokens(VIEWER, limit=200).items if each.jti == issued.jti]
     assert (seen.state, seen.revoked_why) == ("revoked", "lost")
     with pytest.raises(RefusedError):
-        desk.tokens.listed(VIEWER, "nothing")
+        desk.tokens.list_tokens(VIEWER, "nothing")
 
 
 def test_the_catalogue_is_changed_by_an_admin_who_has_read_it(desk: Services) -> None:
-    assert {each.simulation_id: each.state for each in desk.catalogue.listed(VIEWER, "acme").simulations}[
+    assert {each.simulation_id: each.state for each in desk.catalogue.list_simulations(VIEWER, "acme").simulations}[
         "ping"
     ] == "ACTIVE"
     shown = desk.catalogue.show(VIEWER, "globex", "ping")

@@ -41,20 +41,21 @@ def test_the_desk_on_a_server(office: Office) -> None:
         assert asyncio.run(asyncio.wait_for(listen(), 20)) == ["test.two", "test.three"]
         found = {
             name: [
-                each.entry.kind for each in desk.record.entries(viewer, "globex", EntryFilter(**{name: value})).items
+                each.entry.kind
+                for each in desk.ledger.list_entries(viewer, "globex", EntryFilter(**{name: value})).items
             ]
             for name, value in (("kind", "test.t"), ("text", "100% TEA"), ("correlation_id", "b"), ("actor", "nobody"))
         }
         assert found == {"kind": ["test.two"], "text": ["test.one"], "correlation_id": ["test.two"], "actor": []}
         bot = agent(workspace, "goal.ask", user="mia")
         asked = desk.goals.ask(bot, "archive the note one", wait=30.0)
-        assert [each.id for each in desk.inbox.open(mia)] == [asked.correlation_id]
+        assert [each.id for each in desk.inbox.list_open(mia)] == [asked.correlation_id]
         desk.inbox.decide(mia, "confirmation", asked.correlation_id, Decision(answer="yes"))
         assert desk.goals.get(bot, "acme", asked.correlation_id).state == "done"
-        assert desk.record.trace(viewer, "acme", asked.correlation_id).holds
+        assert desk.ledger.trace(viewer, "acme", asked.correlation_id).holds
         admin = person("admin", user="mia")
         taken = [told for told in answers_to(desk, bot, admin) if not isinstance(told[2], RefusedError)]
         assert taken == []
-        verdict = desk.record.verify(viewer, wait=30.0).verdict
+        verdict = desk.ledger.verify(viewer, wait=30.0).verdict
         assert verdict is not None
         assert verdict.holds, verdict.findings

@@ -46,7 +46,7 @@ def test_his_answer_does_not_count_to_whatever_it_is(desk: Services, office: Off
     workspace = office.workspace
     asked = workspace.approvals.ask(question(1, agent_id="bot"))
     made = desk.plans.propose(person("operator"), plan_of(create("a", "new.txt"), plan_id="p1"))
-    digest = desk.plans.look(person(), made.proposal_id).preview_digest
+    digest = desk.plans.read_preview(person(), made.proposal_id).preview_digest
     own = desk.goals.ask(person("operator", "mia", user="mia"), "archive the note one", wait=WAIT)
     others = desk.goals.ask(agent(workspace, "goal.ask", user="leo", sub="leos"), "copy the form as fresh", wait=WAIT)
     if others.waiting_for == "confirmation":
@@ -105,7 +105,7 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Service
     bot, task = issued(), manifest("late")
     leased = desk.tasks.lease(person(), task, timedelta(hours=1)).canonical()
     done, waits = (approved_goal(desk, bot, f"copy the form as {name}") for name in ("before", "after"))
-    assert desk.goals.go_on(bot, done, WAIT).state == "done"
+    assert desk.goals.resume(bot, done, WAIT).state == "done"
 
     def run(who: AgentCaller) -> None:
         answer = desk.tasks.run(who, task, leased, WAIT)
@@ -115,8 +115,8 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Service
     verbs: dict[str, Callable[[AgentCaller], Any]] = {
         "run": run,
         "ask": lambda who: desk.goals.ask(who, "are you there", correlation_id="asked-too-late", wait=WAIT),
-        "go on": lambda who: desk.goals.go_on(who, waits, WAIT),
-        "take back": lambda who: desk.goals.take_back(who, done, WAIT),
+        "go on": lambda who: desk.goals.resume(who, waits, WAIT),
+        "take back": lambda who: desk.goals.undo(who, done, WAIT),
     }
 
     def grow_old() -> None:

@@ -60,10 +60,14 @@ def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(desk: Services, offi
         with pytest.raises(RefusedError) as refused:
             desk.tasks.get(caller, name)
         assert refused.value.reason is Reason.STATE_MISSING
-    asked = [each.entry for each in desk.record.entries(person(), "default").items if each.entry.kind == "task.asked"]
+    asked = [
+        each.entry for each in desk.ledger.list_entries(person(), "default").items if each.entry.kind == "task.asked"
+    ]
     assert [(each.actor, each.correlation_id) for each in asked] == [("agent:bot", "t-1")]
     leases = [
-        each.entry.actor for each in desk.record.entries(person(), "default").items if each.entry.kind == "lease.issued"
+        each.entry.actor
+        for each in desk.ledger.list_entries(person(), "default").items
+        if each.entry.kind == "lease.issued"
     ]
     assert leases == ["login:ann"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.services.base.server_lock import announced
+from remit.services.base.server_lock import announce_server
 from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Remit, remit
 
@@ -27,7 +27,7 @@ def test_invite_list_and_remove(remit: Remit, project: Path) -> None:
     assert first.out.startswith("/login#")
     assert "no server runs now" in first.err
     assert "For link:ada, as viewer; it logs in once, until 20" in first.err
-    with opened(project) as workspace, announced(workspace.state, "https://remit.example", workspace.clock):
+    with opened(project) as workspace, announce_server(workspace.state, "https://remit.example", workspace.clock):
         wish = ("--role", "approver", "--user", "ada", "--tenant", "acme", "--life", "1h")
         invited = remit("people", "invite", "ada", *wish, "--json").document
         assert invited["link"].startswith("https://remit.example/login#")

@@ -51,14 +51,14 @@ def mcp(over_stdio: bool, token_file: Path | None, port: int, directory: Path) -
 
 
 def _serve(directory: Path, serve: Callable[["Services"], None]) -> None:
-    from remit.services.base.server_lock import console_address  # noqa: PLC0415 - as above
+    from remit.services.base.server_lock import find_console_url  # noqa: PLC0415 - as above
     from remit.services.services import Services  # noqa: PLC0415 - loads every door; `remit mcp --help` does without
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 
     with tracing(os.environ), Workspace.open(directory) as workspace:
-        desk = Services(workspace, console_url=lambda: console_address(workspace))
+        desk = Services(workspace, console_url=lambda: find_console_url(workspace))
         try:
-            desk.settle()
+            desk.start_recovery()
             serve(desk)
         finally:
             desk.close()

@@ -13,7 +13,7 @@ from remit.cli.token import Life
 from remit.core.ids import render_time
 from remit.identity.models import ROLES, Role
 from remit.identity.person import person_at_terminal
-from remit.services.base.server_lock import find_served
+from remit.services.base.server_lock import find_server
 from remit.services.base.tenants import tenant_of_user
 from remit.workspace.workspace import Workspace
 
@@ -48,7 +48,7 @@ def invite(
         actor = person_at_terminal(workspace.environ)
         tenant = tenant_of_user(workspace, user, tenant, "--")
         made = workspace.people.invite(name, role, actor=actor.id, user=user, tenant=tenant, life=life)
-        served = find_served(workspace.state)
+        served = find_server(workspace.state)
     server = served.url if served else None
     known = {"person": made.person_id, "role": made.role, "expires_at": render_time(made.expires_at)}
     if as_json:

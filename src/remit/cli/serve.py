@@ -17,7 +17,7 @@ from remit.execution.recovery import Recovered
 from remit.identity.models import Invitation
 from remit.identity.person import Person, person_at_terminal
 from remit.observability.tracing import tracing
-from remit.services.base.server_lock import announced, require_unserved
+from remit.services.base.server_lock import announce_server, require_no_server
 from remit.workspace.workspace import Workspace
 
 
@@ -36,7 +36,7 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
     REMIT_LOG=info writes one JSON line for each request to standard error.
     """
     with Workspace.open(directory) as workspace, contextlib.ExitStack() as stack:
-        require_unserved(workspace.state)
+        require_no_server(workspace.state)
         click.echo("Starting ...", err=True)  # what follows takes a moment
         serving = _serving()
         stack.enter_context(tracing(os.environ))
@@ -46,7 +46,7 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
         for warning in serving.warnings_for(settings):
             click.echo(f"Note: {warning}.", err=True)
         settings = settings.listening_at(serving.port_of(listener))
-        stack.enter_context(announced(workspace.state, settings.url, workspace.clock))
+        stack.enter_context(announce_server(workspace.state, settings.url, workspace.clock))
         recovered = workspace.recover()
         _tell_recovered(recovered)
         desk = stack.enter_context(serving.opened_desk(workspace, settings))

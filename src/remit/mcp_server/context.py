@@ -73,7 +73,7 @@ class ToolCall(Generic[A]):
         now = first
         started = anyio.current_time()
         while (words := told(now)) is not None and (passed := anyio.current_time() - started) < seconds:
-            if self.desk.work.is_ending:
+            if self.desk.jobs.is_ending:
                 break
             await self.context.report_progress(round(passed, 2), seconds, words)
             await anyio.sleep(min(_LOOK_AGAIN, seconds - passed))
@@ -86,12 +86,12 @@ async def ask_desk(house: ServerContext, context: Context[Any, Any], work: Calla
     run = functools.partial(_as_caller, house.identify, request, work)
     # Who asks is verified in the thread; whose turn it is, came verified with the request. One agent alone has all.
     user = request.scope.get("user") if request is not None else None
-    turn = await house.turns.take("agent", user.access_token.subject or "") if user is not None else None
+    turn = await house.turns.acquire("agent", user.access_token.subject or "") if user is not None else None
     try:
         return await anyio.to_thread.run_sync(run, limiter=house.threads)
     finally:
         if turn is not None:
-            turn.end()
+            turn.release()
 
 
 def _as_caller(identify: Identify, request: Any, work: Callable[[Caller], T]) -> T:

@@ -39,7 +39,7 @@ def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
         mime_type=_JSON,
     )
     async def report(run_id: str, context: Context[Any, Any]) -> str:
-        return await _read(house, context, lambda caller: _json(desk.plans.report(caller, run_id)))
+        return await _read(house, context, lambda caller: _json(desk.plans.read_report(caller, run_id)))
 
     @server.resource(
         "remit://diffs/{proposal_id}",
@@ -80,7 +80,7 @@ def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
         mime_type="image/png",
     )
     async def picture(action_id: str, context: Context[Any, Any]) -> bytes:
-        return await _read(house, context, lambda caller: desk.browser.picture(caller, action_id))
+        return await _read(house, context, lambda caller: desk.browser.read_picture(caller, action_id))
 
     @server.resource(
         "remit://results/goals/{correlation_id}",
@@ -112,10 +112,10 @@ def _json(document: Contract) -> str:
 def _diff_of(desk: Services, caller: Caller, proposal_id: str) -> str:
     """An agent that sees less than a person gets the lines that it sent, also after the run."""
     if desk.plans.get(caller, proposal_id).report_folder is not None:
-        documents = desk.plans.report(caller, proposal_id)
+        documents = desk.plans.read_report(caller, proposal_id)
         if isinstance(documents, RunDocuments):
             return _done(documents)
-    return _planned(desk.plans.look(caller, proposal_id).document)
+    return _planned(desk.plans.read_preview(caller, proposal_id).document)
 
 
 def _planned(document: PlanPreviewDocument | AgentPlanPreview) -> str:

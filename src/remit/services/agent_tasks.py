@@ -48,7 +48,7 @@ def require_not_protected(workspace: Workspace, manifest: TaskManifest, lease: b
 
 def protected_paths(workspace: Workspace, manifest: TaskManifest) -> list[str]:
     """The protected files that a task names, absolute."""
-    return [path for path in _named(workspace, manifest) if _is_protected(workspace, path)]
+    return [path for path in _list_task_paths(workspace, manifest) if _is_protected(workspace, path)]
 
 
 def result_for_agent(workspace: Workspace, result: ExecutionResult) -> ExecutionResult:
@@ -56,18 +56,18 @@ def result_for_agent(workspace: Workspace, result: ExecutionResult) -> Execution
     output = result.output
     if not isinstance(output, CopyOutput) or not isinstance(output.undo_metadata, CopyUndo):
         return result
-    told = output.model_copy(update={"undo_metadata": Nothing()})
+    redacted = output.model_copy(update={"undo_metadata": Nothing()})
     return sign_success(
-        workspace.tasks.operation().signer(), result.executor_id, result.task_id, result.capability_id, told
+        workspace.tasks.operation().signer(), result.executor_id, result.task_id, result.capability_id, redacted
     )
 
 
-def holds_digest(result: ExecutionResult | None) -> bool:
+def has_content_digest(result: ExecutionResult | None) -> bool:
     output = result.output if result is not None else None
     return isinstance(output, CopyOutput) and isinstance(output.undo_metadata, CopyUndo)
 
 
-def _named(workspace: Workspace, manifest: TaskManifest) -> Iterator[str]:
+def _list_task_paths(workspace: Workspace, manifest: TaskManifest) -> Iterator[str]:
     """Every file that the task reads, takes or makes, absolute; of a restore also the file that was deleted."""
     capability = workspace.tasks.registry.get(manifest.capability_id)
     if capability is None:  # the road refuses it
@@ -110,7 +110,7 @@ def _is_leased_by_person(workspace: Workspace, manifest: TaskManifest, lease: by
     with workspace.store.reading() as connection:
         for (seq,) in connection.rows(_LEASES, (DEFAULT_TENANT, manifest.task_id)):
             entry = require_covered(connection, lambda: workspace.keyring, DEFAULT_TENANT, int(seq))
-            said = read_payload(entry.payload)
-            if entry.kind == "lease.issued" and (said.get("lease_id"), said.get("manifest_digest")) == wanted:
+            payload = read_payload(entry.payload)
+            if entry.kind == "lease.issued" and (payload.get("lease_id"), payload.get("manifest_digest")) == wanted:
                 return bool(entry.actor) and not str(entry.actor).startswith("agent:")
     return False

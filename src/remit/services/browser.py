@@ -8,8 +8,7 @@ import time
 from typing import Any, Final, NamedTuple
 
 from remit.browser.checkpoint import parse_begun_action
-from remit.browser_daemon.client import ActionReply, HostClient
-from remit.browser_daemon.client import PendingApproval as Asked
+from remit.browser_daemon.client import ActionReply, HostClient, PendingApproval
 from remit.browser_daemon.socket_path import HostPlace
 from remit.contracts.browser.browser import Action, ActionResult, Approval
 from remit.contracts.services.common import BrowseAnswer, BrowserStatus, Waiting
@@ -25,20 +24,20 @@ from remit.services.base.permissions import Right, require
 from remit.services.base.screenshots import read_picture
 from remit.store.claims import ClaimCompleted, ClaimHeld
 
-LOOK_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.05
 
 
-class _Told(NamedTuple):
+class _BrowseResult(NamedTuple):
     """How it ended, or the question that it waits for."""
 
-    answered: ActionReply | None
-    asked: Asked | None
+    reply: ActionReply | None
+    pending: PendingApproval | None
 
 
-class BrowserDesk:
-    def __init__(self, room: ServiceContext) -> None:
-        self._room = room
-        workspace = room.workspace
+class BrowserService:
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+        workspace = context.workspace
         # The host outlives this process, and must not act as anybody.
         environ = {name: value for name, value in workspace.environ.items() if name not in AGENT_VARIABLES}
         self._client = HostClient(workspace.root, HostPlace.of(workspace.state), environ)
@@ -52,17 +51,19 @@ class BrowserDesk:
         parsed = Action.parse(action, source="action")
         deadline = time.monotonic() + wait
         while True:
-            job = self._begin(caller, parsed, action)
+            job = self._start(caller, parsed, action)
             if not job.wait(deadline - time.monotonic()):
                 return BrowseAnswer(state="running", action_id=parsed.action_id)
-            told = job.result()
-            if told.answered is not None:
-                return _done(told.answered)
-            if told.asked is None or not told.asked.is_open:
+            result = job.result()
+            if result.reply is not None:
+                return _build_done_answer(result.reply)
+            if result.pending is None or not result.pending.is_open:
                 return BrowseAnswer(state="running", action_id=parsed.action_id)
-            left = deadline - time.monotonic()
-            if left <= 0 or self._is_unanswered(told.asked.approval_id, left):
-                return BrowseAnswer(state="waiting", action_id=parsed.action_id, waiting=self._asked(told.asked))
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or self._is_still_pending(result.pending.approval_id, remaining):
+                return BrowseAnswer(
+                    state="waiting", action_id=parsed.action_id, waiting=self._describe_pending(result.pending)
+                )
 
     def get(self, caller: Caller, action_id: str, wait: float = 0.0) -> BrowseAnswer:
         """What became of an action: its recorded result, or what it waits for. An agent sees its own."""
@@ -70,89 +71,91 @@ class BrowserDesk:
         require_wait(wait)
         deadline = time.monotonic() + wait
         missing = not_found_error("action", action_id)
-        job = self._room.work.about(f"browser:{action_id}")
-        mine = job if job is not None and job.owner == caller.id else None
-        if mine is not None:
-            mine.wait(wait)
-        found = self._room.found("browser", action_id)
+        job = self._context.jobs.find(f"browser:{action_id}")
+        own_job = job if job is not None and job.owner == caller.id else None
+        if own_job is not None:
+            own_job.wait(wait)
+        found = self._context.find_claim("browser", action_id)
         if found is None:  # refused, so that nothing of it is kept: then it is told as long as it is remembered here
-            if mine is None:
+            if own_job is None:
                 raise missing
-            told = None if mine.is_running else mine.result().answered
-            return _done(told) if told is not None else BrowseAnswer(state="running", action_id=action_id)
+            result = None if own_job.is_running else own_job.result().reply
+            return (
+                _build_done_answer(result) if result is not None else BrowseAnswer(state="running", action_id=action_id)
+            )
         self._require_own(caller, found, missing)
         while isinstance(found, ClaimHeld):
-            open_one = self._open_question(action_id)
-            left = deadline - time.monotonic()
-            if open_one is not None and (left <= 0 or self._is_unanswered(open_one.approval_id, left)):
-                return BrowseAnswer(state="waiting", action_id=action_id, waiting=self._question(open_one))
-            if open_one is None:
-                if left <= 0 or self._room.work.is_ending:
+            pending = self._find_pending_approval(action_id)
+            remaining = deadline - time.monotonic()
+            if pending is not None and (remaining <= 0 or self._is_still_pending(pending.approval_id, remaining)):
+                return BrowseAnswer(state="waiting", action_id=action_id, waiting=self._describe_approval(pending))
+            if pending is None:
+                if remaining <= 0 or self._context.jobs.is_ending:
                     return BrowseAnswer(state="running", action_id=action_id)
-                time.sleep(min(left, LOOK_SECONDS))  # it ends in another process, and nobody rings for that
-            found = self._room.found("browser", action_id) or found
-        return BrowseAnswer(state="done", action_id=action_id, stored=True, result=self._result(found))
+                time.sleep(min(remaining, POLL_SECONDS))  # it ends in another process, and nobody rings for that
+            found = self._context.find_claim("browser", action_id) or found
+        return BrowseAnswer(state="done", action_id=action_id, stored=True, result=self._read_result(found))
 
-    def picture(self, caller: Caller, action_id: str) -> bytes:
+    def read_picture(self, caller: Caller, action_id: str) -> bytes:
         """The picture of a screenshot, as PNG."""
         answer = self.get(caller, action_id)
         output: Any = answer.result.output if answer.result is not None else None
-        told = output.get("screenshot") if isinstance(output, dict) else None
-        kept_at = told.get("path") if isinstance(told, dict) else None
-        return read_picture(self._room.workspace.state, kept_at, f"action {action_id}")
+        result = output.get("screenshot") if isinstance(output, dict) else None
+        stored_path = result.get("path") if isinstance(result, dict) else None
+        return read_picture(self._context.workspace.state, stored_path, f"action {action_id}")
 
     def status(self, caller: Caller) -> BrowserStatus:
         require(caller, Right.SEE_OWN)
-        told = self._client.status()
-        return BrowserStatus(running=told is not None, sessions=int(told["sessions"]) if told else 0)
+        result = self._client.status()
+        return BrowserStatus(running=result is not None, sessions=int(result["sessions"]) if result else 0)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _begin(self, caller: AgentCaller, parsed: Action, action: bytes) -> Job[_Told]:
-        asked: list[Asked] = []
+    def _start(self, caller: AgentCaller, parsed: Action, action: bytes) -> Job[_BrowseResult]:
+        pending: list[PendingApproval] = []
 
-        def browse(_job: Job[_Told]) -> _Told:
-            def hear(question: Asked) -> bool:
-                asked.append(question)
+        def browse(_job: Job[_BrowseResult]) -> _BrowseResult:
+            def on_waiting(question: PendingApproval) -> bool:
+                pending.append(question)
                 return False
 
-            answered = self._client.browse(action, caller.text, on_waiting=hear)
-            return _Told(answered, asked[-1] if asked else None)
+            reply = self._client.browse(action, caller.text, on_waiting=on_waiting)
+            return _BrowseResult(reply, pending[-1] if pending else None)
 
         # By the token too: whoever has another may be answered otherwise.
         key = f"browser:{parsed.digest()}:{digest_bytes(caller.text.encode())}"
-        return self._room.work.begin(key, browse, subject=f"browser:{parsed.action_id}", owner=caller.id)
+        return self._context.jobs.start(key, browse, subject=f"browser:{parsed.action_id}", owner=caller.id)
 
-    def _is_unanswered(self, approval_id: str, seconds: float) -> bool:
+    def _is_still_pending(self, approval_id: str, seconds: float) -> bool:
         """Still, after so long a wait."""
-        work = self._room.work
-        found = self._room.workspace.approvals.wait(approval_id, seconds, lambda: work.is_ending)
+        work = self._context.jobs
+        found = self._context.workspace.approvals.wait(approval_id, seconds, lambda: work.is_ending)
         return found.state == "PENDING"
 
     def _require_own(self, caller: Caller, found: ClaimCompleted | ClaimHeld, missing: RefusedError) -> None:
         if isinstance(caller, AgentCaller) and parse_begun_action(found.checkpoint).agent_id != caller.token.agent_id:
             raise missing
 
-    def _result(self, done: ClaimCompleted) -> ActionResult:
-        return ActionResult.parse(self._room.outcome(done).encode(), source="a stored result")
+    def _read_result(self, done: ClaimCompleted) -> ActionResult:
+        return ActionResult.parse(self._context.read_outcome(done).encode(), source="a stored result")
 
-    def _open_question(self, action_id: str) -> Approval | None:
-        waiting = self._room.workspace.approvals.listed("PENDING")
+    def _find_pending_approval(self, action_id: str) -> Approval | None:
+        waiting = self._context.workspace.approvals.listed("PENDING")
         return next((each for each in waiting if each.action_id == action_id), None)
 
-    def _asked(self, asked: Asked) -> Waiting:
-        return self._waiting(asked.approval_id, asked.what, asked.expires)
+    def _describe_pending(self, pending: PendingApproval) -> Waiting:
+        return self._build_waiting(pending.approval_id, pending.what, pending.expires)
 
-    def _question(self, approval: Approval) -> Waiting:
-        return self._waiting(approval.approval_id, approval.preview.estimated_effect, approval.expires)
+    def _describe_approval(self, approval: Approval) -> Waiting:
+        return self._build_waiting(approval.approval_id, approval.preview.estimated_effect, approval.expires)
 
-    def _waiting(self, approval_id: str, what: str, expires: str) -> Waiting:
-        link = self._room.link("inbox", "request", approval_id)
+    def _build_waiting(self, approval_id: str, what: str, expires: str) -> Waiting:
+        link = self._context.link("inbox", "request", approval_id)
         return Waiting(kind="request", id=approval_id, tenant=DEFAULT_TENANT, what=what, expires=expires, link=link)
 
 
-def _done(answered: ActionReply) -> BrowseAnswer:
-    result = answered.result
+def _build_done_answer(reply: ActionReply) -> BrowseAnswer:
+    result = reply.result
     return BrowseAnswer(
-        state="done", action_id=result.action_id, result=result, stored=answered.stored, refused=answered.refused
+        state="done", action_id=result.action_id, result=result, stored=reply.stored, refused=reply.refused
     )

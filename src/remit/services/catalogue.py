@@ -11,29 +11,29 @@ from remit.services.base.context import ServiceContext
 from remit.services.base.permissions import Right, require
 
 
-class CatalogueDesk:
-    def __init__(self, room: ServiceContext) -> None:
-        self._room = room
+class CatalogueService:
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
 
-    def listed(self, caller: Caller, tenant: str) -> CatalogueView:
+    def list_simulations(self, caller: Caller, tenant: str) -> CatalogueView:
         """All simulations, and where each stands for the tenant."""
         require(caller, Right.SEE)
-        promotion = self._room.workspace.promotion
+        promotion = self._context.workspace.promotion
         entries = promotion.catalogue(tenant)
         standing = promotion.status(tenant)
         return CatalogueView(
             tenant_id=tenant,
             catalogue_ref=entries.ref,
-            simulations=tuple(map(line_of, entries)),
+            simulations=tuple(map(make_line, entries)),
             changed=standing.changed,
             gone=standing.missing,
         )
 
-    def spoken(self, caller: Caller, tenant: str) -> tuple[str, ...]:
+    def list_languages(self, caller: Caller, tenant: str) -> tuple[str, ...]:
         """The language tags in which something can be asked for there. None while the files are not in order."""
         require(caller, Right.SEE)
         try:
-            entries = self._room.workspace.promotion.catalogue(tenant)
+            entries = self._context.workspace.promotion.catalogue(tenant)
         except RemitError:
             return ()
         active = [entry.simulation for entry in entries if entry.state == "ACTIVE"]
@@ -42,7 +42,7 @@ class CatalogueDesk:
     def show(self, caller: Caller, tenant: str, simulation_id: str) -> SimulationView:
         """One simulation whole, with the digest that `promote` takes."""
         require(caller, Right.SEE)
-        promotion = self._room.workspace.promotion
+        promotion = self._context.workspace.promotion
         entry = promotion.catalogue(tenant).find(simulation_id)
         if entry is None:
             raise RefusedError(
@@ -51,11 +51,11 @@ class CatalogueDesk:
                 where=f"simulation {simulation_id}",
                 next_step="See the catalogue of this tenant.",
             )
-        said = promotion.states(tenant).get(simulation_id)
+        state = promotion.states(tenant).get(simulation_id)
         return SimulationView(
             tenant_id=tenant,
-            line=line_of(entry),
-            said=said_of(said) if said is not None else None,
+            line=make_line(entry),
+            said=make_state_view(state) if state is not None else None,
             simulation=entry.simulation.tree(),
         )
 
@@ -63,20 +63,20 @@ class CatalogueDesk:
         self, caller: Caller, tenant: str, simulation_id: str, *, digest: str, reason: str | None = None
     ) -> SimulationView:
         """Make it ACTIVE, exactly as it was read: the digest says so."""
-        who = _person(caller)
-        self._room.workspace.promotion.promote(
-            simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason), digest=digest
+        who = _require_admin(caller)
+        self._context.workspace.promotion.promote(
+            simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason), digest=digest
         )
         return self.show(caller, tenant, simulation_id)
 
     def retire(self, caller: Caller, tenant: str, simulation_id: str, *, reason: str | None = None) -> StateSaid:
         """Stop it at once; also one whose file was changed or is gone."""
-        who = _person(caller)
-        promotion = self._room.workspace.promotion
-        return said_of(promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason)))
+        who = _require_admin(caller)
+        promotion = self._context.workspace.promotion
+        return make_state_view(promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason)))
 
 
-def line_of(entry: CatalogueEntry) -> SimulationLine:
+def make_line(entry: CatalogueEntry) -> SimulationLine:
     simulation = entry.simulation
     return SimulationLine(
         simulation_id=simulation.id,
@@ -91,14 +91,14 @@ def line_of(entry: CatalogueEntry) -> SimulationLine:
     )
 
 
-def _person(caller: Caller) -> Person:
+def _require_admin(caller: Caller) -> Person:
     require(caller, Right.CHANGE_CATALOGUE)
     if isinstance(caller, AgentCaller):  # the table says so already; nothing rests on it alone
         raise RefusedError(Reason.PERMISSION_DENIED, "the catalogue is changed by people", where="the caller")
     return caller.person
 
 
-def said_of(state: PromotedState) -> StateSaid:
+def make_state_view(state: PromotedState) -> StateSaid:
     return StateSaid(
         state=state.state,
         version=state.version,
@@ -108,5 +108,5 @@ def said_of(state: PromotedState) -> StateSaid:
     )
 
 
-def shown_reason(given: str | None) -> str | None:
+def clean_reason(given: str | None) -> str | None:
     return printable(given.strip()) or None if given else None

@@ -10,13 +10,13 @@ from remit.services.base.permissions import Right, require
 from remit.services.base.tenants import tenant_of_user
 
 
-class PeopleDesk:
-    def __init__(self, room: ServiceContext) -> None:
-        self._room = room
+class PeopleService:
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
 
-    def listed(self, caller: Caller) -> list[Listed]:
+    def list_people(self, caller: Caller) -> list[Listed]:
         require(caller, Right.SEE)
-        return self._room.workspace.people.listed()
+        return self._context.workspace.people.listed()
 
     def invite(
         self,
@@ -30,11 +30,11 @@ class PeopleDesk:
     ) -> Invitation:
         """A link for somebody; told to whoever asked, and kept nowhere. A user without a tenant is of the only one."""
         require(caller, Right.INVITE)
-        people = self._room.workspace.people
-        tenant = tenant_of_user(self._room.workspace, user, tenant)
+        people = self._context.workspace.people
+        tenant = tenant_of_user(self._context.workspace, user, tenant)
         return people.invite(name, role, actor=caller.actor, user=user, tenant=tenant, life=life)
 
     def remove(self, caller: Caller, name: str) -> str:
         """The id of whom it was."""
         require(caller, Right.INVITE)
-        return self._room.workspace.people.remove(name, actor=caller.actor)
+        return self._context.workspace.people.remove(name, actor=caller.actor)

@@ -5,15 +5,15 @@ from typing import Self
 from remit.services.base.context import ConsoleUrl, ServiceContext
 from remit.services.base.events import Events
 from remit.services.base.jobs import Job, JobRunner
-from remit.services.browser import BrowserDesk
-from remit.services.catalogue import CatalogueDesk
-from remit.services.goals.service import GoalDesk
-from remit.services.inbox.ledger import Record
+from remit.services.browser import BrowserService
+from remit.services.catalogue import CatalogueService
+from remit.services.goals.service import GoalRequestService
+from remit.services.inbox.ledger import LedgerService
 from remit.services.inbox.service import Inbox
-from remit.services.people import PeopleDesk
-from remit.services.plans.service import PlanDesk
-from remit.services.tasks import TaskDesk
-from remit.services.tokens import TokenDesk
+from remit.services.people import PeopleService
+from remit.services.plans.service import PlanService
+from remit.services.tasks import TaskService
+from remit.services.tokens import TokenService
 from remit.workspace.workspace import Workspace
 
 
@@ -23,19 +23,19 @@ class Services:
     def __init__(self, workspace: Workspace, *, console_url: ConsoleUrl = None) -> None:
         """`console_url` is where people find the console: answers link to it."""
         self.workspace = workspace
-        self.work = JobRunner()
+        self.jobs = JobRunner()
         self.events = Events(lambda: workspace.store, workspace.approvals.bell, workspace.clock, workspace.position_key)
-        self.work.on_progress = self.events.tell_progress
-        self._room = ServiceContext(workspace, self.work, self.events, console_url)
-        self.plans = PlanDesk(workspace, work=self.work, console_url=console_url)
-        self.tasks = TaskDesk(self._room)
-        self.browser = BrowserDesk(self._room)
-        self.goals = GoalDesk(self._room)
-        self.inbox = Inbox(self._room, self.plans, self.goals)
-        self.record = Record(self._room)
-        self.tokens = TokenDesk(self._room)
-        self.catalogue = CatalogueDesk(self._room)
-        self.people = PeopleDesk(self._room)
+        self.jobs.on_progress = self.events.publish_progress
+        self._context = ServiceContext(workspace, self.jobs, self.events, console_url)
+        self.plans = PlanService(workspace, jobs=self.jobs, console_url=console_url)
+        self.tasks = TaskService(self._context)
+        self.browser = BrowserService(self._context)
+        self.goals = GoalRequestService(self._context)
+        self.inbox = Inbox(self._context, self.plans, self.goals)
+        self.ledger = LedgerService(self._context)
+        self.tokens = TokenService(self._context)
+        self.catalogue = CatalogueService(self._context)
+        self.people = PeopleService(self._context)
 
     def __enter__(self) -> Self:
         return self
@@ -43,17 +43,17 @@ class Services:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def settle(self) -> Job[int]:
+    def start_recovery(self) -> Job[int]:
         """Finish or clear away what a process that died had begun: for whoever starts serving."""
-        return self._room.settle()
+        return self._context.start_recovery()
 
-    def let_go(self) -> None:
+    def release_waiters(self) -> None:
         """Answer everybody who waits with how things stand: this process is about to end."""
-        self.work.let_go()
+        self.jobs.release_waiters()
         self.workspace.approvals.bell.ring()
 
     def close(self) -> None:
         """Listeners are let go first: they would wait for ever. Then the work: cancelled, or waited for."""
         self.events.close()
         self.plans.close()
-        self.work.close()
+        self.jobs.close()

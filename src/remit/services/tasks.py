@@ -15,18 +15,24 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import AgentCaller, Caller
 from remit.masking import mask_json
-from remit.services.agent_tasks import DIGEST_WITHHELD, holds_digest, require_not_protected, result_for_agent
+from remit.services.agent_tasks import DIGEST_WITHHELD, has_content_digest, require_not_protected, result_for_agent
 from remit.services.base.context import ServiceContext, require_wait
 from remit.services.base.jobs import Job
-from remit.services.base.ownership import TASK_ASKED, asker_of, not_found_error, require_own, task_asked
+from remit.services.base.ownership import (
+    TASK_REQUESTED,
+    find_requester,
+    not_found_error,
+    require_owner,
+    task_request_entry,
+)
 from remit.services.base.permissions import Right, may, require
 from remit.store.claims import ClaimCompleted, ClaimHeld
 
-MOST_LIFE: Final = timedelta(days=1)
+MAX_LEASE_LIFE: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ran:
+class _TaskRun:
     result: ExecutionResult
     stored: bool
     refused: RefusedError | None
@@ -37,63 +43,63 @@ class StartedTask:
     """A task under way."""
 
     task_id: str
-    job: Job[_Ran]
-    tell: Callable[[TaskAnswer], TaskAnswer] = lambda answer: answer
+    job: Job[_TaskRun]
+    redact: Callable[[TaskAnswer], TaskAnswer] = lambda answer: answer
     """As this caller may see it."""
 
     def answer(self) -> TaskAnswer:
         """As far as it is by now."""
         if self.job.is_running:
-            return self.tell(TaskAnswer(state="running", task_id=self.task_id, progress=self.job.progress))
-        return self.tell(_told(self.task_id, self.job.result()))
+            return self.redact(TaskAnswer(state="running", task_id=self.task_id, progress=self.job.progress))
+        return self.redact(_build_answer(self.task_id, self.job.result()))
 
 
-class TaskDesk:
-    def __init__(self, room: ServiceContext) -> None:
-        self._room = room
+class TaskService:
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
 
     def run(self, caller: Caller, manifest: bytes, lease: bytes, wait: float = 0.0) -> TaskAnswer:
         """Have a leased task done. Who asked is recorded with its intent, so that he can look at it later."""
         require_wait(wait)
-        begun = self.begin(caller, manifest, lease)
+        begun = self.start(caller, manifest, lease)
         begun.job.wait(wait)
         return begun.answer()
 
-    def begin(self, caller: Caller, manifest: bytes, lease: bytes) -> StartedTask:
+    def start(self, caller: Caller, manifest: bytes, lease: bytes) -> StartedTask:
         """The same, for one who waits in his own way. Quick: all that takes time is the job's."""
         require(caller, Right.RUN_TASK)
         parsed = TaskManifest.parse(manifest, source="manifest")
-        asked = task_asked(caller, parsed.task_id, parsed.capability_id)
+        request_entry = task_request_entry(caller, parsed.task_id, parsed.capability_id)
         is_agent = isinstance(caller, AgentCaller)
 
-        def execute(job: Job[_Ran]) -> _Ran:
+        def execute(job: Job[_TaskRun]) -> _TaskRun:
             if is_agent:
-                require_not_protected(self._room.workspace, parsed, lease)
+                require_not_protected(self._context.workspace, parsed, lease)
             refusals: list[RefusedError] = []
             stored: list[bool] = []
-            result = self._room.workspace.tasks.execute(
+            result = self._context.workspace.tasks.execute(
                 manifest,
                 lease,
                 on_refusal=refusals.append,
                 on_stored=lambda: stored.append(True),
-                on_progress=lambda done, total: job.say("bytes", done, total),
-                leased=asked,
+                on_progress=lambda done, total: job.report_progress("bytes", done, total),
+                leased=request_entry,
             )
-            return _Ran(result, bool(stored), refusals[0] if refusals else None)
+            return _TaskRun(result, bool(stored), refusals[0] if refusals else None)
 
         # By both, whole: only who gives the same task and the same lease is answered by the same run.
         key = f"task:{'agent' if is_agent else 'person'}:{digest_bytes(manifest)}:{digest_bytes(lease)}"
-        job = self._room.work.begin(key, execute, subject=f"task:{parsed.task_id}", owner=caller.id)
-        return StartedTask(parsed.task_id, job, partial(self._as_seen_by, caller))
+        job = self._context.jobs.start(key, execute, subject=f"task:{parsed.task_id}", owner=caller.id)
+        return StartedTask(parsed.task_id, job, partial(self._redact_for, caller))
 
     def get(self, caller: Caller, task_id: str, wait: float = 0.0) -> TaskAnswer:
         """What became of a task: its recorded result, to whoever may run tasks; masked to others who see it."""
         require(caller, Right.SEE_OWN)
         require_wait(wait)
-        job = self._room.work.about(f"task:{task_id}")
+        job = self._context.jobs.find(f"task:{task_id}")
         if job is not None and job.owner == caller.id:
             job.wait(wait)
-        found = self._room.found("task", task_id)
+        found = self._context.find_claim("task", task_id)
         missing = not_found_error("task", task_id)
         if found is None:
             if job is None or job.owner != caller.id:
@@ -101,44 +107,44 @@ class TaskDesk:
             # Refused, so that nothing of it is kept: then it is told as long as it is remembered here.
             if job.is_running:
                 return TaskAnswer(state="running", task_id=task_id)
-            return self._as_seen_by(caller, _told(task_id, job.result()))
-        with self._room.workspace.store.reading_pooled() as connection:
-            require_own(caller, asker_of(connection, DEFAULT_TENANT, task_id, TASK_ASKED), missing)
+            return self._redact_for(caller, _build_answer(task_id, job.result()))
+        with self._context.workspace.store.reading_pooled() as connection:
+            require_owner(caller, find_requester(connection, DEFAULT_TENANT, task_id, TASK_REQUESTED), missing)
         if isinstance(found, ClaimHeld):
-            return self._as_seen_by(caller, TaskAnswer(state="running", task_id=task_id, progress=_progress(job)))
+            return self._redact_for(caller, TaskAnswer(state="running", task_id=task_id, progress=_progress(job)))
         result = self._result(caller, found)
-        return self._as_seen_by(caller, TaskAnswer(state="done", task_id=task_id, stored=True, result=result))
+        return self._redact_for(caller, TaskAnswer(state="done", task_id=task_id, stored=True, result=result))
 
-    def _as_seen_by(self, caller: Caller, answer: TaskAnswer) -> TaskAnswer:
+    def _redact_for(self, caller: Caller, answer: TaskAnswer) -> TaskAnswer:
         """An agent gets neither the size nor a digest of a file that it may not read."""
         if not isinstance(caller, AgentCaller):
             return answer
         answer = answer.model_copy(update={"progress": None})
-        if answer.result is None or not holds_digest(answer.result):
+        if answer.result is None or not has_content_digest(answer.result):
             return answer
-        result = result_for_agent(self._room.workspace, answer.result)
+        result = result_for_agent(self._context.workspace, answer.result)
         return answer.model_copy(update={"result": result, "withheld": DIGEST_WITHHELD})
 
     def lease(self, caller: Caller, manifest: bytes, life: timedelta) -> LeaseToken:
         """Sign a lease for exactly this task."""
         require(caller, Right.LEASE)
-        if not timedelta(0) < life <= MOST_LIFE:
+        if not timedelta(0) < life <= MAX_LEASE_LIFE:
             raise RefusedError(
                 Reason.MALFORMED,
                 "a lease lasts for a second at least, and for a day at most",
                 where="life",
                 next_step="Give seconds, such as 300.",
             )
-        return self._room.workspace.tasks.issue_lease(manifest, life, actor=caller.actor)
+        return self._context.workspace.tasks.issue_lease(manifest, life, actor=caller.actor)
 
     def _result(self, caller: Caller, done: ClaimCompleted) -> ExecutionResult:
-        text = self._room.outcome(done)
+        text = self._context.read_outcome(done)
         if may(caller, Right.RUN_TASK):
             return ExecutionResult.parse(text.encode(), source="a stored result")
         return ExecutionResult.from_tree(mask_json(json.loads(text)), source="a stored result")
 
 
-def _told(task_id: str, ran: _Ran) -> TaskAnswer:
+def _build_answer(task_id: str, ran: _TaskRun) -> TaskAnswer:
     answer = TaskAnswer(state="done", task_id=task_id, result=ran.result, stored=ran.stored)
     if ran.refused is None:
         return answer

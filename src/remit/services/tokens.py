@@ -16,22 +16,22 @@ from remit.services.base.ownership import require_name
 from remit.services.base.permissions import Right, require
 from remit.store.tokens import TokenRow
 
-MOST_LISTED: Final = 200
+MAX_LISTED: Final = 200
 
 
-class TokenDesk:
-    def __init__(self, room: ServiceContext) -> None:
-        self._room = room
+class TokenService:
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
 
-    def issue(self, caller: Caller, wish: bytes | TokenWish) -> TokenIssued:
+    def issue(self, caller: Caller, request: bytes | TokenWish) -> TokenIssued:
         """Sign a token and record it. Its text is told now, and kept nowhere."""
         require(caller, Right.ISSUE_TOKEN)
-        wanted = wish if isinstance(wish, TokenWish) else TokenWish.parse(wish, source="token wish")
-        require_sense(wanted)
-        begins = parse_time(wanted.not_before) if wanted.not_before is not None else None
-        life = timedelta(seconds=wanted.life_seconds)
-        asked = TokenRequest(wanted.sub, tuple(wanted.caps), wanted.constraints, life, begins)
-        issued = self._room.workspace.tokens.issue(asked, actor=caller.actor)
+        wish = request if isinstance(request, TokenWish) else TokenWish.parse(request, source="token wish")
+        require_usable(wish)
+        begins = parse_time(wish.not_before) if wish.not_before is not None else None
+        life = timedelta(seconds=wish.life_seconds)
+        asked = TokenRequest(wish.sub, tuple(wish.caps), wish.constraints, life, begins)
+        issued = self._context.workspace.tokens.issue(asked, actor=caller.actor)
         return TokenIssued(
             jti=issued.claims.jti,
             sub=issued.claims.sub,
@@ -44,54 +44,56 @@ class TokenDesk:
         """From now on it counts nowhere, and what waits for a person on its behalf is void. The whole id."""
         require(caller, Right.REVOKE_TOKEN)
         require_name("token", jti)
-        return self._room.workspace.tokens.revoke(jti, actor=caller.actor, reason=reason)
+        return self._context.workspace.tokens.revoke(jti, actor=caller.actor, reason=reason)
 
-    def listed(self, caller: Caller, cursor: str | None = None, limit: int = 50) -> Page[TokenView]:
+    def list_tokens(self, caller: Caller, cursor: str | None = None, limit: int = 50) -> Page[TokenView]:
         """Those issued here, the newest first; to an agent, its own."""
         require(caller, Right.SEE_OWN)
-        rows = self._room.workspace.tokens.listed()
+        rows = self._context.workspace.tokens.listed()
         if isinstance(caller, AgentCaller):
             rows = [row for row in rows if row.sub == caller.token.agent_id]
-        begin = _place(rows, cursor)
-        end = begin + max(1, min(limit, MOST_LISTED))
-        now = render_time(self._room.workspace.clock())
+        begin = _page_start(rows, cursor)
+        end = begin + max(1, min(limit, MAX_LISTED))
+        now = render_time(self._context.workspace.clock())
         more = rows[end - 1].jti if end < len(rows) else None
         return Page[TokenView](items=tuple(_view(row, now) for row in rows[begin:end]), next=more)
 
 
-def require_sense(wanted: TokenWish) -> None:
+def require_usable(wish: TokenWish) -> None:
     """What could never be used is said now, and not at the first try."""
-    limits = wanted.constraints
-    if "goal.ask" in wanted.caps and limits.user is None:
-        raise _senseless(
+    limits = wish.constraints
+    if "goal.ask" in wish.caps and limits.user is None:
+        raise _unusable_error(
             "a token that lets its agent ask needs a user for whom: without one it can ask nothing",
             "constraints.user",
             "Say for whom: the fields user and tenant.",
         )
-    if "browser.purchase" in wanted.caps and limits.max_purchase is None:
-        raise _senseless(
+    if "browser.purchase" in wish.caps and limits.max_purchase is None:
+        raise _unusable_error(
             "a token that allows purchases needs a limit for them: without one it allows none",
             "constraints.max_purchase",
             'Say how much one purchase may cost, such as {"value": 50, "currency": "EUR"}.',
         )
-    if any(map(is_browser, wanted.caps)) and not limits.domains:
-        raise _senseless(
+    if any(map(is_browser, wish.caps)) and not limits.domains:
+        raise _unusable_error(
             "a token for the browser needs domains: without any it allows no place at all",
             "constraints.domains",
             "Name hosts, such as shop.example.",
         )
 
 
-def _senseless(what: str, where: str, next_step: str) -> RefusedError:
+def _unusable_error(what: str, where: str, next_step: str) -> RefusedError:
     return RefusedError(Reason.MALFORMED, what, where=where, next_step=next_step)
 
 
-def _place(rows: list[TokenRow], cursor: str | None) -> int:
+def _page_start(rows: list[TokenRow], cursor: str | None) -> int:
     if cursor is None:
         return 0
     found = next((at for at, row in enumerate(rows) if row.jti == cursor), None)
     if found is None:
-        raise _senseless("this is no place in the list", "cursor", "Give back `next` of the page before, as it came.")
+        raise _unusable_error(
+            "this is no place in the list", "cursor", "Give back `next` of the page before, as it came."
+        )
     return found + 1
 
 

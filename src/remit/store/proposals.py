@@ -80,7 +80,7 @@ _MOVE: Final = """UPDATE plan_proposals SET state = ?, decided_by = ?, decided_a
 _STEPS: Final = f"""SELECT seq, kind FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
   AND kind IN ({", ".join(f"'{kind}'" for kind in KIND_OF.values())}) ORDER BY seq"""
 _ENTRY_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
-AFTER_ALL: Final = ("9999", "g")
+NEWEST_FIRST_START: Final = ("9999", "g")
 """Later than every proposal: where a list of the newest begins."""
 
 

@@ -47,10 +47,10 @@ def scrape(desk: "Services") -> tuple[bytes, str]:
 
 def _look_at_desk(desk: "Services", found: Found) -> int:
     found[gauges.SANDBOX_READY] = {(): float(desk.workspace.fleet.ready)}
-    found[gauges.JOBS] = {("running",): float(desk.work.running), ("waiting",): float(desk.work.waiting)}
+    found[gauges.JOBS] = {("running",): float(desk.jobs.running), ("waiting",): float(desk.jobs.waiting)}
     found[gauges.LISTENERS] = {(): float(desk.events.listeners)}
     now = desk.workspace.clock()
-    open_questions = desk.inbox.counts()
+    open_questions = desk.inbox.count_open()
     found[gauges.QUESTIONS] = {(kind,): float(count) for kind, (count, _) in open_questions.items()}
     found[gauges.OLDEST] = {
         (kind,): (now - parse_time(oldest)).total_seconds() if oldest else 0.0

@@ -13,7 +13,7 @@ from remit.contracts.browser.browser import TokenConstraints
 from remit.core.errors import RefusedError
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person
-from remit.services.plans.service import PlanDesk
+from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
 from tests.approvals.terminal import Terminal
 from tests.cli.goals.conftest import Shell
@@ -56,7 +56,7 @@ def test_a_goal_waits_until_somebody_else_has_approved_it(both: Shell) -> None:
 def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell: Shell) -> None:
     office, workspace = shell.office, shell.office.workspace
     token = workspace.tokens.issue(TokenRequest("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))).text
-    bot, desk = AgentCaller.by(workspace.tokens, token), PlanDesk(workspace)
+    bot, desk = AgentCaller.by(workspace.tokens, token), PlanService(workspace)
     (office.root / "a.txt").write_text("one\ntwo\n")
     (office.root / ".env").write_text("A=1\n")
     shell.asked("copy the form as new", "g-1", "--confirm", "yes", user="leo")

@@ -17,7 +17,7 @@ from remit.cli.common.suggest import Wheres
 from remit.cli.goals.ask import GoalDialogue, ask
 from remit.cli.goals.render import NEXT, Cycle, filled
 from remit.goals.core import AgentCore
-from remit.services.goals.approvals import all_waiting
+from remit.services.goals.approvals import list_waiting_goals
 from tests.goals.goal_office import ANN, POLICY, SIMULATIONS, Office
 
 COUNT: dict[str, Any] = {
@@ -216,7 +216,7 @@ def test_what_is_suggested_can_be_pasted(desk: Desk, where: tuple[str, ...]) -> 
 def test_what_an_approver_is_shown_can_be_pasted_too(desk: Desk) -> None:
     office = desk.office
     office.done("copy the form as other", user="leo", correlation_id="-a b")
-    found = next(each for each in all_waiting(office.workspace) if each.correlation_id == "-a b")
+    found = next(each for each in list_waiting_goals(office.workspace) if each.correlation_id == "-a b")
     shown = [line.partition("remit ")[2] for line in render_goal(found, office.root) if "remit " in line]
     assert [command.partition(" -C ")[0] for command in shown] == ["approvals approve", "approvals deny"]
     for command in shown:

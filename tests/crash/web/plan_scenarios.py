@@ -37,7 +37,7 @@ class ComputeAgain(Scenario):
         plan = json.dumps(self.place.plan(*self.files)).encode()
         self.proposal_id = self.desk.plans.propose(ANN, plan).proposal_id
         self.at = f"/v1/plans/{self.proposal_id}"
-        self.first = self.desk.plans.look(ANN, self.proposal_id).preview_digest
+        self.first = self.desk.plans.read_preview(ANN, self.proposal_id).preview_digest
         self.place.workspace.root.joinpath(self.files[0]).chmod(0o600)
 
     def act(self, server: Server) -> None:

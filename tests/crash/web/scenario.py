@@ -49,7 +49,7 @@ class Scenario(ABC):
 
     def approved(self) -> str:
         proposal_id = self.proposed()
-        digest = self.desk.plans.look(ANN, proposal_id).preview_digest
+        digest = self.desk.plans.read_preview(ANN, proposal_id).preview_digest
         self.desk.plans.decide(ANN, proposal_id, approved=True, preview_digest=digest)
         return proposal_id
 

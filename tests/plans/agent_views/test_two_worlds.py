@@ -18,9 +18,9 @@ from remit.core.ids import render_time
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
 from remit.services.base import events as events_module
-from remit.services.base.ownership import may_be_told
+from remit.services.base.ownership import is_visible_to_agents
 from remit.services.plans.agent_views import agent_report
-from remit.services.plans.service import PlanDesk
+from remit.services.plans.service import PlanService
 from tests.mcp_server.mcp_office import over_http, talking
 from tests.plans.agent_views.worlds import FIRST, PLANS, SECOND, SECRET, World
 from tests.plans.project import action, create, digest_of, plan_of, replace
@@ -499,11 +499,11 @@ def test_how_much_was_recorded_in_between_is_not_told_by_a_limit(
     world.approve(made)
     assert world.ask("POST", f"/v1/plans/{made}/apply", {}, Prefer="wait=30").tree["state"] == "APPLIED"
     kinds = world.site.project.kinds()
-    assert not all(may_be_told(kind) for kind in kinds)
-    monkeypatch.setattr(events_module, "MOST_BEHIND", sum(may_be_told(kind) for kind in kinds))
+    assert not all(is_visible_to_agents(kind) for kind in kinds)
+    monkeypatch.setattr(events_module, "MAX_MISSED", sum(is_visible_to_agents(kind) for kind in kinds))
     with listening(world.site, world.token, "?after=-") as stream:
         assert next(event for event in stream.events() if "event" in event)["event"] != "desk.lagged"
-    monkeypatch.setattr(events_module, "MOST_BEHIND", sum(may_be_told(kind) for kind in kinds) - 1)
+    monkeypatch.setattr(events_module, "MAX_MISSED", sum(is_visible_to_agents(kind) for kind in kinds) - 1)
     with listening(world.site, world.token, "?after=-") as stream:
         assert next(event for event in stream.events() if "event" in event)["event"] == "desk.lagged"
 
@@ -537,7 +537,7 @@ def test_how_far_a_cancelled_run_had_come_is_not_told(worlds: Worlds) -> None:
     made = world.propose(plan_of(replace("a", "stopped.txt", "one", "two"), plan_id="stopped"))
     world.approve(made)
     assert world.ask("POST", f"/v1/plans/{made}/apply", {}, Prefer="wait=30").tree["state"] == "APPLIED"
-    ran = world.site.desk.plans.report(PersonCaller(Person("link:ada"), "operator"), made)
+    ran = world.site.desk.plans.read_report(PersonCaller(Person("link:ada"), "operator"), made)
     told = []
     for undone in (True, False):
         report = ran.report.model_copy(update={"status": "CANCELLED", "rollback_performed": undone})
@@ -553,13 +553,13 @@ def test_the_answer_to_a_proposal_does_not_wait_for_the_preview(
     (tmp_path / "plan.json").write_bytes(PLANS["a query file"])
     monkeypatch.setenv("REMIT_STATE", world.site.workspace.environ["REMIT_STATE"])
     monkeypatch.setenv("REMIT_TOKEN", world.token.headers["Authorization"].split()[1])
-    finish = PlanDesk.finish_previews
+    finish = PlanService.finish_previews
 
-    def look_first(desk: PlanDesk, seconds: float) -> bool:
+    def look_first(desk: PlanService, seconds: float) -> bool:
         shown.append(capsys.readouterr().out)
         return finish(desk, seconds)
 
-    monkeypatch.setattr(PlanDesk, "finish_previews", look_first)
+    monkeypatch.setattr(PlanService, "finish_previews", look_first)
     main(["propose", str(tmp_path / "plan.json"), "-C", str(world.root)], standalone_mode=False)
     assert shown[0].startswith("Proposal ")
     proposal = shown[0].split()[1].rstrip(":")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
-from remit.services.plans.service import PlanDesk
+from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
 from tests.support.child_process import acknowledge
 
@@ -16,17 +16,17 @@ if __name__ == "__main__":
     root, what, *more = sys.argv[1:]
     who = PersonCaller(Person("os:ada"), "admin")
     with Workspace.open(root) as workspace:
-        plans = PlanDesk(workspace)
+        plans = PlanService(workspace)
         if what == "propose":
             view = plans.propose(who, Path(more[0]).read_bytes(), key=more[1])
         elif what == "compute":
-            plans.compute(who, more[0])
+            plans.compute_preview(who, more[0])
             view = plans.get(who, more[0])
         elif what == "apply":
             view = plans.apply(who, more[0], wait=30)
         elif what == "deny":
             view = plans.decide(who, more[0], approved=False)
         else:
-            shown = plans.look(who, more[0])
+            shown = plans.read_preview(who, more[0])
             view = plans.decide(who, more[0], approved=True, preview_digest=shown.preview_digest)
         acknowledge(view.state)

@@ -14,7 +14,7 @@ from remit.core.errors import RemitError
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import Person
 from remit.services.base.jobs import JobRunner
-from remit.services.plans.service import PlanDesk
+from remit.services.plans.service import PlanService
 from tests.plans.project import Project, plan_of, replace
 from tests.support.task_workspace import MovableClock
 
@@ -33,7 +33,7 @@ class Office:
         self.clock = MovableClock()
         self.project = Project(folder, self.clock, **settings)
         self.work = JobRunner()
-        self.plans = PlanDesk(self.project.workspace, work=self.work, console_url=CONSOLE)
+        self.plans = PlanService(self.project.workspace, jobs=self.work, console_url=CONSOLE)
         self._numbers = itertools.count(1)
         self.agent = self.token("bot")
 
@@ -62,7 +62,7 @@ class Office:
         return self.plans.propose(caller or self.agent, document, **more), path
 
     def yes(self, proposal_id: str, caller: Caller = APPROVER, **more: Any) -> ProposalView:
-        shown = self.plans.look(caller, proposal_id)
+        shown = self.plans.read_preview(caller, proposal_id)
         return self.plans.decide(caller, proposal_id, approved=True, preview_digest=shown.preview_digest, **more)
 
     def approved(self, caller: Caller | None = None) -> tuple[ProposalView, str]:

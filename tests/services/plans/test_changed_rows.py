@@ -9,7 +9,7 @@ import pytest
 from remit.contracts.services.plans import ProposalState
 from remit.core.errors import Reason
 from remit.ledger.search import SearchFilter, find_entries
-from remit.services.base.ownership import owner_of
+from remit.services.base.ownership import find_owner
 from tests.services.plans.proposal_workspace import APPROVER, OPERATOR, VIEWER, Office, refused
 from tests.support.store_fixtures import Attacker
 
@@ -44,28 +44,35 @@ def test_a_row_gives_no_agent_another_ones_plan(office: Office, attacker: Attack
     for made in (waits, approved, applied):
         name = made.proposal_id
         with changed(attacker, name):
-            calls: list[Any] = [plans.get, plans.look, plans.steps, plans.cancel, plans.apply, plans.envelope]
-            calls += [plans.report, plans.run, plans.undo, plans.undo_look]
+            calls: list[Any] = [
+                plans.get,
+                plans.read_preview,
+                plans.list_actions,
+                plans.cancel,
+                plans.apply,
+                plans.read_envelope,
+            ]
+            calls += [plans.read_report, plans.read_run, plans.undo, plans.preview_undo]
             for caller in (other, office.agent, OPERATOR):
                 for call in calls:
                     problem = refused(call, caller, name)
                     assert problem.reason in {Reason.EVIDENCE_INVALID, Reason.PERMISSION_DENIED}, (call, caller)
             if made.envelope_id is not None:
-                for of_run in (plans.undo, plans.run, plans.report):
+                for of_run in (plans.undo, plans.read_run, plans.read_report):
                     assert refused(of_run, other, made.envelope_id).reason is Reason.EVIDENCE_INVALID
                 if made is applied:
-                    looked = plans.undo_look(OPERATOR, made.envelope_id)
+                    looked = plans.preview_undo(OPERATOR, made.envelope_id)
                     assert looked.undo.state == "POSSIBLE", "a person needs no row to get at a run"
                 with office.workspace.store.reading() as connection:
                     entries = find_entries(
                         connection, "default", SearchFilter(correlation_id=made.envelope_id), None, 50
                     )
-                    assert {owner_of(connection, each) for each in entries.entries} == {None}
-            assert not [each for each in plans.listed(other).items if each.proposal_id == name]
-            [told] = [each for each in plans.listed(VIEWER).items if each.proposal_id == name]
+                    assert {find_owner(connection, each) for each in entries.entries} == {None}
+            assert not [each for each in plans.list_proposals(other).items if each.proposal_id == name]
+            [told] = [each for each in plans.list_proposals(VIEWER).items if each.proposal_id == name]
             assert (told.state, told.proposed_by, told.title[:8]) == ("NOT_VOUCHED_FOR", "unknown", "This row")
-            assert not [each for each in plans.waiting(APPROVER) if each.proposal_id == name]
-            assert [each.proposal_id for each in plans.listed(VIEWER, states=CHANGED).items] == [name]
+            assert not [each for each in plans.list_pending(APPROVER) if each.proposal_id == name]
+            assert [each.proposal_id for each in plans.list_proposals(VIEWER, states=CHANGED).items] == [name]
     assert office.project.read(path) == "one\nTWO\nthree\n"
     assert plans.get(office.agent, approved.proposal_id).state == "APPROVED"
     assert plans.undo(office.agent, applied.proposal_id).status == "EXECUTED"
@@ -75,7 +82,7 @@ def test_what_was_applied_is_not_approved_a_second_time(office: Office, attacker
     applied, path = office.applied()
     office.project.write(path)
     attacker.tamper((AGAIN, (applied.proposal_id,)))
-    assert refused(office.plans.look, APPROVER, applied.proposal_id).reason is Reason.EVIDENCE_INVALID
+    assert refused(office.plans.read_preview, APPROVER, applied.proposal_id).reason is Reason.EVIDENCE_INVALID
     seen = office.plans.preview(OPERATOR, office.plan(path)[0])
     assert seen.files, "the same plan could be applied, if anybody said yes"
     for said in (True, False):

@@ -11,8 +11,8 @@ from remit.identity.callers import AgentCaller, PersonCaller
 from remit.services.base.context import ServiceContext
 from remit.services.base.drift import DriftReport, detect_drift
 from remit.services.base.jobs import Job
-from remit.services.people import PeopleDesk
-from remit.services.tokens import TokenDesk
+from remit.services.people import PeopleService
+from remit.services.tokens import TokenService
 from tests.services.plans.proposal_workspace import ADMIN, CONSOLE, OPERATOR, Office, refused
 
 BEFORE = "one\ntwo\nthree\n"
@@ -35,7 +35,7 @@ def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(office: Office, mo
             office.project.write(path, "hers\n")
         return found
 
-    digest = office.plans.undo_look(OPERATOR, name).drift_digest
+    digest = office.plans.preview_undo(OPERATOR, name).drift_digest
     monkeypatch.setattr("remit.services.plans.runs.detect_drift", and_then_somebody_writes)
     answer = office.plans.undo(OPERATOR, name, force=True, drift_digest=digest)
     assert (answer.status, office.project.read(path)) == ("REFUSED", "hers\n")
@@ -77,7 +77,7 @@ def _session(office: Office, name: str) -> PersonCaller:
 
 def _verbs(office: Office, name: str) -> dict[str, Callable[[PersonCaller], Any]]:
     room = ServiceContext(office.workspace, office.work, None)  # type: ignore[arg-type]  # no verb here tells anybody
-    tokens, people = TokenDesk(room), PeopleDesk(room)
+    tokens, people = TokenService(room), PeopleService(room)
     applied, approved, proposed = (
         made[0].proposal_id for made in (office.applied(), office.approved(), office.proposed())
     )
@@ -181,9 +181,9 @@ def test_whoever_does_not_count_any_more_stops_nothing_that_runs(office: Office)
 
 def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told_the_ways_on(office: Office) -> None:
     made, path = office.approved()
-    assert office.plans.look(OPERATOR, made.proposal_id).changed_since == ()
+    assert office.plans.read_preview(OPERATOR, made.proposal_id).changed_since == ()
     office.project.write(path, "one\nTWO and two\nthree\n")
-    (changed,) = office.plans.look(OPERATOR, made.proposal_id).changed_since
+    (changed,) = office.plans.read_preview(OPERATOR, made.proposal_id).changed_since
     assert (changed.path, changed.how) == (path, "this file was changed since the plan was approved")
     problem = refused(office.plans.apply, OPERATOR, made.proposal_id, 30)
     assert (problem.reason, problem.where) == (Reason.BINDING_MISMATCH, path)
@@ -197,9 +197,9 @@ def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told
     assert told is not None
     assert told.next_step == problem.next_step
     (office.project.root / path).unlink()
-    assert "is gone" in office.plans.look(OPERATOR, made.proposal_id).changed_since[0].how
+    assert "is gone" in office.plans.read_preview(OPERATOR, made.proposal_id).changed_since[0].how
     office.project.write(path, BEFORE)
-    assert office.plans.look(OPERATOR, made.proposal_id).changed_since == ()
+    assert office.plans.read_preview(OPERATOR, made.proposal_id).changed_since == ()
     assert office.plans.apply(office.agent, made.proposal_id, 30).state == "APPLIED"
 
 
@@ -220,9 +220,9 @@ def test_whoever_is_told_of_drift_hears_no_flags_of_a_command_and_where_the_old_
     assert f"Only a person can have it overwritten: {CONSOLE}/runs/" in to_agent.next_step
     assert "forced undo overwrites it" in to_person.next_step
     assert "--" not in to_agent.next_step + to_person.next_step
-    assert office.plans.undo_look(OPERATOR, name).set_aside == ()
-    digest = office.plans.undo_look(OPERATOR, name).drift_digest
+    assert office.plans.preview_undo(OPERATOR, name).set_aside == ()
+    digest = office.plans.preview_undo(OPERATOR, name).drift_digest
     answer = office.plans.undo(OPERATOR, name, force=True, drift_digest=digest)
     (kept,) = answer.set_aside
     assert (office.project.read(kept), office.project.read(path)) == ("mine\n", BEFORE)
-    assert office.plans.undo_look(OPERATOR, name).set_aside == (kept,)
+    assert office.plans.preview_undo(OPERATOR, name).set_aside == (kept,)

@@ -15,7 +15,7 @@ from tests.services.plans.proposal_workspace import ADMIN, APPROVER, CAPS, OPERA
 
 def test_nobody_but_an_approver_or_an_admin_can_answer(office: Office) -> None:
     made, _ = office.proposed()
-    digest = office.plans.look(APPROVER, made.proposal_id).preview_digest
+    digest = office.plans.read_preview(APPROVER, made.proposal_id).preview_digest
     for approved in (True, False):
         for caller in (office.agent, office.token("bot"), VIEWER, OPERATOR):
             problem = refused(office.plans.decide, caller, made.proposal_id, approved=approved, preview_digest=digest)
@@ -30,7 +30,7 @@ def test_an_agent_cannot_decide_whatever_the_table_of_rights_says(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, _ = office.proposed()
-    digest = office.plans.look(APPROVER, made.proposal_id).preview_digest
+    digest = office.plans.read_preview(APPROVER, made.proposal_id).preview_digest
     monkeypatch.setitem(RULES, Right.DECIDE, RULES[Right.DECIDE]._replace(any_token=True))
     problem = refused(office.plans.decide, office.agent, made.proposal_id, approved=True, preview_digest=digest)
     assert problem.reason is Reason.PERMISSION_DENIED
@@ -40,14 +40,14 @@ def test_an_agent_cannot_decide_whatever_the_table_of_rights_says(
 def test_a_yes_is_to_the_preview_that_was_shown(office: Office) -> None:
     made, path = office.proposed()
     plans = office.plans
-    shown = plans.look(APPROVER, made.proposal_id).preview_digest
+    shown = plans.read_preview(APPROVER, made.proposal_id).preview_digest
     assert refused(plans.decide, APPROVER, made.proposal_id, approved=True).reason is Reason.MALFORMED
     office.project.write(path, "one\ntwo\nsomething else\n")
     problem = refused(plans.decide, APPROVER, made.proposal_id, approved=True, preview_digest=shown)
     assert (problem.reason, "computed again" in problem.next_step) == (Reason.HASH_MISMATCH, True)
     assert plans.get(APPROVER, made.proposal_id).state == "PENDING"
     assert refused(office.yes, made.proposal_id).reason is Reason.HASH_MISMATCH, "what is stored is what it was before"
-    assert plans.compute(OPERATOR, made.proposal_id).preview_digest != shown
+    assert plans.compute_preview(OPERATOR, made.proposal_id).preview_digest != shown
     assert office.yes(made.proposal_id).state == "APPROVED"
     again = refused(plans.decide, ADMIN, made.proposal_id, approved=False)
     assert again.reason is Reason.TRANSITION_INVALID
@@ -60,7 +60,7 @@ def test_what_the_plan_needs_is_named_by_the_person_and_by_nobody_else(office: O
     office.project.write(".env", "A=1\n")
     made = office.plans.propose(office.agent, plan_of(replace("a", ".env", "A=1", "A=2"), plan_id="secretive"))
     assert made.risk == "HIGH"
-    shown = office.plans.look(APPROVER, made.proposal_id)
+    shown = office.plans.read_preview(APPROVER, made.proposal_id)
     assert shown.document.needs.protected == (".env",)
     assert refused(office.yes, made.proposal_id).reason is Reason.PROTECTED
     allow = Approvals(protected=(".env",), executable=(), content=(), irreversible=())
@@ -70,32 +70,41 @@ def test_what_the_plan_needs_is_named_by_the_person_and_by_nobody_else(office: O
 
 
 def test_what_could_not_be_approved_is_not_proposed(office: Office) -> None:
-    before = len(office.plans.waiting(ADMIN))
+    before = len(office.plans.list_pending(ADMIN))
     office.project.write("there.txt")
     doomed = plan_of(create("a", "there.txt"), plan_id="doomed")
     assert refused(office.plans.propose, OPERATOR, doomed).reason is Reason.FILE_CONFLICT
     assert refused(office.plans.propose, office.agent, b"{}").reason is Reason.MALFORMED
     outside = plan_of(create("a", "../outside.txt"), plan_id="outside")
     assert refused(office.plans.propose, office.agent, outside).reason is Reason.PATH_REFUSED
-    assert len(office.plans.waiting(ADMIN)) == before
+    assert len(office.plans.list_pending(ADMIN)) == before
 
 
 def test_an_agent_sees_and_touches_what_is_its_own(office: Office) -> None:
     made, _ = office.applied()
     other = office.token("stranger")
     plans = office.plans
-    calls = [plans.get, plans.look, plans.apply, plans.cancel, plans.undo, plans.report, plans.run, plans.undo_look]
+    calls = [
+        plans.get,
+        plans.read_preview,
+        plans.apply,
+        plans.cancel,
+        plans.undo,
+        plans.read_report,
+        plans.read_run,
+        plans.preview_undo,
+    ]
     for call in calls:
         assert refused(call, other, made.proposal_id).reason is Reason.STATE_MISSING, call
     assert made.envelope_id is not None
-    for call in (plans.undo, plans.report, plans.run, plans.undo_look):
+    for call in (plans.undo, plans.read_report, plans.read_run, plans.preview_undo):
         assert refused(call, other, made.envelope_id).reason is Reason.STATE_MISSING, call
     assert refused(plans.undo, other, "last").reason is Reason.STATE_MISSING
-    assert refused(plans.runs, office.agent).reason is Reason.PERMISSION_DENIED
-    assert plans.listed(other).items == ()
-    assert plans.waiting(other) == []
+    assert refused(plans.list_runs, office.agent).reason is Reason.PERMISSION_DENIED
+    assert plans.list_proposals(other).items == ()
+    assert plans.list_pending(other) == []
     assert plans.get(office.token("bot"), made.proposal_id) == plans.get(office.agent, made.proposal_id)
-    assert made.proposal_id in {each.proposal_id for each in plans.listed(VIEWER, limit=200).items}
+    assert made.proposal_id in {each.proposal_id for each in plans.list_proposals(VIEWER, limit=200).items}
 
 
 def test_a_token_without_the_capability_does_none_of_it(office: Office) -> None:
@@ -111,7 +120,7 @@ def test_a_token_without_the_capability_does_none_of_it(office: Office) -> None:
         assert refused(ask, without).reason is Reason.CAPABILITY_MISSING, capability
     bare = office.token("bot", "task.run")
     assert refused(plans.preview, bare, document).reason is Reason.CAPABILITY_MISSING
-    assert refused(plans.look, bare, made.proposal_id).reason is Reason.CAPABILITY_MISSING
+    assert refused(plans.read_preview, bare, made.proposal_id).reason is Reason.CAPABILITY_MISSING
     assert refused(plans.cancel, bare, made.proposal_id).reason is Reason.CAPABILITY_MISSING
     assert plans.get(bare, made.proposal_id).state == "APPROVED", "what became of it, any token of the agent may ask"
     viewing: tuple[tuple[Callable[..., object], str | bytes], ...] = (
@@ -130,13 +139,13 @@ def test_a_revoked_token_leaves_nothing_that_waits_or_can_be_applied(office: Off
     waiting, approved = office.proposed(caller)[0], office.approved(caller)[0]
     done, path = office.applied(caller)
     office.workspace.tokens.revoke(caller.token.jti, actor="os:ada")
-    states = {each.proposal_id: each.state for each in office.plans.listed(ADMIN, limit=200).items}
+    states = {each.proposal_id: each.state for each in office.plans.list_proposals(ADMIN, limit=200).items}
     assert [states[each.proposal_id] for each in (waiting, approved, done)] == ["VOID", "VOID", "APPLIED"]
     assert done.envelope_id is not None
     told = {kind for name in (done.proposal_id, done.envelope_id) for kind, _ in office.entries(name)}
     assert not told & {"proposal.voided", "envelope.cancelled"}, "what was done stays, and so does its record"
     assert refused(office.plans.apply, OPERATOR, approved.proposal_id).reason is Reason.REVOKED
-    assert refused(office.plans.look, ADMIN, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
+    assert refused(office.plans.read_preview, ADMIN, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
     late = refused(office.plans.propose, caller, office.plan()[0])
     assert late.reason is Reason.REVOKED, "also where a way in has verified the token a moment before"
     assert office.project.read(path) == "one\nTWO\nthree\n"
@@ -149,18 +158,18 @@ def test_pages_of_proposals_are_whole_and_in_order(office: Office) -> None:
     seen: list[ProposalView] = []
     cursor = None
     while True:
-        page = office.plans.listed(caller, cursor=cursor, limit=2)
+        page = office.plans.list_proposals(caller, cursor=cursor, limit=2)
         seen += page.items
         if (cursor := page.next) is None:
             break
     assert [each.proposal_id for each in seen] == made[::-1]
     pending: tuple[ProposalState, ...] = ("PENDING",)
     void: tuple[ProposalState, ...] = ("VOID",)
-    waiting = office.plans.listed(caller, states=pending, limit=2)
+    waiting = office.plans.list_proposals(caller, states=pending, limit=2)
     assert [each.proposal_id for each in waiting.items] == [made[4], made[3]]
-    assert [each.state for each in office.plans.listed(caller, states=void).items] == ["VOID"]
+    assert [each.state for each in office.plans.list_proposals(caller, states=void).items] == ["VOID"]
     for cursor in ("x", "bnVsbA", "W10", "WzEsMl0"):
-        assert refused(office.plans.listed, caller, cursor=cursor).reason is Reason.MALFORMED
+        assert refused(office.plans.list_proposals, caller, cursor=cursor).reason is Reason.MALFORMED
 
 
 def test_a_person_proposes_too_and_a_key_is_his_own(office: Office) -> None:

@@ -26,12 +26,12 @@ def test_whoever_is_killed_while_he_proposes_has_proposed_once_or_not(office: Of
         document, _ = office.plan()
         file = tmp_path / "plan.json"
         file.write_bytes(document)
-        before = len(office.plans.waiting(ADMIN))
+        before = len(office.plans.list_pending(ADMIN))
         killed(office, point, "propose", str(file), point)
         is_made = point in {*AFTER, "proposal.made"}
-        assert len(office.plans.waiting(ADMIN)) == before + is_made, point
+        assert len(office.plans.list_pending(ADMIN)) == before + is_made, point
         again = office.plans.propose(ADMIN, document, key=point)
-        assert len(office.plans.waiting(ADMIN)) == before + 1, point
+        assert len(office.plans.list_pending(ADMIN)) == before + 1, point
         assert [kind for kind, _ in office.entries(again.proposal_id)] == ["proposal.made"], point
         office.plans.cancel(ADMIN, again.proposal_id)
     assert office.workspace.verify_ledger().holds
@@ -40,7 +40,9 @@ def test_whoever_is_killed_while_he_proposes_has_proposed_once_or_not(office: Of
 def test_an_envelope_is_recorded_with_the_answer_or_not_at_all(office: Office) -> None:
     for point in (*BEFORE, "proposal.approved", *AFTER, "proposal.answered"):
         made, path = office.proposed()
-        office.plans.look(ADMIN, made.proposal_id)  # waits until this process has stored the preview for the next one
+        office.plans.read_preview(
+            ADMIN, made.proposal_id
+        )  # waits until this process has stored the preview for the next one
         issued = office.project.kinds().count("envelope.issued")
         killed(office, point, "approve", made.proposal_id)
         is_answered = point in {*AFTER, "proposal.answered"}

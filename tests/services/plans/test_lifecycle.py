@@ -9,7 +9,7 @@ def test_an_agent_proposes_a_person_approves_the_agent_applies_and_takes_it_back
     assert (made.state, made.proposed_by, made.note) == ("PENDING", "agent:bot", "please")
     assert made.token_jti == office.agent.token.jti
     assert made.link == f"{CONSOLE}/inbox/plan/{made.proposal_id}"
-    shown = office.plans.look(APPROVER, made.proposal_id)
+    shown = office.plans.read_preview(APPROVER, made.proposal_id)
     assert "+TWO" in shown.document.files[0].diff
     assert office.project.read(path) == "one\ntwo\nthree\n"
 
@@ -27,7 +27,7 @@ def test_an_agent_proposes_a_person_approves_the_agent_applies_and_takes_it_back
     assert (applied.state, office.project.read(path)) == ("APPLIED", "one\nTWO\nthree\n")
     assert applied.undo is not None
     assert applied.undo.state == "POSSIBLE"
-    report = office.plans.report(OPERATOR, made.proposal_id)
+    report = office.plans.read_report(OPERATOR, made.proposal_id)
     assert report.status is not None
     assert (report.status.folder, report.status.status) == (applied.report_folder, "SUCCESS")
 
@@ -43,7 +43,7 @@ def test_what_is_applied_twice_is_done_once(office: Office) -> None:
     office.project.write(path, "changed since\n")
     again = office.plans.apply(OPERATOR, made.proposal_id, wait=30)
     assert (again.state, office.project.read(path)) == ("APPLIED", "changed since\n")
-    assert office.plans.undo_look(VIEWER, made.proposal_id).drifted[0].path == path
+    assert office.plans.preview_undo(VIEWER, made.proposal_id).drifted[0].path == path
     answer = office.plans.undo(OPERATOR, made.proposal_id)
     assert (answer.status, [file.path for file in answer.drifted]) == ("REFUSED", [path])
     assert answer.refused is not None

@@ -22,7 +22,7 @@ from remit.plans.proposals import service as module
 from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.service import PROPOSAL_LIFE, Proposals
 from remit.store.connection import GuardedTableError
-from remit.store.proposals import AFTER_ALL, ProposalRow
+from remit.store.proposals import NEWEST_FIRST_START, ProposalRow
 from tests.plans.project import create, plan_of
 from tests.support.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
 
@@ -33,7 +33,7 @@ NOTHING = Approvals(protected=(), executable=(), content=(), irreversible=())
 CONFIG = "sha256:" + "c" * 64
 STATES = ("PENDING", "APPROVED")
 NO_ANSWER = {Reason.EVIDENCE_INVALID, Reason.TRANSITION_INVALID}
-ALL: dict[str, Any] = {"proposed_by": None, "states": (), "before": AFTER_ALL, "most": 10}
+ALL: dict[str, Any] = {"proposed_by": None, "states": (), "before": NEWEST_FIRST_START, "most": 10}
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 from remit.contracts.services.plans import ProposalView
 from remit.core.errors import Reason, RefusedError
 from remit.services.base.jobs import Job, JobRunner
-from remit.services.plans.service import PlanDesk
+from remit.services.plans.service import PlanService
 from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER, Office, refused
 
 
@@ -19,9 +19,9 @@ def test_whoever_does_not_wait_follows_it_by_its_id(office: Office) -> None:
     joined = office.plans.apply(OPERATOR, made.proposal_id, wait=30)
     assert (joined.state, joined.progress) == ("APPLIED", None)
     assert office.project.read(path) == "one\nTWO\nthree\n"
-    run = office.plans.run(VIEWER, made.proposal_id)
+    run = office.plans.read_run(VIEWER, made.proposal_id)
     assert (run.status, run.proposal_id, run.files) == ("SUCCESS", made.proposal_id, 1)
-    assert office.plans.runs(VIEWER, limit=1).items == (run,)
+    assert office.plans.list_runs(VIEWER, limit=1).items == (run,)
 
 
 def test_a_file_that_changed_after_the_yes_stops_it_and_the_answer_stays(office: Office) -> None:
@@ -81,10 +81,10 @@ def test_another_process_tells_the_same_of_it(office: Office) -> None:
     made, _ = office.applied()
     waiting, _ = office.proposed()
     with office.project.opened() as workspace:
-        other = PlanDesk(workspace, work=JobRunner())
+        other = PlanService(workspace, jobs=JobRunner())
         assert other.get(VIEWER, made.proposal_id).state == "APPLIED"
-        assert waiting.proposal_id in {each.proposal_id for each in other.waiting(ADMIN)}
-        assert other.report(VIEWER, made.proposal_id) == office.plans.report(VIEWER, made.proposal_id)
+        assert waiting.proposal_id in {each.proposal_id for each in other.list_pending(ADMIN)}
+        assert other.read_report(VIEWER, made.proposal_id) == office.plans.read_report(VIEWER, made.proposal_id)
 
 
 def test_a_yes_that_nobody_uses_is_over_after_an_hour_and_a_question_after_a_day(office: Office) -> None:
@@ -95,5 +95,5 @@ def test_a_yes_that_nobody_uses_is_over_after_an_hour_and_a_question_after_a_day
     assert office.plans.get(VIEWER, waiting.proposal_id).state == "PENDING"
     office.clock.offset += timedelta(hours=23)
     assert office.plans.get(VIEWER, waiting.proposal_id).state == "EXPIRED"
-    assert waiting.proposal_id not in {each.proposal_id for each in office.plans.waiting(VIEWER)}
-    assert refused(office.plans.look, APPROVER, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
+    assert waiting.proposal_id not in {each.proposal_id for each in office.plans.list_pending(VIEWER)}
+    assert refused(office.plans.read_preview, APPROVER, waiting.proposal_id).reason is Reason.TRANSITION_INVALID

@@ -51,10 +51,10 @@ def without_a_preview(office: Office) -> str:
 @pytest.mark.req("PV-01")
 def test_one_preview_from_the_proposal_to_the_approval_and_its_digest_is_on_record(office: Office) -> None:
     made, _ = office.proposed(ADMIN)
-    first = office.plans.look(VIEWER, made.proposal_id)
+    first = office.plans.read_preview(VIEWER, made.proposal_id)
     assert (first.computed_by, first.changed_since) == ("os:ada", ())
-    assert first == office.plans.look(VIEWER, made.proposal_id), "not a field of it is made anew"
-    again = office.plans.compute(OPERATOR, made.proposal_id)
+    assert first == office.plans.read_preview(VIEWER, made.proposal_id), "not a field of it is made anew"
+    again = office.plans.compute_preview(OPERATOR, made.proposal_id)
     assert again.preview_digest == first.preview_digest, "the same inputs give the same digest at any time"
     assert again.computed_by == "os:oto"
     assert office.yes(made.proposal_id).state == "APPROVED"
@@ -73,11 +73,11 @@ def test_people_read_the_preview_in_the_title_of_a_plan_and_its_agent_does_not(o
     assert office.plans.finish_previews(60)
     seen = {
         "page": office.plans.get(VIEWER, made.proposal_id).title,
-        "list": office.plans.listed(VIEWER).items[0].title,
-        "inbox": office.plans.waiting(VIEWER)[0].title,
+        "list": office.plans.list_proposals(VIEWER).items[0].title,
+        "inbox": office.plans.list_pending(VIEWER)[0].title,
     }
     assert all("+1 -1 lines" in title for title in seen.values()), seen
-    for view in (office.plans.get(office.agent, made.proposal_id), office.plans.listed(office.agent).items[0]):
+    for view in (office.plans.get(office.agent, made.proposal_id), office.plans.list_proposals(office.agent).items[0]):
         assert (view.title, "lines" in view.title) == (made.title, False)
 
 
@@ -95,7 +95,7 @@ def test_a_plan_that_was_denied_or_withdrawn_is_not_looked_at_any_more(
     assert office.plans.finish_previews(60)
     row = office.workspace.proposals.find(first.proposal_id)
     assert row is not None
-    office.plans._previews.begin("hold", hold, subject="hold", owner=row.proposed_by)  # noqa: SLF001 - to be sure that it waits
+    office.plans._previews.start("hold", hold, subject="hold", owner=row.proposed_by)  # noqa: SLF001 - to be sure that it waits
     assert begun.wait(60)
     denied, withdrawn = (office.proposed()[0].proposal_id for _ in range(2))
     office.plans.decide(APPROVER, denied, approved=False)
@@ -127,13 +127,13 @@ def test_a_changed_input_makes_it_stale_by_name_and_it_is_not_approved_until_it_
         (made.proposal_id, path, "was changed since this preview was computed"),
         (new.proposal_id, "fresh.txt", "was not there when this preview was computed"),
     ):
-        (changed,) = office.plans.look(VIEWER, proposal_id).changed_since
+        (changed,) = office.plans.read_preview(VIEWER, proposal_id).changed_since
         assert (changed.path, how in changed.how) == (name, True)
         problem = refused(office.yes, proposal_id)
         assert (problem.reason, name in problem.where) == (Reason.HASH_MISMATCH, True)
-    assert office.plans.compute(OPERATOR, made.proposal_id).changed_since == ()
+    assert office.plans.compute_preview(OPERATOR, made.proposal_id).changed_since == ()
     assert office.yes(made.proposal_id).state == "APPROVED"
-    doomed = office.plans.compute(OPERATOR, new.proposal_id).document
+    doomed = office.plans.compute_preview(OPERATOR, new.proposal_id).document
     assert doomed.problems, "what would fail now is shown"
     assert "would fail" in refused(office.yes, new.proposal_id).what
 
@@ -141,21 +141,23 @@ def test_a_changed_input_makes_it_stale_by_name_and_it_is_not_approved_until_it_
 @pytest.mark.req("PV-02")
 def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_propose(office: Office) -> None:
     name = without_a_preview(office)
-    problem = refused(office.plans.look, VIEWER, name)
+    problem = refused(office.plans.read_preview, VIEWER, name)
     assert isinstance(problem, PreviewNotStoredError)
     assert f"remit approvals compute {name}" in problem.next_step
     digest = "sha256:" + "0" * 64
     answer: dict[str, Any] = {"approved": True, "preview_digest": digest}
     assert refused(office.plans.decide, APPROVER, name, **answer).reason is Reason.STATE_MISSING
     for caller in (VIEWER, APPROVER, office.token("reader", "plan.apply")):
-        assert refused(office.plans.compute, caller, name).reason in {
+        assert refused(office.plans.compute_preview, caller, name).reason in {
             Reason.PERMISSION_DENIED,
             Reason.CAPABILITY_MISSING,
         }
-    assert refused(office.plans.compute, office.agent, name).reason is Reason.STATE_MISSING, "another's proposal"
+    assert refused(office.plans.compute_preview, office.agent, name).reason is Reason.STATE_MISSING, (
+        "another's proposal"
+    )
     assert [kind for kind, _ in office.entries(name)] == ["proposal.made"], "what was refused left no trace"
-    shown = office.plans.compute(OPERATOR, name)
-    assert shown == office.plans.look(VIEWER, name)
+    shown = office.plans.compute_preview(OPERATOR, name)
+    assert shown == office.plans.read_preview(VIEWER, name)
     assert office.yes(name).state == "APPROVED"
 
 
@@ -163,29 +165,29 @@ def test_of_an_approved_plan_only_what_was_approved_is_computed_again_and_of_a_c
     office: Office,
 ) -> None:
     made, path = office.approved()
-    assert office.plans.compute(OPERATOR, made.proposal_id).changed_since == ()
+    assert office.plans.compute_preview(OPERATOR, made.proposal_id).changed_since == ()
     office.project.write(path, "another\n")
-    assert refused(office.plans.compute, OPERATOR, made.proposal_id).reason is Reason.HASH_MISMATCH
-    before = office.plans.look(VIEWER, made.proposal_id).document
+    assert refused(office.plans.compute_preview, OPERATOR, made.proposal_id).reason is Reason.HASH_MISMATCH
+    before = office.plans.read_preview(VIEWER, made.proposal_id).document
     assert "TWO" in before.files[0].diff, "what was approved is still shown"
     for closed in (office.applied()[0], office.proposed()[0]):
         if closed.state == "PENDING":
             office.plans.decide(ADMIN, closed.proposal_id, approved=False)
-        assert refused(office.plans.compute, OPERATOR, closed.proposal_id).reason is Reason.TRANSITION_INVALID
+        assert refused(office.plans.compute_preview, OPERATOR, closed.proposal_id).reason is Reason.TRANSITION_INVALID
 
 
 def test_whoever_is_killed_while_a_preview_is_computed_again_has_stored_it_once_or_not(office: Office) -> None:
     for point in (*BEFORE, "proposal.preview_stored", *AFTER, "proposal.previewed"):
         made, path = office.proposed(ADMIN)
-        first = office.plans.look(VIEWER, made.proposal_id)
+        first = office.plans.read_preview(VIEWER, made.proposal_id)
         office.project.write(path, "one\ntwo\nother\n")
         killed(office, point, "compute", made.proposal_id)
         is_stored = point in {*AFTER, "proposal.previewed"}
-        now = office.plans.look(VIEWER, made.proposal_id)
+        now = office.plans.read_preview(VIEWER, made.proposal_id)
         assert (now.preview_digest != first.preview_digest, now.changed_since == ()) == (is_stored, is_stored), point
         assert len(office.entries(made.proposal_id)) == 1 + is_stored, point
         if not is_stored:
-            office.plans.compute(OPERATOR, made.proposal_id)
+            office.plans.compute_preview(OPERATOR, made.proposal_id)
         assert office.yes(made.proposal_id).state == "APPROVED", point
     assert office.workspace.verify_ledger().holds
 

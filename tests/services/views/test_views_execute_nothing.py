@@ -52,7 +52,7 @@ def proposed(viewed: Viewed, name: str) -> str:
 def approved(viewed: Viewed, name: str) -> str:
     proposal_id = proposed(viewed, name)
     plans = viewed.site.desk.plans
-    shown = plans.look(APPROVER, proposal_id)
+    shown = plans.read_preview(APPROVER, proposal_id)
     allow = Approvals.from_tree(shown.document.needs.tree())
     plans.decide(APPROVER, proposal_id, approved=True, preview_digest=shown.preview_digest, allow=allow)
     return proposal_id

@@ -153,15 +153,15 @@ def test_shares_are_each_callers_own_and_agents_leave_some_to_people(site: WebSi
     places = FairShareQuota("places", 8, agents=Share(3, 6), people=Share(4, 8))
 
     def back_up_files(caller: Caller) -> int:
-        return next(number for number in range(100) if not places.take(caller))
+        return next(number for number in range(100) if not places.acquire(caller))
 
     assert [back_up_files(each) for each in agents] == [3, 3, 0]
     assert [back_up_files(each) for each in (ada, bob)] == [2, 0]
-    places.leave(agents[0])
+    places.release(agents[0])
     assert [back_up_files(each) for each in (agents[1], ada, agents[0])] == [0, 1, 0]
     for caller, held in ((agents[0], 2), (agents[1], 3), (ada, 3)):
         for _ in range(held):
-            places.leave(caller)
+            places.release(caller)
     assert len(places) == 0
     assert back_up_files(bob) == 4
 

@@ -87,7 +87,7 @@ def test_a_bug_is_told_without_its_secrets(site: WebSite, monkeypatch: pytest.Mo
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("password=hunter2hunter2")
 
-    monkeypatch.setattr(site.desk.plans, "listed", broken)
+    monkeypatch.setattr(site.desk.plans, "list_proposals", broken)
     answer = site.get("/v1/plans", site.bot)
     assert (answer.status, answer.tree["code"]) == (500, "internal")
     assert "hunter2" not in answer.body.decode()

@@ -109,12 +109,12 @@ def test_nobody_waits_where_too_many_wait_already(site: WebSite, monkeypatch: py
     bot = AgentCaller.by(site.workspace.tokens, site.bot.headers["Authorization"][7:])
     assert site.get("/v1/tasks/x", site.bot, Prefer="wait=30").status == 202
     taken = 0
-    while places.take(bot):
+    while places.acquire(bot):
         taken += 1
     for who in (site.bot, other):
         assert site.get("/v1/tasks/x", who, Prefer="wait=30").status == 202
     for _ in range(taken):
-        places.leave(bot)
+        places.release(bot)
     assert (waits, taken, len(places)) == ([30.0, 0.0, 30.0], WAITING_EACH, 0)
 
 

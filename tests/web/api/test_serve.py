@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from remit.services.base.server_lock import find_served
+from remit.services.base.server_lock import find_server
 from tests.plans.project import Project, plan_of, replace
 from tests.support.web_server import Answer, Who, agent_of, ask, person_of
 
@@ -69,11 +69,11 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def test_it_says_where_it_listens_is_found_there_and_ends_in_order(project: Project) -> None:
-    assert find_served(project.workspace.state) is None
+    assert find_server(project.workspace.state) is None
     with served(project) as server:
         assert server.get("/readyz").tree["ready"] is True
         assert server.said["login"].startswith(f"{server.said['url']}/login#")
-        found = find_served(project.workspace.state)
+        found = find_server(project.workspace.state)
         assert found is not None
         assert (found.url, found.pid) == (server.said["url"], server.process.pid)
 
@@ -97,7 +97,7 @@ def test_it_says_where_it_listens_is_found_there_and_ends_in_order(project: Proj
         code, errors = server.ended()
         assert code == 0, errors
         assert "Traceback" not in errors
-    assert find_served(project.workspace.state) is None
+    assert find_server(project.workspace.state) is None
 
 
 @pytest.mark.long  # tests/crash/web does so at every step, and a slice of it runs each time

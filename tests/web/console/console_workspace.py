@@ -26,7 +26,7 @@ from remit.core.canonical import digest_bytes
 from remit.core.ids import system_clock
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person, person_at_terminal
-from remit.services.base.screenshots import FOLDER
+from remit.services.base.screenshots import SCREENSHOT_FOLDER
 from remit.services.services import Services
 from remit.web.app import build_app
 from remit.web.config.settings import WebSettings
@@ -134,7 +134,7 @@ class Stage:
 
     def approved(self, plan_id: str, *actions: dict[str, Any]) -> ProposalView:
         made = self.propose(plan_id, *actions)
-        shown = self.desk.plans.look(ADMIN, made.proposal_id)
+        shown = self.desk.plans.read_preview(ADMIN, made.proposal_id)
         return self.desk.plans.decide(ADMIN, made.proposal_id, approved=True, preview_digest=shown.preview_digest)
 
     def hold(self, url: str = "https://shop.example/checkout", agent: str = "shop-bot", **body: str) -> Approval:
@@ -148,7 +148,7 @@ class Stage:
         }
         digest = digest_bytes(os.urandom(16))
         asked = HTTPPreview.from_tree(preview, source="test")
-        picture = self.workspace.state.path / "browser" / FOLDER / f"{os.urandom(16).hex()}.png"
+        picture = self.workspace.state.path / "browser" / SCREENSHOT_FOLDER / f"{os.urandom(16).hex()}.png"
         picture.parent.mkdir(exist_ok=True, parents=True, mode=0o700)
         picture.write_bytes(png(640, 300))
         return self.workspace.approvals.ask(

@@ -292,7 +292,7 @@ def test_errors_are_pages_that_say_what_to_do(stage: Stage, monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise RuntimeError("the secret is hunter2")
 
-    monkeypatch.setattr(stage.desk.catalogue, "listed", broken)
+    monkeypatch.setattr(stage.desk.catalogue, "list_simulations", broken)
     failed = stage.ask("GET", "/catalogue", Cookie=cookie)
     assert (failed.status, "Something is broken in Remit" in failed.text) == (500, True)
     assert "hunter2" not in failed.text
@@ -473,4 +473,4 @@ def test_the_answer_to_what_a_goal_asked_back_is_in_the_language_of_the_goal(sta
     reply = {"csrf": session.csrf, "utterance": "invoice-3", "reply_to": name}
     answered = stage.ask("POST", "/goals/ask", urlencode(reply), Cookie=cookie).headers["location"]
     mia = PersonCaller(Person("link:mia"), "operator", "mia", "acme")
-    assert stage.desk.goals.language(mia, "acme", answered.rpartition("id=")[2]) == "en-GB"
+    assert stage.desk.goals.read_language(mia, "acme", answered.rpartition("id=")[2]) == "en-GB"

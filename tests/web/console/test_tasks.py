@@ -233,7 +233,7 @@ def test_a_page_whose_diff_is_stale_says_so_and_its_form_never_gets_the_digest_o
     page.goto(f"/inbox/plan/{proposal.proposal_id}")
     expect(page.locator(".diff").first).to_contain_text("ACME")
     expect(approve).to_be_disabled()
-    stage.desk.plans.compute(ADMIN, proposal.proposal_id)
+    stage.desk.plans.compute_preview(ADMIN, proposal.proposal_id)
     page.goto(f"/inbox/plan/{proposal.proposal_id}")
     expect(page.locator(".diff").first).to_contain_text("MALLORY")
     assert digest.get_attribute("value") != shown

@@ -39,7 +39,7 @@ from remit.contracts.browser.browser import Approval
 from remit.core.text import counted
 from remit.goals.status import WaitingGoal
 from remit.identity.person import Person, person_at_terminal
-from remit.services.goals.approvals import all_waiting, decide_goal, require_waiting
+from remit.services.goals.approvals import decide_goal, list_waiting_goals, require_waiting
 from remit.workspace.workspace import Workspace
 
 as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")
@@ -94,7 +94,7 @@ def list_approvals(everything: bool, goals: bool, plans: bool, directory: Path, 
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ)
         if goals:
-            show_goals(all_waiting(workspace), as_json=as_json)
+            show_goals(list_waiting_goals(workspace), as_json=as_json)
         elif plans:
             show_plans(workspace, waiting_plans(workspace, who), as_json=as_json)
         else:
@@ -261,7 +261,7 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
     found = workspace.approvals.listed() if everything else workspace.approvals.listed("PENDING")
     if as_json:
         show_json([approval.tree() for approval in found])
-    goals, plans = all_waiting(workspace), waiting_plans(workspace, who)
+    goals, plans = list_waiting_goals(workspace), waiting_plans(workspace, who)
     if as_json:
         _tell_others(len(goals), len(plans))
         return

@@ -22,7 +22,7 @@ from remit.core.text import printable
 from remit.goals.gates import APPROVAL_LIFE
 from remit.goals.status import WaitingGoal
 from remit.identity.person import Person
-from remit.services.goals.approvals import all_waiting, decide_goal, expires_at, require_waiting, wanted
+from remit.services.goals.approvals import decide_goal, describe_goal, expires_at, list_waiting_goals, require_waiting
 from remit.workspace.workspace import Workspace
 
 LABEL: Final = 10
@@ -36,7 +36,7 @@ def show_goals(found: Sequence[WaitingGoal], *, as_json: bool) -> None:
         click.echo("No goal waits for an approval.")
         return
     rows = [
-        (each.correlation_id, each.tenant_id, each.user_id, each.asked_at[:19].replace("T", " "), wanted(each))
+        (each.correlation_id, each.tenant_id, each.user_id, each.asked_at[:19].replace("T", " "), describe_goal(each))
         for each in found
     ]
     show_table(("goal", "tenant", "user", "asked", "wants"), rows, prose=("wants",))
@@ -106,7 +106,7 @@ def tell_decided(found: WaitingGoal, who: Person, directory: Path, *, approved: 
 
 def _decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator[str]:
     word = "Approved" if approved else "Denied"
-    yield f"{word}: {shown_words(wanted(found))}, asked for by {shown_name(found.user_id)}"
+    yield f"{word}: {shown_words(describe_goal(found))}, asked for by {shown_name(found.user_id)}"
     where = Wheres(directory, found.tenant_id).tenant
     command = joined(("remit", "ask", *where, "--continue", found.correlation_id))
     yield f"  {'next:' if approved else 'closes:'} {command}"
@@ -114,7 +114,7 @@ def _decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator
 
 def goals_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
     """The goals that wait for somebody's approval, for whoever stays at the terminal."""
-    return (_to_ask(workspace, found, who, directory) for found in all_waiting(workspace))
+    return (_to_ask(workspace, found, who, directory) for found in list_waiting_goals(workspace))
 
 
 def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Path) -> ApprovalPrompt:
@@ -139,7 +139,7 @@ def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
     name = shlex.quote(printable(found.correlation_id))
     who = f"{shown_name(found.user_id)} of {shown_name(found.tenant_id)}"
     yield click.style(f"Goal {name}", bold=True) + f", asked for by {who}"
-    yield _labelled("wants", shown_words(wanted(found)))
+    yield _labelled("wants", shown_words(describe_goal(found)))
     yield _labelled("words", f"{shown_words(found.utterance)} ({shown_name(found.language_tag)})")
     yield _labelled("impact", f"{shown_name(found.impact)}, risk {shown_name(found.risk)}")
     yield _labelled("policy", ", ".join(map(shown_name, found.policies)) or "none")

@@ -30,7 +30,7 @@ from remit.identity.person import Person
 from remit.plans.proposals.errors import outdated_digest_error
 from remit.plans.proposals.previews import PreviewNotStoredError
 from remit.plans.service import preview_outdated_error
-from remit.services.plans.service import PlanDesk
+from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
 
 LABEL: Final = 10
@@ -50,7 +50,7 @@ class ApprovalArguments(NamedTuple):
 
 
 def waiting_plans(workspace: Workspace, who: Person) -> list[ProposalView]:
-    return PlanDesk(workspace).waiting(_as_admin(who))
+    return PlanService(workspace).list_pending(_as_admin(who))
 
 
 def show_plans(workspace: Workspace, found: Sequence[ProposalView], *, as_json: bool) -> None:
@@ -97,7 +97,7 @@ def show_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
     """With the stored preview, where there is one."""
-    desk, caller = PlanDesk(workspace), _as_admin(who)
+    desk, caller = PlanService(workspace), _as_admin(who)
     view = desk.get(caller, proposal_id)
     shown = _stored(desk, caller, view) if view.state == "PENDING" else None
     if as_json:
@@ -110,8 +110,8 @@ def compute_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
     """Compute its preview again and store it, then show it."""
-    desk, caller = PlanDesk(workspace), _as_admin(who)
-    shown = desk.compute(caller, proposal_id)
+    desk, caller = PlanService(workspace), _as_admin(who)
+    shown = desk.compute_preview(caller, proposal_id)
     view = desk.get(caller, proposal_id)
     if as_json:
         show_json({"proposal": view.tree(), "preview": shown.tree()})
@@ -121,9 +121,9 @@ def compute_plan(
 
 def approve_plan(workspace: Workspace, proposal_id: str, yes: ApprovalArguments) -> ProposalView:
     """Of what was shown: by the digest of an earlier look, or of what is shown here and now."""
-    desk, caller, allowed, named = PlanDesk(workspace), _as_admin(yes.who), yes.allowed, yes.named
+    desk, caller, allowed, named = PlanService(workspace), _as_admin(yes.who), yes.allowed, yes.named
     row = desk.require_unanswered(caller, proposal_id)
-    shown, most = desk.look(caller, proposal_id), _most(full=yes.full)
+    shown, most = desk.read_preview(caller, proposal_id), _most(full=yes.full)
     if shown.changed_since:
         compute = _command("compute", yes.directory, proposal_id)
         raise preview_outdated_error(shown.document.plan_id, shown.changed_since[0].path, compute)
@@ -155,7 +155,7 @@ def approve_plan(workspace: Workspace, proposal_id: str, yes: ApprovalArguments)
 
 
 def deny_plan(workspace: Workspace, proposal_id: str, who: Person, reason: str | None) -> ProposalView:
-    return PlanDesk(workspace).decide(_as_admin(who), proposal_id, approved=False, reason=reason)
+    return PlanService(workspace).decide(_as_admin(who), proposal_id, approved=False, reason=reason)
 
 
 def plans_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
@@ -165,12 +165,12 @@ def plans_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator
 
 def _to_ask(workspace: Workspace, view: ProposalView, who: Person, directory: Path) -> ApprovalPrompt:
     """The yes is to the preview that was shown. One that has to name something is given with its own command."""
-    desk, caller, name = PlanDesk(workspace), _as_admin(who), view.proposal_id
+    desk, caller, name = PlanService(workspace), _as_admin(who), view.proposal_id
     nothing = Allowance({}, even_if_it_fails=False)
     digests: list[str] = []
 
     def show() -> PromptText | None:
-        shown = desk.look(caller, name)
+        shown = desk.read_preview(caller, name)
         digests[:] = [shown.preview_digest]
         lines = "\n".join(_lines(workspace, view, shown, directory, nothing, most=DIFF_LINES))
         if shown.changed_since:
@@ -326,9 +326,9 @@ def _answers(shown: ProposalPreview, directory: Path, most: int | None) -> Itera
         yield _labelled("", _command("deny", directory, shown.proposal_id))
 
 
-def _stored(desk: PlanDesk, caller: PersonCaller, view: ProposalView) -> ProposalPreview | None:
+def _stored(desk: PlanService, caller: PersonCaller, view: ProposalView) -> ProposalPreview | None:
     try:
-        return desk.look(caller, view.proposal_id)
+        return desk.read_preview(caller, view.proposal_id)
     except PreviewNotStoredError:
         return None
 

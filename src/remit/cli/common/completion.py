@@ -11,7 +11,7 @@ from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.core.text import printable, shortened
 from remit.identity.person import person_at_terminal
 from remit.ledger.goal_queries import newest_goals
-from remit.services.goals.approvals import all_waiting
+from remit.services.goals.approvals import list_waiting_goals
 from remit.workspace.workspace import Workspace
 
 OFFERED: Final = 50
@@ -33,7 +33,7 @@ def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplet
             person_at_terminal(workspace.environ)
             listed = workspace.approvals.listed
             found = listed("PENDING") if ctx.info_name in ANSWERING else listed()
-            goals = [each for each in all_waiting(workspace) if each.correlation_id.startswith(incomplete)]
+            goals = [each for each in list_waiting_goals(workspace) if each.correlation_id.startswith(incomplete)]
             plans = [each for each in workspace.proposals.pending() if each.proposal_id.startswith(incomplete)]
     except (RemitError, OSError):
         return []

@@ -24,8 +24,8 @@ from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.ledger.clock import require_valid_when_signed
 from remit.services.base.permissions import Right, require
 from remit.services.goals.actor_check import ActorCheck
-from remit.services.goals.answers import User, speaker
-from remit.services.goals.ownership import OwnGoals
+from remit.services.goals.answers import User, find_user
+from remit.services.goals.ownership import OwnedGoals
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def asker_here(workspace: Workspace, user_id: str | None, tenant_id: str | None)
         return Asker(workspace, user_id, tenant_id)
     agent = agent_by(workspace, None)
     require(agent, Right.ASK)
-    named = speaker(agent)
+    named = find_user(agent)
     if (user_id or named.user, tenant_id or named.tenant) != (named.user, named.tenant):
         raise RefusedError(
             Reason.CONSTRAINT_VIOLATED,
@@ -136,7 +136,7 @@ class Asker:
     def ask(
         self,
         text: str,
-        speaker: User,
+        as_user: User,
         language: str,
         *,
         correlation_id: str | None = None,
@@ -145,46 +145,50 @@ class Asker:
         """A new goal, or the same one again under its id."""
 
         def ask(own: str, hook: TransactionHook) -> Reply:
-            user, tenant = speaker
+            user, tenant = as_user
             return self.workspace.goals.ask(
                 text, user=user, tenant=tenant, language=language, correlation_id=own, reply_to=reply_to, hook=hook
             )
 
-        return self._new(speaker, correlation_id, reply_to, ask)
+        return self._new(as_user, correlation_id, reply_to, ask)
 
-    def take_back(self, original: str, speaker: User, language: str, *, correlation_id: str | None) -> Reply:
+    def take_back(self, original: str, as_user: User, language: str, *, correlation_id: str | None) -> Reply:
         """By a goal of its own."""
 
         def take_back(own: str, hook: TransactionHook) -> Reply:
-            user, tenant = speaker
+            user, tenant = as_user
             return self.workspace.goals.rollback(
                 original, user=user, tenant=tenant, language=language, correlation_id=own, hook=hook
             )
 
-        return self._new(speaker, correlation_id, original, take_back)
+        return self._new(as_user, correlation_id, original, take_back)
 
-    def answer(self, correlation_id: str, answer: str | None, speaker: User) -> Reply:
+    def answer(self, correlation_id: str, answer: str | None, as_user: User) -> Reply:
         """Go on with it."""
         if self.agent is not None:
-            OwnGoals(self.workspace).require(self.agent, speaker, correlation_id)
+            OwnedGoals(self.workspace).require(self.agent, as_user, correlation_id)
 
         def go_on(hook: TransactionHook) -> Reply:
-            user, tenant = speaker
+            user, tenant = as_user
             return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, hook=hook)
 
-        return self._heard(speaker.tenant, correlation_id, go_on)
+        return self._heard(as_user.tenant, correlation_id, go_on)
 
     def _new(
-        self, speaker: User, correlation_id: str | None, known: str | None, run: Callable[[str, TransactionHook], Reply]
+        self,
+        as_user: User,
+        correlation_id: str | None,
+        known: str | None,
+        run: Callable[[str, TransactionHook], Reply],
     ) -> Reply:
         """`known` is the goal that this one replies to, or takes back."""
         correlation = correlation_id or uuid7(self.workspace.clock())
         if self.agent is not None:
-            own = OwnGoals(self.workspace)
+            own = OwnedGoals(self.workspace)
             if known is not None:
-                own.require(self.agent, speaker, known)
-            own.require_new(self.agent, speaker.tenant, correlation)
-        return self._heard(speaker.tenant, correlation, lambda hook: run(correlation, hook))
+                own.require(self.agent, as_user, known)
+            own.require_new(self.agent, as_user.tenant, correlation)
+        return self._heard(as_user.tenant, correlation, lambda hook: run(correlation, hook))
 
     def _heard(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:
         """For an agent: recorded as its own with the first decision, and none is made once its token is revoked."""
@@ -192,7 +196,7 @@ class Asker:
             reply = run(no_op_hook)
         else:
             witness = ActorCheck(self.agent, tenant, correlation_id)
-            reply = witness.checked(run(witness))
-            OwnGoals(self.workspace).require_free(self.agent, tenant, correlation_id)  # of two at once, it is one's
+            reply = witness.check_reply(run(witness))
+            OwnedGoals(self.workspace).require_free(self.agent, tenant, correlation_id)  # of two at once, it is one's
         self.workspace.approvals.bell.ring()  # a question may wait for somebody now
         return reply

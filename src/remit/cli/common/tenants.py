@@ -8,7 +8,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.ledger.goal_queries import tenants_with
 from remit.services.base.tenants import choose_tenant as _choose
-from remit.services.base.tenants import some_of
+from remit.services.base.tenants import list_some
 from remit.workspace.workspace import Workspace
 
 tenant_option: Final = click.option(
@@ -40,7 +40,7 @@ def find_tenant(workspace: Workspace, given: str | None, correlation_id: str) ->
             Reason.MALFORMED,
             "several tenants have a goal of this correlation",
             where=f"correlation {correlation_id}",
-            next_step=f"Name the tenant: --tenant with one of {some_of(found)}",
+            next_step=f"Name the tenant: --tenant with one of {list_some(found)}",
         )
     return found[0] if found else None
 

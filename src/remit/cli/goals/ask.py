@@ -26,7 +26,7 @@ from remit.goals.status import GoalStatus, read_goal_status
 from remit.identity.person import person_at_terminal
 from remit.parsing import Bounds, read_bounded
 from remit.services.goals.answers import User
-from remit.services.goals.hints import field_asked_by, hints_of, why_asked
+from remit.services.goals.hints import build_hints, explain_clarification, find_clarified_field
 from remit.services.goals.states import ENDED
 from remit.workspace.workspace import Workspace
 
@@ -109,9 +109,9 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
                 else:
                     reply = asker.ask(_read(words), *speaker, correlation_id=correlation_id, reply_to=reply_to)
                     if reply_to is not None:
-                        talk.answered = field_asked_by(workspace, tenant, speaker[0].user, reply_to)
+                        talk.answered = find_clarified_field(workspace, tenant, speaker[0].user, reply_to)
             cycle = talk.carry_on(reply)
-        hints = hints_of(workspace, cycle.reply, talk.answered)
+        hints = build_hints(workspace, cycle.reply, talk.answered)
     if as_json:
         show_json(cycle.tree(hints))
     else:
@@ -186,7 +186,7 @@ class GoalDialogue:
             return None
         if waiting_for == "confirmation":
             person_at_terminal(self.workspace.environ)
-        elif why := why_asked(self.workspace, cycle.reply, self.answered):
+        elif why := explain_clarification(self.workspace, cycle.reply, self.answered):
             click.echo(shown_words(f"{why}."), err=True)
         click.echo(prompt, err=True)
         return _typed()

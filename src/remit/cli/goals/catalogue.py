@@ -11,7 +11,7 @@ from remit.cli.common.tenants import choose_tenant, tenant_option
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import tenant_flag
 from remit.identity.person import person_at_terminal
-from remit.services.catalogue import line_of, said_of, shown_reason
+from remit.services.catalogue import clean_reason, make_line, make_state_view
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def promote(
         who = person_at_terminal(workspace.environ, name)
         tenant = choose_tenant(workspace, tenant_id)
         entry = workspace.promotion.promote(
-            simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason), digest=digest
+            simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason), digest=digest
         )
         known = workspace.promotion.catalogue(tenant)
         flag = tenant_flag(tenant, workspace.config.tenants)
@@ -176,7 +176,7 @@ def retire(
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
         tenant = choose_tenant(workspace, tenant_id)
-        said = workspace.promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason))
+        said = workspace.promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason))
     _tell(simulation_id, tenant, "RETIRED", said.digest, as_json=as_json)
 
 
@@ -191,12 +191,12 @@ def _tell(simulation_id: str, tenant: str, state: str, digest: str, *, as_json: 
 
 
 def _short(entry: "CatalogueEntry") -> dict[str, Any]:
-    tree = line_of(entry).tree()
+    tree = make_line(entry).tree()
     digest = tree.pop("definition_digest")
     return {**tree, "digest": digest}
 
 
 def _said(state: "PromotedState") -> dict[str, str]:
-    tree = said_of(state).tree()
+    tree = make_state_view(state).tree()
     digest = tree.pop("definition_digest")
     return {**tree, "digest": digest}

@@ -16,7 +16,7 @@ from remit.goals.finder.suggestions import Near
 from remit.goals.service import Reply
 from remit.goals.status import GoalStatus
 from remit.services.goals.hints import Hints
-from remit.services.goals.states import GoalState, can_take_back, state_of, waiting_for
+from remit.services.goals.states import GoalState, can_undo, state_of, waiting_for
 
 DONE, FAILED, REFUSED, WAITING = 0, 1, 2, 3
 _CODES: Final[dict[GoalState, int]] = {"done": DONE, "failed": FAILED, "refused": REFUSED, "waiting": WAITING}
@@ -78,7 +78,7 @@ class Cycle(NamedTuple):
     @property
     def can_undo(self) -> bool:
         """Whether it names a way back. Taking back what took something back would be asking for it anew."""
-        return self.stands is not None and can_take_back(self.reply.goal, self.stands)
+        return self.stands is not None and can_undo(self.reply.goal, self.stands)
 
     def next(self) -> list[list[str]]:
         """Commands that go on from here. What is in capitals is for whoever has it to say: no ready-made yes."""

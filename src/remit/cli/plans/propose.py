@@ -14,8 +14,8 @@ from remit.contracts.services.plans import ProposalView
 from remit.identity.callers import PersonCaller
 from remit.parsing import read_bounded
 from remit.services.base.permissions import Right, require
-from remit.services.base.server_lock import console_address
-from remit.services.plans.service import PlanDesk
+from remit.services.base.server_lock import find_console_url
+from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
 
 FINISH_SECONDS: Final = 600.0
@@ -42,7 +42,7 @@ def propose(
     raw = read_bounded(plan, Plan.bounds, source=plan.name)
     Plan.parse(raw, source=plan.name)
     with Workspace.open(directory) as workspace:
-        desk = PlanDesk(workspace, console_url=lambda: console_address(workspace))
+        desk = PlanService(workspace, console_url=lambda: find_console_url(workspace))
         made = desk.propose(caller_here(workspace, token), raw, note=note, key=key)
         _tell(made, as_json=as_json)
         sys.stdout.flush()  # an agent's answer does not wait for the preview: how long that takes is not for it
@@ -68,9 +68,9 @@ def envelope_of(workspace: Workspace, proposal: str, token: str | None) -> bytes
     caller = caller_here(workspace, token)
     if isinstance(caller, PersonCaller):
         proposal = workspace.proposals.find_by_name(proposal).proposal_id
-    plans = PlanDesk(workspace)
+    plans = PlanService(workspace)
     if isinstance(caller, PersonCaller):
-        return plans.envelope(caller, proposal)
+        return plans.read_envelope(caller, proposal)
     require(caller, Right.APPLY)  # it stays in this process: what it holds of files is for people
     own = plans.get(caller, proposal)
     return workspace.proposals.envelope_of(workspace.proposals.find_by_name(own.proposal_id))

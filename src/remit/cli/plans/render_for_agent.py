@@ -77,11 +77,11 @@ def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
 def tell_agent(carried: "ApplyResult", *, as_json: bool) -> int:
     """How a run ended: its status. A refusal is raised in words that are the same for every content."""
     from remit.services.plans.agent_views import RUN_WITHHELD, agent_error  # noqa: PLC0415 - for agents alone
-    from remit.services.plans.next_steps import after_apply  # noqa: PLC0415 - as above
+    from remit.services.plans.next_steps import advise_after_apply  # noqa: PLC0415 - as above
 
     outcome = carried.outcome
     if isinstance(outcome, PlanRefusal) and carried.refusal is not None:
-        raise agent_error(after_apply(carried.refusal))
+        raise agent_error(advise_after_apply(carried.refusal))
     status = outcome.status.status if isinstance(outcome, PlanOutcome) else outcome.status
     envelope_id = outcome.status.envelope_id if isinstance(outcome, PlanOutcome) else outcome.envelope_id
     if as_json:

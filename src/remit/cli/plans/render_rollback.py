@@ -14,7 +14,7 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.rollback import Checkpoint, RowsCheckpoint
 from remit.core.text import counted
 from remit.plans.storage.manifest import AS_BEFORE, OTHER_OWNER
-from remit.services.base.run_list import KnownRun, short_name
+from remit.services.base.run_list import KnownRun, shorten_run_id
 
 _AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(AS_BEFORE)}")
 _OTHER_OWNER: Final = re.compile(rf"\d+ restored files {re.escape(OTHER_OWNER)}.*")
@@ -26,7 +26,7 @@ AnyCheckpoint = Checkpoint | RowsCheckpoint
 def advise_on_later_run(run: KnownRun) -> str:
     return (
         f"Plan {shown_name(run.plan_id)} changed it since. To take that back first:"
-        f" remit rollback {short_name(run.envelope_id)}"
+        f" remit rollback {shorten_run_id(run.envelope_id)}"
     )
 
 

@@ -20,12 +20,12 @@ from remit.cli.plans.text import render_size, row
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.core.errors import Reason, RefusedError
 from remit.plans.storage.drift import changed_nothing
-from remit.services.base.drift import DriftReport, detect_drift, later_run, set_aside
-from remit.services.base.run_list import full_name
+from remit.services.base.drift import DriftReport, detect_drift, find_later_run, find_set_aside_copies
+from remit.services.base.run_list import resolve_run_id
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from remit.services.plans.service import PlanDesk
+    from remit.services.plans.service import PlanService
 
 
 @click.command()
@@ -66,14 +66,16 @@ def rollback(
         standing = detect_drift(workspace, name, checkpoints)
         if standing.is_empty and name != "last":
             ctx.exit(_say_empty(standing, settled, as_json=as_json))
-        before = set(set_aside(workspace)) if force else set()
+        before = set(find_set_aside_copies(workspace)) if force else set()
         try:
             with interrupting():
                 outcome = workspace.rollback(
                     name,
                     checkpoints=checkpoints,
                     force=force,
-                    drift=standing.bound if force and standing.target is not None and not standing.has_rows else None,
+                    drift=standing.order_digest
+                    if force and standing.target is not None and not standing.has_rows
+                    else None,
                     on_refusal=refusals.append,
                     on_stored=lambda: stored.append(True),
                     on_settled=settled,
@@ -84,7 +86,7 @@ def rollback(
         if changed_nothing(outcome.manifest):  # `last`, or it was given by another process meanwhile
             ctx.exit(_say_empty(detect_drift(workspace, name, checkpoints), settled, as_json=as_json))
         kept_aside = _name_kept(
-            [each for each in set_aside(workspace) if each not in before] if force else [], standing
+            [each for each in find_set_aside_copies(workspace) if each not in before] if force else [], standing
         )
         if outcome.status == "REFUSED" and refusals:
             standing = detect_drift(workspace, name, checkpoints)
@@ -105,7 +107,7 @@ def _tell(outcome: RollbackOutcome, standing: DriftReport, kept_aside: Mapping[s
         click.echo("Already taken back before; there is nothing left to restore. The stored outcome:", err=True)
     elif stored:
         click.echo("Tried before, and nothing has changed since. The stored outcome:", err=True)
-    for line in render_rollback(outcome, () if stored else standing.as_before):
+    for line in render_rollback(outcome, () if stored else standing.already_restored):
         click.echo(line)
     for place, path in kept_aside.items():
         what = f"{shown_name(path)} as it stood" if path else "what stood there"
@@ -134,7 +136,7 @@ def _name_kept(places: Sequence[str], standing: DriftReport) -> dict[str, str]:
 
 
 def _naming_later_run(problem: RefusedError, workspace: Workspace, standing: DriftReport) -> RefusedError:
-    run = later_run(workspace, standing) if problem.reason is Reason.DRIFTED else None
+    run = find_later_run(workspace, standing) if problem.reason is Reason.DRIFTED else None
     if run is None:
         return problem
     return RefusedError(problem.reason, problem.what, where=problem.where, next_step=advise_on_later_run(run))
@@ -158,7 +160,7 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
             view = _plans(workspace).cancel(agent, envelope_id)
             show_json(view.tree()) if as_json else click.echo(f"Proposal {view.proposal_id} is {view.state}.")
             return
-        envelope_id = full_name(workspace, envelope_id)
+        envelope_id = resolve_run_id(workspace, envelope_id)
         try:
             outcome = workspace.cancel(envelope_id, actor=actor_here(workspace))
         except RefusedError as problem:
@@ -178,10 +180,10 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
     ctx.exit(0 if outcome is None or outcome.status.status == "CANCELLED" else 1)
 
 
-def _plans(workspace: Workspace) -> "PlanDesk":
-    from remit.services.plans.service import PlanDesk  # noqa: PLC0415 - for agents, by whose rules it goes
+def _plans(workspace: Workspace) -> "PlanService":
+    from remit.services.plans.service import PlanService  # noqa: PLC0415 - for agents, by whose rules it goes
 
-    return PlanDesk(workspace)
+    return PlanService(workspace)
 
 
 @click.command()

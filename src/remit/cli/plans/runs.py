@@ -11,7 +11,14 @@ from click.shell_completion import CompletionItem
 from remit.cli.common.bidi import shown_name
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.core.errors import Reason, RefusedError, RemitError
-from remit.services.base.run_list import KnownRun, full_name, list_runs, open_past_runs, short_name, unused_envelopes
+from remit.services.base.run_list import (
+    KnownRun,
+    list_runs,
+    list_unused_envelopes,
+    open_past_runs,
+    resolve_run_id,
+    shorten_run_id,
+)
 from remit.workspace.workspace import Workspace
 
 OFFERED: Final = 20
@@ -63,7 +70,7 @@ def find_run(workspace: Workspace, name: str) -> str:
             where=str(workspace.root),
             next_step="If it ran in another workspace, name that: remit rollback last -C FOLDER",
         )
-    full = full_name(workspace, name)
+    full = resolve_run_id(workspace, name)
     if full == "last":  # which is looked for when all that was cut short is settled
         return full
     try:
@@ -93,7 +100,7 @@ def complete_envelope(ctx: click.Context, _parameter: click.Parameter, incomplet
             running = [
                 each for each in list_runs(workspace, OFFERED) if each.status == "RUNNING" and each.what == "plan"
             ]
-            unused = unused_envelopes(workspace, OFFERED)
+            unused = list_unused_envelopes(workspace, OFFERED)
     except (RemitError, OSError):
         return []
     items = [CompletionItem(each.envelope_id, help=_told(each)) for each in running]
@@ -111,7 +118,7 @@ def _row(run: KnownRun) -> Sequence[object]:
         _minute(run.at),
         "apply" if run.what == "plan" else "rollback",
         run.plan_id,
-        short_name(run.envelope_id),
+        shorten_run_id(run.envelope_id),
         run.status,
         files,
         _undo(run),
@@ -139,4 +146,4 @@ def _say_what_next(shown: Sequence[KnownRun], *, is_cut: bool) -> None:
     if latest is None and all(run.undo != "UNKNOWN" for run in shown):
         click.echo("None of these can be undone any more.")
     elif latest is not None:
-        click.echo(f"To undo one, by its envelope: remit rollback {short_name(latest.envelope_id)}")
+        click.echo(f"To undo one, by its envelope: remit rollback {shorten_run_id(latest.envelope_id)}")

@@ -12,7 +12,7 @@ from remit.mcp_server.context import FIRST_LOOK, ToolCall, WaitSeconds
 from remit.mcp_server.elicitation import answered_question, ask_client
 from remit.mcp_server.summaries import of_goal
 from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, acts
-from remit.services.goals.answers import speaker
+from remit.services.goals.answers import find_user
 from remit.services.services import Services
 
 MOST_QUESTIONS: Final = 5
@@ -73,7 +73,7 @@ async def _put(call: ToolCall[Ask], words: str, correlation_id: str | None, repl
 async def _continue(call: ToolCall[FollowGoal]) -> ToolAnswer:
     given = call.arguments
     first = min(FIRST_LOOK, given.wait_seconds)
-    answer = await call.ask(lambda caller: call.desk.goals.go_on(caller, given.correlation_id, first))
+    answer = await call.ask(lambda caller: call.desk.goals.resume(caller, given.correlation_id, first))
     answer = await _followed(call, answer, given.wait_seconds, goes_on={"running"})
     return ToolAnswer(answer, of_goal(answer), refused=answer.state == "refused")
 
@@ -98,7 +98,7 @@ async def _followed(
 
 def look_at_goal(desk: Services, caller: Caller, correlation_id: str) -> GoalAnswer:
     """In the tenant of the user that the token names: an agent has no goals elsewhere."""
-    return desk.goals.get(caller, speaker(caller).tenant, correlation_id)
+    return desk.goals.get(caller, find_user(caller).tenant, correlation_id)
 
 
 TOOLS: Final = (

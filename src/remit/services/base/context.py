@@ -16,7 +16,7 @@ from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.workspace.workspace import Workspace
 
 MAX_WAIT: Final = 30.0
-SETTLE_SECONDS: Final = 10.0
+RECOVERY_SECONDS: Final = 10.0
 
 ConsoleUrl = str | Callable[[], str | None] | None
 """Where people find the console; asked for at each link, where it is served by another process."""
@@ -25,7 +25,7 @@ ConsoleUrl = str | Callable[[], str | None] | None
 @dataclass(frozen=True)
 class ServiceContext:
     workspace: Workspace
-    work: JobRunner
+    jobs: JobRunner
     events: Events
     console_url: ConsoleUrl = None
 
@@ -33,27 +33,27 @@ class ServiceContext:
         """Where a person finds it in the console, if there is one."""
         return link_to(self.console_url, *path)
 
-    def found(self, scope: str, key: str, tenant: str = DEFAULT_TENANT) -> ClaimCompleted | ClaimHeld | None:
+    def find_claim(self, scope: str, key: str, tenant: str = DEFAULT_TENANT) -> ClaimCompleted | ClaimHeld | None:
         """What stands under an id. What a process that died has begun is settled first, as far as that takes."""
         claimed = self._claim(scope, key, tenant)
         if isinstance(claimed, ClaimHeld) and is_orphan(claimed, self.workspace.store.dialect):
-            self.settle().wait(SETTLE_SECONDS)
+            self.start_recovery().wait(RECOVERY_SECONDS)
             claimed = self._claim(scope, key, tenant)
         return claimed
 
-    def outcome(self, done: ClaimCompleted) -> str:
+    def read_outcome(self, done: ClaimCompleted) -> str:
         """The text of an outcome, believed because the ledger carries its digest."""
         key = done.key
         trace = RequestIds(key.tenant_id, done.correlation_id, key.scope, key.key, done.request_digest)
         return Journal(self.workspace.ledger, trace, self.workspace.state.hosts, 0).verify_stored(done).text
 
-    def settle(self) -> Job[int]:
+    def start_recovery(self) -> Job[int]:
         """Finish or clear away what processes that died had begun; how many things that were."""
 
         def recover(_job: Job[int]) -> int:
             return len(self.workspace.recover())
 
-        return self.work.begin("recover", recover, subject="recover", owner="remit")
+        return self.jobs.start("recover", recover, subject="recover", owner="remit")
 
     def _claim(self, scope: str, key: str, tenant: str) -> ClaimCompleted | ClaimHeld | None:
         if not is_name(tenant, key):

@@ -19,7 +19,7 @@ class DriftReport(NamedTuple):
     """The files of a run shortly before it is taken back. To tell about, not to decide by: the door looks itself."""
 
     target: RollbackTarget | None = None
-    as_before: frozenset[str] = frozenset()
+    already_restored: frozenset[str] = frozenset()
     """Checkpoints whose file was as before already."""
     drifted: Mapping[str, State | None] = {}
     """Paths that somebody changed since."""
@@ -27,10 +27,10 @@ class DriftReport(NamedTuple):
     @property
     def digest(self) -> str | None:
         """Of the drifted files as they are, all of them; None where there is none."""
-        return self.bound if self.drifted else None
+        return self.order_digest if self.drifted else None
 
     @property
-    def bound(self) -> str:
+    def order_digest(self) -> str:
         """The same for the order: that none was changed since is a thing to be held to as well."""
         return drift_digest(self.drifted)
 
@@ -54,34 +54,34 @@ def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> Dr
         states = read_states(project_root(workspace), paths_of(files))
     except RemitError:
         return DriftReport()
-    looks = {one.checkpoint_id: judge(one, states) for one in files}
-    as_before = frozenset(checkpoint_id for checkpoint_id, look in looks.items() if look == "before")
-    return DriftReport(target, as_before, drifted_files(files, states))
+    verdicts = {one.checkpoint_id: judge(one, states) for one in files}
+    already_restored = frozenset(checkpoint_id for checkpoint_id, verdict in verdicts.items() if verdict == "before")
+    return DriftReport(target, already_restored, drifted_files(files, states))
 
 
-def later_run(workspace: Workspace, standing: DriftReport) -> KnownRun | None:
+def find_later_run(workspace: Workspace, drift: DriftReport) -> KnownRun | None:
     """The newest plan of ours that left one of the drifted files as it stands now."""
-    if standing.target is None:
+    if drift.target is None:
         return None
-    runs, envelope_id = open_past_runs(workspace), standing.target.outcome.status.envelope_id
+    runs, envelope_id = open_past_runs(workspace), drift.target.outcome.status.envelope_id
     for run in list_runs(workspace):
         if run.what == "plan" and run.envelope_id == envelope_id:
             return None
         found = runs.claim(run.envelope_id) if run.what == "plan" and run.can_be_undone else None
         if isinstance(found, ClaimCompleted) and any(
-            _left_by(change, standing.drifted) for change in runs.outcome_of(found).change_log.changes
+            _is_left_by(change, drift.drifted) for change in runs.outcome_of(found).change_log.changes
         ):
             return run
     return None
 
 
-def _left_by(change: Change, drifted: Mapping[str, State | None]) -> bool:
+def _is_left_by(change: Change, drifted: Mapping[str, State | None]) -> bool:
     path = change.new_path or change.file_path
     state = drifted.get(path)
     return path in drifted and change.after_state.file_hash == (state.sha256 if state else None)
 
 
-def set_aside(workspace: Workspace, folder: str = "*") -> list[str]:
+def find_set_aside_copies(workspace: Workspace, folder: str = "*") -> list[str]:
     """Copies of files that somebody had changed, as forced rollbacks kept them: paths below the root. `folder` is of
     one run's report.
     """

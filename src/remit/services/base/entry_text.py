@@ -14,7 +14,7 @@ from typing import Any, Final
 from remit.core.text import counted, shortened
 from remit.ledger.entry import Entry
 
-LONGEST: Final = 500
+MAX_LENGTH: Final = 500
 _STATES: Final = {
     "SENT": "sent",
     "NOT_SENT": "approved, and not sent",
@@ -28,109 +28,109 @@ def render_browser_meaning(entry: Entry, payload: dict[str, Any]) -> str:
     subject, _, event = entry.kind.rpartition(".")
     match subject:
         case "token":
-            said = _token(entry, event, payload)
+            text = _render_token(entry, event, payload)
         case "approval":
-            said = _question(entry, event, payload)
+            text = _render_approval(entry, event, payload)
         case "browser":
-            said = _action(entry, event, payload)
+            text = _render_action(entry, event, payload)
         case "browser_request":
-            said = _request(event, payload)
+            text = _render_request(event, payload)
         case _:
             return ""
-    return said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
+    return text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
 
 
-def _token(entry: Entry, event: str, payload: dict[str, Any]) -> str:
+def _render_token(entry: Entry, event: str, payload: dict[str, Any]) -> str:
     if event == "issued":
         until = _text(payload.get("expires_at"))[:19]
-        return _joined(f"for {payload.get('sub')}", f"until {until}Z" if until else "")
-    return _joined(f"by {entry.actor}", payload.get("reason")) if event == "revoked" else ""
+        return _join(f"for {payload.get('sub')}", f"until {until}Z" if until else "")
+    return _join(f"by {entry.actor}", payload.get("reason")) if event == "revoked" else ""
 
 
-def _question(entry: Entry, event: str, payload: dict[str, Any]) -> str:
+def _render_approval(entry: Entry, event: str, payload: dict[str, Any]) -> str:
     name = f"question {payload.get('approval_id')}"
     match event:
         case "requested":
-            thing = _joined(payload.get("method"), payload.get("url"), by=" ")
+            thing = _join(payload.get("method"), payload.get("url"), by=" ")
             until = _text(payload.get("expires_at"))[:19]
-            return _joined(thing, _text(payload.get("effect")).rstrip("."), f"until {until}Z" if until else "", name)
+            return _join(thing, _text(payload.get("effect")).rstrip("."), f"until {until}Z" if until else "", name)
         case "approved" | "denied":
-            return _joined(f"by {entry.actor}", payload.get("reason"), name)
+            return _join(f"by {entry.actor}", payload.get("reason"), name)
         case "voided" | "expired" | "used":
-            return _joined(payload.get("reason"), name)
+            return _join(payload.get("reason"), name)
         case _:
             return ""
 
 
-def _action(entry: Entry, event: str, payload: dict[str, Any]) -> str:
+def _render_action(entry: Entry, event: str, payload: dict[str, Any]) -> str:
     match event:
         case "intent":
-            return _joined(_text(payload.get("preview")).rstrip("."), payload.get("consent"))
+            return _join(_text(payload.get("preview")).rstrip("."), payload.get("consent"))
         case "outcome":
-            return _ended(payload.get("outcome"))
+            return _render_ended(payload.get("outcome"))
         case "refused":
-            return _problem(payload)
+            return _render_problem(payload)
         case "retried":
             why = payload.get("why")
-            return _joined(f"try {payload.get('retry')}", _problem(why) if isinstance(why, dict) else "")
+            return _join(f"try {payload.get('retry')}", _render_problem(why) if isinstance(why, dict) else "")
         case "action":
             word = "done" if payload.get("success") else payload.get("code")
-            thing = _joined(payload.get("action"), payload.get("target"), by=" ")
-            return _joined(thing, word, f"by agent {entry.actor}", _turned_away(payload.get("turned_away")))
+            thing = _join(payload.get("action"), payload.get("target"), by=" ")
+            return _join(thing, word, f"by agent {entry.actor}", _render_blocked(payload.get("turned_away")))
         case _:
             return ""
 
 
-def _request(event: str, payload: dict[str, Any]) -> str:
+def _render_request(event: str, payload: dict[str, Any]) -> str:
     match event:
         case "intent":
-            return _joined(_text(payload.get("preview")).rstrip("."), payload.get("consent"))
+            return _join(_text(payload.get("preview")).rstrip("."), payload.get("consent"))
         case "outcome":
             outcome = payload.get("outcome")
-            return _sent(outcome) if isinstance(outcome, dict) else ""
+            return _render_sent(outcome) if isinstance(outcome, dict) else ""
         case "refused":
-            return _problem(payload)
+            return _render_problem(payload)
         case _:
             return ""
 
 
-def _sent(outcome: dict[str, Any]) -> str:
+def _render_sent(outcome: dict[str, Any]) -> str:
     state = outcome.get("state")
     word = f"answered {outcome.get('status')}" if state == "ANSWERED" else _STATES.get(_text(state), _text(state))
     by = outcome.get("approved_by")
     approved = f"approved by {by}" if by else ""
-    return _joined(outcome.get("what"), word, approved, _text(outcome.get("problem")))
+    return _join(outcome.get("what"), word, approved, _text(outcome.get("problem")))
 
 
-def _ended(outcome: Any) -> str:
+def _render_ended(outcome: Any) -> str:
     if not isinstance(outcome, dict):
         return ""
     if outcome.get("success"):
         output = outcome.get("output")
-        return _joined("done", f"at {output['url']}" if isinstance(output, dict) and output.get("url") else "")
+        return _join("done", f"at {output['url']}" if isinstance(output, dict) and output.get("url") else "")
     error = outcome.get("error")
     code = error.get("code") if isinstance(error, dict) else ""
     message = error.get("message") if isinstance(error, dict) else ""
-    return _joined(code, message or outcome.get("reason"), by=": ")
+    return _join(code, message or outcome.get("reason"), by=": ")
 
 
-def _turned_away(requests: Any) -> str:
+def _render_blocked(requests: Any) -> str:
     if not isinstance(requests, list) or not requests or not isinstance(requests[0], dict):
         return ""
-    first = _joined(requests[0].get("method"), requests[0].get("url"), by=" ")
+    first = _join(requests[0].get("method"), requests[0].get("url"), by=" ")
     more = f", and {len(requests) - 1} more" if len(requests) > 1 else ""
     return f"turned away: {first} ({requests[0].get('why')}){more}"
 
 
-def _problem(problem: dict[str, Any]) -> str:
-    return _joined(_joined(problem.get("reason"), problem.get("what"), by=": "), problem.get("next_step"), by="; ")
+def _render_problem(problem: dict[str, Any]) -> str:
+    return _join(_join(problem.get("reason"), problem.get("what"), by=": "), problem.get("next_step"), by="; ")
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _joined(*parts: Any, by: str = ", ") -> str:
+def _join(*parts: Any, by: str = ", ") -> str:
     return by.join(part for part in parts if isinstance(part, str) and part)
 
 
@@ -143,18 +143,18 @@ def render_goal_meaning(kind: str, payload: Mapping[str, Any], actor: str | None
         return _of_dispatch(kind, payload)
     match kind:
         case "agent.step":
-            return _joined(payload.get("event"), payload.get("reason_code"), payload.get("simulation_id"))
+            return _join(payload.get("event"), payload.get("reason_code"), payload.get("simulation_id"))
         case "agent.confirmation":
             token = payload.get("accepted_token")
-            return _joined(payload.get("verdict"), f"by “{token}”" if token else "", payload.get("language_tag"))
+            return _join(payload.get("verdict"), f"by “{token}”" if token else "", payload.get("language_tag"))
         case "agent.access":
-            return _joined(payload.get("verdict"), payload.get("access_action"), payload.get("user_id"))
+            return _join(payload.get("verdict"), payload.get("access_action"), payload.get("user_id"))
         case "agent.approval":
-            return _joined("approved" if payload.get("approved") is True else "denied", f"by {actor}")
+            return _join("approved" if payload.get("approved") is True else "denied", f"by {actor}")
         case "agent.refused":
-            return _joined(payload.get("reason_code"), payload.get("what"), by=": ")
+            return _join(payload.get("reason_code"), payload.get("what"), by=": ")
         case "catalogue.state":
-            return _joined(
+            return _join(
                 f"{payload.get('simulation_id')} {payload.get('version')}", payload.get("state"), f"by {actor}"
             )
         case _:
@@ -174,7 +174,7 @@ def short_refs(text: str) -> str:
     return " ".join(f"{before}sha256:{name[:REF_SHOWN]}" if mark else name for before, mark, name in words)
 
 
-MOST: Final = 120
+MAX_REFS: Final = 120
 ID_SHOWN: Final = 9
 TASK_SHOWN: Final = 40
 HOW: Final = {"resumed": "taken over from a process that died", "noted": "what it may need to go back"}
@@ -192,8 +192,8 @@ def render_meaning(entry: Entry) -> str:
         meaning = meaning or _call_meaning(entry.kind, payload) or _clock_meaning(entry.kind, payload)
         meaning = meaning or _meaning(entry, payload)
     # With spaces, so that it can be wrapped.
-    shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
-    return shortened(shown, MOST)
+    rendered = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
+    return shortened(rendered, MAX_REFS)
 
 
 def read_payload(entry: Entry) -> Any:
@@ -211,14 +211,14 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
         capability = f"{capability} {other}".lstrip()
     match event:
         case "intent" | "resumed" | "noted":
-            return _joined(capability, HOW.get(event) or _short_id(payload.get("consent")))
+            return _join(capability, HOW.get(event) or _short_id(payload.get("consent")))
         case "outcome":
-            return _joined(_outcome(payload.get("outcome")), capability if other else "")
+            return _join(_outcome(payload.get("outcome")), capability if other else "")
         case "refused":
-            why = _joined(payload.get("reason"), payload.get("what"), by=": ")
-            return _joined(capability if other else "", why)
+            why = _join(payload.get("reason"), payload.get("what"), by=": ")
+            return _join(capability if other else "", why)
         case "issued" if subject == "lease":
-            return _joined(capability, _until(payload))
+            return _join(capability, _until(payload))
         case "rotation_intended" | "rotated" | "revoked" | "trusted" if subject == "key":
             return _key_change(payload)
         case "created" if subject == "workspace":
@@ -236,7 +236,7 @@ def _call_meaning(kind: str, payload: dict[str, Any]) -> str:
         return ""
     ended = f"{payload.get('status')}, effect {payload.get('effect')}"
     code = payload.get("code")
-    return _joined(payload.get("function"), f"{ended} ({code})" if code else ended, by=": ")
+    return _join(payload.get("function"), f"{ended} ({code})" if code else ended, by=": ")
 
 
 def _clock_meaning(kind: str, payload: dict[str, Any]) -> str:
@@ -252,13 +252,13 @@ def _people_meaning(kind: str, payload: dict[str, Any]) -> str:
     """Who came and went, and what was proposed to them."""
     subject = kind.partition(".")[0]
     if subject == "person":
-        whom = f"for {payload.get('user')} of {payload.get('tenant')}" if payload.get("user") else ""
-        return _joined(payload.get("person"), payload.get("role"), whom, payload.get("how"))
+        on_behalf_of = f"for {payload.get('user')} of {payload.get('tenant')}" if payload.get("user") else ""
+        return _join(payload.get("person"), payload.get("role"), on_behalf_of, payload.get("how"))
     if subject == "proposal":
-        return _joined(payload.get("title") or payload.get("plan_id"), payload.get("reason"))
+        return _join(payload.get("title") or payload.get("plan_id"), payload.get("reason"))
     if kind in {"goal.asked", "task.asked"}:
         token = _short_id(f"token {payload['jti']}") if payload.get("jti") else ""
-        return _joined(payload.get("by"), payload.get("role"), token)
+        return _join(payload.get("by"), payload.get("role"), token)
     return ""
 
 
@@ -268,13 +268,13 @@ def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
         case "plan.outcome" | "rollback.outcome":
             return _plan_outcome(payload)
         case "envelope.issued":
-            return _joined(payload.get("plan_id"), _until(payload))
+            return _join(payload.get("plan_id"), _until(payload))
         case "rollback.intent":
             return "a signed order to take it back"
         case "envelope.cancelled":
             return "void from now on; what runs under it is taken back"
         case "plan.pruned":
-            return _joined(payload.get("folder"), "backups removed")
+            return _join(payload.get("folder"), "backups removed")
         case _:
             return ""
 
@@ -296,7 +296,7 @@ def _outcome(outcome: Any) -> str:
         return ""
     error = outcome.get("error")
     code = error.get("error_code") if isinstance(error, dict) else None
-    return _joined(code or outcome.get("status"))
+    return _join(code or outcome.get("status"))
 
 
 def _plan_outcome(payload: dict[str, Any]) -> str:
@@ -310,12 +310,12 @@ def _plan_outcome(payload: dict[str, Any]) -> str:
         done = f"{completed:,} of {counted(len(actions), 'action')}"
     elif isinstance(restored, list):
         done = f"{counted(len(restored), 'checkpoint')} restored"
-    return _joined(status, done)
+    return _join(status, done)
 
 
 def _key_change(payload: dict[str, Any]) -> str:
     old, new = payload.get("old_key_id"), payload.get("new_key_id")
-    return _joined(
+    return _join(
         f"{payload.get('role')} key",
         f"old {shortened(old, ID_SHOWN)}" if isinstance(old, str) else "",
         f"new {shortened(new, ID_SHOWN)}" if isinstance(new, str) else "",

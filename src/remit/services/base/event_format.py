@@ -16,7 +16,7 @@ MAX_PAYLOAD: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class StreamEvent:
     """`id` is where to go on after it, None if it is in no record; `text` is the event as JSON, on one line."""
 
     id: str | None
@@ -48,15 +48,15 @@ class Sent:
     def event(self) -> Event:
         return Event.from_tree({"id": self.id, **self._body}, source="an event")
 
-    def at(self, position: str, *, for_agent: bool = False) -> "Sent":
+    def at_position(self, position: str, *, for_agent: bool = False) -> "StreamEvent":
         """In its place in the stream. An agent is told that it happened; what is recorded of it, and how many entries
         there are before it, is for people.
         """
         body = {**self._body, "payload": None, "actor": None, "seq": None} if for_agent else self._body
-        return Sent(position, self.kind, body)
+        return StreamEvent(position, self.kind, body)
 
 
-def as_sent(entry: Entry) -> Sent:
+def make_stream_event(entry: Entry) -> StreamEvent:
     body = {
         "kind": entry.kind,
         "at": entry.created_at,
@@ -67,10 +67,10 @@ def as_sent(entry: Entry) -> Sent:
         "actor": entry.actor,
         "payload": _payload(entry.payload),
     }
-    return Sent(None, entry.kind, body)
+    return StreamEvent(None, entry.kind, body)
 
 
-def transient(kind: str, at: datetime, payload: dict[str, Any], about: str | None = None) -> Sent:
+def make_transient_event(kind: str, at: datetime, payload: dict[str, Any], about: str | None = None) -> StreamEvent:
     body = {
         "kind": kind,
         "at": render_time(at),
@@ -81,7 +81,7 @@ def transient(kind: str, at: datetime, payload: dict[str, Any], about: str | Non
         "actor": None,
         "payload": payload,
     }
-    return Sent(None, kind, body)
+    return StreamEvent(None, kind, body)
 
 
 def _payload(text: str) -> Any:

@@ -25,23 +25,23 @@ from remit.identity.callers import AgentCaller, Caller
 from remit.ledger.cursor import ends_of, entries_between, kinds_between, parse_position, render_position
 from remit.ledger.entry import Entry
 from remit.services.base.event_cursor import SealedPositions
-from remit.services.base.event_format import LAGGED, PROGRESS, Sent, as_sent, transient
+from remit.services.base.event_format import LAGGED, PROGRESS, StreamEvent, make_stream_event, make_transient_event
 from remit.services.base.jobs import Job
-from remit.services.base.ownership import agent_to_tell, may_be_told
+from remit.services.base.ownership import find_agent_recipient, is_visible_to_agents
 from remit.services.base.permissions import Right, require
-from remit.services.base.subscriptions import STRETCH, Subscription
+from remit.services.base.subscriptions import BATCH_SIZE, Subscription
 from remit.store.connection import Connection, Store
 
-LOOK_SECONDS: Final = 0.25
+POLL_SECONDS: Final = 0.25
 """Between two looks at the record, if no bell rings: most of what is recorded rings none."""
 MANY_CHAINS: Final = 100
-MOST_LISTENERS: Final = 1_000
-MOST_BEHIND: Final = 10_000
+MAX_LISTENERS: Final = 1_000
+MAX_MISSED: Final = 10_000
 """Events that a listener who comes back is told at most; whoever missed more looks at the record itself."""
 PROGRESS_SECONDS: Final = 0.1
-MAY_END: Final = ("person.", "token.", "key.")
+ENDING_KINDS: Final = ("person.", "token.", "key.")
 """Kinds of entries after which a session or a token may not count any more. What they tell of is in force by then."""
-ASK_SECONDS: Final = 1.0
+RECHECK_SECONDS: Final = 1.0
 """What ends by the clock, or is in force and not recorded yet, is found with the first entries after so long."""
 _FOR_PEOPLE: Final = ("plan:", "task:")
 """Subjects of work whose progress only people are told."""
@@ -52,42 +52,42 @@ class Events:
     """The events of one workspace. Safe to use from any thread; `subscribe` from an event loop."""
 
     def __init__(
-        self, store: Callable[[], Store], bell: ChangeSignal, clock: Clock, position_key: Callable[[], bytes]
+        self, store: Callable[[], Store], signal: ChangeSignal, clock: Clock, position_key: Callable[[], bytes]
     ) -> None:
         """`position_key` seals the positions that agents are given."""
         self._store = store
         self._sealed = SealedPositions(position_key)
-        self._bell = bell
+        self._signal = signal
         self._clock = clock
         self._lock = threading.Lock()
-        self._looking = threading.Lock()  # one look at a time; guards _told
+        self._poll_lock = threading.Lock()  # one look at a time; guards _published
         self._listeners: set[Subscription] = set()
-        self._told: dict[str, int] | None = None
+        self._published: dict[str, int] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
         self._progress: dict[str, float] = {}
-        self._asked = -math.inf
+        self._last_check = -math.inf
 
     async def subscribe(
-        self, caller: Caller, after: str | None = None, counts: Callable[[], bool] = lambda: True
+        self, caller: Caller, after: str | None = None, is_valid: Callable[[], bool] = lambda: True
     ) -> Subscription:
         """From now on, or from a position on; then first what was missed since, and after that what happens.
 
-        `counts` says whether the caller is still who he was. It blocks, and is asked in a thread.
+        `is_valid` says whether the caller is still who he was. It blocks, and is asked in a thread.
         """
         require(caller, Right.SEE_OWN)
         if after is not None and isinstance(caller, AgentCaller):
             after = self._sealed.open(after)
         since = None if after is None else parse_position(after)
-        subscription = Subscription(self, caller, asyncio.get_running_loop(), counts)
+        subscription = Subscription(self, caller, asyncio.get_running_loop(), is_valid)
         try:
-            await asyncio.to_thread(self._join, subscription, since)
+            await asyncio.to_thread(self._add_listener, subscription, since)
         except BaseException:  # such as a caller who hung up meanwhile: the thread goes on without him
             subscription.close()
             raise
         return subscription
 
-    def leave(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: Subscription) -> None:
         with self._lock:
             self._listeners.discard(subscription)
 
@@ -95,211 +95,222 @@ class Events:
     def listeners(self) -> int:
         return len(self._listeners)
 
-    def tell(self, kind: str, payload: dict[str, Any], *, owner: str | None = None, about: str | None = None) -> None:
+    def publish(
+        self, kind: str, payload: dict[str, Any], *, owner: str | None = None, about: str | None = None
+    ) -> None:
         """Something that is in no record: to all people, and to the agent whose it is."""
         if self._listeners:
-            sent = transient(kind, self._clock(), payload, about)
-            self._hand_out([(owner, sent, {})])
+            sent = make_transient_event(kind, self._clock(), payload, about)
+            self._deliver_all([(owner, sent, {})])
 
-    def tell_progress(self, job: Job[Any]) -> None:
+    def publish_progress(self, job: Job[Any]) -> None:
         """At most ten times a second of each job."""
         if not self._listeners or job.progress is None:
             return
         now, last = time.monotonic(), self._progress.get(job.key, 0.0)
         if now - last < PROGRESS_SECONDS:
             return
-        if len(self._progress) > MOST_LISTENERS:
+        if len(self._progress) > MAX_LISTENERS:
             self._progress.clear()
         self._progress[job.key] = now
         about = {"subject": job.subject, **job.progress.tree()}
         # How far a plan or a task is tells of the files: an agent hears how it ended.
-        self.tell(PROGRESS, about, owner=None if job.subject.startswith(_FOR_PEOPLE) else job.owner)
+        self.publish(PROGRESS, about, owner=None if job.subject.startswith(_FOR_PEOPLE) else job.owner)
 
-    def lagged(self) -> Sent:
-        return transient(LAGGED, self._clock(), {"next_step": "Come back with the id of the last event you saw."})
+    def make_lagged_event(self) -> StreamEvent:
+        return make_transient_event(
+            LAGGED, self._clock(), {"next_step": "Come back with the id of the last event you saw."}
+        )
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             listeners, self._listeners = self._listeners, set()
             thread = self._thread
-        self._bell.ring()
+        self._signal.ring()
         for listener in listeners:
-            _in_loop(listener.loop, listener.end)
+            _call_in_loop(listener.loop, listener.end)
         if thread is not None:
-            thread.join(LOOK_SECONDS * 20)
+            thread.join(POLL_SECONDS * 20)
 
     # --- joining ------------------------------------------------------------------------------------------------------
 
-    def _join(self, subscription: Subscription, since: dict[str, int] | None) -> None:
-        with self._looking:  # nothing is told between the look and the joining
-            told = dict(self._look())
+    def _add_listener(self, subscription: Subscription, since: dict[str, int] | None) -> None:
+        with self._poll_lock:  # nothing is told between the look and the joining
+            told = dict(self._poll())
             with self._lock:
-                if self._closed or len(self._listeners) >= MOST_LISTENERS:
+                if self._closed or len(self._listeners) >= MAX_LISTENERS:
                     raise RefusedError(
                         Reason.RESOURCE_EXHAUSTED,
                         "too many listen to the events already",
                         where="the stream of events",
                         next_step="Close a page that shows them, or try again later.",
                     )
-                if subscription.is_over:
+                if subscription.is_ended:
                     return
                 self._listeners.add(subscription)
-                self._asked = -math.inf  # he may have ended since he was let in
+                self._last_check = -math.inf  # he may have ended since he was let in
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._watch, name="remit-events", daemon=True)
                     self._thread.start()
         if since is not None:
-            subscription.missed = self._missed(subscription, since, told)
+            subscription.missed = self._read_missed(subscription, since, told)
 
-    async def _missed(
+    async def _read_missed(
         self, subscription: Subscription, since: dict[str, int], told: dict[str, int]
-    ) -> AsyncIterator[Sent]:
+    ) -> AsyncIterator[StreamEvent]:
         """What happened between a position and the moment of joining, a stretch at a time."""
         ends = {name: end for name, end in told.items() if subscription.tenants is None or name in subscription.tenants}
         seqs = {name: min(since.get(name, 0), end) for name, end in ends.items()}
         behind = sum(ends.values()) - sum(seqs.values())
-        if behind > MOST_BEHIND and subscription.agent is not None:
-            behind = await asyncio.to_thread(self._behind, seqs, ends)
-        if behind > MOST_BEHIND:
-            yield self.lagged()
+        if behind > MAX_MISSED and subscription.agent is not None:
+            behind = await asyncio.to_thread(self._count_missed, seqs, ends)
+        if behind > MAX_MISSED:
+            yield self.make_lagged_event()
             return
         for name in sorted(ends):
             while seqs[name] < ends[name]:
-                stretch = await asyncio.to_thread(self._stretch, name, seqs[name], ends[name], subscription)
-                for entry, owner in stretch:
+                batch = await asyncio.to_thread(self._read_batch, name, seqs[name], ends[name], subscription)
+                for entry, owner in batch:
                     seqs[name] = entry.seq
-                    if subscription.is_for(owner, name):
-                        yield self._placed(as_sent(entry), seqs, subscription)
-                if not stretch:
+                    if subscription.can_receive(owner, name):
+                        yield self._with_position(make_stream_event(entry), seqs, subscription)
+                if not batch:
                     return  # a gap in the chain: whoever verifies it names it
 
-    def _behind(self, seqs: dict[str, int], ends: dict[str, int]) -> int:
+    def _count_missed(self, seqs: dict[str, int], ends: dict[str, int]) -> int:
         """For an agent, without what no agent is told of: else it could count that by events of its own."""
         with self._store().reading() as connection:
             found = [kinds_between(connection, name, seqs[name], ends[name]) for name in ends]
-        return sum(number for kinds in found for kind, number in kinds.items() if may_be_told(kind))
+        return sum(number for kinds in found for kind, number in kinds.items() if is_visible_to_agents(kind))
 
-    def _stretch(
+    def _read_batch(
         self, tenant_id: str, after: int, until: int, subscription: Subscription
     ) -> list[tuple[Entry, str | None]]:
         with self._store().reading() as connection:
-            found = entries_between(connection, tenant_id, after, until, STRETCH)
-            return [(each, agent_to_tell(connection, each) if subscription.agent else None) for each in found]
+            found = entries_between(connection, tenant_id, after, until, BATCH_SIZE)
+            return [(each, find_agent_recipient(connection, each) if subscription.agent else None) for each in found]
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        listener = self._bell.listen()
+        listener = self._signal.listen()
         try:
-            while not self._is_idle():
+            while not self._stop_if_idle():
                 try:
-                    with self._looking:
-                        self._look()
+                    with self._poll_lock:
+                        self._poll()
                 except RemitError as problem:  # such as a database that is away for a while
                     _LOG.warning("the record could not be looked at", extra={"why": str(problem)})
-                listener.wait(self._pause)
+                listener.wait(self._poll_interval)
         finally:
             listener.close()
 
     @property
-    def _pause(self) -> float:
+    def _poll_interval(self) -> float:
         """A look costs something for each chain."""
-        return LOOK_SECONDS * max(1.0, len(self._told or ()) / MANY_CHAINS)
+        return POLL_SECONDS * max(1.0, len(self._published or ()) / MANY_CHAINS)
 
-    def _is_idle(self) -> bool:
+    def _stop_if_idle(self) -> bool:
         """Nobody listens: then nothing is looked at, and whoever comes next begins anew."""
-        with self._looking, self._lock:
+        with self._poll_lock, self._lock:
             if self._listeners and not self._closed:
                 return False
-            self._thread, self._told = None, None
+            self._thread, self._published = None, None
             return True
 
-    def _look(self) -> dict[str, int]:
+    def _poll(self) -> dict[str, int]:
         """Tell what is new, in the order of each chain; how far all were told. Without a beginning, from the end on."""
         with self._store().reading() as connection:
             ends = ends_of(connection)
-            if self._told is None:
-                self._told = ends
-                return self._told
+            if self._published is None:
+                self._published = ends
+                return self._published
             # What ends a session or a token is in the default chain, and comes before what others gained after it.
             for name, end in sorted(ends.items(), key=lambda each: each[0] != DEFAULT_TENANT):
-                while self._told.get(name, 0) < end:
-                    new = entries_between(connection, name, self._told.get(name, 0), end, STRETCH)
-                    self._tell_entries(connection, new)
+                while self._published.get(name, 0) < end:
+                    new = entries_between(connection, name, self._published.get(name, 0), end, BATCH_SIZE)
+                    self._publish_entries(connection, new)
                     if not new:
-                        self._told[name] = end
-        return self._told
+                        self._published[name] = end
+        return self._published
 
-    def _tell_entries(self, connection: Connection, entries: Sequence[Entry]) -> None:
-        self._let_go(entries)
-        seqs = self._told if self._told is not None else {}
+    def _publish_entries(self, connection: Connection, entries: Sequence[Entry]) -> None:
+        self._drop_invalid_listeners(entries)
+        seqs = self._published if self._published is not None else {}
         wants_owner = any(listener.agent for listener in self._listeners)
         told = []
         for entry in entries:
             seqs[entry.tenant_id] = entry.seq
-            owner = agent_to_tell(connection, entry) if wants_owner else None
-            told.append((owner, as_sent(entry), dict(seqs)))
-        self._hand_out(told)
+            owner = find_agent_recipient(connection, entry) if wants_owner else None
+            told.append((owner, make_stream_event(entry), dict(seqs)))
+        self._deliver_all(told)
 
-    def _let_go(self, entries: Sequence[Entry]) -> None:
+    def _drop_invalid_listeners(self, entries: Sequence[Entry]) -> None:
         """Of those who do not count any more, before they are told any of these."""
         now = time.monotonic()
         if not entries or (
-            now - self._asked < ASK_SECONDS and not any(entry.kind.startswith(MAY_END) for entry in entries)
+            now - self._last_check < RECHECK_SECONDS
+            and not any(entry.kind.startswith(ENDING_KINDS) for entry in entries)
         ):
             return
-        self._asked = now
+        self._last_check = now
         with self._lock:
             listeners = tuple(self._listeners)
         for listener in listeners:
-            if not _counts(listener):
-                self.leave(listener)
-                _in_loop(listener.loop, listener.end_with_caller)
+            if not _is_still_valid(listener):
+                self.unsubscribe(listener)
+                _call_in_loop(listener.loop, listener.end_with_caller)
 
-    def _hand_out(self, told: Sequence[tuple[str | None, Sent, dict[str, int]]]) -> None:
+    def _deliver_all(self, told: Sequence[tuple[str | None, StreamEvent, dict[str, int]]]) -> None:
         """One call for each event loop, and one text of each event for all people."""
-        for_people = [sent.at(render_position(seqs)) if seqs else sent for _, sent, seqs in told]
+        for_people = [sent.at_position(render_position(seqs)) if seqs else sent for _, sent, seqs in told]
         with self._lock:
-            by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Subscription, Sequence[Sent]]]] = {}
+            by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Subscription, Sequence[StreamEvent]]]] = {}
             for listener in self._listeners:
                 theirs = for_people if listener.agent is None else self._for_agent(listener, told)
                 if theirs:
                     by_loop.setdefault(listener.loop, []).append((listener, theirs))
         for loop, each in by_loop.items():
-            _in_loop(loop, _deliver, each)
+            _call_in_loop(loop, _deliver, each)
 
-    def _for_agent(self, listener: Subscription, told: Sequence[tuple[str | None, Sent, dict[str, int]]]) -> list[Sent]:
+    def _for_agent(
+        self, listener: Subscription, told: Sequence[tuple[str | None, StreamEvent, dict[str, int]]]
+    ) -> list[StreamEvent]:
         """Its own only, and with positions that name no tenant but its own."""
         found = []
         for owner, sent, seqs in told:
-            if listener.is_for(owner, sent.tenant):
+            if listener.can_receive(owner, sent.tenant):
                 own = {name: seq for name, seq in seqs.items() if listener.tenants is None or name in listener.tenants}
-                found.append(self._placed(sent, own, listener) if seqs else sent)
+                found.append(self._with_position(sent, own, listener) if seqs else sent)
         return found
 
-    def _placed(self, sent: Sent, seqs: dict[str, int], listener: Subscription) -> Sent:
+    def _with_position(self, sent: StreamEvent, seqs: dict[str, int], listener: Subscription) -> StreamEvent:
         position = render_position(seqs)
-        return sent.at(position) if listener.agent is None else sent.at(self._sealed.seal(position), for_agent=True)
+        return (
+            sent.at_position(position)
+            if listener.agent is None
+            else sent.at_position(self._sealed.seal(position), for_agent=True)
+        )
 
 
-def _counts(listener: Subscription) -> bool:
+def _is_still_valid(listener: Subscription) -> bool:
     """A look that fails, such as in a store that is away, ends nobody: whoever asks next finds out."""
     try:
-        return listener.counts()
+        return listener.is_valid()
     except EnvironmentFailureError as problem:
         _LOG.warning("whether a listener still counts is not known", extra={"why": str(problem)})
         return True
 
 
-def _deliver(each: Sequence[tuple[Subscription, Sequence[Sent]]]) -> None:
+def _deliver(each: Sequence[tuple[Subscription, Sequence[StreamEvent]]]) -> None:
     for listener, sent in each:
         listener.put(sent)
 
 
-def _in_loop(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *arguments: Any) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *arguments: Any) -> None:
     with contextlib.suppress(RuntimeError):  # the loop has ended, and its listeners with it
         loop.call_soon_threadsafe(what, *arguments)
 
 
-__all__ = ["Events", "Sent", "Subscription"]
+__all__ = ["Events", "StreamEvent", "Subscription"]

@@ -36,9 +36,9 @@ class FairShareQuota:
     def __len__(self) -> int:
         return self._by_kind.total()
 
-    def take(self, caller: Caller, number: int = 1) -> bool:
-        """Whether there were so many. Then they are given back with `leave`."""
-        name = is_agent, _ = _name(caller)
+    def acquire(self, caller: Caller, number: int = 1) -> bool:
+        """Whether there were so many. Then they are given back with `release`."""
+        name = is_agent, _ = _share_key(caller)
         share = self._agents if is_agent else self._people
         with self._lock:
             if (
@@ -51,8 +51,8 @@ class FairShareQuota:
             self._by_kind[is_agent] += number
         return True
 
-    def leave(self, caller: Caller, number: int = 1) -> None:
-        name = _name(caller)
+    def release(self, caller: Caller, number: int = 1) -> None:
+        name = _share_key(caller)
         with self._lock:
             self._by_kind[name[0]] -= number
             self._held[name] -= number
@@ -61,10 +61,10 @@ class FairShareQuota:
 
     def require(self, caller: Caller) -> None:
         """One of them, refused where there is none."""
-        if not self.take(caller):
-            raise self.refusal(caller)
+        if not self.acquire(caller):
+            raise self.refusal_error(caller)
 
-    def refusal(self, caller: Caller) -> RefusedError:
+    def refusal_error(self, caller: Caller) -> RefusedError:
         return RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             f"too many at once: {self.what}",
@@ -78,13 +78,13 @@ class Turn:
 
     def __init__(self, queues: "FairShareQueue", name: tuple[str, str]) -> None:
         self._queues = queues
-        self._name = name
-        self._is_held = True
+        self._share_key = name
+        self._is_active = True
 
-    def end(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._queues.end(self._name)
+    def release(self) -> None:
+        if self._is_active:
+            self._is_active = False
+            self._queues.release(self._share_key)
 
 
 class FairShareQueue:
@@ -100,8 +100,8 @@ class FairShareQueue:
         self._own: dict[tuple[str, str], asyncio.Semaphore] = {}
         self._users = Counter[tuple[str, str]]()
 
-    async def take(self, kind: str, who: str) -> Turn:
-        name = kind, who
+    async def acquire(self, kind: str, caller_id: str) -> Turn:
+        name = kind, caller_id
         own = self._own.setdefault(name, asyncio.Semaphore(self._shares[name[0]].each))
         self._users[name] += 1
         try:
@@ -117,7 +117,7 @@ class FairShareQueue:
             raise
         return Turn(self, name)
 
-    def end(self, name: tuple[str, str]) -> None:
+    def release(self, name: tuple[str, str]) -> None:
         self._kinds[name[0]].release()
         self._own[name].release()
         self._forget(name)
@@ -133,5 +133,5 @@ class FairShareQueue:
         return len(self._own)
 
 
-def _name(caller: Caller) -> tuple[bool, str]:
+def _share_key(caller: Caller) -> tuple[bool, str]:
     return isinstance(caller, AgentCaller), caller.id

@@ -15,36 +15,36 @@ from remit.ledger.verify.browser_tables import read_payload
 from remit.store.connection import Connection
 from remit.store.proposals import KIND_OF, row_of_envelope
 
-TASK_ASKED: Final = "task.asked"
-GOAL_ASKED: Final = "goal.asked"
+TASK_REQUESTED: Final = "task.asked"
+GOAL_REQUESTED: Final = "goal.asked"
 _ACTOR: Final = """SELECT actor FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT 1"""
-_SAID_OF_PROPOSAL: Final = """SELECT kind, payload FROM ledger_entries
+_PROPOSAL_ENTRIES: Final = """SELECT kind, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind IN (?, ?)"""
 _MADE_AND_APPROVED: Final = (KIND_OF["PENDING"], KIND_OF["APPROVED"])
 # Each says only of its own kind whose it is: whoever chooses ids must not come by another door's entries.
-_SAID_BY: Final = {
-    "task": TASK_ASKED,
-    "agent": GOAL_ASKED,
-    "goal": GOAL_ASKED,
+_REQUEST_KINDS: Final = {
+    "task": TASK_REQUESTED,
+    "agent": GOAL_REQUESTED,
+    "goal": GOAL_REQUESTED,
 }
 _OF_A_PLAN: Final = frozenset({"plan", "rollback", "envelope"})
 """Their entries go by the envelope, which knows the proposal that it was signed for."""
-_TELLS_OF_CONTENT: Final = frozenset({"plan", "rollback", "envelope", "proposal", "task"})
-TOLD_TO_AGENTS: Final = frozenset(
+_CONTENT_FAMILIES: Final = frozenset({"plan", "rollback", "envelope", "proposal", "task"})
+VISIBLE_TO_AGENTS: Final = frozenset(
     {
         *KIND_OF.values(),
         "envelope.issued",
         "envelope.cancelled",
         *(f"{family}.{step}" for family in ("plan", "rollback", "task") for step in ("intent", "outcome", "refused")),
-        TASK_ASKED,
+        TASK_REQUESTED,
     }
 )
 """Kinds of entries about plans and tasks that the stream of events tells an agent. How often there is another one, such
 as a note of each file that is about to change, depends on what files and rows hold: those are for people."""
 
 
-def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> str | None:
+def find_requester(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> str | None:
     """The id of the caller who asked for it at the desk; None if nobody did."""
     if not is_name(tenant_id, correlation_id):
         return None
@@ -52,24 +52,24 @@ def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: 
     return row[0] if row else None
 
 
-def task_asked(caller: Caller, task_id: str, capability_id: str) -> NewEntry:
+def task_request_entry(caller: Caller, task_id: str, capability_id: str) -> NewEntry:
     return NewEntry(
-        DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.actor
+        DEFAULT_TENANT, TASK_REQUESTED, task_id, describe_authority(caller), task_id, capability_id, actor=caller.actor
     )
 
 
-def goal_asked(caller: Caller, tenant_id: str, correlation_id: str) -> NewEntry:
-    return NewEntry(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.actor)
+def goal_request_entry(caller: Caller, tenant_id: str, correlation_id: str) -> NewEntry:
+    return NewEntry(tenant_id, GOAL_REQUESTED, correlation_id, describe_authority(caller), actor=caller.actor)
 
 
-def authority_of(caller: Caller) -> dict[str, str]:
+def describe_authority(caller: Caller) -> dict[str, str]:
     """By what somebody asks, for the record."""
     if isinstance(caller, AgentCaller):
         return {"by": "agent", "jti": caller.token.jti}
     return {"by": "person", "role": caller.role}
 
 
-def owner_of(connection: Connection, entry: Entry) -> str | None:
+def find_owner(connection: Connection, entry: Entry) -> str | None:
     """The caller whose thing this entry is about; None if it is nobody's, and for people only."""
     family = entry.kind.partition(".")[0]
     if family == "approval":
@@ -81,18 +81,18 @@ def owner_of(connection: Connection, entry: Entry) -> str | None:
         return proposer if isinstance(proposer, str) else None
     if family in _OF_A_PLAN:
         return _proposer_of(connection, entry.tenant_id, entry.correlation_id)
-    said_by = _SAID_BY.get(family)
-    return asker_of(connection, entry.tenant_id, entry.correlation_id, said_by) if said_by else None
+    request_kind = _REQUEST_KINDS.get(family)
+    return find_requester(connection, entry.tenant_id, entry.correlation_id, request_kind) if request_kind else None
 
 
-def agent_to_tell(connection: Connection, entry: Entry) -> str | None:
+def find_agent_recipient(connection: Connection, entry: Entry) -> str | None:
     """The agent that the stream of events tells of this entry; None if it is for people only."""
-    return owner_of(connection, entry) if may_be_told(entry.kind) else None
+    return find_owner(connection, entry) if is_visible_to_agents(entry.kind) else None
 
 
-def may_be_told(kind: str) -> bool:
+def is_visible_to_agents(kind: str) -> bool:
     """Whether agents are told of entries of this kind. Of the others, not even their number may be told."""
-    return kind.partition(".")[0] not in _TELLS_OF_CONTENT or kind in TOLD_TO_AGENTS
+    return kind.partition(".")[0] not in _CONTENT_FAMILIES or kind in VISIBLE_TO_AGENTS
 
 
 def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> str | None:
@@ -100,16 +100,16 @@ def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> st
     row = row_of_envelope(connection, tenant_id, envelope_id)
     if row is None:
         return None
-    found = connection.rows(_SAID_OF_PROPOSAL, (tenant_id, row.proposal_id, *_MADE_AND_APPROVED))
-    said = {kind: read_payload(payload) for kind, payload in found}
-    made, approved = (said.get(kind, {}) for kind in _MADE_AND_APPROVED)
-    is_said = (made.get("bound_digest"), approved.get("envelope_id")) == (row.bound_digest, envelope_id)
-    return row.proposed_by if is_said else None
+    found = connection.rows(_PROPOSAL_ENTRIES, (tenant_id, row.proposal_id, *_MADE_AND_APPROVED))
+    payloads = {kind: read_payload(payload) for kind, payload in found}
+    made, approved = (payloads.get(kind, {}) for kind in _MADE_AND_APPROVED)
+    is_recorded = (made.get("bound_digest"), approved.get("envelope_id")) == (row.bound_digest, envelope_id)
+    return row.proposed_by if is_recorded else None
 
 
-def require_own(caller: Caller, asker: str | None, missing: RefusedError) -> None:
+def require_owner(caller: Caller, requester: str | None, missing: RefusedError) -> None:
     """To an agent, what is somebody else's is not there at all: it learns no more than that."""
-    if isinstance(caller, AgentCaller) and asker != caller.id:
+    if isinstance(caller, AgentCaller) and requester != caller.id:
         raise missing
 
 

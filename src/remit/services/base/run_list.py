@@ -16,9 +16,9 @@ from remit.plans.storage.manifest import fold
 from remit.store.claims import ClaimCompleted, ClaimHeld
 from remit.workspace.workspace import Workspace
 
-LEAST_SHORT: Final = 8
-MANY: Final = 1_000_000
-AFTER_ALL: Final = ("9999", "")
+MIN_SHORT_LENGTH: Final = 8
+NO_LIMIT: Final = 1_000_000
+NEWEST_FIRST_START: Final = ("9999", "")
 """Later than every run: where a list of the newest begins."""
 NOT_VOUCHED_FOR: Final = "NOT VOUCHED FOR"
 _NEWEST: Final = """SELECT scope, key, at FROM (
@@ -63,51 +63,53 @@ class KnownRun(NamedTuple):
         return {name: value for name, value in self._asdict().items() if name not in {"until", "key"}} | {"undo": undo}
 
 
-def list_runs(workspace: Workspace, limit: int = MANY, before: tuple[str, str] = AFTER_ALL) -> Iterator[KnownRun]:
+def list_runs(
+    workspace: Workspace, limit: int = NO_LIMIT, before: tuple[str, str] = NEWEST_FIRST_START
+) -> Iterator[KnownRun]:
     """The newest first. One that the ledger does not vouch for is listed, and nothing it says of itself is.
 
     `before` is the time and the key of a run that was listed already.
     """
-    reading = _Reading(workspace)
+    reader = _RunReader(workspace)
     at, key = before
     with workspace.store.reading() as connection:
         rows = list(connection.rows(_NEWEST, (DEFAULT_TENANT, at, at, key, limit)))
     for scope, key, at in rows:
-        found = reading.runs.claim(str(key), str(scope))
+        found = reader.runs.claim(str(key), str(scope))
         if found is not None:
-            run = reading.plan(found, str(at)) if scope == "plan" else reading.rollback(found, str(at))
+            run = reader.read_plan_run(found, str(at)) if scope == "plan" else reader.read_rollback(found, str(at))
             yield run._replace(key=str(key))
 
 
-def known_run(workspace: Workspace, envelope_id: str) -> KnownRun | None:
+def find_known_run(workspace: Workspace, envelope_id: str) -> KnownRun | None:
     """The run of one envelope, if it was ever begun."""
     with workspace.store.reading_pooled() as connection:
         row = connection.one(_AT, (DEFAULT_TENANT, envelope_id))
-    reading = _Reading(workspace)
-    found = reading.runs.claim(envelope_id) if row is not None else None
-    return None if row is None or found is None else reading.plan(found, str(row[0]))._replace(key=envelope_id)
+    reader = _RunReader(workspace)
+    found = reader.runs.claim(envelope_id) if row is not None else None
+    return None if row is None or found is None else reader.read_plan_run(found, str(row[0]))._replace(key=envelope_id)
 
 
-def short_name(envelope_id: str) -> str:
+def shorten_run_id(envelope_id: str) -> str:
     """The last part: the first ones of ids that were made in one minute are the same."""
     return envelope_id.rpartition("-")[2]
 
 
-def full_name(workspace: Workspace, name: str) -> str:
+def resolve_run_id(workspace: Workspace, name: str) -> str:
     """The envelope's id that ends like this; whatever else a run is called stays as it is."""
-    if name == "last" or len(name) < LEAST_SHORT or "/" in name:
+    if name == "last" or len(name) < MIN_SHORT_LENGTH or "/" in name:
         return name
     with workspace.store.reading() as connection:
         ids = [str(row[0]) for row in connection.rows(_IDS, (DEFAULT_TENANT,))]
-    meant = [each for each in ids if each.endswith(name)]
-    if len(meant) > 1 and name not in meant:
+    matching = [each for each in ids if each.endswith(name)]
+    if len(matching) > 1 and name not in matching:
         raise RefusedError(
             Reason.MALFORMED,
-            f"{len(meant):,} runs have an envelope whose id ends like this",
+            f"{len(matching):,} runs have an envelope whose id ends like this",
             where=name,
-            next_step=f"Give more of it: {meant[0]}, or {meant[1]}.",
+            next_step=f"Give more of it: {matching[0]}, or {matching[1]}.",
         )
-    return meant[0] if len(meant) == 1 else name
+    return matching[0] if len(matching) == 1 else name
 
 
 def project_root(workspace: Workspace) -> str:
@@ -120,37 +122,37 @@ def open_past_runs(workspace: Workspace) -> PastRuns:
     return PastRuns(lambda: workspace.ledger, lambda: workspace.keyring, rules, workspace.state.hosts)
 
 
-def unused_envelopes(workspace: Workspace, limit: int) -> list[str]:
+def list_unused_envelopes(workspace: Workspace, limit: int) -> list[str]:
     """Ids of approvals that nobody has used or cancelled, the newest first. Some may have expired."""
     with workspace.store.reading() as connection:
         return [str(row[0]) for row in connection.rows(_UNUSED, (DEFAULT_TENANT, limit))]
 
 
-class _Reading:
+class _RunReader:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self.runs = open_past_runs(workspace)
-        self._known = cache(self._outcomes)
+        self._cached_outcomes = cache(self._read_outcomes)
 
-    def plan(self, found: ClaimCompleted | ClaimHeld, at: str) -> KnownRun:
+    def read_plan_run(self, found: ClaimCompleted | ClaimHeld, at: str) -> KnownRun:
         envelope_id = found.key.key
         if isinstance(found, ClaimHeld):
-            plan_id = _said(found).get("plan_id", "")
-            return KnownRun(at, "plan", str(plan_id), envelope_id, self._unfinished(found), None, "UNKNOWN")
-        known = self._known(envelope_id)
+            plan_id = _read_checkpoint(found).get("plan_id", "")
+            return KnownRun(at, "plan", str(plan_id), envelope_id, self._unfinished_status(found), None, "UNKNOWN")
+        known = self._cached_outcomes(envelope_id)
         if known is None:
             return KnownRun(at, "plan", "", envelope_id, NOT_VOUCHED_FOR, None, "UNKNOWN")
         outcome, rollbacks = known
-        undo, until = self._undo(outcome, rollbacks)
+        undo, until = self._undo_state(outcome, rollbacks)
         status, files = outcome.status, outcome.change_log.files_affected_count
         return KnownRun(at, "plan", status.plan_id, envelope_id, status.status, files, undo, until, status.folder)
 
-    def rollback(self, found: ClaimCompleted | ClaimHeld, at: str) -> KnownRun:
+    def read_rollback(self, found: ClaimCompleted | ClaimHeld, at: str) -> KnownRun:
         envelope_id = found.correlation_id
         if isinstance(found, ClaimHeld):
-            plan_id = _said(found).get("manifest", {}).get("plan_id", "")
-            return KnownRun(at, "rollback", str(plan_id), envelope_id, self._unfinished(found), None, "NOTHING")
-        known = self._known(envelope_id)
+            plan_id = _read_checkpoint(found).get("manifest", {}).get("plan_id", "")
+            return KnownRun(at, "rollback", str(plan_id), envelope_id, self._unfinished_status(found), None, "NOTHING")
+        known = self._cached_outcomes(envelope_id)
         outcome, rollbacks = known or (None, ())
         this = next((each for each in rollbacks if each.order_id == found.key.key), None)
         if outcome is None or this is None:
@@ -162,7 +164,7 @@ class _Reading:
             at, "rollback", status.plan_id, envelope_id, this.status, files, "NOTHING", report=status.folder
         )
 
-    def _outcomes(self, envelope_id: str) -> tuple[PlanOutcome, tuple[RollbackOutcome, ...]] | None:
+    def _read_outcomes(self, envelope_id: str) -> tuple[PlanOutcome, tuple[RollbackOutcome, ...]] | None:
         try:
             found = self.runs.claim(envelope_id)
             if not isinstance(found, ClaimCompleted):
@@ -172,7 +174,7 @@ class _Reading:
         except RemitError:  # one row that somebody changed must not hide the others
             return None
 
-    def _undo(self, outcome: PlanOutcome, rollbacks: tuple[RollbackOutcome, ...]) -> tuple[Undo, str | None]:
+    def _undo_state(self, outcome: PlanOutcome, rollbacks: tuple[RollbackOutcome, ...]) -> tuple[Undo, str | None]:
         if outcome.manifest is None or outcome.status.status not in {"SUCCESS", "PARTIAL"}:
             return "NOTHING", None
         now = fold(outcome.manifest, rollbacks, self._workspace.clock())
@@ -188,14 +190,14 @@ class _Reading:
         partly = any(each.restored_at for each in now.checkpoints)
         return "PARTLY_DONE" if partly else "POSSIBLE", now.expires_at
 
-    def _unfinished(self, found: ClaimHeld) -> str:
+    def _unfinished_status(self, found: ClaimHeld) -> str:
         return "UNFINISHED" if is_orphan(found, self._workspace.store.dialect) else "RUNNING"
 
 
-def _said(found: ClaimHeld) -> dict[str, Any]:
+def _read_checkpoint(found: ClaimHeld) -> dict[str, Any]:
     """Only to name it; nothing is decided by what is written there."""
     try:
-        said = json.loads(found.checkpoint)
+        tree = json.loads(found.checkpoint)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return tree if isinstance(tree, dict) else {}

@@ -9,33 +9,35 @@ from typing import Final
 from remit.core.errors import Reason, RefusedError
 from remit.fs.state_dir import StateDirectory
 
-FOLDER: Final = "screens"
+SCREENSHOT_FOLDER: Final = "screens"
 MAX_BYTES: Final = 32 << 20
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.png")
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 
-def read_picture(state: StateDirectory, kept_at: str | None, where: str) -> bytes:
+def read_picture(state: StateDirectory, stored_path: str | None, where: str) -> bytes:
     """By the place that was recorded. Whatever a row of the database says, nothing else is ever read."""
-    name = Path(kept_at or "").name
+    name = Path(stored_path or "").name
     if not _NAME.fullmatch(name):
-        raise _none(where, "there is no picture to it")
+        raise _missing_error(where, "there is no picture to it")
     try:
-        folder = os.open(state.path / "browser" / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folder = os.open(
+            state.path / "browser" / SCREENSHOT_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
     except OSError:
-        raise _none(where, "this picture is no longer kept") from None
+        raise _missing_error(where, "this picture is no longer kept") from None
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
-        raise _none(where, "this picture is no longer kept") from None
+        raise _missing_error(where, "this picture is no longer kept") from None
     finally:
         os.close(folder)
     with contextlib.closing(os.fdopen(descriptor, "rb")) as stream:
         picture = stream.read(MAX_BYTES + 1)
     if not picture.startswith(_PNG) or len(picture) > MAX_BYTES:
-        raise _none(where, "what is kept there is no picture")
+        raise _missing_error(where, "what is kept there is no picture")
     return picture
 
 
-def _none(where: str, what: str) -> RefusedError:
+def _missing_error(where: str, what: str) -> RefusedError:
     return RefusedError(Reason.STATE_MISSING, what, where=where, next_step="browser.picture_days says how long.")

@@ -21,10 +21,10 @@ from remit.parsing import read_bounded
 if TYPE_CHECKING:
     from remit.workspace.workspace import Workspace
 
-FILE: Final = "served.json"
+LOCK_FILE: Final = "served.json"
 
 
-class Served(Contract):
+class RunningServer(Contract):
     """A server that runs now."""
 
     url: Annotated[str, Field(min_length=1, max_length=500)]
@@ -33,29 +33,29 @@ class Served(Contract):
 
 
 @contextlib.contextmanager
-def announced(state: StateDirectory, url: str, clock: Clock) -> Iterator[Served]:
+def announce_server(state: StateDirectory, url: str, clock: Clock) -> Iterator[RunningServer]:
     """For as long as the block lasts. Refuses where another server is at it."""
-    path = state.path / FILE
+    path = state.path / LOCK_FILE
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        if not _locked(descriptor):
-            raise _served_already(find_served(state))
-        served = Served(url=url, pid=os.getpid(), since=render_time(clock()))
+        if not _try_lock(descriptor):
+            raise _already_served_error(find_server(state))
+        server = RunningServer(url=url, pid=os.getpid(), since=render_time(clock()))
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, served.canonical(), 0)
-        yield served
+        os.pwrite(descriptor, server.canonical(), 0)
+        yield server
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
 
-def require_unserved(state: StateDirectory) -> None:
+def require_no_server(state: StateDirectory) -> None:
     """Refuses while a server runs; sooner than a port that is taken would."""
-    if found := find_served(state):
-        raise _served_already(found)
+    if found := find_server(state):
+        raise _already_served_error(found)
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Tried for a moment: whoever looks whether there is a server holds the lock while he looks."""
     for _ in range(5):
         with contextlib.suppress(BlockingIOError):
@@ -65,32 +65,32 @@ def _locked(descriptor: int) -> bool:
     return False
 
 
-def find_served(state: StateDirectory) -> Served | None:
+def find_server(state: StateDirectory) -> RunningServer | None:
     """The server of this workspace, if one runs."""
     try:
-        with open(state.path / FILE, "rb") as stream:
+        with open(state.path / LOCK_FILE, "rb") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                raw = read_bounded(stream, Served.bounds, source=FILE)
-                return Served.parse(raw, source=FILE)
+                raw = read_bounded(stream, RunningServer.bounds, source=LOCK_FILE)
+                return RunningServer.parse(raw, source=LOCK_FILE)
     except (OSError, RemitError):
         return None
     return None
 
 
-def console_address(workspace: "Workspace") -> str | None:
+def find_console_url(workspace: "Workspace") -> str | None:
     """Where people find the console, for links in the answers of other processes than the server itself."""
     if (public := workspace.opened_with.web.public_url) is not None:
         return public
-    served = find_served(workspace.state)
-    return served.url if served is not None else None
+    server = find_server(workspace.state)
+    return server.url if server is not None else None
 
 
-def _served_already(other: Served | None) -> RefusedError:
+def _already_served_error(other: RunningServer | None) -> RefusedError:
     return RefusedError(
         Reason.IN_PROGRESS,
         "this workspace is served already" + (f", by process {other.pid}" if other else ""),
-        where=other.url if other else FILE,
+        where=other.url if other else LOCK_FILE,
         next_step="Use that one, or stop it first: press Ctrl-C where it runs, or end its process.",
     )

@@ -7,19 +7,19 @@ from typing import Final, Protocol, Self
 
 from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import AgentCaller, Caller
-from remit.services.base.event_format import Sent
+from remit.services.base.event_format import StreamEvent
 
-MOST_QUEUED: Final = 1_000
-STRETCH: Final = 500
+MAX_QUEUED: Final = 1_000
+BATCH_SIZE: Final = 500
 """Events that are read, or handed on, at once."""
 
 
 class Stream(Protocol):
     """What it listens to."""
 
-    def leave(self, subscription: "Subscription") -> None: ...
+    def unsubscribe(self, subscription: "Subscription") -> None: ...
 
-    def lagged(self) -> Sent: ...
+    def make_lagged_event(self) -> StreamEvent: ...
 
 
 class Subscription:
@@ -30,35 +30,35 @@ class Subscription:
         events: Stream,
         caller: Caller,
         loop: asyncio.AbstractEventLoop,
-        counts: Callable[[], bool] = lambda: True,
+        is_valid: Callable[[], bool] = lambda: True,
     ) -> None:
         self.agent = caller.id if isinstance(caller, AgentCaller) else None
         self.tenants = tenants_of(caller)
         self.loop = loop
-        self.counts = counts
+        self.is_valid = is_valid
         self._events = events
-        self._queue: deque[Sent] = deque()
-        self._come = asyncio.Event()
-        self.is_over = False
+        self._queue: deque[StreamEvent] = deque()
+        self._has_events = asyncio.Event()
+        self.is_ended = False
         self.ended_with_caller = False
-        self.missed: AsyncIterator[Sent] | None = None
+        self.missed: AsyncIterator[StreamEvent] | None = None
 
-    def put(self, sent: Sequence[Sent]) -> None:
+    def put(self, sent: Sequence[StreamEvent]) -> None:
         """In the loop. What is too much ends it: memory is for those who read."""
-        if self.is_over:
+        if self.is_ended:
             return
-        if len(self._queue) + len(sent) > MOST_QUEUED:
+        if len(self._queue) + len(sent) > MAX_QUEUED:
             self._queue.clear()
-            self._queue.append(self._events.lagged())
-            self.is_over = True
+            self._queue.append(self._events.make_lagged_event())
+            self.is_ended = True
         else:
             self._queue.extend(sent)
-        self._come.set()
+        self._has_events.set()
 
     def end(self) -> None:
         """In the loop: what is in the queue is still told."""
-        self.is_over = True
-        self._come.set()
+        self.is_ended = True
+        self._has_events.set()
 
     def end_with_caller(self) -> None:
         """In the loop: he does not count any more, and is told nothing of what he has not yet taken."""
@@ -68,10 +68,10 @@ class Subscription:
         self.end()
 
     def close(self) -> None:
-        self.is_over = True  # first: whoever is about to join sees it, or is found to leave
-        self._events.leave(self)
+        self.is_ended = True  # first: whoever is about to join sees it, or is found to leave
+        self._events.unsubscribe(self)
         self._queue.clear()
-        self._come.set()
+        self._has_events.set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -82,26 +82,26 @@ class Subscription:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Sent:
+    async def __anext__(self) -> StreamEvent:
         if self.missed is not None:
             try:
                 return await anext(self.missed)
             except StopAsyncIteration:
                 self.missed = None
         while not self._queue:
-            if self.is_over:
+            if self.is_ended:
                 raise StopAsyncIteration
-            self._come.clear()
-            await self._come.wait()
+            self._has_events.clear()
+            await self._has_events.wait()
         return self._queue.popleft()
 
-    async def several(self) -> list[Sent]:
+    async def next_batch(self) -> list[StreamEvent]:
         """What has come, as soon as anything has; empty when it is over. A few hundred at once cost as much as one."""
-        found: list[Sent] = []
-        while self.missed is not None and len(found) < STRETCH:
+        found: list[StreamEvent] = []
+        while self.missed is not None and len(found) < BATCH_SIZE:
             async for sent in self.missed:
                 found.append(sent)
-                if len(found) >= STRETCH:
+                if len(found) >= BATCH_SIZE:
                     break
             else:
                 self.missed = None
@@ -109,11 +109,11 @@ class Subscription:
             return found
         async for sent in self:
             found.append(sent)
-            if not self._queue or len(found) >= STRETCH:
+            if not self._queue or len(found) >= BATCH_SIZE:
                 break
         return found
 
-    def is_for(self, owner: str | None, tenant: str | None) -> bool:
+    def can_receive(self, owner: str | None, tenant: str | None) -> bool:
         """To an agent, its own things; and of tenants, that of its token."""
         if self.agent is None or self.tenants is None:
             return True

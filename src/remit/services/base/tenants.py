@@ -6,7 +6,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
 from remit.workspace.workspace import Workspace
 
-SHOWN: Final = 5
+MAX_NAMED: Final = 5
 
 
 def choose_tenant(workspace: Workspace, given: str | None, where: str = "tenant") -> str:
@@ -22,7 +22,7 @@ def choose_tenant(workspace: Workspace, given: str | None, where: str = "tenant"
         Reason.MALFORMED,
         "there are several tenants" if known else "remit.yaml names no tenant, so nobody can ask for anything",
         where=where,
-        next_step=f"Give {where}, one of: {some_of(known)}" if known else "Name one: tenants: {acme: {users: [mia]}}",
+        next_step=f"Give {where}, one of: {list_some(known)}" if known else "Name one: tenants: {acme: {users: [mia]}}",
     )
 
 
@@ -40,5 +40,5 @@ def tenant_of_user(workspace: Workspace, user: str | None, tenant: str | None, o
     return None
 
 
-def some_of(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+def list_some(names: list[str]) -> str:
+    return ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")

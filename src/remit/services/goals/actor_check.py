@@ -10,7 +10,7 @@ from remit.goals.service import Reply
 from remit.identity.callers import Caller
 from remit.ledger.writer import Batch
 from remit.services.base.jobs import Job
-from remit.services.base.ownership import goal_asked
+from remit.services.base.ownership import goal_request_entry
 
 Run = Callable[[Job[Reply]], Reply]
 
@@ -27,18 +27,18 @@ class ActorCheck:
     def __call__(self, batch: Batch, *, is_first: bool) -> None:
         try:
             if is_first:
-                batch.append(goal_asked(self._caller, self._tenant_id, self._correlation_id))
+                batch.append(goal_request_entry(self._caller, self._tenant_id, self._correlation_id))
             else:
                 batch.require_still_valid(self._caller.actor, self._tenant_id)
         except RefusedError as problem:
             self._refusal = problem
             raise
 
-    def heard(self, run: Run) -> Run:
+    def wrap(self, run: Run) -> Run:
         """With a refusal of the caller told as that."""
-        return lambda job: self.checked(run(job))
+        return lambda job: self.check_reply(run(job))
 
-    def checked(self, reply: Reply) -> Reply:
+    def check_reply(self, reply: Reply) -> Reply:
         """A refusal of the caller, raised as that: the core takes it for one of the goal."""
         if self._refusal is not None:
             raise self._refusal

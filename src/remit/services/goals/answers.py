@@ -11,13 +11,13 @@ from remit.goals.status import GoalStatus, read_goal_status
 from remit.identity.callers import AgentCaller, Caller
 from remit.services.base.context import ServiceContext
 from remit.services.goals.approvals import expires_at
-from remit.services.goals.hints import hints_of
-from remit.services.goals.reasons import explained
-from remit.services.goals.states import can_take_back, state_of, waiting_for
+from remit.services.goals.hints import build_hints
+from remit.services.goals.reasons import explain_event
+from remit.services.goals.states import can_undo, state_of, waiting_for
 
-_LEFT: Final = frozenset({"", "ACCESS_ALLOWED"})
+_ABANDONED_EVENTS: Final = frozenset({"", "ACCESS_ALLOWED"})
 """Let through and not begun. Told where nobody here is at work on it: whoever was has died before he began."""
-_GO_ON: Final = (
+_RESUME_STEPS: Final = (
     "It was let through, and whoever was at work on it ended before it was begun.",
     "Go on with it, or ask the same again under the same id: nothing is done twice.",
 )
@@ -29,18 +29,18 @@ class User(NamedTuple):
 
 
 class GoalAnswers:
-    def __init__(self, room: ServiceContext) -> None:
-        self._room = room
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
 
-    def told(self, caller: Caller, reply: Reply) -> GoalAnswer:
+    def build_answer(self, caller: Caller, reply: Reply) -> GoalAnswer:
         goal, outcome = reply.goal, reply.outcome
-        now = self.stands(goal.tenant_id, goal.correlation_id)
+        now = self.read_status(goal.tenant_id, goal.correlation_id)
         event = now.event if now is not None else ""
         waits = waiting_for(outcome, event)
         is_under_way = now is not None and event == "DISPATCHED"
-        is_left = now is not None and event in _LEFT
+        is_abandoned = now is not None and event in _ABANDONED_EVENTS
         return GoalAnswer(
-            state="running" if is_under_way else "waiting" if is_left else state_of(outcome, event),
+            state="running" if is_under_way else "waiting" if is_abandoned else state_of(outcome, event),
             tenant_id=goal.tenant_id,
             correlation_id=goal.correlation_id,
             user_id=goal.user_id,
@@ -48,13 +48,13 @@ class GoalAnswers:
             text=outcome.user_visible_text,
             outcome=outcome,
             waiting_for=waits,
-            waiting=self._waiting(reply, now, waits),
-            why=self._why(caller, reply)[:10_000] or None,
-            can_take_back=now is not None and can_take_back(goal, now),
-            next=_GO_ON if is_left else _next(waits, is_under_way=is_under_way),
+            waiting=self._build_waiting(reply, now, waits),
+            why=self._explain(caller, reply)[:10_000] or None,
+            can_take_back=now is not None and can_undo(goal, now),
+            next=_RESUME_STEPS if is_abandoned else _next_steps(waits, is_under_way=is_under_way),
         )
 
-    def _waiting(self, reply: Reply, now: GoalStatus | None, waits: WaitingFor | None) -> Waiting | None:
+    def _build_waiting(self, reply: Reply, now: GoalStatus | None, waits: WaitingFor | None) -> Waiting | None:
         if now is None or waits not in {"confirmation", "approval"}:
             return None
         goal = reply.goal
@@ -66,37 +66,37 @@ class GoalAnswers:
             tenant=goal.tenant_id,
             what=reply.outcome.user_visible_text,
             expires=expires_at(now.at, life),
-            link=self._room.link("inbox", kind, goal.tenant_id, goal.correlation_id),
+            link=self._context.link("inbox", kind, goal.tenant_id, goal.correlation_id),
         )
 
-    def _why(self, caller: Caller, reply: Reply) -> str:
+    def _explain(self, caller: Caller, reply: Reply) -> str:
         """To an agent, the gate's own reason; people hear more, since they may see the record anyway."""
         if not isinstance(caller, AgentCaller):
-            return hints_of(self._room.workspace, reply, None).why
-        goal, workspace = reply.goal, self._room.workspace
+            return build_hints(self._context.workspace, reply, None).why
+        goal, workspace = reply.goal, self._context.workspace
         with workspace.store.reading() as connection:
             names = (goal.tenant_id, goal.correlation_id, reply.outcome.audit_event_id)
-            return explained(connection, lambda: workspace.keyring, *names).why
+            return explain_event(connection, lambda: workspace.keyring, *names).why
 
-    def settled(self, tenant: str, correlation_id: str) -> GoalStatus | None:
-        """The same as `stands`; but what a process that died had dispatched is settled first."""
-        now = self.stands(tenant, correlation_id)
+    def read_recovered_status(self, tenant: str, correlation_id: str) -> GoalStatus | None:
+        """The same as `read_status`; but what a process that died had dispatched is settled first."""
+        now = self.read_status(tenant, correlation_id)
         if now is None or now.event != "DISPATCHED":
             return now
-        with self._room.workspace.store.reading() as connection:
-            history = read_history(connection, lambda: self._room.workspace.keyring, tenant, correlation_id)
+        with self._context.workspace.store.reading() as connection:
+            history = read_history(connection, lambda: self._context.workspace.keyring, tenant, correlation_id)
         dispatched = history.newest("DISPATCHED")
         if dispatched is not None:
-            self._room.found("simulation", dispatched.row.idempotency_key, tenant)
-        return self.stands(tenant, correlation_id)
+            self._context.find_claim("simulation", dispatched.row.idempotency_key, tenant)
+        return self.read_status(tenant, correlation_id)
 
-    def stands(self, tenant: str, correlation_id: str) -> GoalStatus | None:
-        workspace = self._room.workspace
+    def read_status(self, tenant: str, correlation_id: str) -> GoalStatus | None:
+        workspace = self._context.workspace
         with workspace.store.reading() as connection:
             return read_goal_status(connection, lambda: workspace.keyring, tenant, correlation_id)
 
 
-def speaker(caller: Caller) -> User:
+def find_user(caller: Caller) -> User:
     """For whom somebody asks at the goal door."""
     if isinstance(caller, AgentCaller):
         limits = caller.token.constraints
@@ -118,7 +118,7 @@ def speaker(caller: Caller) -> User:
     )
 
 
-def running(tenant: str, correlation_id: str, now: GoalStatus | None, user: str = "") -> GoalAnswer:
+def build_running_answer(tenant: str, correlation_id: str, now: GoalStatus | None, user: str = "") -> GoalAnswer:
     return GoalAnswer(
         state="running",
         tenant_id=tenant,
@@ -126,11 +126,11 @@ def running(tenant: str, correlation_id: str, now: GoalStatus | None, user: str 
         user_id=now.user_id if now is not None else user or "unknown",
         event=now.event if now is not None else "",
         text="",
-        next=_next(None, is_under_way=True),
+        next=_next_steps(None, is_under_way=True),
     )
 
 
-def _next(waits: WaitingFor | None, *, is_under_way: bool) -> tuple[str, ...]:
+def _next_steps(waits: WaitingFor | None, *, is_under_way: bool) -> tuple[str, ...]:
     if is_under_way:
         return ("Look at it by its id in a moment; if nothing moves: remit recover",)
     match waits:

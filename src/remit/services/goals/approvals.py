@@ -19,17 +19,17 @@ from remit.identity.person import Person
 from remit.ledger.cursor import tenants_in
 from remit.ledger.goal_queries import goals_waiting_since, goals_with_event_since
 from remit.ledger.search import not_before_newest
-from remit.services.base.ownership import GOAL_ASKED, asker_of
+from remit.services.base.ownership import GOAL_REQUESTED, find_requester
 from remit.workspace.workspace import Workspace
 
-MOST_CONFIRMATIONS: Final = 200
-MOST_OF_ONE: Final = 20
+MAX_CONFIRMATIONS: Final = 200
+MAX_WAITING_PER_AGENT: Final = 20
 """Goals of one agent that wait for somebody's answer."""
 CONFIRMATION: Final = "CONFIRMATION_REQUESTED"
 APPROVAL: Final = "APPROVAL_REQUESTED"
 
 
-def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[WaitingGoal]:
+def list_waiting_goals(workspace: Workspace, tenant_id: str | None = None) -> list[WaitingGoal]:
     """Of one tenant, or of all; the newest first; without those whose time is over, which nobody can approve."""
     now = workspace.clock()
     since = render_time(now - APPROVAL_LIFE)
@@ -43,14 +43,14 @@ def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[Wait
         ]
         # What is dated later than its chain was asked for while the clock was ahead, and cannot be approved any more.
         latest = {tenant: not_before_newest(connection, tenant, now) + CLOCK_TOLERANCE for tenant in tenants}
-    return _newest(each for each in found if each is not None and _is_asked_between(each, since, latest))
+    return _newest_first(each for each in found if each is not None and _is_asked_between(each, since, latest))
 
 
 def _is_asked_between(goal: WaitingGoal, since: str, latest: Mapping[str, datetime]) -> bool:
     return since <= goal.asked_at <= render_time(latest[goal.tenant_id])
 
 
-def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, GoalStatus]]:
+def list_unconfirmed_goals(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, GoalStatus]]:
     """The user's own goals that ask for his yes, in time: the correlation of each, and where it stands.
 
     Those that he asked for himself come first, so that no number of agents keeps him from them.
@@ -58,30 +58,31 @@ def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tupl
     since = render_time(workspace.clock() - ANSWER_LIFE)
     found: list[tuple[str, GoalStatus]] = []
     with workspace.store.reading() as connection:
-        waiting = goals_waiting_since(connection, tenant_id, CONFIRMATION, since, GOAL_ASKED)
+        waiting = goals_waiting_since(connection, tenant_id, CONFIRMATION, since, GOAL_REQUESTED)
         for correlation_id, _ in sorted(waiting.items(), key=lambda each: (each[1] or "").startswith("agent:")):
             now = read_goal_status(connection, lambda: workspace.keyring, tenant_id, correlation_id)
             if now is not None and now.event == CONFIRMATION and now.user_id == user_id:
                 found.append((correlation_id, now))
-            if len(found) == MOST_CONFIRMATIONS:
+            if len(found) == MAX_CONFIRMATIONS:
                 break
     return found
 
 
-def require_room(workspace: Workspace, tenant_id: str, asker: str, under_way: int) -> None:
+def require_goal_capacity(workspace: Workspace, tenant_id: str, requester: str, under_way: int) -> None:
     """For one more goal of this agent, of which so many are under way: a user who is asked about everything stops
     reading.
     """
     since = render_time(workspace.clock() - max(ANSWER_LIFE, APPROVAL_LIFE))
     with workspace.store.reading() as connection:
         found = [
-            goals_waiting_since(connection, tenant_id, event, since, GOAL_ASKED) for event in (CONFIRMATION, APPROVAL)
+            goals_waiting_since(connection, tenant_id, event, since, GOAL_REQUESTED)
+            for event in (CONFIRMATION, APPROVAL)
         ]
-    if under_way + sum(by == asker for waiting in found for by in waiting.values()) >= MOST_OF_ONE:
+    if under_way + sum(by == requester for waiting in found for by in waiting.values()) >= MAX_WAITING_PER_AGENT:
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
-            f"{MOST_OF_ONE} goals that this agent asked for wait for somebody's answer already",
-            where=asker,
+            f"{MAX_WAITING_PER_AGENT} goals that this agent asked for wait for somebody's answer already",
+            where=requester,
             next_step="Have some answered first; after ten minutes a question is over.",
         )
 
@@ -119,7 +120,7 @@ def decide_goal(
     """
     found = require_waiting(workspace, tenant, correlation_id)
     with workspace.store.reading_pooled() as connection:
-        if asker_of(connection, tenant, correlation_id, GOAL_ASKED) == who.id:
+        if find_requester(connection, tenant, correlation_id, GOAL_REQUESTED) == who.id:
             raise self_approval_error(correlation_id)
     if approved and found.problem:
         raise RefusedError(
@@ -128,13 +129,15 @@ def decide_goal(
             where=f"correlation {correlation_id}",
             next_step="Deny it, and let the user ask again.",
         )
-    told = printable(reason.strip()) if reason else ""
-    workspace.goals.approve(correlation_id, tenant=tenant, who=who, approved=approved, reason=told, as_user=as_user)
+    reason_text = printable(reason.strip()) if reason else ""
+    workspace.goals.approve(
+        correlation_id, tenant=tenant, who=who, approved=approved, reason=reason_text, as_user=as_user
+    )
     workspace.approvals.bell.ring()
     return found
 
 
-def wanted(found: WaitingGoal) -> str:
+def describe_goal(found: WaitingGoal) -> str:
     """What would be done, in a line."""
     filled = ", ".join(f"{name} = {value}" for name, value in sorted(found.fields.items()))
     title = f"{found.title} ({found.simulation_id} {found.version})" if found.title else found.simulation_id
@@ -145,5 +148,5 @@ def tenants_of(workspace: Workspace) -> list[str]:
     return sorted({*workspace.config.tenants, DEFAULT_TENANT})
 
 
-def _newest(found: Iterable[WaitingGoal]) -> list[WaitingGoal]:
+def _newest_first(found: Iterable[WaitingGoal]) -> list[WaitingGoal]:
     return sorted(found, key=lambda each: each.asked_at, reverse=True)

@@ -16,7 +16,7 @@ from remit.goals.finder.value_errors import explain_unread_field
 from remit.goals.service import Reply
 from remit.goals.status import refusal_of
 from remit.ledger.documents import load_document
-from remit.services.goals.reasons import DecidingPolicy, Explained, explained
+from remit.services.goals.reasons import DecidingPolicy, Explained, explain_event
 from remit.workspace.workspace import Workspace
 
 
@@ -33,11 +33,11 @@ class Hints(NamedTuple):
         }
 
 
-def hints_of(workspace: Workspace, reply: Reply, answered: str | None) -> Hints:
-    """`answered` is the field whose question the goal's words answer, if they answer one."""
+def build_hints(workspace: Workspace, reply: Reply, answered_field: str | None) -> Hints:
+    """`answered_field` is the field whose question the goal's words answer, if they answer one."""
     outcome = reply.outcome
     if outcome.reason_code == "CLARIFY_REQUIRED":
-        return Hints(why_asked(workspace, reply, answered))
+        return Hints(explain_clarification(workspace, reply, answered_field))
     if outcome.reason_code == "SIMULATION_MISSING":
         return Hints(near=_nearest(workspace, reply))
     gate = _gate(workspace, reply)
@@ -46,7 +46,7 @@ def hints_of(workspace: Workspace, reply: Reply, answered: str | None) -> Hints:
     return Hints(_refusal(workspace, reply) or gate.why, gate.rules)
 
 
-def why_asked(workspace: Workspace, reply: Reply, answered: str | None) -> str:
+def explain_clarification(workspace: Workspace, reply: Reply, answered_field: str | None) -> str:
     """Why what was said does not do for the field that is asked for. Empty if nothing was said for it."""
     goal, packet = reply.goal, reply.goal.sim_finder_packet
     if not isinstance(packet, ClarifyPacket):
@@ -59,13 +59,13 @@ def why_asked(workspace: Workspace, reply: Reply, answered: str | None) -> str:
         return ""
     if entry is None:
         return ""
-    words, answers = goal.raw_user_utterance, answered == packet.field
+    words, answers = goal.raw_user_utterance, answered_field == packet.field
     return explain_unread_field(
         entry.simulation, packet.field, goal.language_tag, words, answers=answers, known=proof.fields
     )
 
 
-def field_asked_by(workspace: Workspace, tenant: str, user: str, correlation_id: str) -> str | None:
+def find_clarified_field(workspace: Workspace, tenant: str, user: str, correlation_id: str) -> str | None:
     """The field that an earlier goal of the thread asked for."""
     packet = workspace.goals.stored_goal(correlation_id, user=user, tenant=tenant).sim_finder_packet
     return packet.field if isinstance(packet, ClarifyPacket) else None
@@ -87,7 +87,7 @@ def _nearest(workspace: Workspace, reply: Reply) -> tuple[Near, ...]:
 def _gate(workspace: Workspace, reply: Reply) -> Explained:
     goal, event = reply.goal, reply.outcome.audit_event_id
     with workspace.store.reading() as connection:
-        return explained(connection, lambda: workspace.keyring, goal.tenant_id, goal.correlation_id, event)
+        return explain_event(connection, lambda: workspace.keyring, goal.tenant_id, goal.correlation_id, event)
 
 
 def _refusal(workspace: Workspace, reply: Reply) -> str:
@@ -95,19 +95,19 @@ def _refusal(workspace: Workspace, reply: Reply) -> str:
     goal, event = reply.goal, reply.outcome.audit_event_id
     with workspace.store.reading() as connection:
         for tenant in dict.fromkeys((goal.tenant_id, DEFAULT_TENANT)):
-            told = refusal_of(connection, tenant, goal.correlation_id, event)
-            if told is not None:
-                where = f" (at {told['where']})" if told.get("where") else ""
-                return f"{told.get('what', '')}{where}. {told.get('next_step', '')}".strip()
+            error = refusal_of(connection, tenant, goal.correlation_id, event)
+            if error is not None:
+                where = f" (at {error['where']})" if error.get("where") else ""
+                return f"{error.get('what', '')}{where}. {error.get('next_step', '')}".strip()
     return ""
 
 
 def _failure(payload: Mapping[str, Any]) -> str:
     """What went wrong, in the words of the door that the simulation is bound to."""
     errors = payload.get("errors")
-    told = errors[0] if isinstance(errors, list) and errors else payload.get("error")
-    if told is None and isinstance(result := payload.get("result"), dict):
-        told = result.get("error")
-    if not isinstance(told, dict):
+    error = errors[0] if isinstance(errors, list) and errors else payload.get("error")
+    if error is None and isinstance(result := payload.get("result"), dict):
+        error = result.get("error")
+    if not isinstance(error, dict):
         return ""
-    return str(told.get("message") or told.get("what") or "")
+    return str(error.get("message") or error.get("what") or "")

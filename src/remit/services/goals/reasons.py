@@ -12,8 +12,8 @@ from remit.goals.history import load_decision, read_history
 from remit.ledger.documents import load_document
 from remit.store.connection import Connection
 
-STOPPED: Final = frozenset({"REFUSED", "APPROVAL_REQUESTED"})
-SAID_NO: Final = "somebody was asked to approve it, and said no"
+STOPPING_EVENTS: Final = frozenset({"REFUSED", "APPROVAL_REQUESTED"})
+DENIED_REASON: Final = "somebody was asked to approve it, and said no"
 
 
 class DecidingPolicy(NamedTuple):
@@ -28,12 +28,12 @@ class Explained(NamedTuple):
     rules: tuple[DecidingPolicy, ...] = ()
 
 
-def explained(
+def explain_event(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str, event_id: str
 ) -> Explained:
     """Of the goal's last event, if it is this one, and a gate's. What is lost is told by a replay, not here."""
     last = read_history(connection, keyring, tenant_id, correlation_id).last
-    if last is None or last.row.event_id != event_id or last.row.event not in STOPPED:
+    if last is None or last.row.event_id != event_id or last.row.event not in STOPPING_EVENTS:
         return Explained()
     try:
         record = load_decision(connection, tenant_id, last.row.dispatch_decision_hash or "")
@@ -47,7 +47,7 @@ def _why(record: DecisionRecord, access: dict[str, Any]) -> str:
     if record.reason_code == "FINDER_REFUSED":
         return ""  # its code is the Finder's own, and is told as such
     needed = access.get("verdict") == "APPROVAL_REQUIRED"
-    return SAID_NO if needed and record.approval == "DENIED" else record.why or ""
+    return DENIED_REASON if needed and record.approval == "DENIED" else record.why or ""
 
 
 def _rules(

@@ -33,7 +33,7 @@ def state_of(outcome: AgentExecutionOutcome, event: str) -> GoalState:
     return "failed" if outcome.simulation_outcome is not None and event in BEGUN else "refused"
 
 
-def can_take_back(goal: AgentGoalRequest, now: GoalStatus) -> bool:
+def can_undo(goal: AgentGoalRequest, now: GoalStatus) -> bool:
     """Whether it names a way back. Taking back what took something back would be asking for it anew."""
     is_undo = UNDOES in getattr(goal.sim_finder_packet, "fields", {})
     return now.rollback_plan_ref is not None and not is_undo and now.event == "SUCCEEDED"

@@ -22,21 +22,21 @@ from remit.services.base.permissions import Right, require
 from remit.services.goals.approvals import tenants_of
 from remit.store.connection import Connection
 
-MOST_ENTRIES: Final = 200
+MAX_ENTRIES: Final = 200
 IN_MEMORY: Final = 8 << 20
 """A bundle that is larger goes through a file, which nobody else can open."""
 ALL: Final = "all tenants"
 
 
-class Record:
-    def __init__(self, room: ServiceContext) -> None:
-        self._room = room
+class LedgerService:
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
 
-    def tenants(self, caller: Caller) -> list[Chain]:
+    def list_chains(self, caller: Caller) -> list[Chain]:
         """Whose chains there are, and who could have one."""
         require(caller, Right.SEE)
-        configured = tenants_of(self._room.workspace)
-        with self._room.workspace.store.reading() as connection:
+        configured = tenants_of(self._context.workspace)
+        with self._context.workspace.store.reading() as connection:
             ends = ends_of(connection)
             return [
                 Chain(
@@ -48,13 +48,13 @@ class Record:
                 for name in sorted({*ends, *configured})
             ]
 
-    def heads(self, caller: Caller) -> list[LedgerHead]:
+    def list_heads(self, caller: Caller) -> list[LedgerHead]:
         """The newest signed head of each chain. Kept elsewhere, they prove later that nothing was cut off."""
         require(caller, Right.SEE)
-        with self._room.workspace.store.reading() as connection:
+        with self._context.workspace.store.reading() as connection:
             return [newest_head(connection, name) for name in tenants_in(connection)]
 
-    def entries(
+    def list_entries(
         self,
         caller: Caller,
         tenant: str,
@@ -66,29 +66,29 @@ class Record:
         require(caller, Right.SEE)
         require_name("tenant", tenant)
         filters = filters or EntryFilter()
-        wanted = SearchFilter(**filters.tree())
-        before = _before(cursor)
-        with self._room.workspace.store.reading() as connection:
-            found = find_entries(connection, tenant, wanted, before, max(1, min(limit, MOST_ENTRIES)))
+        search = SearchFilter(**filters.tree())
+        before = _parse_cursor(cursor)
+        with self._context.workspace.store.reading() as connection:
+            found = find_entries(connection, tenant, search, before, max(1, min(limit, MAX_ENTRIES)))
             items = tuple(_view(entry) for entry in found.entries)
         return EntryPage(items=items, next=str(found.before) if found.before is not None else None)
 
-    def entry(self, caller: Caller, tenant: str, seq: int) -> EntryView:
+    def read_entry(self, caller: Caller, tenant: str, seq: int) -> EntryView:
         """One entry, held against the signed head that covers it."""
         require(caller, Right.SEE)
         require_name("tenant", tenant)
-        workspace = self._room.workspace
+        workspace = self._context.workspace
         with workspace.store.reading() as connection:
             entry = read_entry(connection, tenant, seq)
             if entry is None:
-                raise _no_entry(tenant, seq)
-            return _view(entry, self._problem(connection, entry))
+                raise _no_entry_error(tenant, seq)
+            return _view(entry, self._find_problem(connection, entry))
 
     def trace(self, caller: Caller, tenant: str, correlation_id: str) -> TraceAnswer:
         """The chain of one goal as a tree, from the words to the effect; of another correlation, its entries."""
         require(caller, Right.SEE)
         require_name("correlation", tenant, correlation_id)
-        workspace = self._room.workspace
+        workspace = self._context.workspace
         with workspace.store.reading() as connection:
             found = trace_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
         if found is None:
@@ -115,21 +115,21 @@ class Record:
         require_wait(wait)
         require_name("tenant", tenant or ALL)
         subject = f"verify:{tenant or ALL}"
-        job = self._room.work.about(subject)
+        job = self._context.jobs.find(subject)
         if job is None or (again and not job.is_running):
-            job = self._room.work.begin(
-                subject, lambda job: self._verified(job, tenant), subject=subject, owner="record"
+            job = self._context.jobs.start(
+                subject, lambda job: self._run_verification(job, tenant), subject=subject, owner="record"
             )
         if not job.wait(wait):
             return VerifyAnswer(state="running", progress=job.progress)
         answer: VerifyAnswer = job.result()
         return answer
 
-    def bundle(self, caller: Caller, tenant: str, correlation_id: str | None = None) -> IO[bytes]:
+    def open_bundle(self, caller: Caller, tenant: str, correlation_id: str | None = None) -> IO[bytes]:
         """An evidence bundle, to be read from its beginning. Close it: it may be a file that nobody else can open."""
         require(caller, Right.SEE)
         require_name("correlation", tenant, correlation_id or ALL)
-        workspace = self._room.workspace
+        workspace = self._context.workspace
         out: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - whoever asked for it closes it
         try:
             write_bundle(workspace.store, out, tenant, workspace.clock, correlation_id=correlation_id)
@@ -139,12 +139,14 @@ class Record:
             raise
         return out
 
-    def _verified(self, job: Job[VerifyAnswer], tenant: str | None) -> VerifyAnswer:
-        workspace = self._room.workspace
+    def _run_verification(self, job: Job[VerifyAnswer], tenant: str | None) -> VerifyAnswer:
+        workspace = self._context.workspace
         with workspace.store.reading() as connection:
             total = sum(ends_of(connection, None if tenant is None else [tenant]).values())
-        job.say("checking", 0, total)
-        found = workspace.verify_ledger(tenant_id=tenant, progress=lambda done: job.say("checking", done, total))
+        job.report_progress("checking", 0, total)
+        found = workspace.verify_ledger(
+            tenant_id=tenant, progress=lambda done: job.report_progress("checking", done, total)
+        )
         if tenant is not None and found.holds and not found.entries:
             raise RefusedError(
                 Reason.STATE_MISSING,
@@ -157,8 +159,8 @@ class Record:
         whole = Progress(phase="checking", done=found.entries, total=found.entries)
         return VerifyAnswer(state="done", verdict=verdict, checked_at=at, progress=whole)
 
-    def _problem(self, connection: Connection, entry: Entry) -> str | None:
-        return find_coverage_problem(connection, lambda: self._room.workspace.keyring, entry) or None
+    def _find_problem(self, connection: Connection, entry: Entry) -> str | None:
+        return find_coverage_problem(connection, lambda: self._context.workspace.keyring, entry) or None
 
 
 def _view(entry: Entry, problem: str | None = None) -> EntryView:
@@ -170,7 +172,7 @@ def _view(entry: Entry, problem: str | None = None) -> EntryView:
     return EntryView(entry=LedgerEntry.from_tree(tree, source=f"entry {entry.seq}"), problem=problem)
 
 
-def _before(cursor: str | None) -> int | None:
+def _parse_cursor(cursor: str | None) -> int | None:
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 16):
@@ -183,7 +185,7 @@ def _before(cursor: str | None) -> int | None:
     return int(cursor)
 
 
-def _no_entry(tenant: str, seq: int) -> RefusedError:
+def _no_entry_error(tenant: str, seq: int) -> RefusedError:
     return RefusedError(
         Reason.STATE_MISSING,
         "there is no such entry",

@@ -7,7 +7,7 @@ from remit.contracts.services.common import GoalAsked, RequestAsked
 from remit.goals.status import WaitingGoal
 
 
-def request_asked(approval: Approval) -> RequestAsked:
+def view_request(approval: Approval) -> RequestAsked:
     preview = approval.preview
     tree: dict[str, Any] = dict.fromkeys(("method", "url", "way_back"))
     tree |= {"headers": {}, "body": {}, "masked": {}, "arguments": {}}
@@ -27,12 +27,12 @@ def request_asked(approval: Approval) -> RequestAsked:
     )
 
 
-def risk_of(approval: Approval) -> str | None:
+def read_risk(approval: Approval) -> str | None:
     """A request of a browser has none of its own: what it would do is said in words."""
     return None if isinstance(approval.preview, HTTPPreview) else approval.preview.risk
 
 
-def goal_asked(goal: WaitingGoal, prompt: str | None = None) -> GoalAsked:
+def view_goal(goal: WaitingGoal, prompt: str | None = None) -> GoalAsked:
     return GoalAsked(
         user_id=goal.user_id,
         language_tag=goal.language_tag,

@@ -39,7 +39,7 @@ WITHHELD: Final = (
     " decides. Null means that something is withheld: it does not mean none. This answer is the same whatever the files"
     " and rows hold."
 )
-MOST_SHOWN: Final = 1 << 20
+MAX_SHOWN: Final = 1 << 20
 """Characters of the agent's own content that its preview repeats."""
 _OPERATIONS: Final[dict[str, FileOperation]] = {
     "FILE_CREATE": "CREATE",
@@ -93,7 +93,7 @@ def agent_document(plan: Plan, config: SystemConfig) -> AgentPlanPreview:
 
 def _files(plan: Plan) -> Iterator[AgentPreviewedFile]:
     """One for each action on a file. Only what the agent wrote out as a whole file has lines."""
-    room = MOST_SHOWN
+    remaining = MAX_SHOWN
     for action in plan.action_plan:
         if action.action_type not in _OPERATIONS or action.target is None:
             continue
@@ -104,9 +104,9 @@ def _files(plan: Plan) -> Iterator[AgentPreviewedFile]:
             content = content_of(action.operation.tree())
             diff = diff_whole(target, None, content)
             text, added, left_out = show_diff(diff.text).text, diff.added, diff.left_out
-            if len(text) > room:
+            if len(text) > remaining:
                 text, left_out = "", left_out + text.count("\n")
-            room -= len(text)
+            remaining -= len(text)
         yield AgentPreviewedFile(
             action_id=action.action_id,
             path=target,
@@ -174,7 +174,7 @@ def _finding(path: str, found: ContentFinding) -> PreviewedFinding:
 
 def _needed(plan: Plan, config: SystemConfig, findings: Sequence[PreviewedFinding]) -> NeededApprovals:
     """What a person must allow by name, as far as the plan names it: what a pipeline reads stands in the config."""
-    named = {plain_spelling(path) for path in _named(plan)}
+    named = {plain_spelling(path) for path in _name_items(plan)}
     needed = needed_approvals(plan, config)
     return NeededApprovals(
         protected=tuple(path for path in needed.protected if path in named),
@@ -184,7 +184,7 @@ def _needed(plan: Plan, config: SystemConfig, findings: Sequence[PreviewedFindin
     )
 
 
-def _named(plan: Plan) -> Iterator[str]:
+def _name_items(plan: Plan) -> Iterator[str]:
     """Every path that stands in the plan."""
     for action in plan.action_plan:
         also = (getattr(action.operation, name, None) for name in ("new_path", "query_file", "save_results_to"))

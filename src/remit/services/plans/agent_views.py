@@ -1,6 +1,6 @@
 """What an agent is told about its proposals and their runs: how each one ended, and nothing of any file or row. Pure.
 
-`PlanDesk` passes every answer for an `AgentCaller` through these functions, and through
+`PlanService` passes every answer for an `AgentCaller` through these functions, and through
 `remit.services.plans.agent_preview`. People see everything. After a person approved a plan, its agent learns how the
 run ended, and whether it was refused: that is what the person allowed.
 """
@@ -25,7 +25,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.services.base.run_list import KnownRun
 from remit.services.plans.agent_preview import WITHHELD, agent_document
 
-TOLD_AS_THEY_ARE: Final = frozenset(
+DISCLOSED_REASONS: Final = frozenset(
     {
         Reason.EXPIRED,
         Reason.REVOKED,
@@ -50,7 +50,7 @@ UNDO_WITHHELD: Final = (
 )
 _COUNTED: Final = re.compile(r", \+[\d,]+ -[\d,]+ lines(?=[,;]|$)|; [\d,]+ would fail$")
 _CAN_BE_UNDONE: Final = frozenset({"APPLIED", "PARTIAL", "SUCCESS"})
-_DIED: Final = frozenset({"FAILED", "ROLLED_BACK", "CANCELLED"})
+_ENDED_WITHOUT_SUCCESS: Final = frozenset({"FAILED", "ROLLED_BACK", "CANCELLED"})
 
 
 def agent_preview(proposal_id: str, plan: Plan, config: SystemConfig) -> AgentProposalPreview:
@@ -60,12 +60,12 @@ def agent_preview(proposal_id: str, plan: Plan, config: SystemConfig) -> AgentPr
 def agent_proposal(view: ProposalView) -> ProposalView:
     """Without counts, without progress, and with refusals that name no file."""
     refused = view.refused
-    if refused is not None and refused.code not in TOLD_AS_THEY_ARE:
+    if refused is not None and refused.code not in DISCLOSED_REASONS:
         refused = describe_error(_withheld_reason())
     return view.model_copy(
         update={
             "title": _COUNTED.sub("", view.title),
-            "undo": None if view.undo is None else _undo(view.state),
+            "undo": None if view.undo is None else _undo_view(view.state),
             "progress": None,
             "refused": refused,
         }
@@ -74,7 +74,7 @@ def agent_proposal(view: ProposalView) -> ProposalView:
 
 def agent_run(view: RunView) -> RunView:
     status = "UNDONE" if view.undo.state == "DONE" else view.status
-    return view.model_copy(update={"files": None, "undo": _undo(status)})
+    return view.model_copy(update={"files": None, "undo": _undo_view(status)})
 
 
 def agent_report(documents: RunDocuments) -> AgentRunDocuments:
@@ -109,9 +109,9 @@ def agent_report(documents: RunDocuments) -> AgentRunDocuments:
     )
 
 
-def agent_undo_look(envelope_id: str, run: KnownRun) -> AgentUndoLook:
+def agent_undo_preview(envelope_id: str, run: KnownRun) -> AgentUndoLook:
     status = "UNDONE" if run.undo == "DONE" else run.status
-    return AgentUndoLook(envelope_id=envelope_id, undo=_undo(status), withheld=WITHHELD)
+    return AgentUndoLook(envelope_id=envelope_id, undo=_undo_view(status), withheld=WITHHELD)
 
 
 def agent_undo(answer: UndoAnswer, link: str | None) -> AgentUndoAnswer:
@@ -131,7 +131,7 @@ def agent_undo(answer: UndoAnswer, link: str | None) -> AgentUndoAnswer:
 
 def agent_error(problem: RemitError) -> RemitError:
     """Why an approved plan was not applied, in words that are the same for every content."""
-    if problem.reason in TOLD_AS_THEY_ARE:
+    if problem.reason in DISCLOSED_REASONS:
         return problem
     if isinstance(problem, RefusedError):
         return _withheld_reason()
@@ -144,7 +144,7 @@ def agent_error(problem: RemitError) -> RemitError:
 
 def agent_undo_error(problem: RemitError, link: str | None) -> RemitError:
     """The same for an undo. `link` is the page of the run, for a person."""
-    return problem if problem.reason in TOLD_AS_THEY_ARE else _undo_problem(problem.reason, link)
+    return problem if problem.reason in DISCLOSED_REASONS else _undo_problem(problem.reason, link)
 
 
 def _undo_problem(reason: Reason, link: str | None) -> RemitError:
@@ -172,10 +172,10 @@ def _withheld_reason() -> RemitError:
     )
 
 
-def _undo(status: str) -> UndoTold:
+def _undo_view(status: str) -> UndoTold:
     """By the status alone: whether the run changed anything depends on what the files held."""
     if status in _CAN_BE_UNDONE:
         return UndoTold(state="POSSIBLE")
     if status == "UNDONE":
         return UndoTold(state="DONE")
-    return UndoTold(state="NOTHING" if status in _DIED else "UNKNOWN")
+    return UndoTold(state="NOTHING" if status in _ENDED_WITHOUT_SUCCESS else "UNKNOWN")

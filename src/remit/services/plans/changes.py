@@ -27,10 +27,10 @@ from remit.services.base.run_list import project_root
 from remit.store.proposals import ProposalRow
 from remit.workspace.workspace import Workspace
 
-MOST_REMEMBERED: Final = 1_000
-SETTLED_AFTER: Final = 2_000_000_000
+MAX_REMEMBERED: Final = 1_000
+STABLE_AFTER: Final = 2_000_000_000
 """Nanoseconds after which a file's times tell two versions of it apart on every file system that Remit runs on."""
-_MOST_TOLD: Final = 1_000
+_MAX_LISTED: Final = 1_000
 _APPROVED: Final = "the plan was approved"
 _COMPUTED: Final = "this preview was computed"
 
@@ -59,32 +59,32 @@ class Inputs:
         found = list(self._changed_files(workspace, before, document, when))
         if config_digest != workspace.config.digest():
             found.append((CONFIG_NAME, f"the configuration was changed since {when}"))
-        return tuple(ChangedSince(path=path, how=how) for path, how in found[:_MOST_TOLD])
+        return tuple(ChangedSince(path=path, how=how) for path, how in found[:_MAX_LISTED])
 
     def _changed_files(
         self, workspace: Workspace, before: Sequence[ApprovedInput], document: PlanPreviewDocument, when: str
     ) -> Iterable[tuple[str, str]]:
         files = {item.path: item for item in before if not is_bound_server(item.path)}
         now: list[ApprovedInput] = []
-        odd: list[tuple[str, str]] = []
+        problems: list[tuple[str, str]] = []
         root = project_root(workspace)
-        for path in (*files, *_to_be_made(document, files)):
+        for path in (*files, *_paths_to_create(document, files)):
             if (Path(root) / path).is_dir() and path in files:
                 if not self._is_same_folder(workspace, files[path], document):
-                    odd.append((path, f"a file in this folder was changed since {when}"))
+                    problems.append((path, f"a file in this folder was changed since {when}"))
                 continue
             try:
                 state = read_states(root, (path,), self._state_of)[path]
             except RemitError as problem:
-                odd.append((path, f"this file cannot be compared with what it was when {when}: {problem.what}"))
+                problems.append((path, f"this file cannot be compared with what it was when {when}: {problem.what}"))
                 continue
             if state is not None:
                 mode = f"{state.mode:04o}" if path not in files or files[path].mode is not None else None
                 now.append(ApprovedInput.from_tree({"path": path, "digest": state.sha256, "mode": mode}))
             elif path in files:
-                odd.append((path, f"this file was there when {when}, and is gone"))
+                problems.append((path, f"this file was there when {when}, and is gone"))
         yield from input_differences(before, now, when)
-        yield from odd
+        yield from problems
 
     def _is_same_folder(self, workspace: Workspace, then: ApprovedInput, document: PlanPreviewDocument) -> bool:
         """Of a folder that a pipeline reads. One in which the plan itself leaves files is not compared here: what is
@@ -112,10 +112,10 @@ class Inputs:
                 self._hashed.move_to_end(key)
                 return self._hashed[key]
         state = state_of(descriptor)
-        if _version(os.fstat(descriptor)) == key and time.time_ns() - before.st_ctime_ns > SETTLED_AFTER:
+        if _version(os.fstat(descriptor)) == key and time.time_ns() - before.st_ctime_ns > STABLE_AFTER:
             with self._lock:
                 self._hashed[key] = state
-                while len(self._hashed) > MOST_REMEMBERED:
+                while len(self._hashed) > MAX_REMEMBERED:
                     self._hashed.popitem(last=False)
         return state
 
@@ -124,7 +124,7 @@ def _version(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _to_be_made(document: PlanPreviewDocument, known: Iterable[str]) -> list[str]:
+def _paths_to_create(document: PlanPreviewDocument, known: Iterable[str]) -> list[str]:
     """Paths at which there was no file, and the plan would make one."""
     made = [each.path for each in document.files if each.operation == "CREATE"]
     made += [each.new_path for each in document.files if each.new_path is not None]

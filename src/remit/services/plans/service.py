@@ -36,44 +36,44 @@ from remit.plans.service import preview_outdated_error
 from remit.services.base.context import ConsoleUrl, require_wait
 from remit.services.base.jobs import Job, JobRunner
 from remit.services.base.permissions import Right, may, require
-from remit.services.base.run_list import known_run, project_root
+from remit.services.base.run_list import find_known_run, project_root
 from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title
 from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
 from remit.services.plans.changes import Inputs
-from remit.services.plans.next_steps import after_apply
+from remit.services.plans.next_steps import advise_after_apply
 from remit.services.plans.runs import PlanRuns
 from remit.services.plans.views import (
-    AFTER_YES,
-    KEPT_AS,
+    APPROVED_STATES,
+    STORED_STATES,
     Views,
-    cursor_of,
-    not_vouched_for,
-    outcome_or_refusal,
-    place_of,
+    decode_cursor,
+    encode_cursor,
+    find_refusal,
+    view_unverified_row,
 )
-from remit.store.proposals import AFTER_ALL, ProposalRow
+from remit.store.proposals import NEWEST_FIRST_START, ProposalRow
 from remit.workspace.workspace import Workspace
 
 NO_ALLOWANCES: Final = Approvals(protected=(), executable=(), content=(), irreversible=())
-MOST_LOOKS: Final = 10
+MAX_BATCHES: Final = 10
 """How often more rows are fetched for one page, where most of them are in other states than asked for."""
 
-MOST_PREVIEWS: Final = 3
+MAX_PREVIEWS: Final = 3
 """Computed at the same time."""
-PREVIEW_PATIENCE: Final = 10.0
+PREVIEW_WAIT_SECONDS: Final = 10.0
 """Seconds that a person who looks waits for a preview that is being computed."""
 _LOG: Final = logging.getLogger("remit.plans")
 
 Ended = tuple[PlanOutcome | PlanRefusal, list[RefusedError]]
 
 
-class PlanDesk(PlanRuns):
-    """Of one workspace; safe to use from several threads. `work` does what takes longer than its caller waits."""
+class PlanService(PlanRuns):
+    """Of one workspace; safe to use from several threads. `jobs` does what takes longer than its caller waits."""
 
-    def __init__(self, workspace: Workspace, *, work: JobRunner | None = None, console_url: ConsoleUrl = None) -> None:
+    def __init__(self, workspace: Workspace, *, jobs: JobRunner | None = None, console_url: ConsoleUrl = None) -> None:
         super().__init__(workspace, Views(workspace, console_url))
-        self._work = work if work is not None else JobRunner()
-        self._previews = JobRunner(MOST_PREVIEWS, one_of_each=True)
+        self._jobs = jobs if jobs is not None else JobRunner()
+        self._previews = JobRunner(MAX_PREVIEWS, one_per_owner=True)
         """Of what agents proposed, apart from all other work: nothing of it can be told by how busy that is."""
         self._inputs = Inputs()
 
@@ -87,7 +87,7 @@ class PlanDesk(PlanRuns):
         """What it would do to the files as they are. Nothing is stored. An agent sees what it sent itself."""
         require(caller, Right.PREVIEW)
         if isinstance(caller, AgentCaller):
-            return agent_document(self._checked(plan), self._workspace.config)
+            return agent_document(self._parse_allowed(plan), self._workspace.config)
         return self._workspace.preview(plan).document
 
     def propose(self, caller: Caller, plan: bytes, *, note: str | None = None, key: str | None = None) -> ProposalView:
@@ -97,14 +97,14 @@ class PlanDesk(PlanRuns):
         what stands in the plan: whether it fits the files is shown to people, and the agent is not told.
         """
         require(caller, Right.PROPOSE)
-        proposed = self._checked(plan) if isinstance(caller, AgentCaller) else Plan.parse(plan)
+        proposed = self._parse_allowed(plan) if isinstance(caller, AgentCaller) else Plan.parse(plan)
         text = proposed.canonical()
         token = caller.token if isinstance(caller, AgentCaller) else None
         if key is not None:
             found = self._workspace.proposals.find_by_key(caller.id, key, proposed.digest())
             if found is not None:
                 return self._view(caller, found)
-        title, risk, computed = self._described(caller, proposed, text)
+        title, risk, computed = self._describe(caller, proposed, text)
         draft = ProposalDraft(
             text,
             proposed.plan_id,
@@ -122,13 +122,13 @@ class PlanDesk(PlanRuns):
             self._compute_later(row, text, caller.actor)
         return self._view(caller, row)
 
-    def _checked(self, plan: bytes) -> Plan:
+    def _parse_allowed(self, plan: bytes) -> Plan:
         """A plan that could be applied, as far as its text and the configuration tell. No file is looked at."""
         parsed = Plan.parse(plan)
         decide_plan(parsed, self._workspace.config, project_root(self._workspace), None).require()
         return parsed
 
-    def _described(self, caller: Caller, plan: Plan, text: bytes) -> tuple[str, RiskLevel, ComputedPreview | None]:
+    def _describe(self, caller: Caller, plan: Plan, text: bytes) -> tuple[str, RiskLevel, ComputedPreview | None]:
         """The title, the risk and the preview of a proposal.
 
         What an agent proposes is described by its text alone, and its preview is computed after the answer: how long
@@ -136,9 +136,9 @@ class PlanDesk(PlanRuns):
         """
         if isinstance(caller, AgentCaller):
             return agent_title(plan), agent_risk(plan, self._workspace.config), None
-        seen = self._workspace.preview(text)
-        require_applicable(seen, even_if_it_fails=True)
-        return seen.summary, seen.document.risk, _computed(seen)
+        preview = self._workspace.preview(text)
+        require_applicable(preview, even_if_it_fails=True)
+        return preview.summary, preview.document.risk, _to_computed_preview(preview)
 
     def _compute_later(self, row: ProposalRow, text: bytes, actor: str) -> None:
         """For people. If it cannot be computed, or this process ends before, a person has it computed.
@@ -146,39 +146,39 @@ class PlanDesk(PlanRuns):
         A plan that was withdrawn or denied meanwhile is not looked at any more: its SQL would hold locks for nothing.
         """
 
-        def compute(job: Job[None]) -> None:
+        def compute_preview(job: Job[None]) -> None:
             found = self._workspace.proposals.find(row.proposal_id)
             if found is None or found.state != "PENDING" or job.is_cancelled:
                 return
-            seen = self._workspace.plans.preview(text, PlanHooks(is_cancelled=lambda: job.is_cancelled))
-            self._workspace.proposals.replace_preview(row.proposal_id, _computed(seen), actor)
+            preview = self._workspace.plans.preview(text, PlanHooks(is_cancelled=lambda: job.is_cancelled))
+            self._workspace.proposals.replace_preview(row.proposal_id, _to_computed_preview(preview), actor)
 
         subject = _subject(row)
         try:
-            self._previews.begin(f"preview:{subject}", compute, subject=subject, owner=row.proposed_by)
+            self._previews.start(f"preview:{subject}", compute_preview, subject=subject, owner=row.proposed_by)
         except RefusedError as problem:  # the agent is not told: that would say how long its other previews take
             _LOG.warning("a preview is not computed yet", extra={"why": str(problem)})
 
     def _stop_computing(self, row: ProposalRow) -> None:
-        if (job := self._previews.about(_subject(row))) is not None:
+        if (job := self._previews.find(_subject(row))) is not None:
             job.cancel()
 
     def finish_previews(self, seconds: float) -> bool:
         """Wait for the previews that are being computed here, for a process that is about to end. Whether all ended."""
         deadline = time.monotonic() + seconds
-        return all(job.wait_until_ended(deadline - time.monotonic()) for job in self._previews.jobs())
+        return all(job.wait_until_ended(deadline - time.monotonic()) for job in self._previews.active_jobs())
 
     def close(self) -> None:
         self._previews.close()
 
-    def compute(self, caller: Caller, proposal_id: str) -> ProposalPreview:
+    def compute_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview:
         """Compute the preview of a proposed plan again, and store it: a deliberate act, recorded with the caller.
 
         It runs the plan's SQL and pipelines as the first preview did. So it needs the right to propose. Refused for a
         plan that was applied or is closed; of one that was approved, also if it would not be what was approved.
         """
         require(caller, Right.PROPOSE)
-        row = self._row(caller, proposal_id)
+        row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
             raise RefusedError(
                 Reason.PERMISSION_DENIED,
@@ -190,67 +190,73 @@ class PlanDesk(PlanRuns):
         if self._view(caller, row).state not in {"PENDING", "APPROVED"}:
             raise closed_error(row, row.decided_at or row.created_at)
         proposals.preview_of(row)  # a stored one that is not as recorded is evidence: it stays as it is
-        seen = self._workspace.preview(proposals.plan_of(row))
-        if row.state == "APPROVED" and seen.digest != _approved_digest(proposals.envelope_of(row)):
+        preview = self._workspace.preview(proposals.plan_of(row))
+        if row.state == "APPROVED" and preview.digest != _approved_digest(proposals.envelope_of(row)):
             raise changed_since_approval_error(row)
-        return self._stored(proposals.replace_preview(row.proposal_id, _computed(seen), caller.actor))
+        return self._read_stored_preview(
+            proposals.replace_preview(row.proposal_id, _to_computed_preview(preview), caller.actor)
+        )
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def listed(
+    def list_proposals(
         self, caller: Caller, *, states: Collection[ProposalState] = (), cursor: str | None = None, limit: int = 50
     ) -> ProposalPage:
         """The newest first: an agent's own, or everybody's for a person."""
         require(caller, Right.SEE_OWN)
-        whose = None if may(caller, Right.SEE) else caller.id
-        kept: set[StoredProposalState] = {each for state in states for each in KEPT_AS.get(state, AFTER_YES)}
-        place, limit = place_of(cursor, AFTER_ALL), max(1, min(limit, MAX_PAGE))
+        proposed_by = None if may(caller, Right.SEE) else caller.id
+        stored_states: set[StoredProposalState] = {
+            each for state in states for each in STORED_STATES.get(state, APPROVED_STATES)
+        }
+        cursor_place, limit = decode_cursor(cursor, NEWEST_FIRST_START), max(1, min(limit, MAX_PAGE))
         items: list[ProposalView] = []
-        for _ in range(MOST_LOOKS):
-            rows = self._workspace.proposals.newest(proposed_by=whose, states=kept, before=place, most=limit)
+        for _ in range(MAX_BATCHES):
+            rows = self._workspace.proposals.newest(
+                proposed_by=proposed_by, states=stored_states, before=cursor_place, most=limit
+            )
             for row in rows:
-                place = (row.created_at, row.proposal_id)
+                cursor_place = (row.created_at, row.proposal_id)
                 view = self._listed_view(caller, row)
                 if view is not None and (not states or view.state in states):
                     items.append(view)
                 if len(items) == limit:
-                    return ProposalPage(items=tuple(items), next=cursor_of(place))
+                    return ProposalPage(items=tuple(items), next=encode_cursor(cursor_place))
             if len(rows) < limit:
                 return ProposalPage(items=tuple(items))
-        return ProposalPage(items=tuple(items), next=cursor_of(place))
+        return ProposalPage(items=tuple(items), next=encode_cursor(cursor_place))
 
-    def waiting(self, caller: Caller) -> list[ProposalView]:
+    def list_pending(self, caller: Caller) -> list[ProposalView]:
         """Those that wait for an answer, the newest first."""
         require(caller, Right.SEE_OWN)
         rows = self._workspace.proposals.pending()
-        mine = [row for row in rows if may(caller, Right.SEE) or row.proposed_by == caller.id]
-        return [self._view(caller, row) for row in mine if self._workspace.proposals.is_verified(row)]
+        visible = [row for row in rows if may(caller, Right.SEE) or row.proposed_by == caller.id]
+        return [self._view(caller, row) for row in visible if self._workspace.proposals.is_verified(row)]
 
     def get(self, caller: Caller, proposal_id: str) -> ProposalView:
         require(caller, Right.SEE_OWN)
-        return self._view(caller, self._row(caller, proposal_id))
+        return self._view(caller, self._require_row(caller, proposal_id))
 
     @overload
-    def look(self, caller: PersonCaller, proposal_id: str) -> ProposalPreview: ...
+    def read_preview(self, caller: PersonCaller, proposal_id: str) -> ProposalPreview: ...
     @overload
-    def look(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview: ...
-    def look(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview:
+    def read_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview: ...
+    def read_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview:
         """What it would do, as it was computed and stored, and which of its files were changed since.
 
         Nothing is executed. An approval names its digest. Raises `PreviewNotStoredError` if there is none. An agent
         sees what it sent itself.
         """
         require(caller, Right.LOOK)
-        row = self._row(caller, proposal_id)
+        row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
             plan = Plan.parse(self._workspace.proposals.plan_of(row))
             return agent_preview(row.proposal_id, plan, self._workspace.config)
-        return self._stored(row)
+        return self._read_stored_preview(row)
 
-    def steps(self, caller: Caller, proposal_id: str) -> tuple[Action, ...]:
+    def list_actions(self, caller: Caller, proposal_id: str) -> tuple[Action, ...]:
         """The actions of a proposed plan, in its order: for a picture of it."""
         require(caller, Right.SEE_OWN)
-        return Plan.parse(self._workspace.proposals.plan_of(self._row(caller, proposal_id))).action_plan
+        return Plan.parse(self._workspace.proposals.plan_of(self._require_row(caller, proposal_id))).action_plan
 
     # --- the answer ---------------------------------------------------------------------------------------------------
 
@@ -270,7 +276,7 @@ class PlanDesk(PlanRuns):
         if isinstance(caller, AgentCaller):  # no table of rights may ever say otherwise
             raise agent_cannot_decide("a capability token is not a person")
         proposals, who = self._workspace.proposals, caller.person
-        row = self._row(caller, proposal_id)
+        row = self._require_row(caller, proposal_id)
         if not approved:
             denied = proposals.deny(row.proposal_id, who, reason)
             self._stop_computing(row)
@@ -287,11 +293,11 @@ class PlanDesk(PlanRuns):
         self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
         reach("proposal.answered")
         proposals.bell.ring()
-        return self._view(caller, self._row(caller, proposal_id))
+        return self._view(caller, self._require_row(caller, proposal_id))
 
     def require_unanswered(self, caller: Caller, proposal_id: str) -> ProposalRow:
         """Refused if a person has answered: what else could be wrong with an answer does not matter then."""
-        row = self._row(caller, proposal_id)
+        row = self._require_row(caller, proposal_id)
         if row.state in {"APPROVED", "DENIED"}:
             raise closed_error(row, row.decided_at or row.created_at)
         return row
@@ -300,7 +306,7 @@ class PlanDesk(PlanRuns):
         """That the approval names the stored preview, and no file changed since. `Plans.approve` computes it once more
         and compares; what can be told without executing anything is told before that.
         """
-        shown = self._stored(row)
+        shown = self._read_stored_preview(row)
         if shown.changed_since:
             raise preview_outdated_error(row.plan_id, shown.changed_since[0].path)
         if shown.preview_digest != preview_digest:
@@ -336,8 +342,8 @@ class PlanDesk(PlanRuns):
         Whoever may propose may, and whoever may approve; an agent, what is its own.
         """
         require(caller, Right.CANCEL)
-        row = self._row(caller, proposal_id)
-        run = known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
+        row = self._require_row(caller, proposal_id)
+        run = find_known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
         if run is None or row.envelope_id is None:
             who = None if isinstance(caller, AgentCaller) else caller.person
             by = caller.actor if who is None else who.acting_as(who.signature)
@@ -356,7 +362,7 @@ class PlanDesk(PlanRuns):
         except RemitError as problem:
             if problem.reason is not Reason.IN_PROGRESS:  # it ends soon, and the view will say so
                 raise
-        if (job := self._job(row)) is not None:
+        if (job := self._find_job(row)) is not None:
             job.cancel()  # heard at once here; what was recorded, by whichever process runs it
         return self._view(caller, row)
 
@@ -369,25 +375,25 @@ class PlanDesk(PlanRuns):
         """
         require(caller, Right.APPLY)
         require_wait(wait)
-        row = self._row(caller, proposal_id)
-        job: Job[Ended] | None = self._job(row)
+        row = self._require_row(caller, proposal_id)
+        job: Job[Ended] | None = self._find_job(row)
         if job is None or not job.is_running:
-            run = known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
+            run = find_known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
             if run is not None and run.status != "UNFINISHED":
                 return self._view(caller, row)
             envelope = self._workspace.proposals.envelope_of(row)
             subject = _subject(row)
-            job = self._work.begin(
+            job = self._jobs.start(
                 f"apply:{subject}",
-                lambda job: self._carry_out(job, envelope, caller.actor),
+                lambda job: self._apply_envelope(job, envelope, caller.actor),
                 subject=subject,
                 owner=caller.id,
             )
         if job.wait(wait) and (refused := _refusal_for(caller, job)) is not None:
             raise refused
-        return self._view(caller, self._row(caller, proposal_id))
+        return self._view(caller, self._require_row(caller, proposal_id))
 
-    def envelope(self, caller: Caller, proposal_id: str) -> bytes:
+    def read_envelope(self, caller: Caller, proposal_id: str) -> bytes:
         """What was signed for it, for a person who may apply it and does so himself, such as a command at a terminal.
 
         It holds digests of files, so an agent does not get it: its plan is carried out by `apply`.
@@ -400,14 +406,14 @@ class PlanDesk(PlanRuns):
                 where=f"proposal {proposal_id}",
                 next_step="Apply the proposal by its id.",
             )
-        return self._workspace.proposals.envelope_of(self._row(caller, proposal_id))
+        return self._workspace.proposals.envelope_of(self._require_row(caller, proposal_id))
 
-    def _carry_out(self, job: Job[Ended], envelope: bytes, actor: str) -> Ended:
+    def _apply_envelope(self, job: Job[Ended], envelope: bytes, actor: str) -> Ended:
         refusals: list[RefusedError] = []
         outcome = self._workspace.apply(
             envelope,
             on_refusal=refusals.append,
-            on_status=lambda update: job.say(update.phase, update.done, update.total),
+            on_status=lambda update: job.report_progress(update.phase, update.done, update.total),
             is_cancelled=lambda: job.is_cancelled,
             actor=actor,
         )
@@ -416,13 +422,13 @@ class PlanDesk(PlanRuns):
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _job(self, row: ProposalRow) -> Job[Any] | None:
-        return self._work.about(_subject(row))
+    def _find_job(self, row: ProposalRow) -> Job[Any] | None:
+        return self._jobs.find(_subject(row))
 
-    def _stored(self, row: ProposalRow) -> ProposalPreview:
+    def _read_stored_preview(self, row: ProposalRow) -> ProposalPreview:
         found = self._workspace.proposals.preview_of(row)
-        if found is None and (job := self._previews.about(_subject(row))) is not None:
-            job.wait(PREVIEW_PATIENCE)
+        if found is None and (job := self._previews.find(_subject(row))) is not None:
+            job.wait(PREVIEW_WAIT_SECONDS)
             found = self._workspace.proposals.preview_of(row)
         if found is None:
             raise PreviewNotStoredError(row.proposal_id)
@@ -438,23 +444,23 @@ class PlanDesk(PlanRuns):
 
     def _view(self, caller: Caller, row: ProposalRow) -> ProposalView:
         if isinstance(caller, AgentCaller):
-            return agent_proposal(self._views.proposal(row, self._job(row)))
+            return agent_proposal(self._views.proposal(row, self._find_job(row)))
         title, risk = self._workspace.proposals.title_and_risk_of(row)
-        return self._views.proposal(row._replace(title=title, risk=risk), self._job(row))
+        return self._views.proposal(row._replace(title=title, risk=risk), self._find_job(row))
 
     def _listed_view(self, caller: Caller, row: ProposalRow) -> ProposalView | None:
         """People are told of a row that was changed; an agent is not told that there is one."""
         if self._workspace.proposals.is_verified(row):
             return self._view(caller, row)
-        return None if isinstance(caller, AgentCaller) else not_vouched_for(row)
+        return None if isinstance(caller, AgentCaller) else view_unverified_row(row)
 
 
 def _subject(row: ProposalRow) -> str:
     return f"plan:{row.proposal_id}"
 
 
-def _computed(seen: PlanPreview) -> ComputedPreview:
-    return ComputedPreview(seen.digest, seen.document.canonical(), seen.summary, seen.document.risk)
+def _to_computed_preview(preview: PlanPreview) -> ComputedPreview:
+    return ComputedPreview(preview.digest, preview.document.canonical(), preview.summary, preview.document.risk)
 
 
 def _approved_digest(envelope: bytes) -> str:
@@ -466,13 +472,13 @@ def _approved_digest(envelope: bytes) -> str:
 def _refusal_for(caller: Caller, job: Job[Ended]) -> RemitError | None:
     """Why a job that has ended changed nothing, in the words for this caller. None: it did change something, or may."""
     if not isinstance(caller, AgentCaller):
-        refused = outcome_or_refusal(job)
-        return None if refused is None else after_apply(refused)
+        refused = find_refusal(job)
+        return None if refused is None else advise_after_apply(refused)
     try:
-        refused = outcome_or_refusal(job)
+        refused = find_refusal(job)
     except RemitError as problem:
         raise agent_error(problem) from None
-    return None if refused is None else agent_error(after_apply(refused))
+    return None if refused is None else agent_error(advise_after_apply(refused))
 
 
 def _ignore(_: object) -> None:

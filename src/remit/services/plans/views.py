@@ -13,8 +13,8 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.services.base.context import ConsoleUrl, link_to
 from remit.services.base.jobs import Job
-from remit.services.base.run_list import NOT_VOUCHED_FOR, KnownRun, known_run
-from remit.services.plans.next_steps import after_apply
+from remit.services.base.run_list import NOT_VOUCHED_FOR, KnownRun, find_known_run
+from remit.services.plans.next_steps import advise_after_apply
 from remit.store.proposals import ProposalRow
 from remit.workspace.workspace import Workspace
 
@@ -28,7 +28,7 @@ _OF_RUN: Final[dict[str, ProposalState]] = {
     "UNFINISHED": "UNFINISHED",
     NOT_VOUCHED_FOR: "NOT_VOUCHED_FOR",
 }
-KEPT_AS: Final[dict[ProposalState, tuple[StoredProposalState, ...]]] = {
+STORED_STATES: Final[dict[ProposalState, tuple[StoredProposalState, ...]]] = {
     "PENDING": ("PENDING",),
     "DENIED": ("DENIED",),
     "EXPIRED": ("EXPIRED", "APPROVED"),
@@ -36,7 +36,7 @@ KEPT_AS: Final[dict[ProposalState, tuple[StoredProposalState, ...]]] = {
     "NOT_VOUCHED_FOR": ("PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID"),
 }
 """In which states of the row a told state can be found; all others, where a person said yes."""
-AFTER_YES: Final[tuple[StoredProposalState, ...]] = ("APPROVED", "VOID")
+APPROVED_STATES: Final[tuple[StoredProposalState, ...]] = ("APPROVED", "VOID")
 _NO_DIGEST: Final = "sha256:" + "0" * 64
 _CANCELLED: Final = """SELECT 1 FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = 'envelope.cancelled' LIMIT 1"""
@@ -51,11 +51,11 @@ class Views:
 
     def proposal(self, row: ProposalRow, job: Job[Any] | None = None) -> ProposalView:
         """Of a row that is vouched for."""
-        run = known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
+        run = find_known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
         until = _apply_until(row)
         state = self._state(row, run, until)
-        is_going = job is not None and job.is_running
-        if is_going and state == "APPROVED":
+        is_running = job is not None and job.is_running
+        if is_running and state == "APPROVED":
             state = "RUNNING"  # begun, and nothing is claimed yet
         return ProposalView(
             proposal_id=row.proposal_id,
@@ -75,10 +75,10 @@ class Views:
             envelope_id=row.envelope_id,
             apply_until=until if state == "APPROVED" else None,
             report_folder=run.report if run is not None else None,
-            undo=undo_told(run) if run is not None else None,
-            progress=job.progress if job is not None and is_going else None,
-            refused=_refused(job) if state == "APPROVED" else None,
-            link=self._link(row),
+            undo=view_undo(run) if run is not None else None,
+            progress=job.progress if job is not None and is_running else None,
+            refused=_find_refusal(job) if state == "APPROVED" else None,
+            link=self._link_to_proposal(row),
         )
 
     def run(self, run: KnownRun) -> RunView:
@@ -94,7 +94,7 @@ class Views:
             proposal_id=proposal.proposal_id if proposal is not None else None,
             status=run.status,
             files=run.files,
-            undo=undo_told(run),
+            undo=view_undo(run),
             report_folder=run.report,
         )
 
@@ -111,7 +111,7 @@ class Views:
             is_void = connection.one(_CANCELLED, (DEFAULT_TENANT, row.envelope_id)) is not None
         return "VOID" if is_void else "APPROVED"
 
-    def _link(self, row: ProposalRow) -> str | None:
+    def _link_to_proposal(self, row: ProposalRow) -> str | None:
         place = ("inbox", "plan") if row.envelope_id is None else ("runs",)
         return link_to(self._console_url, *place, row.proposal_id)
 
@@ -119,7 +119,7 @@ class Views:
         return link_to(self._console_url, "runs", name)
 
 
-def not_vouched_for(row: ProposalRow) -> ProposalView | None:
+def view_unverified_row(row: ProposalRow) -> ProposalView | None:
     """Somebody has changed the row: nothing of it is told but that there is one."""
     try:
         return ProposalView(
@@ -143,11 +143,11 @@ def not_vouched_for(row: ProposalRow) -> ProposalView | None:
         return None
 
 
-def undo_told(run: KnownRun) -> UndoTold:
+def view_undo(run: KnownRun) -> UndoTold:
     return UndoTold(state=run.undo, until=run.until)
 
 
-def outcome_or_refusal(job: Job[Any]) -> RemitError | None:
+def find_refusal(job: Job[Any]) -> RemitError | None:
     """Why a job that has ended changed nothing; None if it did, or may have."""
     outcome, refusals = job.result()
     if not isinstance(outcome, PlanRefusal):
@@ -155,11 +155,11 @@ def outcome_or_refusal(job: Job[Any]) -> RemitError | None:
     return refusals[0] if refusals else RefusedError(Reason.CANCELLED, outcome.errors[0].message)
 
 
-def cursor_of(place: tuple[str, str]) -> str:
+def encode_cursor(place: tuple[str, str]) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str | None, default: tuple[str, str]) -> tuple[str, str]:
+def decode_cursor(cursor: str | None, default: tuple[str, str]) -> tuple[str, str]:
     """Where a list goes on. Nothing is decided by it: whoever makes one up sees another part of his own list."""
     if cursor is None:
         return default
@@ -181,13 +181,13 @@ def _apply_until(row: ProposalRow) -> str | None:
     return until if isinstance(until, str) else None
 
 
-def _refused(job: Job[Any] | None) -> ErrorTold | None:
+def _find_refusal(job: Job[Any] | None) -> ErrorTold | None:
     if job is None or job.is_running:
         return None
     try:
-        problem = outcome_or_refusal(job)
+        problem = find_refusal(job)
     except RemitError as raised:
         problem = raised
     except Exception:  # noqa: BLE001 - whoever waited for it was told
         return None
-    return describe_error(after_apply(problem)) if problem is not None else None
+    return describe_error(advise_after_apply(problem)) if problem is not None else None

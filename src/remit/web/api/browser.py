@@ -48,7 +48,7 @@ def get_action(call: Asked, action_id: PathId) -> Response:
     **operation("pictureOfAction", "The picture that an action took", right=Right.SEE_OWN, answers={200: PNG}),
 )
 def picture_of_action(call: Asked, action_id: PathId) -> Response:
-    return Response(call.desk.browser.picture(call.caller, action_id), 200, media_type=PNG)
+    return Response(call.desk.browser.read_picture(call.caller, action_id), 200, media_type=PNG)
 
 
 @router.get(

@@ -24,7 +24,7 @@ _ONE = f"{_TENANT}/{{simulation_id}}"
     ),
 )
 def list_catalogue(call: Asked, tenant: PathId) -> Response:
-    return answer(call.desk.catalogue.listed(call.caller, tenant))
+    return answer(call.desk.catalogue.list_simulations(call.caller, tenant))
 
 
 @router.get(

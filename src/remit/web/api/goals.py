@@ -49,7 +49,7 @@ def ask_for_goal(call: AskedWithBody) -> Response:
     **operation("listGoals", "Goals of a tenant, the last one that moved first", right=Right.SEE, answers={200: Goals}),
 )
 def list_goals(call: Asked, tenant: Tenant, limit: Limit = 50) -> Response:
-    return answer(Goals(items=tuple(call.desk.goals.listed(call.caller, tenant, limit))))
+    return answer(Goals(items=tuple(call.desk.goals.list_goals(call.caller, tenant, limit))))
 
 
 @router.get(
@@ -92,7 +92,7 @@ def continue_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -
     call.parse(Nothing)
     _require_own(call, Right.ASK, tenant, correlation_id)
     with call.waiting() as wait:
-        return _told(call.desk.goals.go_on(call.caller, correlation_id, wait))
+        return _told(call.desk.goals.resume(call.caller, correlation_id, wait))
 
 
 @router.post(
@@ -109,7 +109,7 @@ def undo_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Re
     call.parse(Nothing)
     _require_own(call, Right.ASK, tenant, correlation_id)
     with call.waiting() as wait:
-        return _told(call.desk.goals.take_back(call.caller, correlation_id, wait))
+        return _told(call.desk.goals.undo(call.caller, correlation_id, wait))
 
 
 @router.get(
@@ -122,7 +122,7 @@ def undo_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Re
     ),
 )
 def trace_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
-    return answer(call.desk.record.trace(call.caller, tenant, correlation_id))
+    return answer(call.desk.ledger.trace(call.caller, tenant, correlation_id))
 
 
 @router.get(

@@ -24,7 +24,7 @@ Questions = Page[Question]
     **operation("listInbox", "What waits for a person, the newest first", right=Right.SEE, answers={200: Questions}),
 )
 def list_inbox(call: Asked) -> Response:
-    return answer(Questions(items=tuple(call.desk.inbox.open(call.caller)[:1_000])))
+    return answer(Questions(items=tuple(call.desk.inbox.list_open(call.caller)[:1_000])))
 
 
 @router.get(
@@ -34,7 +34,7 @@ def list_inbox(call: Asked) -> Response:
     ),
 )
 def list_closed(call: Asked) -> Response:
-    return answer(Questions(items=tuple(call.desk.inbox.recent(call.caller))))
+    return answer(Questions(items=tuple(call.desk.inbox.list_recent(call.caller))))
 
 
 @router.get(
@@ -67,4 +67,4 @@ def answer_question(call: AskedWithBody, kind: QuestionKind, question_id: PathId
     **operation("showPicture", "The page from which a held request comes", right=Right.SEE, answers={200: PNG}),
 )
 def show_picture(call: Asked, question_id: PathId) -> Response:
-    return Response(call.desk.inbox.picture(call.caller, question_id), 200, media_type=PNG)
+    return Response(call.desk.inbox.read_picture(call.caller, question_id), 200, media_type=PNG)

@@ -33,7 +33,7 @@ Seq = Annotated[int, Path(ge=1, le=2**53 - 1, description="The entry's place in 
     **operation("listChains", "Whose chains there are, and their heads", right=Right.SEE, answers={200: Chains}),
 )
 def list_chains(call: Asked) -> Response:
-    return answer(Chains(items=tuple(call.desk.record.tenants(call.caller)[:1_000])))
+    return answer(Chains(items=tuple(call.desk.ledger.list_chains(call.caller)[:1_000])))
 
 
 @router.get(
@@ -43,7 +43,7 @@ def list_chains(call: Asked) -> Response:
     ),
 )
 def list_heads(call: Asked) -> Response:
-    return answer(Heads(items=tuple(call.desk.record.heads(call.caller)[:1_000])))
+    return answer(Heads(items=tuple(call.desk.ledger.list_heads(call.caller)[:1_000])))
 
 
 @router.post(
@@ -59,7 +59,7 @@ def list_heads(call: Asked) -> Response:
 def verify_ledger(call: AskedWithBody) -> Response:
     wish = call.parse(VerifyWish)
     with call.waiting() as wait:
-        return _told(call.desk.record.verify(call.caller, wish.tenant, wait), wish.tenant)
+        return _told(call.desk.ledger.verify(call.caller, wish.tenant, wait), wish.tenant)
 
 
 @router.get(
@@ -73,7 +73,7 @@ def verify_ledger(call: AskedWithBody) -> Response:
 )
 def get_verdict(call: Asked, tenant: Named = None) -> Response:
     with call.waiting() as wait:
-        return _told(call.desk.record.verify(call.caller, tenant, wait, again=False), tenant)
+        return _told(call.desk.ledger.verify(call.caller, tenant, wait, again=False), tenant)
 
 
 @router.get(
@@ -105,7 +105,7 @@ def list_entries(  # noqa: PLR0913 - one for each filter
         "until": until,
     }
     filters = EntryFilter.from_tree(wanted, source="query")
-    return answer(call.desk.record.entries(call.caller, tenant, filters, cursor, limit))
+    return answer(call.desk.ledger.list_entries(call.caller, tenant, filters, cursor, limit))
 
 
 @router.get(
@@ -115,7 +115,7 @@ def list_entries(  # noqa: PLR0913 - one for each filter
     ),
 )
 def get_entry(call: Asked, tenant: PathId, seq: Seq) -> Response:
-    return answer(call.desk.record.entry(call.caller, tenant, seq))
+    return answer(call.desk.ledger.read_entry(call.caller, tenant, seq))
 
 
 @router.get(
@@ -128,7 +128,7 @@ def get_entry(call: Asked, tenant: PathId, seq: Seq) -> Response:
     ),
 )
 def trace_correlation(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
-    return answer(call.desk.record.trace(call.caller, tenant, correlation_id))
+    return answer(call.desk.ledger.trace(call.caller, tenant, correlation_id))
 
 
 @router.get(
@@ -141,7 +141,7 @@ def trace_correlation(call: Asked, tenant: PathId, correlation_id: PathId) -> Re
     ),
 )
 def export_bundle(call: Asked, tenant: PathId, correlation_id: Named = None) -> Response:
-    bundle = call.desk.record.bundle(call.caller, tenant, correlation_id)
+    bundle = call.desk.ledger.open_bundle(call.caller, tenant, correlation_id)
     headers = {"Content-Disposition": 'attachment; filename="evidence.jsonl"'}
     return StreamingResponse(_chunks(bundle), 200, headers, BUNDLE, BackgroundTask(bundle.close))
 

@@ -50,7 +50,7 @@ class Removed(Contract):
     **operation("listPeople", "Who is let in, and as what", right=Right.SEE, answers={200: PeoplePage}),
 )
 def list_people(call: Asked) -> Response:
-    return answer(PeoplePage(items=tuple(map(_view, call.desk.people.listed(call.caller)))))
+    return answer(PeoplePage(items=tuple(map(_view, call.desk.people.list_people(call.caller)))))
 
 
 @router.post(

@@ -69,7 +69,7 @@ def propose_plan(call: AskedWithBody) -> Response:
 )
 def list_plans(call: Asked, state: ProposalState | None = None, cursor: Cursor = None, limit: Limit = 50) -> Response:
     states = (state,) if state is not None else ()
-    return answer(call.desk.plans.listed(call.caller, states=states, cursor=cursor, limit=limit))
+    return answer(call.desk.plans.list_proposals(call.caller, states=states, cursor=cursor, limit=limit))
 
 
 @router.get(
@@ -90,7 +90,7 @@ def get_plan(call: Asked, proposal_id: PathId) -> Response:
     ),
 )
 def look_at_plan(call: Asked, proposal_id: PathId) -> Response:
-    return answer(call.desk.plans.look(call.caller, proposal_id))
+    return answer(call.desk.plans.read_preview(call.caller, proposal_id))
 
 
 @router.post(
@@ -105,7 +105,7 @@ def look_at_plan(call: Asked, proposal_id: PathId) -> Response:
 )
 def compute_plan_preview(call: AskedWithBody, proposal_id: PathId) -> Response:
     call.parse(Nothing)
-    return answer(call.desk.plans.compute(call.caller, proposal_id))
+    return answer(call.desk.plans.compute_preview(call.caller, proposal_id))
 
 
 @router.post(
@@ -174,7 +174,7 @@ def cancel_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
     ),
 )
 def look_at_undo(call: Asked, proposal_id: PathId) -> Response:
-    return answer(call.desk.plans.undo_look(call.caller, proposal_id))
+    return answer(call.desk.plans.preview_undo(call.caller, proposal_id))
 
 
 @router.post(
@@ -207,4 +207,4 @@ def undo_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
     ),
 )
 def report_of_plan(call: Asked, proposal_id: PathId) -> Response:
-    return answer(call.desk.plans.report(call.caller, proposal_id))
+    return answer(call.desk.plans.read_report(call.caller, proposal_id))

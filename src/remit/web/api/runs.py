@@ -18,12 +18,12 @@ _ONE = "/v1/runs/{envelope_id}"
     **operation("listRuns", "Runs of plans, the newest first", right=Right.SEE, answers={200: RunPage}),
 )
 def list_runs(call: Asked, cursor: Cursor = None, limit: Limit = 50) -> Response:
-    return answer(call.desk.plans.runs(call.caller, cursor=cursor, limit=limit))
+    return answer(call.desk.plans.list_runs(call.caller, cursor=cursor, limit=limit))
 
 
 @router.get(_ONE, **operation("getRun", "One run", right=Right.SEE_OWN, answers={200: RunView}))
 def get_run(call: Asked, envelope_id: PathId) -> Response:
-    return answer(call.desk.plans.run(call.caller, envelope_id))
+    return answer(call.desk.plans.read_run(call.caller, envelope_id))
 
 
 @router.get(
@@ -36,4 +36,4 @@ def get_run(call: Asked, envelope_id: PathId) -> Response:
     ),
 )
 def report_of_run(call: Asked, envelope_id: PathId) -> Response:
-    return answer(call.desk.plans.report(call.caller, envelope_id))
+    return answer(call.desk.plans.read_report(call.caller, envelope_id))

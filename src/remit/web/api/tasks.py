@@ -33,8 +33,8 @@ async def run_task(call: AskedWithBody) -> Response:
     wish = call.parse(TaskRun)
     call.require_same_body()
     with call.waiting() as wait:
-        begun = call.desk.tasks.begin(call.caller, to_bytes(wish.manifest), to_bytes(wish.lease))
-        await begun.job.wait_in_loop(wait)
+        begun = call.desk.tasks.start(call.caller, to_bytes(wish.manifest), to_bytes(wish.lease))
+        await begun.job.wait_async(wait)
     found = begun.answer()
     if found.refused is not None:
         return refused_answer(call.request, found.refused, found)

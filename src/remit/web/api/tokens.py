@@ -26,7 +26,7 @@ class TokenRevoked(Contract):
     ),
 )
 def list_tokens(call: Asked, cursor: Cursor = None, limit: Limit = 50) -> Response:
-    return answer(call.desk.tokens.listed(call.caller, cursor, limit))
+    return answer(call.desk.tokens.list_tokens(call.caller, cursor, limit))
 
 
 @router.post(

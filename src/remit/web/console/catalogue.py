@@ -24,7 +24,7 @@ def catalogue(request: Request, tenant: str = "") -> Response:
     desk = desk_of(request)
     tenants = sorted(desk.workspace.config.tenants)
     chosen = tenant or (tenants[0] if tenants else "")
-    view = desk.catalogue.listed(viewer.caller, chosen) if chosen else None
+    view = desk.catalogue.list_simulations(viewer.caller, chosen) if chosen else None
     return page(request, "catalogue.html", here="/catalogue", tenants=tenants, tenant=chosen, view=view)
 
 

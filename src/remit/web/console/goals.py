@@ -72,7 +72,7 @@ def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa:
     viewer = viewer_of(request)
     goals = desk_of(request).goals
     found = goals.get(viewer.caller, tenant, id)
-    words = goals.words(viewer.caller, tenant, id)
+    words = goals.read_utterance(viewer.caller, tenant, id)
     is_mine, is_over = _is_mine(viewer, found), _is_over(request, found)
     return page(
         request,
@@ -91,7 +91,7 @@ def ask(request: Request, form: Filled) -> Response:
     viewer, reply_to = viewer_of(request), form.given("reply_to")
     goals, tenant = desk_of(request).goals, viewer.caller.tenant
     try:
-        spoken = goals.language(viewer.caller, tenant, reply_to) if reply_to and tenant else form.one("language")
+        spoken = goals.read_language(viewer.caller, tenant, reply_to) if reply_to and tenant else form.one("language")
         found = goals.ask(
             viewer.caller,
             form.one("utterance"),
@@ -108,7 +108,7 @@ def ask(request: Request, form: Filled) -> Response:
 def go_on(request: Request, form: Filled) -> Response:
     """With what somebody else has approved meanwhile. It says no yes for anybody."""
     viewer = viewer_of(request)
-    found = desk_of(request).goals.go_on(viewer.caller, form.one("id"), ASK_WAIT)
+    found = desk_of(request).goals.resume(viewer.caller, form.one("id"), ASK_WAIT)
     return go(goal_path(found.tenant_id, found.correlation_id))
 
 
@@ -117,9 +117,9 @@ def undo(request: Request, form: Filled) -> Response:
     """By a goal of its own, which asks for its user's yes as every other does."""
     viewer, tenant, name = viewer_of(request), form.one("tenant"), form.one("id")
     if not is_confirmed(form):
-        words = desk_of(request).goals.words(viewer.caller, tenant, name)
+        words = desk_of(request).goals.read_utterance(viewer.caller, tenant, name)
         return ask_first(request, form, ask_to_take_back(words[:MOST_WORDS] or name), goal_path(tenant, name))
-    found = desk_of(request).goals.take_back(viewer.caller, name, ASK_WAIT)
+    found = desk_of(request).goals.undo(viewer.caller, name, ASK_WAIT)
     return go(goal_path(found.tenant_id, found.correlation_id))
 
 
@@ -127,7 +127,7 @@ def _show(
     request: Request, viewer: Viewer, problem: RemitError | None = None, words: str = "", language: str = ""
 ) -> Response:
     asked, caller = desk_of(request).goals, viewer.caller
-    newest = [line for tenant in asked.tenants(caller) for line in asked.listed(caller, tenant, MOST_LISTED)]
+    newest = [line for tenant in asked.list_tenants(caller) for line in asked.list_goals(caller, tenant, MOST_LISTED)]
     newest.sort(key=lambda each: each.at, reverse=True)
     lines = [
         GoalLine(
@@ -135,7 +135,7 @@ def _show(
             each.correlation_id,
             each.event,
             each.at,
-            asked.words(caller, each.tenant_id, each.correlation_id)[:MOST_WORDS],
+            asked.read_utterance(caller, each.tenant_id, each.correlation_id)[:MOST_WORDS],
         )
         for each in newest[:MOST_LISTED]
     ]
@@ -156,7 +156,7 @@ def _languages(request: Request, viewer: Viewer, language: str) -> Languages | N
     caller = viewer.caller
     if caller.tenant is None or not viewer.may("ask"):
         return None
-    spoken = desk_of(request).catalogue.spoken(caller, caller.tenant)
+    spoken = desk_of(request).catalogue.list_languages(caller, caller.tenant)
     return languages_for(spoken, request.headers.get("accept-language", ""), language)
 
 

@@ -41,12 +41,12 @@ def begin() -> Response:
 def inbox(request: Request) -> Response:
     viewer = viewer_of(request)
     desk = desk_of(request)
-    recent = desk.inbox.recent(viewer.caller, RECENT)
+    recent = desk.inbox.list_recent(viewer.caller, RECENT)
     return page(
         request,
         "inbox.html",
         here="/inbox",
-        questions=[InboxItem(each) for each in desk.inbox.open(viewer.caller)],
+        questions=[InboxItem(each) for each in desk.inbox.list_open(viewer.caller)],
         recent=[InboxItem(each) for each in recent],
         closed=closed_at(request, viewer, recent),
     )
@@ -61,7 +61,7 @@ def question(request: Request, kind: str = "", id: str = "", tenant: str = "", f
 def picture(request: Request, id: str = "") -> Response:  # noqa: A002 - as in the address
     """The screenshot of a held request. It is a picture whatever is in it: no browser may take it for anything else."""
     viewer = viewer_of(request)
-    body = desk_of(request).inbox.picture(viewer.caller, id)
+    body = desk_of(request).inbox.read_picture(viewer.caller, id)
     return Response(body, media_type="image/png", headers={"Cache-Control": "no-store"})
 
 
@@ -70,7 +70,7 @@ def diff(request: Request, id: str = "", digest: str = "", file: int = 0, first:
     """The lines of one file's diff that the question's own page has no room for."""
     viewer = viewer_of(request)
     asked = InboxItem(desk_of(request).inbox.show(viewer.caller, "plan", id).question)
-    preview = desk_of(request).plans.look(viewer.caller, id)
+    preview = desk_of(request).plans.read_preview(viewer.caller, id)
     rest = rest_of(preview, file, first)
     if rest is None:
         raise RefusedError(
@@ -119,7 +119,7 @@ def compute_preview(request: Request, form: Filled) -> Response:
     if not is_confirmed(form):
         return ask_first(request, form, compute(asked.title), asked.path)
     try:
-        desk_of(request).plans.compute(viewer.caller, name)
+        desk_of(request).plans.compute_preview(viewer.caller, name)
     except RemitError as problem:
         return _show(request, viewer, "plan", name, "", problem)
     return go(address("/inbox/question", kind="plan", id=name, said="computed"))
@@ -178,7 +178,7 @@ def _plan_of(
     if proposal.state not in {"PENDING", "APPROVED"}:
         return proposal, None, None
     try:
-        seen = plans.look(viewer.caller, view.question.id)
+        seen = plans.read_preview(viewer.caller, view.question.id)
         return proposal, PreviewShown.of(seen, is_unfolded=is_unfolded), None
     except RemitError as problem:  # the question can still be denied
         return proposal, None, problem
@@ -186,7 +186,7 @@ def _plan_of(
 
 def _picture(request: Request, viewer: Viewer, view: QuestionView) -> Graph | None:
     """Where one action waits for another; else the list of files says as much."""
-    steps = desk_of(request).plans.steps(viewer.caller, view.question.id)
+    steps = desk_of(request).plans.list_actions(viewer.caller, view.question.id)
     return picture_of(steps, {}) if any(step.depends_on for step in steps) else None
 
 
@@ -204,7 +204,7 @@ def _why_not(view: QuestionView, preview: PreviewShown | None, problem: RemitErr
 
 
 def _neighbours(request: Request, viewer: Viewer, asked: InboxItem) -> tuple[str | None, str | None]:
-    paths = [InboxItem(each).path for each in desk_of(request).inbox.open(viewer.caller)]
+    paths = [InboxItem(each).path for each in desk_of(request).inbox.list_open(viewer.caller)]
     if asked.path not in paths:
         return None, paths[0] if paths else None
     place = paths.index(asked.path)
@@ -252,7 +252,7 @@ def _require_known_unseen(request: Request, viewer: Viewer, form: FormFields) ->
     What the page left out is computed here: a form without a field does not say anything about it. That the files are
     still as they were shown, the desk checks.
     """
-    seen = desk_of(request).plans.look(viewer.caller, form.one("id"))
+    seen = desk_of(request).plans.read_preview(viewer.caller, form.one("id"))
     shown = PreviewShown.of(seen, is_unfolded=_is_unfolded(form))
     if shown.unseen and form.one("unseen") != form.one("digest"):
         raise RefusedError(
@@ -283,7 +283,7 @@ def _allowed(request: Request, viewer: Viewer, form: FormFields) -> dict[str, Se
     """
     named: dict[str, Sequence[str]] = {each: form.many(each) for each in ALLOWANCES}
     if whole := [each for each in ALLOWANCES if form.one(f"{each}_all") == "yes"]:
-        needs = desk_of(request).plans.look(viewer.caller, form.one("id")).document.needs
+        needs = desk_of(request).plans.read_preview(viewer.caller, form.one("id")).document.needs
         named |= {each: getattr(needs, each) for each in whole}
     return named
 

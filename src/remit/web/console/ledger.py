@@ -61,21 +61,21 @@ class Block(NamedTuple):
 @router.get("/ledger")
 def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> Response:
     viewer = viewer_of(request)
-    record = desk_of(request).record
-    chains = record.tenants(viewer.caller)
+    record = desk_of(request).ledger
+    chains = record.list_chains(viewer.caller)
     given = {name: request.query_params.get(name, "").strip() for name in FILTERS}
     problem: RemitError | None = None
     items: Sequence[EntryView] = ()
     older = None
     try:
-        found = record.entries(viewer.caller, tenant, _filter(given), cursor or None, EACH_PAGE)
+        found = record.list_entries(viewer.caller, tenant, _filter(given), cursor or None, EACH_PAGE)
     except RefusedError as refused:
         problem = refused
     else:
         items = found.items
         older = address("/ledger", tenant=tenant, cursor=found.next, **given) if found.next else None
     chain = next((each for each in chains if each.tenant_id == tenant), None)
-    newest = record.entries(viewer.caller, tenant, limit=BLOCKS).items if chain is not None else ()
+    newest = record.list_entries(viewer.caller, tenant, limit=BLOCKS).items if chain is not None else ()
     return page(
         request,
         "ledger.html",
@@ -96,7 +96,7 @@ def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> 
 @router.get("/ledger/entry")
 def entry(request: Request, tenant: str = "", seq: int = 0) -> Response:
     viewer = viewer_of(request)
-    found = desk_of(request).record.entry(viewer.caller, tenant, seq)
+    found = desk_of(request).ledger.read_entry(viewer.caller, tenant, seq)
     pretty = json.dumps(found.entry.payload, ensure_ascii=False, indent=2)
     return page(request, "entry.html", here="/ledger", view=found, entry=found.entry, payload=pretty)
 
@@ -104,7 +104,7 @@ def entry(request: Request, tenant: str = "", seq: int = 0) -> Response:
 @router.get("/ledger/trace")
 def trace(request: Request, tenant: str = DEFAULT_TENANT, correlation: str = "") -> Response:
     viewer = viewer_of(request)
-    found = desk_of(request).record.trace(viewer.caller, tenant, correlation)
+    found = desk_of(request).ledger.trace(viewer.caller, tenant, correlation)
     return page(request, "trace.html", here="/ledger", traced=found, facts_of=facts_of)
 
 
@@ -113,15 +113,15 @@ def verified(request: Request) -> Response:
     """What the last check found, if one ran lately; nothing is begun by looking."""
     viewer = viewer_of(request)
     desk = desk_of(request)
-    known = desk.work.about("verify:all tenants") is not None
-    answer = desk.record.verify(viewer.caller, None, 0.0, again=False) if known else None
-    return page(request, "verify.html", here="/ledger", answer=answer, chains=desk.record.tenants(viewer.caller))
+    known = desk.jobs.find("verify:all tenants") is not None
+    answer = desk.ledger.verify(viewer.caller, None, 0.0, again=False) if known else None
+    return page(request, "verify.html", here="/ledger", answer=answer, chains=desk.ledger.list_chains(viewer.caller))
 
 
 @router.post("/ledger/verify")
 def verify(request: Request, form: Filled) -> Response:  # noqa: ARG001 - it carries the csrf, and says nothing else
     viewer = viewer_of(request)
-    desk_of(request).record.verify(viewer.caller, None, VERIFY_WAIT)
+    desk_of(request).ledger.verify(viewer.caller, None, VERIFY_WAIT)
     return go("/ledger/verify")
 
 

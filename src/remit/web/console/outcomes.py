@@ -73,10 +73,10 @@ def came_of(request: Request, viewer: Viewer, view: QuestionView) -> Came | None
     wanted = view.request
     if wanted is None or view.question.state not in {"APPROVED", "USED"}:
         return None
-    record = desk_of(request).record
+    record = desk_of(request).ledger
     for kind in _ENDED:
         filters = EntryFilter.from_tree({"kind": kind, "correlation_id": wanted.action_id}, source="the console")
-        for found in record.entries(viewer.caller, DEFAULT_TENANT, filters, None, _LOOKED_AT).items:
+        for found in record.list_entries(viewer.caller, DEFAULT_TENANT, filters, None, _LOOKED_AT).items:
             entry = found.entry
             if found.problem is None and _is_of(entry, wanted.token_jti) and _is_later(entry, view.question.decided_at):
                 path = address("/ledger", correlation=wanted.action_id)
@@ -88,10 +88,10 @@ def closed_at(request: Request, viewer: Viewer, questions: Sequence[Question]) -
     """By id: when each was answered, or ended without an answer."""
     voided: dict[str, str] = {}
     if any(each.state == "VOID" and each.decided_at is None for each in questions):
-        record = desk_of(request).record
+        record = desk_of(request).ledger
         for kind, name in _VOIDED.items():
             filters = EntryFilter.from_tree({"kind": kind}, source="the console")
-            for found in record.entries(viewer.caller, DEFAULT_TENANT, filters, None, _MOST_VOIDED).items:
+            for found in record.list_entries(viewer.caller, DEFAULT_TENANT, filters, None, _MOST_VOIDED).items:
                 if isinstance(found.entry.payload, dict):
                     voided[str(found.entry.payload.get(name))] = found.entry.created_at
     ended = {each.id: each.expires_at if each.state == "EXPIRED" else voided.get(each.id) for each in questions}

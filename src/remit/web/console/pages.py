@@ -128,7 +128,7 @@ def viewer_of(request: Request) -> Viewer:
     desk = desk_of(request)
     viewer = Viewer(caller, request.state.csrf or "", desk.workspace.root.name)
     request.state.viewer = viewer  # so that an error page has the rooms too
-    waiting = min(len(desk.inbox.open(caller)), MOST_COUNTED)
+    waiting = min(len(desk.inbox.list_open(caller)), MOST_COUNTED)
     viewer = Viewer(caller, viewer.csrf, viewer.workspace, waiting)
     request.state.viewer = viewer
     return viewer

@@ -47,7 +47,7 @@ def invite(request: Request, form: Filled) -> Response:
 def remove(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
     if not is_confirmed(form):
-        name, listed = form.one("name"), desk_of(request).people.listed(viewer.caller)
+        name, listed = form.one("name"), desk_of(request).people.list_people(viewer.caller)
         asking = ask_to_remove(name, name == viewer.caller.id, name == _only_admin(listed))
         return ask_first(request, form, asking, "/people")
     try:
@@ -61,7 +61,7 @@ def _show(
     request: Request, viewer: Viewer, problem: RemitError | None = None, invited: Invitation | None = None
 ) -> Response:
     """A link is shown once, on the page that answers the form: it is kept nowhere."""
-    listed = desk_of(request).people.listed(viewer.caller)
+    listed = desk_of(request).people.list_people(viewer.caller)
     url = request.app.state.settings.url + invited.path if invited is not None else ""
     return page(
         request,

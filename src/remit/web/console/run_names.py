@@ -30,5 +30,5 @@ def applied_by(desk: "Services", caller: Caller, run: RunView) -> str:
 
 def _actor(desk: "Services", caller: Caller, kind: str, envelope_id: str) -> str:
     wanted = EntryFilter.from_tree({"kind": kind, "correlation_id": envelope_id}, source="the list of runs")
-    found = desk.record.entries(caller, DEFAULT_TENANT, wanted, None, 1).items
+    found = desk.ledger.list_entries(caller, DEFAULT_TENANT, wanted, None, 1).items
     return (found[0].entry.actor or "") if found and found[0].problem is None else ""

@@ -84,8 +84,8 @@ class RunPage(NamedTuple):
 def runs(request: Request, cursor: str = "") -> Response:
     viewer = viewer_of(request)
     plans = desk_of(request).plans
-    ready = plans.listed(viewer.caller, states=_READY, limit=EACH_PAGE).items if not cursor else ()
-    found = plans.runs(viewer.caller, cursor=cursor or None, limit=EACH_PAGE)
+    ready = plans.list_proposals(viewer.caller, states=_READY, limit=EACH_PAGE).items if not cursor else ()
+    found = plans.list_runs(viewer.caller, cursor=cursor or None, limit=EACH_PAGE)
     older = address("/runs", cursor=found.next) if found.next else None
     named = [(name_of(desk_of(request), viewer.caller, each), each) for each in found.items]
     return page(request, "runs.html", here="/runs", ready=ready, runs=named, older=older)
@@ -130,7 +130,7 @@ def undo(request: Request, form: Filled) -> Response:
     viewer, name = viewer_of(request), form.one("name")
     digest = form.given("drift_digest")
     if not is_confirmed(form):
-        drifted = desk_of(request).plans.undo_look(viewer.caller, name).drifted if digest else ()
+        drifted = desk_of(request).plans.preview_undo(viewer.caller, name).drifted if digest else ()
         return _ask_first(request, viewer, form, lambda title: confirm_words.undo(title, len(drifted)))
     try:
         answer = desk_of(request).plans.undo(viewer.caller, name, force=bool(digest), drift_digest=digest)
@@ -176,15 +176,15 @@ def _shown(
 def _find(request: Request, viewer: Viewer, name: str) -> RunPage:
     """By the id of the proposal or of the envelope. Each part may be missing: not run yet, or run elsewhere."""
     plans, caller = desk_of(request).plans, viewer.caller
-    view = _unless_missing(lambda: plans.run(caller, name))
+    view = _unless_missing(lambda: plans.read_run(caller, name))
     known = view.proposal_id if view is not None else name
     proposal = _unless_missing(lambda: plans.get(caller, known)) if known is not None else None
     if view is None and proposal is None:
         raise RefusedError(
             Reason.STATE_MISSING, "there is no such run", where=name, next_step="All runs are listed: /runs"
         )
-    documents = _unless_missing(lambda: plans.report(caller, name)) if view is not None else None
-    look = _unless_missing(lambda: plans.undo_look(caller, name)) if documents is not None else None
+    documents = _unless_missing(lambda: plans.read_report(caller, name)) if view is not None else None
+    look = _unless_missing(lambda: plans.preview_undo(caller, name)) if documents is not None else None
     called = name_of(desk_of(request), caller, view) if view is not None else ""
     who = applied_by(desk_of(request), caller, view) if view is not None else ""
     picture = picture_of(
@@ -199,7 +199,7 @@ def _preview(request: Request, viewer: Viewer, proposal: ProposalView | None) ->
     if proposal is None or proposal.state != "APPROVED":
         return None
     try:
-        return PreviewShown.of(desk_of(request).plans.look(viewer.caller, proposal.proposal_id))
+        return PreviewShown.of(desk_of(request).plans.read_preview(viewer.caller, proposal.proposal_id))
     except RemitError:  # the plan itself may be gone; whoever applies it is told why not
         return None
 
@@ -209,7 +209,7 @@ def _steps(request: Request, viewer: Viewer, proposal: ProposalView | None) -> S
     if proposal is None:
         return ()
     try:
-        return desk_of(request).plans.steps(viewer.caller, proposal.proposal_id)
+        return desk_of(request).plans.list_actions(viewer.caller, proposal.proposal_id)
     except RefusedError:
         return ()
 

@@ -73,7 +73,7 @@ def _error_level(rate: Rate) -> Level:
 
 def _waiting(desk: "Services", now: datetime) -> Iterator[Level]:
     names = {"request": "Held requests", "plan": "Proposed plans", "goal": "Goals to approve"}
-    for kind, (count, oldest) in desk.inbox.counts().items():
+    for kind, (count, oldest) in desk.inbox.count_open().items():
         since = f"the oldest for {how_long((now - parse_time(oldest)).total_seconds())}" if oldest else "none waits"
         yield Level(names.get(kind, kind), f"{count:,}", since, "")
 

@@ -59,7 +59,7 @@ def _show(
 ) -> Response:
     """A token's text is shown once, on the page that answers the form: it is kept nowhere."""
     viewer = request.state.viewer
-    found = desk_of(request).tokens.listed(viewer.caller, request.query_params.get("cursor") or None, EACH_PAGE)
+    found = desk_of(request).tokens.list_tokens(viewer.caller, request.query_params.get("cursor") or None, EACH_PAGE)
     return page(
         request,
         "tokens.html",

@@ -134,13 +134,13 @@ class APIRequest:
         wished = wished_wait(self.request.headers.getlist("prefer"))
         places: FairShareQuota = self.request.app.state.waiting
         caller = self.caller
-        if wished <= 0 or not places.take(caller):
+        if wished <= 0 or not places.acquire(caller):
             yield 0.0
             return
         try:
             yield wished
         finally:
-            places.leave(caller)
+            places.release(caller)
 
 
 async def _call(request: Request) -> APIRequest:

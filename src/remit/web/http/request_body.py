@@ -38,13 +38,13 @@ class BufferedBody:
     def add(self, size: int) -> None:
         if self.caller is None:
             return
-        if not self._places.take(self.caller, size):
-            raise ResponseError(self._places.refusal(self.caller), 429, {**_CLOSE, "Retry-After": RETRY_AFTER})
+        if not self._places.acquire(self.caller, size):
+            raise ResponseError(self._places.refusal_error(self.caller), 429, {**_CLOSE, "Retry-After": RETRY_AFTER})
         self._size += size
 
     def end(self) -> None:
         if self.caller is not None:
-            self._places.leave(self.caller, self._size)
+            self._places.release(self.caller, self._size)
             self._size = 0
 
 

@@ -21,7 +21,7 @@ from remit.services.base.fair_share import FairShareQuota
 from remit.web.http.authentication import is_still_valid, require_caller
 
 if TYPE_CHECKING:
-    from remit.services.base.events import Sent, Subscription
+    from remit.services.base.events import StreamEvent, Subscription
     from remit.services.services import Services
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -36,7 +36,7 @@ async def event_stream(request: Request, after: str | None) -> StreamingResponse
     desk: Services = request.app.state.desk
     places: FairShareQuota = request.app.state.listening
     caller = require_caller(request)
-    if not places.take(caller):  # before anything is waited for: else a crowd would come in while one is let in
+    if not places.acquire(caller):  # before anything is waited for: else a crowd would come in while one is let in
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             "as many listen to the events already as may, of this caller or of all",
@@ -46,11 +46,11 @@ async def event_stream(request: Request, after: str | None) -> StreamingResponse
     try:
         subscription = await desk.events.subscribe(caller, after, functools.partial(is_still_valid, request))
     except BaseException:
-        places.leave(caller)
+        places.release(caller)
         raise
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     told = _told(request, subscription)
-    return _Stream(subscription, lambda: places.leave(caller), told, 200, headers, MEDIA_TYPE)
+    return _Stream(subscription, lambda: places.release(caller), told, 200, headers, MEDIA_TYPE)
 
 
 class _Stream(StreamingResponse):
@@ -71,12 +71,12 @@ class _Stream(StreamingResponse):
 
 async def _told(request: Request, subscription: "Subscription") -> AsyncIterator[bytes]:
     # One task waits for the next events across heartbeats: to cancel it could lose what it was about to tell.
-    coming: asyncio.Task[list[Sent]] | None = None
+    coming: asyncio.Task[list[StreamEvent]] | None = None
     asked = time.monotonic()
     try:
         yield _BEGIN
         while True:
-            coming = coming or asyncio.ensure_future(subscription.several())
+            coming = coming or asyncio.ensure_future(subscription.next_batch())
             left = asked + HEARTBEAT - time.monotonic()
             done, _ = await asyncio.wait({coming}, timeout=max(left, 0.0))
             if left <= 0 or not done:

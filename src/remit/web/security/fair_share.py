@@ -75,8 +75,8 @@ class Working(FairShareQueue):
     async def of(self, caller: Caller | None, address: str) -> Turn:
         """Of a stranger, all that is known is the address."""
         if caller is None:
-            return await self.take("stranger", address)
-        return await self.take("agent" if isinstance(caller, AgentCaller) else "person", caller.id)
+            return await self.acquire("stranger", address)
+        return await self.acquire("agent" if isinstance(caller, AgentCaller) else "person", caller.id)
 
 
 def _most_of_agents(total: int) -> int:

@@ -110,10 +110,10 @@ class Guard:
                 await response(scope, receive, _ending(turn, send))
         finally:
             if turn is not None:
-                turn.end()
+                turn.release()
             held.end()
             if held.caller is not None:
-                self._under_way.leave(held.caller)
+                self._under_way.release(held.caller)
 
     async def _turn(self, scope: Scope) -> Turn | None:
         if scope["path"] in _LASTING:
@@ -248,7 +248,7 @@ def _ending(turn: Turn | None, send: Send) -> Send:
         return send
 
     async def send_on(message: Message) -> None:
-        turn.end()
+        turn.release()
         await send(message)
 
     return send_on

@@ -50,7 +50,7 @@ class HttpServer(uvicorn.Server):
         # In a thread: the loop must go on, to tell the listeners that it is over.
         loop = asyncio.get_running_loop()
         loop.run_in_executor(None, self._desk.events.close)
-        loop.call_later(GRACE_SECONDS, loop.run_in_executor, None, self._desk.let_go)
+        loop.call_later(GRACE_SECONDS, loop.run_in_executor, None, self._desk.release_waiters)
 
 
 def run_app(
