@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from remit.cli.approvals.commands import approvals as approvals_command
-from remit.cli.approvals.render import kind_of, render_approval, render_left, render_url
+from remit.cli.approvals.render import kind_of, render_approval, render_time_left, render_url
 from remit.cli.approvals.watch import ask_until_clear
 from remit.cli.common.completion import complete_question
 from remit.contracts.browser.browser import Approval, HTTPPreview
@@ -214,7 +214,7 @@ def test_approval_022_a_host_in_another_script_is_shown_as_it_is_registered() ->
 
 @pytest.mark.parametrize("seconds,text", [(0.4, "0 s"), (59.9, "59 s"), (60, "1 min 0 s"), (581.2, "9 min 41 s")])
 def test_how_much_time_is_left(seconds: float, text: str) -> None:
-    assert render_left(seconds) == text
+    assert render_time_left(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -234,10 +234,10 @@ def test_the_state_says_who_answered_and_what_came_after(state: str, text: str) 
 def test_typing_a_password_sends_no_request_and_nobody_says_so() -> None:
     assert "request   typing at https://shop.example/pay" in shown(method=None)
     typing, message = made(method=None), made(method=None, url="wss://shop.example/chat")
-    assert "sent, once" not in kind_of(typing).goes_on
-    assert "put into that field" in kind_of(typing).goes_on
-    assert kind_of(message).goes_on == kind_of(made()).goes_on == "is sent, once"
-    assert "message" in kind_of(message).asked
+    assert "sent, once" not in kind_of(typing).if_approved
+    assert "put into that field" in kind_of(typing).if_approved
+    assert kind_of(message).if_approved == kind_of(made()).if_approved == "is sent, once"
+    assert "message" in kind_of(message).question
 
 
 def test_a_yes_at_a_terminal_is_to_what_is_shown_there(workspace: Workspace, tmp_path: Path) -> None:

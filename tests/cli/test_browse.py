@@ -115,7 +115,7 @@ def test_whoever_gives_up_waiting_is_told_that_the_question_stays_open(
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(browsing, "_ask_for_patience", interrupt)  # the moment at which a person presses Ctrl-C
+    monkeypatch.setattr(browsing, "_print_notice", interrupt)  # the moment at which a person presses Ctrl-C
     question = {"approval_id": "q-1", "state": "PENDING", "expires": "2026-11-16T10:31:00Z", "what": "Sends 1 field."}
     with host_saying(workspace, {"retrying": 1}, {"waiting": question}):
         ran = run(workspace, "--wait", action="navigate", REMIT_TOKEN="ey.x.y")

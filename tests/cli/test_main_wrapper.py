@@ -10,7 +10,7 @@ import click
 import pytest
 
 from remit.cli import COMMANDS, main
-from remit.cli.common.main_wrapper import naming_broken_pipes, run_command
+from remit.cli.common.main_wrapper import renaming_broken_pipes, run_command
 from tests.cli.conftest import Remit
 from tests.cli.test_help import LEAVES
 from tests.support import preloaded
@@ -130,7 +130,7 @@ def test_a_connection_that_breaks_is_not_taken_for_a_reader_that_has_seen_enough
 ) -> None:
     @click.command()
     def command() -> None:
-        with naming_broken_pipes():
+        with renaming_broken_pipes():
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     assert run_command(lambda: command.main([]), []) == 1

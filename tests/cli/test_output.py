@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.cli.common.output_file import written_output
+from remit.cli.common.output_file import open_output
 from remit.core.errors import EnvironmentFailureError, RefusedError
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased, write_manifest
@@ -123,7 +123,7 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
     kept.write_text("precious")
 
     def fail() -> None:
-        with written_output(kept) as out:
+        with open_output(kept) as out:
             out.write(b"half")
             raise KeyboardInterrupt
 
@@ -138,7 +138,7 @@ def test_a_link_is_replaced_and_what_it_leads_to_is_not_touched(tmp_path: Path) 
     keyring.chmod(0o600)
     link = tmp_path / "lease.json"
     link.symlink_to(keyring)
-    with written_output(link) as out:
+    with open_output(link) as out:
         out.write(b"a lease")
     assert not link.is_symlink()
     assert link.read_bytes() == b"a lease"
@@ -146,8 +146,8 @@ def test_a_link_is_replaced_and_what_it_leads_to_is_not_touched(tmp_path: Path) 
 
 
 def test_a_full_disk_is_an_environments_failure_and_a_missing_folder_a_refusal(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="no such folder"), written_output(tmp_path / "a" / "b"):
+    with pytest.raises(RefusedError, match="no such folder"), open_output(tmp_path / "a" / "b"):
         pytest.fail("the block must not begin")
-    with pytest.raises(EnvironmentFailureError), written_output(tmp_path / "c"):
+    with pytest.raises(EnvironmentFailureError), open_output(tmp_path / "c"):
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from remit.cli import main
-from remit.cli.common.permissions import ANYBODY, ITSELF, PERSON, WHOM
+from remit.cli.common.permissions import ANYONE, CHECKED_BY_COMMAND, COMMAND_PERMISSIONS, PERSON
 from remit.core.errors import Reason, RefusedError
 from remit.services.base.permissions import Right
 from tests.cli.test_help import LEAVES
@@ -32,8 +32,8 @@ def bare_groups() -> set[str]:
 
 def test_every_command_is_in_the_table_and_nothing_else() -> None:
     commands = {" ".join(path) for path in LEAVES} | bare_groups()
-    assert set(WHOM) == commands, "say in remit.cli.common.permissions for whom a new command is"
-    assert set(WHOM.values()) <= {PERSON, ANYBODY, ITSELF, *Right}
+    assert set(COMMAND_PERMISSIONS) == commands, "say in remit.cli.common.permissions for whom a new command is"
+    assert set(COMMAND_PERMISSIONS.values()) <= {PERSON, ANYONE, CHECKED_BY_COMMAND, *Right}
 
 
 @pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
@@ -43,7 +43,7 @@ def test_what_is_for_a_person_is_refused_to_an_agent_before_it_begins(
     monkeypatch.setenv(variable, "bot")
     monkeypatch.setenv("REMIT_STATE", str(tmp_path / "state"))
     (tmp_path / "file").write_text("{}")
-    decisive = [path for path, whom in WHOM.items() if whom == PERSON]
+    decisive = [path for path, whom in COMMAND_PERMISSIONS.items() if whom == PERSON]
     assert {"approve", "run", "task lease", "keys rotate", "prune", "recover", "migrate"} <= set(decisive)
     for path in decisive:
         ran = CliRunner().invoke(main, [*path.split(), *_arguments(path, tmp_path / "file")], standalone_mode=False)
@@ -85,7 +85,7 @@ def test_a_command_that_nobody_put_into_the_table_is_for_a_person(
 ) -> None:
     monkeypatch.setenv("REMIT_AGENT", "bot")
     assert CliRunner().invoke(main, ["schema"], standalone_mode=False).exception is None
-    monkeypatch.delitem(WHOM, "schema")
+    monkeypatch.delitem(COMMAND_PERMISSIONS, "schema")
     assert isinstance(CliRunner().invoke(main, ["schema"], standalone_mode=False).exception, RefusedError)
     monkeypatch.delenv("REMIT_AGENT")
     assert CliRunner().invoke(main, ["schema"], standalone_mode=False).exception is None

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from remit.cli.plans.allow_options import command_again
+from remit.cli.plans.allow_options import repeat_command
 from remit.cli.plans.render import render_outcome, render_preview
 from remit.contracts.plans.report import SkippedAction
 from tests.cli.conftest import Remit, approve
@@ -36,7 +36,7 @@ ENDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("end, most, idle", list(product(ENDS, (0, 40, None), ((), ("a7",), ("a7", "a8")))))
 def test_every_preview_can_be_shown_with_and_without_diffs(end: str, most: int | None, idle: tuple[str, ...]) -> None:
-    shown = text(render_preview(previewed(**ENDS[end]), most=most, idle=idle))
+    shown = text(render_preview(previewed(**ENDS[end]), max_lines=most, idle=idle))
     first = shown.splitlines()[0]
     assert ("nothing would be changed" in first) == (end in {"doomed", "back"})
     assert ("nothing to change" in first) == (end == "no-op")
@@ -76,7 +76,7 @@ def test_many_actions_skipped_for_one_reason_are_a_number() -> None:
 
 def test_a_change_of_mode_is_listed() -> None:
     opened = previewed(file={"mode_before": "0600", "mode_after": "0644"})
-    assert "a1: change x, mode 0600 -> 0644  +1  -2\n" in text(render_preview(opened, most=0))
+    assert "a1: change x, mode 0600 -> 0644  +1  -2\n" in text(render_preview(opened, max_lines=0))
     assert "a1: change x, mode 0600 -> 0644\n@@" in text(render_preview(opened))
     same = previewed(file={"mode_before": "0644", "mode_after": "0644"})
     assert "mode" not in text(render_preview(same))
@@ -86,7 +86,7 @@ def test_a_change_of_mode_is_listed() -> None:
 def test_the_command_to_copy_leaves_out_what_is_of_no_use(spelled: list[str]) -> None:
     context = click.Context(click.Command("approve"), obj={"arguments": ["approve", "p.json", *spelled, "--json"]})
     with context:
-        command = command_again("--allow-protected", ".env", without=[("protected", "*.env")])
+        command = repeat_command("--allow-protected", ".env", without=[("protected", "*.env")])
     assert command == "remit approve p.json --json --allow-protected .env"
 
 

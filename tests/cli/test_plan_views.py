@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from remit.cli.plans.render import lines_not_shown, render_outcome, render_preview
+from remit.cli.plans.render import count_hidden_lines, render_outcome, render_preview
 from remit.cli.plans.render_diff import render_diff
 from remit.cli.plans.render_rollback import render_rollback
 from remit.cli.plans.text import quoted, render_size
@@ -268,10 +268,10 @@ def test_a_preview_is_cut_by_file_and_counts_what_is_not_shown() -> None:
     diff = "@@ -0,0 +1,100 @@\n" + "".join(f"+{number}\n" for number in range(100))
     document = previewed(file={"diff": diff, "diff_left_out": 7})
     assert "... 68 more lines: --full" in text(render_preview(document))
-    assert lines_not_shown(document, 40) == 68
-    assert lines_not_shown(document, None) == 7
-    assert "... 7 more lines\n" in text(render_preview(document, most=None))
-    listed = text(render_preview(document, most=0))
+    assert count_hidden_lines(document, 40) == 68
+    assert count_hidden_lines(document, None) == 7
+    assert "... 7 more lines\n" in text(render_preview(document, max_lines=None))
+    listed = text(render_preview(document, max_lines=0))
     assert "  a1: change x  +1  -2\n" in listed
     assert "@@" not in listed
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 import pytest
 
-from remit.cli.plans.render import lines_not_shown, render_outcome, render_preview
+from remit.cli.plans.render import count_hidden_lines, render_outcome, render_preview
 from remit.cli.plans.render_sql import render_rows, render_sql, render_way_back, summarise
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.sql_report import SqlPreviewed, SqlTold, ToldColumn
@@ -148,9 +148,9 @@ def test_long_texts_are_broken_and_cut_and_counted(monkeypatch: pytest.MonkeyPat
     long = migration(texts=["SELECT 1\n" * 50, "x" * 300])
     lines = shown(long, monkeypatch, 80)
     assert "    ... 12 more lines of SQL: --full" in lines
-    assert lines_not_shown(long, 40) == 12
-    assert lines_not_shown(long, 0) == 12
-    assert lines_not_shown(long, None) == 0
+    assert count_hidden_lines(long, 40) == 12
+    assert count_hidden_lines(long, 0) == 12
+    assert count_hidden_lines(long, None) == 0
     whole = shown(long, monkeypatch, 80, most=None)
     assert sum("xxxx" in line for line in whole) == 5
     assert all(len(line) <= 80 for line in whole)
@@ -174,8 +174,8 @@ def test_many_statements_are_cut_and_counted_before_anybody_says_yes(monkeypatch
     lines = shown(document, monkeypatch, 80)
     assert "    ... 60 more statements: --full" in lines
     assert "    ... 7 more statements that are not listed" in lines
-    assert lines_not_shown(document, 40) == 67
-    assert lines_not_shown(document, None) == 7
+    assert count_hidden_lines(document, 40) == 67
+    assert count_hidden_lines(document, None) == 7
     assert not any("60 more" in line for line in shown(document, monkeypatch, 80, most=None))
 
 

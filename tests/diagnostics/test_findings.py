@@ -10,7 +10,7 @@ def test_a_check_that_blows_up_is_a_failed_check_with_its_secrets_masked() -> No
     def look() -> Check:
         raise RuntimeError(f"password={SECRET}\n\x1b[31m")
 
-    check = TOPIC.ask(look)
+    check = TOPIC.run(look)
     assert check.status == "fail"
     assert SECRET not in check.found
     assert "RuntimeError" in check.found
@@ -26,7 +26,7 @@ def test_an_error_that_cannot_even_be_printed_is_a_failed_check() -> None:
     def look() -> Check:
         raise Unprintable
 
-    assert TOPIC.ask(look).found == "the check itself failed: Unprintable: (no text)"
+    assert TOPIC.run(look).found == "the check itself failed: Unprintable: (no text)"
 
 
 def test_a_finding_is_masked_bounded_and_on_one_line() -> None:

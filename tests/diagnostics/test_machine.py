@@ -138,8 +138,8 @@ def test_a_browser_that_hangs_or_fails_has_no_version(tmp_path: Path, monkeypatc
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         started = time.monotonic()
-        assert machine.ask_browser_version(str(program)) is None
+        assert machine.read_browser_version(str(program)) is None
         assert time.monotonic() - started < SOON
-    assert machine.ask_browser_version(str(tmp_path / "nothing")) is None
+    assert machine.read_browser_version(str(tmp_path / "nothing")) is None
     program.write_text("#!/bin/sh\necho Chromium 140.0; echo more\n")
-    assert machine.ask_browser_version(str(program)) == "Chromium 140.0"
+    assert machine.read_browser_version(str(program)) == "Chromium 140.0"

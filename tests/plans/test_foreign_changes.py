@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.cli.plans.render import left_as
+from remit.cli.plans.render import render_final_state
 from remit.core.errors import Reason
 from tests.plans.project import Project, at_phase, create, plan_of, ran, replace
 from tests.plans.test_recovery import killed
@@ -58,4 +58,4 @@ def test_a_report_of_a_rollback_names_what_is_not_as_before(project: Project) ->
     assert outcome.status.status == "ROLLED_BACK"
     assert made.read_text() == "theirs\nmine\n"
     assert any("made.txt is not as before the run" in warning for warning in outcome.report.warnings)
-    assert "everything is as before" not in left_as(outcome.report)
+    assert "everything is as before" not in render_final_state(outcome.report)

@@ -15,8 +15,8 @@ from typing import Any, Final
 import click
 
 from remit import __version__
-from remit.cli.common.main_wrapper import demand_real_text, naming_broken_pipes, run_command, suggest
-from remit.cli.common.permissions import demand_rights
+from remit.cli.common.main_wrapper import renaming_broken_pipes, require_unicode_text, run_command, suggest
+from remit.cli.common.permissions import require_permissions
 
 # Whatever else is installed must not be loaded into a process that holds signing keys; and it is quicker.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -87,8 +87,8 @@ class LazyGroup(click.Group):
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
-        demand_real_text(command)
-        demand_rights(command, cmd_name)
+        require_unicode_text(command)
+        require_permissions(command, cmd_name)
         return command
 
     def resolve_command(
@@ -109,11 +109,11 @@ class LazyGroup(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        with naming_broken_pipes():
+        with renaming_broken_pipes():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with naming_broken_pipes():
+        with renaming_broken_pipes():
             return super().invoke(ctx)
 
     def main(

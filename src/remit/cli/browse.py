@@ -27,37 +27,42 @@ from remit.store.claims import ClaimCompleted, ClaimKey, read_claim
 from remit.workspace.workspace import Workspace
 
 
-def require_room(path: Path, action: Action, workspace: Workspace) -> None:
+def require_new_file(path: Path, action: Action, workspace: Workspace) -> None:
     """Before anything is done. A file that is there already can only be this action's own, if it ended before."""
     if action.type != "screenshot":
-        raise _refusal(Reason.MISUSE, f"only a screenshot has a picture, and this is a {action.type}", path)
+        raise _refusal_error(Reason.MISUSE, f"only a screenshot has a picture, and this is a {action.type}", path)
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise _refusal(Reason.MISUSE, "there is no such folder to write into", folder, f"Make it: mkdir -p '{folder}'")
+        raise _refusal_error(
+            Reason.MISUSE, "there is no such folder to write into", folder, f"Make it: mkdir -p '{folder}'"
+        )
     if os.path.lexists(path):
         with workspace.store.reading() as connection:
             claimed = read_claim(connection, ClaimKey(DEFAULT_TENANT, "browser", action.action_id))
         if not isinstance(claimed, ClaimCompleted):
-            raise _taken(path)
+            raise _exists_error(path)
 
 
 def write_picture(path: Path, output: Mapping[str, Any]) -> None:
     """By the action's output. Nothing is ever overwritten; the same picture may be there."""
-    told = output["screenshot"]
+    screenshot = output["screenshot"]
     try:
-        picture = Path(told["path"]).read_bytes()
+        picture = Path(screenshot["path"]).read_bytes()
     except FileNotFoundError:
         advice = "Take a new one, under another id. browser.picture_days says how long they are kept."
-        raise _refusal(Reason.FILE_MISSING, "this picture is no longer kept", path, advice) from None
-    if sha256(picture).hexdigest() != told["sha256"]:
+        raise _refusal_error(Reason.FILE_MISSING, "this picture is no longer kept", path, advice) from None
+    if sha256(picture).hexdigest() != screenshot["sha256"]:
         raise EnvironmentFailureError(
-            Reason.EFFECT_FAILED, "the picture is not as it was taken", where=told["path"], next_step="Take a new one."
+            Reason.EFFECT_FAILED,
+            "the picture is not as it was taken",
+            where=screenshot["path"],
+            next_step="Take a new one.",
         )
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
     except FileExistsError:
-        if not _holds(path, picture):
-            raise _taken(path) from None
+        if not _has_content(path, picture):
+            raise _exists_error(path) from None
         return
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -68,16 +73,16 @@ def write_picture(path: Path, output: Mapping[str, Any]) -> None:
         raise
 
 
-def _holds(path: Path, picture: bytes) -> bool:
+def _has_content(path: Path, picture: bytes) -> bool:
     """A link or a pipe is nothing that we have written."""
     return path.is_file() and not path.is_symlink() and path.read_bytes() == picture
 
 
-def _taken(path: Path) -> RefusedError:
-    return _refusal(Reason.FILE_CONFLICT, "there is such a file already, and nothing is overwritten", path)
+def _exists_error(path: Path) -> RefusedError:
+    return _refusal_error(Reason.FILE_CONFLICT, "there is such a file already, and nothing is overwritten", path)
 
 
-def _refusal(
+def _refusal_error(
     reason: Reason, what: str, where: Path, next_step: str = "Name another file, or do without -o."
 ) -> RefusedError:
     return RefusedError(reason, what, where=str(where), next_step=next_step)
@@ -128,39 +133,39 @@ def browse(  # noqa: PLR0913, PLR0917 - one for each option
         raw = read_bounded(action, Action.bounds, source=action.name)
         parsed = Action.parse(raw, source=action.name)  # here as well, so that a refusal names the file
         if output is not None:
-            require_room(output, parsed, workspace)
-    caller = _Caller(waits=wait, is_told=not as_json)
+            require_new_file(output, parsed, workspace)
+    caller = _Caller(waits=wait, prints=not as_json)
     try:
-        answered = client.browse(raw, read_token(token), on_waiting=caller.wait, on_retry=caller.hear_of_retry)
+        reply = client.browse(raw, read_token(token), on_waiting=caller.wait, on_retry=caller.on_retry)
     except KeyboardInterrupt:
         if not caller.questions:
             raise
-        answered = None  # the action goes on without us, and so does its question
-    if answered is None:
-        _tell_waiting(caller.questions[-1], as_json=as_json)
+        reply = None  # the action goes on without us, and so does its question
+    if reply is None:
+        _print_waiting(caller.questions[-1], as_json=as_json)
         ctx.exit(WAITING)
-    if output is not None and answered.result.output is not None:
-        write_picture(output, answered.result.output)
-    _show(answered, as_json=as_json)
-    ctx.exit(exit_code(answered.result, refused=answered.refused))
+    if output is not None and reply.result.output is not None:
+        write_picture(output, reply.result.output)
+    _show(reply, as_json=as_json)
+    ctx.exit(exit_code(reply.result, refused=reply.refused))
 
 
 class _Caller:
     """Who hears of an action while it is under way."""
 
-    def __init__(self, *, waits: bool, is_told: bool) -> None:
+    def __init__(self, *, waits: bool, prints: bool) -> None:
         self._waits = waits
-        self._is_told = is_told
+        self._prints = prints
         self.questions: list[PendingApproval] = []
 
     def wait(self, question: PendingApproval) -> bool:
         self.questions.append(question)
-        if self._is_told and (self._waits or not question.is_open):
-            _ask_for_patience(question)
+        if self._prints and (self._waits or not question.is_open):
+            _print_notice(question)
         return self._waits
 
-    def hear_of_retry(self, number: int) -> None:
-        if self._is_told:
+    def on_retry(self, number: int) -> None:
+        if self._prints:
             click.echo(f"Not there yet, or no answer: trying again ({number} of {MAX_RETRIES})", err=True)
 
 
@@ -180,41 +185,41 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
 
 
-def _show(answered: ActionReply, *, as_json: bool) -> None:
-    if answered.stored and not as_json:
+def _show(reply: ActionReply, *, as_json: bool) -> None:
+    if reply.stored and not as_json:
         click.echo("This action has ended before; nothing was done now. Its result:", err=True)
-    show_json(answered.result.tree())
-    for held in () if as_json else _left_open(answered.result):
+    show_json(reply.result.tree())
+    for held in () if as_json else _list_held_requests(reply.result):
         click.echo(f"A request of the page waits for a person: remit approvals show {held}", err=True)
 
 
-def _left_open(result: ActionResult) -> list[str]:
-    told: Any = (result.output or {}).get("held", [])
-    return [held["approval_id"] for held in told if held["state"] == "waiting" and held["approval_id"]]
+def _list_held_requests(result: ActionResult) -> list[str]:
+    document: Any = (result.output or {}).get("held", [])
+    return [held["approval_id"] for held in document if held["state"] == "waiting" and held["approval_id"]]
 
 
-def _ask_for_patience(question: PendingApproval) -> None:
-    click.echo(f"{_state_of(question)}: remit approvals show {question.approval_id}", err=True)
+def _print_notice(question: PendingApproval) -> None:
+    click.echo(f"{_describe_state(question)}: remit approvals show {question.approval_id}", err=True)
     click.echo(f"  {question.what}", err=True)
 
 
-def _state_of(question: PendingApproval) -> str:
+def _describe_state(question: PendingApproval) -> str:
     if question.is_open:
         return "waiting for a person"
     return "approved, being sent" if question.state in {"APPROVED", "USED"} else f"answered: {question.state.lower()}"
 
 
-def _tell_waiting(question: PendingApproval, *, as_json: bool) -> None:
+def _print_waiting(question: PendingApproval, *, as_json: bool) -> None:
     if as_json:
-        told = {**question._asdict(), "state": _state_of(question)}
-        show_json({"waiting": told})
+        document = {**question._asdict(), "state": _describe_state(question)}
+        show_json({"waiting": document})
         return
     if question.is_open:
         click.echo(f"Waiting for a person, until {question.expires[:19]}Z: {question.what}")
         click.echo(f"  answer:  remit approvals show {question.approval_id}")
         click.echo(f"  stop:    remit approvals deny {question.approval_id}; until then a yes lets it go on")
     else:
-        click.echo(f"{_state_of(question).capitalize()}, and not at its end yet: {question.what}")
+        click.echo(f"{_describe_state(question).capitalize()}, and not at its end yet: {question.what}")
     click.echo("  result:  the same command again, or with --wait")
 
 

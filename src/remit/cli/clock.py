@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
-from remit.cli.common.terminal import NoTerminalError, discard_typed_ahead
+from remit.cli.common.terminal import NoTerminalError, discard_pending_input
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import CLOCK_TOLERANCE, render_time
 from remit.core.text import printable
@@ -42,7 +42,7 @@ def show(ctx: click.Context, directory: Path, as_json: bool) -> None:
         now = workspace.clock()
         with workspace.store.reading() as connection:
             chains = list(chain_clocks(connection, now))
-            noticed = [
+            recorded = [
                 (chain.tenant_id, entry) for chain in chains for entry in clock_entries(connection, chain.tenant_id)
             ]
     waiting = [chain for chain in chains if chain.can_be_accepted]
@@ -51,17 +51,17 @@ def show(ctx: click.Context, directory: Path, as_json: bool) -> None:
             {
                 "clock_at": render_time(now),
                 "chains": [_chain_json(chain) for chain in chains],
-                "noticed": [_entry_json(tenant, entry) for tenant, entry in noticed],
+                "noticed": [_entry_json(tenant, entry) for tenant, entry in recorded],
             }
         )
     else:
         click.echo(f"The clock shows {_second(now)}.")
         show_table(
             ("tenant", "newest entry", "the clock is"),
-            [(printable(chain.tenant_id), _second(chain.newest), _stands(chain)) for chain in chains],
+            [(printable(chain.tenant_id), _second(chain.newest), _describe_chain(chain)) for chain in chains],
         )
-        for tenant, entry in noticed:
-            click.echo(f"{printable(tenant)}, entry {entry.seq}: {_told(entry)}")
+        for tenant, entry in recorded:
+            click.echo(f"{printable(tenant)}, entry {entry.seq}: {_describe_entry(entry)}")
         if waiting:
             click.echo(f"Next: if the clock is right, accept it: {ACCEPT}. If it is wrong, set it: {SET_CLOCK}")
     ctx.exit(1 if waiting else 0)
@@ -90,8 +90,8 @@ def accept(name: str | None, yes: bool, directory: Path, as_json: bool) -> None:
             _ask(now, chains, again, as_json=as_json)
         entries = workspace.accept_clock(who, shown=now) if chains else []
     if as_json:
-        told = [{"tenant_id": one.tenant_id, "seq": one.seq, "accepted_at": one.created_at} for one in entries]
-        show_json({"accepted": told, "clock_at": render_time(now), "tokens_dated_later": later})
+        accepted = [{"tenant_id": one.tenant_id, "seq": one.seq, "accepted_at": one.created_at} for one in entries]
+        show_json({"accepted": accepted, "clock_at": render_time(now), "tokens_dated_later": later})
     elif not entries:
         click.echo(f"The clock shows {_second(now)}, and no chain is ahead of it. There is nothing to accept.")
     else:
@@ -118,14 +118,16 @@ def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow],
         )
     click.echo(f"The clock shows {_second(now)}.", err=True)
     for chain in chains:
-        click.echo(f"  {printable(chain.tenant_id)}: newest entry {_second(chain.newest)}, {_stands(chain)}", err=True)
+        click.echo(
+            f"  {printable(chain.tenant_id)}: newest entry {_second(chain.newest)}, {_describe_chain(chain)}", err=True
+        )
     if again:
         some = ", ".join(row.jti for row in again[:4])
         click.echo(
             f"  {counted(len(again), 'token')} valid again by this clock: {some}. Revoke any you doubt.", err=True
         )
     try:
-        discard_typed_ahead()
+        discard_pending_input()
         is_right = click.confirm("Is the clock right?", default=False, err=True)
     except click.Abort:
         is_right = False
@@ -141,18 +143,19 @@ def _is_valid_again(row: TokenRow, now: datetime, chains: Sequence[ChainClock]) 
     return not row.revoked_at and row.not_before <= render_time(now) < row.expires_at <= render_time(newest)
 
 
-def _stands(chain: ChainClock) -> str:
+def _describe_chain(chain: ChainClock) -> str:
     if chain.behind:
         return f"{render_span(chain.behind)} behind"
     return "set ahead, and not accepted yet" if chain.can_be_accepted else "not behind"
 
 
-def _told(entry: ClockEntry) -> str:
+def _describe_entry(entry: ClockEntry) -> str:
     if entry.kind == ACCEPTED:
-        accepted, newest = _cut(entry.payload["accepted_at"]), _cut(entry.payload["newest_at"])
+        accepted, newest = _to_seconds(entry.payload["accepted_at"]), _to_seconds(entry.payload["newest_at"])
         return f"{entry.payload['person']} accepted {accepted}, after {newest}"
     found = FOUND_WORDS.get(str(entry.payload["found"]), str(entry.payload["found"]))
-    return f"the clock {found}: it showed {_cut(entry.payload['clock_at'])}, not {_cut(entry.payload['expected_at'])}"
+    shown, expected = _to_seconds(entry.payload["clock_at"]), _to_seconds(entry.payload["expected_at"])
+    return f"the clock {found}: it showed {shown}, not {expected}"
 
 
 def _chain_json(chain: ChainClock) -> dict[str, Any]:
@@ -172,5 +175,5 @@ def _second(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _cut(at: object) -> str:
+def _to_seconds(at: object) -> str:
     return f"{str(at)[:19]}Z"

@@ -86,19 +86,19 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
     def settings() -> WorkspaceSettings:
         return read_settings(state)
 
-    asked: list[Check] = []
+    config_checks: list[Check] = []
 
     def config() -> Check:
         found = Workspace(root, state, settings(), environ, clock).config
-        asked.extend(check_settings(found, state))
+        config_checks.extend(check_settings(found, state))
         folder = str(root / found.root)
-        asked.append(EXCHANGE.ask(lambda: check_exchange(folder)))
-        asked.extend(
+        config_checks.append(EXCHANGE.run(lambda: check_exchange(folder)))
+        config_checks.extend(
             check_connections(found, folder, environ, lambda place, writes: require_idle(place, writes=writes))
         )
-        asked.extend(check_pipelines(found, folder, require_dbt))
-        asked.extend(check_web(found.web, is_loopback, clock))
-        asked.extend(look_at_goals(root, environ, clock))
+        config_checks.extend(check_pipelines(found, folder, require_dbt))
+        config_checks.extend(check_web(found.web, is_loopback, clock))
+        config_checks.extend(inspect_goals(root, environ, clock))
         return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
 
     try:
@@ -106,36 +106,36 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
     except (OSError, RemitError):
         holds_database = True  # the default; what is wrong with the settings is told below
     return (
-        WORKSPACE.ask(lambda: WORKSPACE.ok(f"{root}, ledger in {settings().store}")),
-        CONFIG.ask(config),
-        *asked,
+        WORKSPACE.run(lambda: WORKSPACE.ok(f"{root}, ledger in {settings().store}")),
+        CONFIG.run(config),
+        *config_checks,
         *check_workspace(state, lambda: open_store(state, settings(), environ), clock, holds_database=holds_database),
     )
 
 
-def look_at_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[Check]:
+def inspect_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[Check]:
     """The goal door of a workspace, with the eyes of the rooms that read catalogues and policies."""
     with Workspace(root, state := locate_state(root, environ), read_settings(state), environ, clock) as workspace:
         config, folder = workspace.config, (root / workspace.config.root).resolve()
 
-        def look() -> FileFindings:
+        def read_catalogue() -> FileFindings:
             simulations, findings = check_with_queries(folder, config, lambda: workspace.fleet)
-            return _found(len(simulations), findings)
+            return _to_file_findings(len(simulations), findings)
 
-        def look_at_policies() -> FileFindings:
-            return _found(len(config.policies.cedar_files), check_policies(folder, config))
+        def read_policies() -> FileFindings:
+            return _to_file_findings(len(config.policies.cedar_files), check_policies(folder, config))
 
-        def look_at_promoted(tenant: str) -> Promoted:
-            standing = workspace.promotion.status(tenant)
-            return Promoted(len(standing.active), standing.changed, standing.missing)
+        def read_promoted(tenant: str) -> Promoted:
+            status = workspace.promotion.status(tenant)
+            return Promoted(len(status.active), status.changed, status.missing)
 
-        return check_goals(config, look, look_at_policies, look_at_promoted)
+        return check_goals(config, read_catalogue, read_policies, read_promoted)
 
 
-def _found(count: int, findings: Sequence[CatalogueFinding]) -> FileFindings:
+def _to_file_findings(count: int, findings: Sequence[CatalogueFinding]) -> FileFindings:
     first = findings[0] if findings else None
-    told = (f"{first.what} ({first.where})", first.next_step) if first else ("", "")
-    return FileFindings(count, len(findings), *told)
+    first_finding = (f"{first.what} ({first.where})", first.next_step) if first else ("", "")
+    return FileFindings(count, len(findings), *first_finding)
 
 
 def check_exchange(folder: str) -> Check:

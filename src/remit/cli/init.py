@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.options import json_option, show_json
 from remit.core.ids import system_clock
 from remit.workspace.create import adopt as adopt_state
@@ -50,7 +50,7 @@ def init(directory: Path, database_variable: str | None, adopt: Path | None, new
         show_json(document)
         return
     word = "Moved" if adopt is not None else "New" if fresh else "Existing"
-    root, state, store = (shown_name(str(document[name])) for name in ("root", "state", "store"))
+    root, state, store = (display_name(str(document[name])) for name in ("root", "state", "store"))
     click.echo(f"{word} workspace at {root}")
     click.echo(f"  keys and ledger: {state} (keep this folder out of agents' reach)")
     click.echo(f"  store:           {store}")

@@ -5,7 +5,7 @@ from typing import get_args
 
 import click
 
-from remit.cli.common.options import json_option, output_option, show_json, show_table, workspace_option, written_output
+from remit.cli.common.options import json_option, open_output, output_option, show_json, show_table, workspace_option
 from remit.core.errors import Reason, RefusedError
 from remit.crypto.keyring import render_public_pem
 from remit.crypto.signing import PublicKey, Role
@@ -52,7 +52,7 @@ def export(role: Role, output: Path | None, directory: Path, as_json: bool) -> N
         )
     text = "".join(render_public_pem(key) for key in found)
     if output is not None:
-        with written_output(output) as out:
+        with open_output(output) as out:
             out.write(text.encode())
     if as_json:
         show_json({"role": role, "keys": [key.key_id for key in found], "pem": text})

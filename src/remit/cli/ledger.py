@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from remit.cli.common.identity import is_agent_here
+from remit.cli.common.identity import is_agent_environment
 from remit.cli.common.options import (
     counted,
     counting,
     json_option,
+    open_output,
     output_option,
     required_output_option,
     shortened,
@@ -18,7 +19,6 @@ from remit.cli.common.options import (
     show_table,
     terminal_width,
     workspace_option,
-    written_output,
 )
 from remit.cli.goals.replay import replay
 from remit.cli.goals.trace import trace
@@ -38,7 +38,7 @@ from remit.services.base.entry_text import read_payload, render_meaning
 from remit.workspace.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
-ROOMY = 110
+WIDE_TERMINAL = 110
 """From this width on, most correlations are shown whole."""
 
 _VERDICT_WITHHELD = "Numbers of entries, and what was found, are shown to people."
@@ -93,11 +93,11 @@ def verify(
     if bundle is None and public_key is not None:
         raise click.UsageError("--public-key is for a BUNDLE: the workspace is checked with its own keys.")
     known = tuple(_read_head(path) for path in heads)
-    if bundle is None and is_agent_here():
+    if bundle is None and is_agent_environment():
         ctx.exit(_verify_for_agent(directory, tenant_id, known, as_json=as_json))
     with counting("entries checked") as progress:
         if bundle is not None:
-            keyring = _pinned(public_key) if public_key else _workspace_keyring(directory)
+            keyring = _read_public_key(public_key) if public_key else _workspace_keyring(directory)
             with bundle.open("rb") as stream:
                 verdict = verify_bundle(stream, keyring, source=str(bundle), known_heads=known, progress=progress)
         else:
@@ -131,7 +131,7 @@ def show(
     if not entries:
         click.echo(f"No entries of tenant {tenant_id!r} match.")
         return
-    most = 24 if terminal_width() >= ROOMY else len("correlation")
+    most = 24 if terminal_width() >= WIDE_TERMINAL else len("correlation")
     rows = [(e.seq, _time(e), e.kind, shortened(e.correlation_id, most), render_meaning(e)) for e in entries]
     show_table(("seq", "time", "kind", "correlation", "meaning"), rows, prose=("meaning",))
     click.echo("`--json` shows them whole.")
@@ -167,7 +167,7 @@ def export(tenant_id: str, output: Path | None, correlation_id: str | None, dire
     """Write an evidence bundle that anybody with the audit public key can check."""
     if output is None and as_json:
         raise click.UsageError("-o - and --json both want standard output: give a file.")
-    with written_output(output) as out, Workspace.open(directory) as workspace:
+    with open_output(output) as out, Workspace.open(directory) as workspace:
         written = write_bundle(workspace.store, out, tenant_id, workspace.clock, correlation_id=correlation_id)
         with workspace.store.reading() as connection:
             others = {tenant: seq for tenant, seq in chain_ends(connection).items() if tenant != tenant_id}
@@ -195,7 +195,7 @@ def export(tenant_id: str, output: Path | None, correlation_id: str | None, dire
 @json_option
 def head(tenant_id: str, output: Path | None, directory: Path, as_json: bool) -> None:
     """The newest signed head. Kept somewhere else, it proves later that nothing was cut off or rewritten."""
-    with written_output(output) as out:
+    with open_output(output) as out:
         with Workspace.open(directory) as workspace, workspace.store.reading() as connection:
             found = newest_head(connection, tenant_id)
         if output is not None:
@@ -224,7 +224,7 @@ def _read_head(path: Path) -> LedgerHead:
         return LedgerHead.parse(read_bounded(stream, LedgerHead.bounds, source=str(path)), source=str(path))
 
 
-def _pinned(public_key: Path) -> Keyring:
+def _read_public_key(public_key: Path) -> Keyring:
     with public_key.open("rb") as stream:
         return parse_public_pem(stream.read(MAX_KEY_FILE), "audit", source=str(public_key))
 

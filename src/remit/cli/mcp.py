@@ -44,10 +44,10 @@ def mcp(over_stdio: bool, token_file: Path | None, port: int, directory: Path) -
     if not over_stdio:
         if token_file is not None:
             raise click.UsageError("--token-file is for --stdio: over HTTP each request brings its own token.")
-        _serve(directory, lambda desk: _serve_http(desk, port))
+        _serve(directory, lambda services: _serve_http(services, port))
         return
     token = _token(token_file)
-    _serve(directory, lambda desk: _serve_stdio(desk, token))
+    _serve(directory, lambda services: _serve_stdio(services, token))
 
 
 def _serve(directory: Path, serve: Callable[["Services"], None]) -> None:
@@ -56,27 +56,27 @@ def _serve(directory: Path, serve: Callable[["Services"], None]) -> None:
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 
     with tracing(os.environ), Workspace.open(directory) as workspace:
-        desk = Services(workspace, console_url=lambda: find_console_url(workspace))
+        services = Services(workspace, console_url=lambda: find_console_url(workspace))
         try:
-            desk.start_recovery()
-            serve(desk)
+            services.start_recovery()
+            serve(services)
         finally:
-            desk.close()
+            services.close()
 
 
-def _serve_stdio(desk: "Services", token: Callable[[], str]) -> None:
+def _serve_stdio(services: "Services", token: Callable[[], str]) -> None:
     from remit.mcp_server.stdio import serve_stdio  # noqa: PLC0415 - a second to load
 
-    serve_stdio(desk, token, elicitation=desk.workspace.config.web.mcp.elicitation)
+    serve_stdio(services, token, elicitation=services.workspace.config.web.mcp.elicitation)
 
 
-def _serve_http(desk: "Services", port: int) -> None:
+def _serve_http(services: "Services", port: int) -> None:
     from remit.web.mcp_standalone import serve_mcp  # noqa: PLC0415 - a second to load
 
     def tell(address: str) -> None:
         click.echo(f"Serving MCP at {address}; end with Ctrl-C.", err=True)
 
-    serve_mcp(desk, port, tell)
+    serve_mcp(services, port, tell)
 
 
 def _token(file: Path | None) -> Callable[[], str]:

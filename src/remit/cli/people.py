@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.token import Life
 from remit.core.ids import render_time
@@ -57,7 +57,7 @@ def invite(
     if server is None:
         click.echo("note: no server runs now; put its address before this path (remit serve)", err=True)
     until = f"{made.expires_at:%Y-%m-%d %H:%M} UTC"
-    click.echo(f"For {shown_name(made.person_id)}, as {made.role}; it logs in once, until {until}:", err=True)
+    click.echo(f"For {display_name(made.person_id)}, as {made.role}; it logs in once, until {until}:", err=True)
     click.echo(f"{server or ''}{made.path}")
 
 
@@ -72,7 +72,8 @@ def list_people(directory: Path, as_json: bool) -> None:
         show_json([asdict(one) for one in found])
     elif found:
         rows = [
-            (one.id, one.role, _asks_for(one), one.sessions, one.open_links, _time(one.last_login)) for one in found
+            (one.id, one.role, _describe_user(one), one.sessions, one.open_links, _time(one.last_login))
+            for one in found
         ]
         show_table(("person", "role", "asks for", "sessions", "open links", "last login"), rows)
     else:
@@ -96,7 +97,7 @@ def remove(name: str, directory: Path, as_json: bool) -> None:
         click.echo("note: the identity provider still knows this person, who may log in again", err=True)
 
 
-def _asks_for(one: "Listed") -> str:
+def _describe_user(one: "Listed") -> str:
     return f"{one.user} of {one.tenant}" if one.user else ""
 
 

@@ -9,7 +9,7 @@ import click
 from remit.browser.checkpoint import RequestOutcome
 from remit.browser.recovery import state_of
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
-from remit.cli.plans.render import left_as
+from remit.cli.plans.render import render_final_state
 from remit.contracts.base import Contract
 from remit.contracts.browser.browser import ActionResult
 from remit.contracts.browser.errors import KernelError
@@ -74,7 +74,13 @@ def recover(
         click.echo("Nothing was left unfinished.")
     else:
         rows = [
-            (kinds.get(each.key, ""), each.key, each.began_at[:19].replace("T", " "), settled_as(each), what_came(each))
+            (
+                kinds.get(each.key, ""),
+                each.key,
+                each.began_at[:19].replace("T", " "),
+                describe_recovery(each),
+                describe_outcome(each),
+            )
             for each in reports
         ]
         show_table(("kind", "id", "begun", "state", "what"), rows, prose=("what",))
@@ -99,7 +105,7 @@ def _require_unfinished(known: Collection[str], named: Collection[str]) -> None:
             )
 
 
-def settled_as(report: Recovered[Any]) -> str:
+def describe_recovery(report: Recovered[Any]) -> str:
     if report.outcome is None:
         return "unsettled"
     if report.unknown:
@@ -113,16 +119,16 @@ def settled_as(report: Recovered[Any]) -> str:
     return "finished" if report.took_effect else "cleared"
 
 
-def what_came(report: Recovered[Any]) -> str:
-    return str(report.problem) if report.problem is not None else _of_outcome(report.outcome)
+def describe_outcome(report: Recovered[Any]) -> str:
+    return str(report.problem) if report.problem is not None else _describe_result(report.outcome)
 
 
-def _of_outcome(outcome: Contract | None) -> str:
+def _describe_result(outcome: Contract | None) -> str:
     match outcome:
         case ExecutionResult(error=error):
             return f"{outcome.capability_id}: {error.message if error else 'had taken effect; its result is recorded'}"
         case PlanOutcome():
-            return _of_plan(outcome.report)
+            return _describe_plan(outcome.report)
         case RollbackOutcome():
             return f"{outcome.envelope_id}: {outcome.status}"
         case ActionResult(reason=reason, error=error):
@@ -137,10 +143,10 @@ def _of_outcome(outcome: Contract | None) -> str:
             return ""
 
 
-def _of_plan(report: ExecutionReport) -> str:
+def _describe_plan(report: ExecutionReport) -> str:
     if is_of_unknown_effect(report):
         return f"{report.plan_id}: {'. '.join(report.warnings[:-1])}."  # the last one says once more why it failed
-    return f"{report.plan_id}: {left_as(report) or 'had taken effect; its outcome is recorded'}"
+    return f"{report.plan_id}: {render_final_state(report) or 'had taken effect; its outcome is recorded'}"
 
 
 def _as_document(report: Recovered[Any], kind: str) -> dict[str, Any]:
@@ -149,7 +155,7 @@ def _as_document(report: Recovered[Any], kind: str) -> dict[str, Any]:
         "kind": kind,
         _ID_FIELDS.get(kind, "task_id"): report.key,
         "begun_at": report.began_at,
-        "state": settled_as(report),
+        "state": describe_recovery(report),
         "result": _as_tree(outcome),
         "problem": report.problem.as_json() if report.problem else None,
     }

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.options import counted, json_option, show_json, workspace_option
-from remit.cli.recover import settled_as, what_came
+from remit.cli.recover import describe_outcome, describe_recovery
 from remit.core.errors import Reason, RefusedError
 from remit.execution.recovery import Recovered
 from remit.identity.models import Invitation
@@ -49,7 +49,7 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
         stack.enter_context(announce_server(workspace.state, settings.url, workspace.clock))
         recovered = workspace.recover()
         _tell_recovered(recovered)
-        desk = stack.enter_context(serving.opened_desk(workspace, settings))
+        services = stack.enter_context(serving.opened_desk(workspace, settings))
 
         def tell() -> None:
             link = workspace.people.invite_self(person) if person else None
@@ -57,7 +57,7 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
             if opens and link is not None:
                 stack.enter_context(_opened(workspace.state.path, f"{settings.url}{link.path}"))
 
-        serving.run(desk, settings, listener, on_listening=tell)
+        serving.run(services, settings, listener, on_listening=tell)
     if not as_json:
         click.echo("Stopped.", err=True)
 
@@ -91,7 +91,10 @@ def _tell_recovered(reports: list[Recovered[Any]]) -> None:
     if reports:
         click.echo(f"A crash had left {counted(len(reports), 'thing')} unfinished:", err=True)
     for report in reports:
-        click.echo(f"  {settled_as(report)}: {shown_name(report.key)}: {shown_name(what_came(report))}", err=True)
+        click.echo(
+            f"  {describe_recovery(report)}: {display_name(report.key)}: {display_name(describe_outcome(report))}",
+            err=True,
+        )
 
 
 def _tell(url: str, link: Invitation | None, recovered: list[Recovered[Any]], *, as_json: bool) -> None:

@@ -6,8 +6,8 @@ from typing import IO
 
 import click
 
-from remit.cli.common.identity import actor_here, agent_here, require_clock
-from remit.cli.common.options import counting, json_option, output_option, show_json, workspace_option, written_output
+from remit.cli.common.identity import find_agent, require_clock, resolve_actor
+from remit.cli.common.options import counting, json_option, open_output, output_option, show_json, workspace_option
 from remit.contracts.base import Contract
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
@@ -38,11 +38,11 @@ def lease(manifest: IO[bytes], output: Path | None, minutes: int, directory: Pat
 
     raw = _read(manifest, TaskManifest)
     # The output first: a lease that is signed and recorded, and then cannot be handed over, is authority gone astray.
-    with written_output(output, spare=(manifest.name,)) as out:
+    with open_output(output, reserved=(manifest.name,)) as out:
         with Workspace.open(directory) as workspace:
             require_clock(workspace, timedelta(minutes=minutes))
             protected = protected_paths(workspace, TaskManifest.parse(raw))
-            token = workspace.tasks.issue_lease(raw, timedelta(minutes=minutes), actor=actor_here(workspace))
+            token = workspace.tasks.issue_lease(raw, timedelta(minutes=minutes), actor=resolve_actor(workspace))
         if output is not None:
             out.write(token.canonical() + b"\n")
     for path in protected:
@@ -75,7 +75,7 @@ def run(
     refusals: list[RefusedError] = []
     outcome: ExecutionResult | Preview
     with Workspace.open(directory) as workspace:
-        agent = agent_here(workspace)
+        agent = find_agent(workspace)
         if agent is not None:
             ctx.exit(_run_for_agent(workspace, raw, token, dry_run=dry_run))
         if dry_run:
@@ -83,7 +83,7 @@ def run(
         else:
             with counting("bytes done") as progress:
                 outcome = workspace.execute_task(
-                    raw, token, on_refusal=refusals.append, on_stored=_tell_stored, on_progress=progress
+                    raw, token, on_refusal=refusals.append, on_stored=_print_stored, on_progress=progress
                 )
     if isinstance(outcome, Preview):
         if as_json:
@@ -111,7 +111,7 @@ def _run_for_agent(workspace: Workspace, raw: bytes, lease: bytes, *, dry_run: b
             next_step="Run the task without it.",
         )
     refusals: list[RefusedError] = []
-    outcome = workspace.execute_task(raw, lease, on_refusal=refusals.append, on_stored=_tell_stored)
+    outcome = workspace.execute_task(raw, lease, on_refusal=refusals.append, on_stored=_print_stored)
     show_json(result_for_agent(workspace, outcome).tree())
     return 0 if outcome.error is None else 2 if refusals else 1
 
@@ -131,13 +131,13 @@ def restore(ctx: click.Context, result: IO[bytes], directory: Path, as_json: boo
     raw = _read(result, ExecutionResult)
     refusals: list[RefusedError] = []
     with Workspace.open(directory) as workspace, counting("bytes done") as progress:
-        outcome = workspace.restore_task(raw, on_refusal=refusals.append, on_stored=_tell_stored, on_progress=progress)
+        outcome = workspace.restore_task(raw, on_refusal=refusals.append, on_stored=_print_stored, on_progress=progress)
     show_json(outcome.tree())
     if outcome.error is not None:
         ctx.exit(2 if refusals else 1)
 
 
-def _tell_stored() -> None:
+def _print_stored() -> None:
     """On standard error: the result itself is the same, to the byte."""
     click.echo("Already done before; nothing was done now. The stored result:", err=True)
 

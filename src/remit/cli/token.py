@@ -16,7 +16,7 @@ import click
 
 from remit.cli.common.completion import complete_token
 from remit.cli.common.identity import require_clock
-from remit.cli.common.options import json_option, output_option, show_json, show_table, workspace_option, written_output
+from remit.cli.common.options import json_option, open_output, output_option, show_json, show_table, workspace_option
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL_NAME, SERVICE_CAPABILITIES, is_browser
 from remit.contracts.browser.token_rules import unchecked_constraints
@@ -122,7 +122,7 @@ def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str
 
 
 def _no_domain(text: str, why: str) -> RefusedError:
-    host = _host_meant(text)
+    host = _guess_host(text)
     if not host:
         advice = "Write a host, such as shop.example, or *.shop.example for the names one label below it."
         return RefusedError(Reason.MALFORMED, why, where=f"--domain {text}", next_step=advice)
@@ -131,7 +131,7 @@ def _no_domain(text: str, why: str) -> RefusedError:
     return RefusedError(Reason.MALFORMED, what, where=f"--domain {text}", next_step=f"Write: --domain {host}{also}")
 
 
-def _host_meant(text: str) -> str:
+def _guess_host(text: str) -> str:
     """The host in an address that somebody pasted, or in another script; empty if that is no way to read it."""
     try:
         found = urlsplit(text if "://" in text else f"//{text}").hostname or ""
@@ -279,7 +279,7 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
             next_step="Name another file, or remove this one.",
         )
     # As good as a password: nobody else may open the file, not even before anything is in it.
-    with written_output(output, is_secret=True) as out:
+    with open_output(output, is_secret=True) as out:
         with Workspace.open(directory) as workspace:
             who = person_at_terminal(workspace.environ)
             begins = max(not_before - workspace.clock(), timedelta(0)) if not_before else timedelta(0)

@@ -50,10 +50,10 @@ class Topic:
     def absent(self, found: str, next_step: str) -> Check:
         return Check(self.name, "absent", render_line(found), render_line(next_step), self.needed_for)
 
-    def ask(self, look: Callable[[], Check]) -> Check:
+    def run(self, check: Callable[[], Check]) -> Check:
         """Whatever goes wrong while looking is a failed check, never an exception."""
         try:
-            return look()
+            return check()
         except Exception as problem:  # noqa: BLE001 - a check-up that dies of what it looks for is of no use
             return self.failed(problem)
 

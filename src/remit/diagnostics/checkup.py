@@ -51,20 +51,20 @@ def check_machine(environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]
     """What every workspace on this machine stands on."""
     search_path = environ.get("PATH", os.defpath)
     return (
-        machine.PYTHON.ask(lambda: machine.check_python(sys.version_info[:3], wide=sys.maxsize > 2**32)),
-        *_several(machine.SYSTEM.ask, lambda: machine.check_kernel(probe_kernel())),
-        machine.SQLITE.ask(lambda: machine.check_sqlite(sqlite3.sqlite_version_info)),
-        machine.POSTGRES_DRIVER.ask(lambda: machine.check_postgres_driver(_installed_version("psycopg"))),
-        machine.SQL_ENGINE.ask(lambda: _look_at_extra(machine.SQL_ENGINE, "sql", "duckdb")),
-        machine.WEB_SERVER.ask(lambda: _look_at_extra(machine.WEB_SERVER, "web", "fastapi", "jinja2", "uvicorn")),
-        machine.MCP_SERVER.ask(lambda: _look_at_extra(machine.MCP_SERVER, "mcp", "mcp", "uvicorn")),
-        machine.CHROMIUM.ask(lambda: _look_for_browser(search_path)),
-        browser.DRIVER.ask(lambda: browser.check_driver(_installed_version("playwright"))),
-        browser.CONFINEMENT.ask(lambda: browser.check_confinement(machine.find_browser(search_path))),
-        machine.CLOCK.ask(lambda: machine.check_clock(clock(), clock_is_synchronised())),
-        machine.UMASK.ask(lambda: machine.check_umask(machine.read_umask())),
-        machine.USER.ask(lambda: machine.check_user(os.geteuid())),
-        machine.ENVIRONMENT.ask(lambda: machine.check_environment(environ)),
+        machine.PYTHON.run(lambda: machine.check_python(sys.version_info[:3], wide=sys.maxsize > 2**32)),
+        *_run_several(machine.SYSTEM.run, lambda: machine.check_kernel(probe_kernel())),
+        machine.SQLITE.run(lambda: machine.check_sqlite(sqlite3.sqlite_version_info)),
+        machine.POSTGRES_DRIVER.run(lambda: machine.check_postgres_driver(_installed_version("psycopg"))),
+        machine.SQL_ENGINE.run(lambda: _check_extra(machine.SQL_ENGINE, "sql", "duckdb")),
+        machine.WEB_SERVER.run(lambda: _check_extra(machine.WEB_SERVER, "web", "fastapi", "jinja2", "uvicorn")),
+        machine.MCP_SERVER.run(lambda: _check_extra(machine.MCP_SERVER, "mcp", "mcp", "uvicorn")),
+        machine.CHROMIUM.run(lambda: _check_browser_program(search_path)),
+        browser.DRIVER.run(lambda: browser.check_driver(_installed_version("playwright"))),
+        browser.CONFINEMENT.run(lambda: browser.check_confinement(machine.find_browser(search_path))),
+        machine.CLOCK.run(lambda: machine.check_clock(clock(), clock_is_synchronised())),
+        machine.UMASK.run(lambda: machine.check_umask(machine.read_umask())),
+        machine.USER.run(lambda: machine.check_user(os.geteuid())),
+        machine.ENVIRONMENT.run(lambda: machine.check_environment(environ)),
     )
 
 
@@ -76,17 +76,17 @@ def check_state_home(environ: Mapping[str, str]) -> tuple[Check, ...]:
         return locate_state(Path(os.devnull), environ).path.parent
 
     return (
-        disk.STATE.ask(lambda: disk.check_state_home(home())),
-        disk.FILESYSTEM.ask(lambda: _look_at_filesystem(home(), holds_database=True)),
-        disk.SPACE.ask(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(home())))),
+        disk.STATE.run(lambda: disk.check_state_home(home())),
+        disk.FILESYSTEM.run(lambda: _check_filesystem(home(), holds_database=True)),
+        disk.SPACE.run(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(home())))),
     )
 
 
 def check_settings(config: SystemConfig, state: StateDirectory) -> tuple[Check, ...]:
     """What a valid remit.yaml asks for: does it hold on this machine?"""
     return (
-        workspace.BASES.ask(lambda: workspace.check_bases(config.base_directories, state.path)),
-        workspace.SANDBOX.ask(lambda: workspace.check_sandbox(config.sandbox)),
+        workspace.BASES.run(lambda: workspace.check_bases(config.base_directories, state.path)),
+        workspace.SANDBOX.run(lambda: workspace.check_sandbox(config.sandbox)),
     )
 
 
@@ -94,29 +94,29 @@ def check_workspace(
     state: StateDirectory, open_store: Callable[[], Store], clock: Clock, *, holds_database: bool
 ) -> tuple[Check, ...]:
     """One workspace: where its state lies, its keys and its store. `holds_database`: the ledger lies there as well."""
-    place = disk.STATE.ask(lambda: disk.check_state_directory(state))
+    place = disk.STATE.run(lambda: disk.check_state_directory(state))
     if not os.path.isdir(state.path):
         return (place,)  # everything below would say the same again
     return (
         place,
-        disk.FILESYSTEM.ask(lambda: _look_at_filesystem(state.path, holds_database=holds_database)),
-        disk.SPACE.ask(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(state.path)))),
-        disk.DURABLE.ask(lambda: disk.check_durable_write(disk.time_durable_write(state.path))),
-        workspace.KEY_FILES.ask(lambda: workspace.check_key_files(state.keys)),
-        workspace.KEYRING.ask(lambda: workspace.check_keyring(state.keys)),
-        *_several(workspace.STORE.ask, lambda: workspace.check_store(open_store(), clock, Anchors(state.anchors))),
+        disk.FILESYSTEM.run(lambda: _check_filesystem(state.path, holds_database=holds_database)),
+        disk.SPACE.run(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(state.path)))),
+        disk.DURABLE.run(lambda: disk.check_durable_write(disk.time_durable_write(state.path))),
+        workspace.KEY_FILES.run(lambda: workspace.check_key_files(state.keys)),
+        workspace.KEYRING.run(lambda: workspace.check_keyring(state.keys)),
+        *_run_several(workspace.STORE.run, lambda: workspace.check_store(open_store(), clock, Anchors(state.anchors))),
     )
 
 
-def _several(ask: Callable[[Callable[[], Check]], Check], look: Callable[[], list[Check]]) -> list[Check]:
+def _run_several(run: Callable[[Callable[[], Check]], Check], make_checks: Callable[[], list[Check]]) -> list[Check]:
     """Checks that share one look. If that fails, there is one failed check in their place."""
     found: list[Check] = []
 
     def first() -> Check:
-        found.extend(look())
+        found.extend(make_checks())
         return found[0]
 
-    return [ask(first), *found[1:]]
+    return [run(first), *found[1:]]
 
 
 def _installed_version(package: str) -> str | None:
@@ -126,16 +126,16 @@ def _installed_version(package: str) -> str | None:
         return None
 
 
-def _look_at_extra(topic: Topic, extra: str, *packages: str) -> Check:
+def _check_extra(topic: Topic, extra: str, *packages: str) -> Check:
     return machine.check_extra(topic, extra, {package: _installed_version(package) for package in packages})
 
 
-def _look_for_browser(search_path: str) -> Check:
+def _check_browser_program(search_path: str) -> Check:
     program = machine.find_browser(search_path)
-    return machine.check_browser(program, machine.ask_browser_version(program) if program else None)
+    return machine.check_browser(program, machine.read_browser_version(program) if program else None)
 
 
-def _look_at_filesystem(path: Path, *, holds_database: bool) -> Check:
+def _check_filesystem(path: Path, *, holds_database: bool) -> Check:
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:

@@ -32,12 +32,12 @@ def check_connections(
     for name, connection in sorted(config.connections.items())[:MAX_CONNECTIONS]:
         topic = Topic(f"connection {name}", "plans that run SQL")
 
-        def look(topic: Topic = topic, connection: DuckdbConnection | PostgresqlConnection = connection) -> Check:
+        def check(topic: Topic = topic, connection: DuckdbConnection | PostgresqlConnection = connection) -> Check:
             if isinstance(connection, PostgresqlConnection):
                 return _check_server(topic, connection, environ)
             return _check_duckdb(topic, connection, root, require_idle)
 
-        found.append(topic.ask(look))
+        found.append(topic.run(check))
     return found
 
 

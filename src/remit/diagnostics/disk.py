@@ -58,29 +58,31 @@ def find_mount(path: str, mountinfo: str) -> Mount | None:
 def check_filesystem(mount: Mount | None, *, holds_database: bool) -> Check:
     if mount is None:
         return FILESYSTEM.absent("unknown: this system does not list its mounts", "Keep state on a local disk.")
-    shown = f"{mount.kind} at {mount.point}"
+    rendered = f"{mount.kind} at {mount.point}"
     if mount.kind in SHARED_KINDS:
         advice = "Set REMIT_STATE to a folder on a local disk."
         if holds_database:
-            return FILESYSTEM.fail(f"{shown}: SQLite's WAL does not work across hosts", advice)
-        return FILESYSTEM.warn(f"{shown}: locks and permissions may not hold there", advice)
+            return FILESYSTEM.fail(f"{rendered}: SQLite's WAL does not work across hosts", advice)
+        return FILESYSTEM.warn(f"{rendered}: locks and permissions may not hold there", advice)
     if mount.kind in VOLATILE_KINDS:
-        return FILESYSTEM.warn(f"{shown}: gone at the next reboot", "Set REMIT_STATE to a folder on a disk.")
+        return FILESYSTEM.warn(f"{rendered}: gone at the next reboot", "Set REMIT_STATE to a folder on a disk.")
     if mount.kind == "overlay":
-        return FILESYSTEM.warn(f"{shown}: gone with its container", "Mount a volume and set REMIT_STATE to it.")
-    return FILESYSTEM.ok(shown)
+        return FILESYSTEM.warn(f"{rendered}: gone with its container", "Mount a volume and set REMIT_STATE to it.")
+    return FILESYSTEM.ok(rendered)
 
 
 def check_space(free_bytes: int, free_files: int | None) -> Check:
     """`free_files` is None where the file system does not count them."""
-    shown = f"{free_bytes / MEBIBYTE / 1024:.1f} GiB free"
+    rendered = f"{free_bytes / MEBIBYTE / 1024:.1f} GiB free"
     if free_bytes < NO_SPACE:
         return SPACE.fail(f"{free_bytes / MEBIBYTE:.0f} MiB free", "Free some space: du -xh / | sort -h | tail")
     if free_files is not None and free_files < FEW_FILES:
-        return SPACE.warn(f"{shown}, but room for {free_files} files only", "Remove files: df -i shows where they are.")
+        return SPACE.warn(
+            f"{rendered}, but room for {free_files} files only", "Remove files: df -i shows where they are."
+        )
     if free_bytes < TIGHT_SPACE:
         return SPACE.warn(f"{free_bytes / MEBIBYTE:.0f} MiB free", "Free some space: du -xh / | sort -h | tail")
-    return SPACE.ok(shown)
+    return SPACE.ok(rendered)
 
 
 def read_space(folder: Path) -> tuple[int, int | None]:
@@ -89,10 +91,10 @@ def read_space(folder: Path) -> tuple[int, int | None]:
 
 
 def check_durable_write(seconds: float) -> Check:
-    shown = f"4 KiB written and synced in {seconds * 1000:.1f} ms"
+    rendered = f"4 KiB written and synced in {seconds * 1000:.1f} ms"
     if seconds > SLOW_WRITE:
-        return DURABLE.warn(f"{shown}: each entry waits that long", "Set REMIT_STATE to a folder on a faster disk.")
-    return DURABLE.ok(shown)
+        return DURABLE.warn(f"{rendered}: each entry waits that long", "Set REMIT_STATE to a folder on a faster disk.")
+    return DURABLE.ok(rendered)
 
 
 def time_durable_write(folder: Path) -> float:
@@ -121,7 +123,7 @@ def check_state_directory(state: StateDirectory) -> Check:
     problems = describe_problems([state.path]) or describe_problems(sorted(state.path.iterdir()))
     if problems:
         advice = f"Find out who changed it, then: chown -R {os.geteuid()} {where} && chmod -R go-rwx {where}"
-        return STATE.fail(name_some(problems), advice)
+        return STATE.fail(list_some(problems), advice)
     movers = [parent for parent in state.path.resolve().parents if _others_may_rename_in(os.stat(parent))]
     if movers:
         advice = f"chmod go-w {shlex.quote(str(movers[0]))} and own it, or set REMIT_STATE to a folder of your own."
@@ -147,7 +149,7 @@ def describe_problems(paths: list[Path]) -> list[str]:
     return [f"{path} {why}" for path, why in found if why]
 
 
-def name_some(problems: list[str]) -> str:
+def list_some(problems: list[str]) -> str:
     rest = len(problems) - MAX_NAMED
     return "; ".join(problems[:MAX_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
 

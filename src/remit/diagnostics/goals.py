@@ -39,9 +39,9 @@ class Promoted(NamedTuple):
 
 def check_goals(
     config: SystemConfig,
-    look: Callable[[], FileFindings],
-    look_at_policies: Callable[[], FileFindings],
-    look_at_promoted: Callable[[str], Promoted],
+    read_catalogue: Callable[[], FileFindings],
+    read_policies: Callable[[], FileFindings],
+    read_promoted: Callable[[str], Promoted],
 ) -> list[Check]:
     """One check where there is no goal door; otherwise one for each of the three things that it needs.
 
@@ -50,19 +50,19 @@ def check_goals(
     if not (config.goals.catalogue or config.policies.cedar_files or config.tenants):
         advice = "If users shall have things done by asking: name files in remit.yaml, goals: {catalogue: [...]}"
         return [CATALOGUE.absent("none: nobody can ask for anything", advice)]
-    catalogue = CATALOGUE.ask(lambda: _check_catalogue(config, look()))
+    catalogue = CATALOGUE.run(lambda: _check_catalogue(config, read_catalogue()))
     if catalogue.status != "ok":
         return [catalogue]  # the others would say the same again
     promoted: dict[str, Promoted] = {}
 
     def active() -> Check:
-        promoted.update((tenant, look_at_promoted(tenant)) for tenant in sorted(config.tenants)[:MAX_TENANTS])
+        promoted.update((tenant, read_promoted(tenant)) for tenant in sorted(config.tenants)[:MAX_TENANTS])
         return _check_active({tenant: each.active for tenant, each in promoted.items()})
 
     return [
         catalogue,
-        POLICIES.ask(lambda: _check_policies(config, look_at_policies)),
-        ACTIVE.ask(active),
+        POLICIES.run(lambda: _check_policies(config, read_policies)),
+        ACTIVE.run(active),
         *_unusable(config, promoted),
     ]
 
@@ -76,11 +76,11 @@ def _check_catalogue(config: SystemConfig, found: FileFindings) -> Check:
     return CATALOGUE.ok(f"{_counted(found.number, 'simulation')} in {_counted(files, 'file')}")
 
 
-def _check_policies(config: SystemConfig, look: Callable[[], FileFindings]) -> Check:
+def _check_policies(config: SystemConfig, read_policies: Callable[[], FileFindings]) -> Check:
     """One that does not validate denies everybody everything, so it is a failure, and not a warning."""
     if not config.policies.cedar_files:
         return POLICIES.warn("none, so every user is denied everything", "Name a file: policies: {cedar_files: [...]}")
-    found = look()
+    found = read_policies()
     if found.findings:
         return _failed(POLICIES, found)
     return POLICIES.ok(f"{_counted(found.number, 'file')}, valid")
@@ -94,23 +94,24 @@ def _failed(topic: Topic, found: FileFindings) -> Check:
 def _unusable(config: SystemConfig, promoted: Mapping[str, Promoted]) -> Iterator[Check]:
     changed = [(name, tenant) for tenant, each in promoted.items() for name in each.changed]
     if changed:
-        about = _first(config, changed)
+        about = _first_argument(config, changed)
         what = (
-            f"{_some(changed)}: its file was changed since a person promoted it, so it is a draft that nobody can use"
+            f"{_list_some(changed)}: its file was changed since a person promoted it, so it is a draft that nobody"
+            " can use"
         )
         yield CHANGED.warn(what, f"Read it: remit catalogue show {about}; then: remit catalogue promote {about}")
     gone = [(name, tenant) for tenant, each in promoted.items() for name in each.gone]
     if gone:
-        what = f"{_some(gone)}: promoted, and no file of the catalogue has it any more, so nobody can use it"
-        yield GONE.warn(what, f"Put it back; or, for good: remit catalogue retire {_first(config, gone)}")
+        what = f"{_list_some(gone)}: promoted, and no file of the catalogue has it any more, so nobody can use it"
+        yield GONE.warn(what, f"Put it back; or, for good: remit catalogue retire {_first_argument(config, gone)}")
 
 
-def _some(found: Sequence[tuple[str, str]]) -> str:
-    told = ", ".join(f"{name} for {tenant}" for name, tenant in found[:SHOWN])
-    return f"{told} and {len(found) - SHOWN} more" if len(found) > SHOWN else told
+def _list_some(found: Sequence[tuple[str, str]]) -> str:
+    listed = ", ".join(f"{name} for {tenant}" for name, tenant in found[:SHOWN])
+    return f"{listed} and {len(found) - SHOWN} more" if len(found) > SHOWN else listed
 
 
-def _first(config: SystemConfig, found: Sequence[tuple[str, str]]) -> str:
+def _first_argument(config: SystemConfig, found: Sequence[tuple[str, str]]) -> str:
     """As a command takes it. The others are told by name."""
     name, tenant = found[0]
     return f"{name}{tenant_flag(tenant, config.tenants)}"
@@ -119,11 +120,11 @@ def _first(config: SystemConfig, found: Sequence[tuple[str, str]]) -> str:
 def _check_active(counts: Mapping[str, int]) -> Check:
     if not counts:
         return ACTIVE.warn("remit.yaml names no tenant", "Name one, and its users: tenants: {acme: {users: [mia]}}")
-    told = ", ".join(f"{number} for {tenant}" for tenant, number in list(counts.items())[:5])
+    listed = ", ".join(f"{number} for {tenant}" for tenant, number in list(counts.items())[:5])
     if not any(counts.values()):
         flag = " --tenant TENANT" if len(counts) > 1 else ""
         return ACTIVE.warn("none: every simulation is a draft", f"Read one, then: remit catalogue promote ID{flag}")
-    return ACTIVE.ok(told)
+    return ACTIVE.ok(listed)
 
 
 def _counted(number: int, what: str) -> str:

@@ -98,8 +98,8 @@ def check_extra(topic: Topic, extra: str, versions: Mapping[str, str | None]) ->
     """What only one part of Remit needs. `versions`, by package; None where it is not installed."""
     missing = [package for package, version in versions.items() if version is None]
     if missing:
-        said = "not installed" if len(missing) == len(versions) else f"not installed: {', '.join(missing)}"
-        return topic.absent(said, f"Only for {topic.needed_for}: pip install 'remit[{extra}]'")
+        printed = "not installed" if len(missing) == len(versions) else f"not installed: {', '.join(missing)}"
+        return topic.absent(printed, f"Only for {topic.needed_for}: pip install 'remit[{extra}]'")
     return topic.ok(", ".join(f"{package} {version}" for package, version in versions.items()))
 
 
@@ -109,7 +109,7 @@ def find_browser(search_path: str) -> str | None:
     return next((found for name in BROWSERS if absolute and (found := shutil.which(name, path=absolute))), None)
 
 
-def ask_browser_version(program: str) -> str | None:
+def read_browser_version(program: str) -> str | None:
     """What it answers to `--version`, or None."""
     try:
         done = subprocess.run(  # noqa: S603 - a program on the user's own path
@@ -117,8 +117,8 @@ def ask_browser_version(program: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    said = done.stdout.decode("utf-8", errors="replace").strip()
-    return said.splitlines()[0] if done.returncode == 0 and said else None
+    printed = done.stdout.decode("utf-8", errors="replace").strip()
+    return printed.splitlines()[0] if done.returncode == 0 and printed else None
 
 
 def check_browser(program: str | None, version: str | None) -> Check:
@@ -175,8 +175,8 @@ def check_environment(environ: Mapping[str, str]) -> Check:
     if mistake:
         return ENVIRONMENT.fail(f"REMIT_FAULT {mistake}; no other command works with it", "unset REMIT_FAULT")
     if found:
-        told = "; ".join(f"{name} is set: {DEBUGGING[name]}" for name in found)
-        return ENVIRONMENT.warn(told, f"unset {' '.join(found)}")
+        listed = "; ".join(f"{name} is set: {DEBUGGING[name]}" for name in found)
+        return ENVIRONMENT.warn(listed, f"unset {' '.join(found)}")
     return ENVIRONMENT.ok("nothing set for debugging")
 
 

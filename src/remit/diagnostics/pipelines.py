@@ -21,10 +21,10 @@ def check_pipelines(config: SystemConfig, root: str, require_dbt: Callable[[], N
     for name in sorted(config.pipelines)[:MAX_PIPELINES]:
         topic = Topic(f"pipeline {name}", "plans that run it")
 
-        def look(topic: Topic = topic, name: str = name) -> Check:
+        def check(topic: Topic = topic, name: str = name) -> Check:
             return _check(topic, name, config, root, require_dbt)
 
-        found.append(topic.ask(look))
+        found.append(topic.run(check))
     return found
 
 
@@ -37,7 +37,7 @@ def _check(topic: Topic, name: str, config: SystemConfig, root: str, require_dbt
             require_dbt()
         except RefusedError as problem:
             return topic.warn(problem.what, problem.next_step)
-    missing = [path for path in files_of(name, config).reads if not _is_there(root, path)]
+    missing = [path for path in files_of(name, config).reads if not _exists_below(root, path)]
     if missing:
         return topic.warn(f"{', '.join(missing[:5])}: not there", "Make what it reads, or mend it in remit.yaml.")
     if isinstance(pipeline, PythonPipeline) and (modules := _missing_modules(pipeline, root)):
@@ -54,10 +54,12 @@ def _missing_modules(pipeline: PythonPipeline, root: str) -> list[str]:
     """Those that are neither a file nor a folder. Whether they have the function is known when they are loaded."""
     modules = dict.fromkeys(step.partition(":")[0] for step in pipeline.steps)
     paths = {module: module.replace(".", "/") for module in modules}
-    return [module for module, path in paths.items() if not (_is_there(root, f"{path}.py") or _is_there(root, path))]
+    return [
+        module for module, path in paths.items() if not (_exists_below(root, f"{path}.py") or _exists_below(root, path))
+    ]
 
 
-def _is_there(root: str, path: str) -> bool:
+def _exists_below(root: str, path: str) -> bool:
     """Refuses what lies behind a link."""
     place = locate_below(root, path)
     base = beneath.open_base(place.base)

@@ -25,17 +25,17 @@ _MOST_BYTES: Final = 256 << 10
 def check_web(web: Web, is_loopback: Callable[[str], bool], clock: Clock) -> list[Check]:
     if web == Web():
         return []
-    found = [ADDRESS.ask(lambda: _check_address(web, is_loopback))]
+    found = [ADDRESS.run(lambda: _check_address(web, is_loopback))]
     secrets = {"web.metrics.secret_file": web.metrics.secret_file}
     if web.oidc is not None:
         secrets["web.oidc.client_secret_file"] = web.oidc.client_secret_file
     if (tls := web.tls) is not None:
-        found.append(CERTIFICATE.ask(lambda: _check_certificate(tls.certificate, clock())))
+        found.append(CERTIFICATE.run(lambda: _check_certificate(tls.certificate, clock())))
         secrets["web.tls.key"] = tls.key
     for name, path in secrets.items():
         if path is not None:
             topic = Topic(name, "remit serve")
-            found.append(topic.ask(lambda topic=topic, path=path: _check_secret(topic, Path(path))))  # type: ignore[misc]
+            found.append(topic.run(lambda topic=topic, path=path: _check_secret(topic, Path(path))))  # type: ignore[misc]
     return found
 
 

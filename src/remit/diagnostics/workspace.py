@@ -15,7 +15,7 @@ from remit.crypto.keyring import load_keyring, private_key_problems
 from remit.crypto.rsa_key_files import policy_key_file
 from remit.crypto.signing import ROLES, Keyring, Role
 from remit.diagnostics.check import Check, Topic
-from remit.diagnostics.disk import name_some
+from remit.diagnostics.disk import list_some
 from remit.fs.paths import require_bases
 from remit.ledger.clock import (
     ACCEPT,
@@ -65,7 +65,7 @@ def check_bases(bases: Sequence[str], state: Path) -> Check:
         except RefusedError as problem:
             found = f"{problem.what} (remit.yaml, $.base_directories[{number}]: {problem.where})"
             return BASES.fail(found, problem.next_step)
-    return BASES.ok(name_some(list(bases)) if bases else "none: no task may touch a file")
+    return BASES.ok(list_some(list(bases)) if bases else "none: no task may touch a file")
 
 
 def check_sandbox(setting: str) -> Check:
@@ -90,7 +90,7 @@ def check_key_files(folder: Path) -> Check:
             f"chown -R {os.geteuid()} {where} && chmod -R go-rwx {where};"
             " if others could read a key: remit keys rotate ROLE --revoke"
         )
-        return KEY_FILES.fail(name_some(problems), advice)
+        return KEY_FILES.fail(list_some(problems), advice)
     return KEY_FILES.ok(f"{sum(1 for _ in folder.glob('*/*.pem'))} private keys, closed to others")
 
 
@@ -113,7 +113,7 @@ def check_keyring(folder: Path) -> Check:
     strangers = sorted(str(path) for path in folder.glob("*/*.pem") if path not in known)
     if strangers:
         advice = f"Left by an interrupted rotation, or planted: rm {shlex.quote(strangers[0])}"
-        return KEYRING.warn(f"private keys that no active key needs: {name_some(strangers)}", advice)
+        return KEYRING.warn(f"private keys that no active key needs: {list_some(strangers)}", advice)
     return KEYRING.ok(f"an active key for each of {', '.join(ROLES)}")
 
 
@@ -124,14 +124,14 @@ def check_store(store: Store, clock: Clock, anchors: Anchors) -> list[Check]:
     """
     heads = anchored_heads(anchors)
     with store.reading() as connection:
-        tables = TABLES.ask(lambda: check_tables(connection, anchors))
+        tables = TABLES.run(lambda: check_tables(connection, anchors))
         found = [check_journal(connection, store.describe()), tables]
         if connection.dialect == "postgresql":
             found += check_server(connection, clock)
         if tables.status == "ok":
-            found.append(ANCHORS.ask(lambda: check_anchors(lost_anchored(connection, heads))))
-            found.append(GUARDS.ask(lambda: check_guards(list(missing_guards(connection)))))
-            found.append(LEDGER_CLOCK.ask(lambda: check_ledger_clock(_chains(connection, clock()), clock())))
+            found.append(ANCHORS.run(lambda: check_anchors(lost_anchored(connection, heads))))
+            found.append(GUARDS.run(lambda: check_guards(list(missing_guards(connection)))))
+            found.append(LEDGER_CLOCK.run(lambda: check_ledger_clock(_chains(connection, clock()), clock())))
         return found
 
 
@@ -153,7 +153,7 @@ def check_tables(connection: Connection, anchors: Anchors) -> Check:
     changes = list(schema_changes(connection))
     if changes:
         advice = "Another program changed the tables. Keep a copy of them and see what else: remit ledger verify"
-        return TABLES.fail(name_some(changes), advice)
+        return TABLES.fail(list_some(changes), advice)
     return TABLES.ok(f"up to date, migration {len(shipped_migrations(connection.dialect)):04d}")
 
 
@@ -170,7 +170,7 @@ def check_anchors(lost: list[LedgerHead]) -> Check:
 
 def check_guards(missing: list[tuple[str, str]]) -> Check:
     if missing:
-        lost = name_some([f"table {table} lost its guard {guard}" for table, guard in missing])
+        lost = list_some([f"table {table} lost its guard {guard}" for table, guard in missing])
         return GUARDS.fail(lost, "Somebody changed the tables by hand. See what else: remit ledger verify")
     return GUARDS.ok("every table that must not change is guarded")
 
@@ -208,9 +208,9 @@ def check_server(connection: Connection, clock: Clock) -> list[Check]:
         raise EnvironmentFailureError(Reason.STORE_UNAVAILABLE, "the server did not tell its time")
     difference = (row[0].astimezone(UTC) - halfway).total_seconds()
     return [
-        SERVER.ask(lambda: check_server_version(settings)),
-        SERVER_SETTINGS.ask(lambda: check_server_settings(settings)),
-        SERVER_CLOCK.ask(lambda: check_server_clock(difference)),
+        SERVER.run(lambda: check_server_version(settings)),
+        SERVER_SETTINGS.run(lambda: check_server_settings(settings)),
+        SERVER_CLOCK.run(lambda: check_server_clock(difference)),
     ]
 
 

@@ -10,7 +10,7 @@ from remit.browser_daemon import client as clients
 from remit.browser_daemon.client import ActionReply, HostClient, PendingApproval
 from remit.browser_daemon.framing import receive_frame, send_frame
 from remit.browser_daemon.socket_path import HostPlace
-from remit.cli.browse import _tell_waiting, exit_code
+from remit.cli.browse import _print_waiting, exit_code
 from remit.contracts.browser.browser import ActionResult
 from remit.contracts.browser.errors import EXECUTOR_ERROR, AnyExecutorError
 from tests.contracts.operation_examples import BROWSER
@@ -71,9 +71,9 @@ def test_whoever_does_not_wait_is_told_whether_a_person_or_the_server_is_waited_
     monkeypatch.setattr(clients, "SENDING_SECONDS", 0.05)
     answered, heard = told_by_a_host(HostPlace(tmp_path / "browser" / "host"), state)
     assert answered is None
-    _tell_waiting(heard[0], as_json=True)
+    _print_waiting(heard[0], as_json=True)
     told = json.loads(capsys.readouterr().out)["waiting"]
     assert told["approval_id"] == "q-1"
     assert word in told["state"]
-    _tell_waiting(heard[0], as_json=False)
+    _print_waiting(heard[0], as_json=False)
     assert ("remit approvals show q-1" in capsys.readouterr().out) == (state == "PENDING")

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from remit.authority.capability_token import TokenRequest
-from remit.cli.goals.ask import language_of
+from remit.cli.goals.ask import read_locale_language
 from remit.cli.goals.render import NEXT
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.goals.error_codes import AgentCode
@@ -282,12 +282,12 @@ def test_what_was_taken_back_cannot_be_taken_back_again(shell: Shell) -> None:
 
 
 def test_the_language_is_the_locales_where_it_names_one() -> None:
-    assert language_of({}) == "en"
-    assert language_of({"LANG": "C.UTF-8"}) == "en"
-    assert language_of({"LANG": "de_AT.UTF-8@euro"}) == "de-AT"
-    assert language_of({"LANG": "de_DE.UTF-8", "LC_ALL": "ar"}) == "ar"
-    assert language_of({"LC_ALL": "", "LC_MESSAGES": "tr_TR", "LANG": "de"}) == "tr-TR"
-    assert language_of({"LANG": "../../etc"}) == "en"
+    assert read_locale_language({}) == "en"
+    assert read_locale_language({"LANG": "C.UTF-8"}) == "en"
+    assert read_locale_language({"LANG": "de_AT.UTF-8@euro"}) == "de-AT"
+    assert read_locale_language({"LANG": "de_DE.UTF-8", "LC_ALL": "ar"}) == "ar"
+    assert read_locale_language({"LC_ALL": "", "LC_MESSAGES": "tr_TR", "LANG": "de"}) == "tr-TR"
+    assert read_locale_language({"LANG": "../../etc"}) == "en"
 
 
 def test_the_locales_language_is_the_one_that_an_answer_is_read_in(shell: Shell) -> None:

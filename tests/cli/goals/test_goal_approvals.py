@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.authority.capability_token import TokenRequest
-from remit.cli.approvals.goals import goal_named
+from remit.cli.approvals.goals import find_goal_id
 from remit.contracts.browser.browser import TokenConstraints
 from remit.core.errors import RefusedError
 from remit.identity.callers import AgentCaller, PersonCaller
@@ -125,14 +125,14 @@ def test_an_id_that_could_be_a_question_or_a_goal_is_answered_only_when_it_is_cl
 ) -> None:
     workspace: Workspace = shell.office.workspace
     shell.office.done("copy the form as new", user="leo", correlation_id="01a1")
-    assert goal_named(workspace, "01a1", None) == "acme"
-    assert goal_named(workspace, "01a2", None) is None
+    assert find_goal_id(workspace, "01a1", None) == "acme"
+    assert find_goal_id(workspace, "01a2", None) is None
     for others, find in ((workspace.approvals, "show"), (workspace.proposals, "named")):
         with monkeypatch.context() as patched:
             patched.setattr(others, find, lambda _: "one whose id begins like that")
             with pytest.raises(RefusedError, match="both a goal and another question"):
-                goal_named(workspace, "01a1", None)
-            assert goal_named(workspace, "01a1", "acme") == "acme"
+                find_goal_id(workspace, "01a1", None)
+            assert find_goal_id(workspace, "01a1", "acme") == "acme"
 
 
 def test_the_tab_key_offers_goals_that_it_makes_sense_for(shell: Shell) -> None:

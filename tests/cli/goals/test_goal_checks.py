@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import pytest
 
-from remit.cli.doctor import look_at_goals
+from remit.cli.doctor import inspect_goals
 from remit.contracts.config.config import SystemConfig
 from remit.core.ids import system_clock
 from remit.diagnostics.check import Check
@@ -14,7 +14,7 @@ from tests.goals.goal_office import ARCHIVE, PING, UNDO_ARCHIVE, Office
 
 
 def looked(office: Office) -> dict[str, Check]:
-    return {check.name: check for check in look_at_goals(office.root, office.environ, system_clock)}
+    return {check.name: check for check in inspect_goals(office.root, office.environ, system_clock)}
 
 
 @pytest.mark.req("AC-20")

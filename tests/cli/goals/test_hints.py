@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from remit.cli import main
 from remit.cli.approvals.goals import render_goal
-from remit.cli.common.identity import Asker
-from remit.cli.common.suggest import Wheres
+from remit.cli.common.identity import GoalRequester
+from remit.cli.common.suggest import LocationOptions
 from remit.cli.goals.ask import GoalDialogue, ask
-from remit.cli.goals.render import NEXT, Cycle, filled
+from remit.cli.goals.render import NEXT, Cycle, fill_advice
 from remit.goals.core import AgentCore
 from remit.services.goals.approvals import list_waiting_goals
 from tests.goals.goal_office import ANN, POLICY, SIMULATIONS, Office
@@ -174,10 +174,12 @@ def test_at_a_terminal_the_reason_stands_above_the_question(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed = iter(["12", None])
-    monkeypatch.setattr("remit.cli.goals.ask._typed", lambda: next(typed))
+    monkeypatch.setattr("remit.cli.goals.ask._prompt_answer", lambda: next(typed))
     workspace = desk.office.workspace
-    talk = GoalDialogue(workspace, Asker(workspace, "mia", "acme"), "acme", Wheres(), None, can_ask=True, is_told=True)
-    talk.carry_on(desk.office.ask("count the boxes on shelf 7b"))
+    talk = GoalDialogue(
+        workspace, GoalRequester(workspace, "mia", "acme"), "acme", LocationOptions(), None, can_ask=True, prints=True
+    )
+    talk.run(desk.office.ask("count the boxes on shelf 7b"))
     asked = f"“7b” {NUMBER}.\nWhich shelf?\n“12” must be 9 or less.\nWhich shelf?\n"
     assert capsys.readouterr().err == asked
 
@@ -226,8 +228,8 @@ def test_what_an_approver_is_shown_can_be_pasted_too(desk: Desk) -> None:
 
 def test_every_advice_is_a_command_that_there_is(desk: Desk) -> None:
     reply = desk.office.ask("archive the note one", correlation_id="-x")
-    wheres = Wheres(desk.office.root, "a b")
-    told = [filled(advice, Cycle(reply, None, wheres)) for advice in NEXT.values()]
+    wheres = LocationOptions(desk.office.root, "a b")
+    told = [fill_advice(advice, Cycle(reply, None, wheres)) for advice in NEXT.values()]
     commands = [shlex.split("remit " + each.partition(": remit ")[2]) for each in told if ": remit " in each]
     assert len(commands) == len([advice for advice in NEXT.values() if "remit " in advice.replace("remit.yaml", "")])
     for command in commands:
@@ -236,5 +238,5 @@ def test_every_advice_is_a_command_that_there_is(desk: Desk) -> None:
         assert params.get("tenant_id", "a b") == "a b" or "verify" in command, command
         assert params.get("simulation_id", "archive-note") == "archive-note", command
         assert params.get("correlation_id", "-x") == "-x", command
-    plain = [filled(advice, Cycle(reply, None, Wheres(Path()))) for advice in NEXT.values()]
+    plain = [fill_advice(advice, Cycle(reply, None, LocationOptions(Path()))) for advice in NEXT.values()]
     assert [each for each in plain if "  " in each or "{" in each] == []

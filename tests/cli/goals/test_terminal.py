@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from remit.cli.common.bidi import isolated, shown_words
+from remit.cli.common.bidi import display_text, isolated
 from tests.cli.goals.conftest import Shell
 
 
@@ -66,10 +66,10 @@ class Terminal:
 
 def test_right_to_left_words_are_set_apart_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "Answer “نعم” to go on, “לא בטוח” to stop; \u202eyes"
-    assert "\u2068" not in shown_words(text)
-    assert "\\u202e" in shown_words(text)  # what would turn the line round is spelled out, never obeyed
+    assert "\u2068" not in display_text(text)
+    assert "\\u202e" in display_text(text)  # what would turn the line round is spelled out, never obeyed
     monkeypatch.setattr(sys, "stdout", Terminal())
-    shown = shown_words(text)
+    shown = display_text(text)
     assert "“\u2068نعم\u2069”" in shown
     assert "“\u2068לא בטוח\u2069”" in shown
     assert "\\u202e" in shown

@@ -178,7 +178,7 @@ def test_of_a_database_that_code_leaves_no_lines_are_told(open_works: Callable[.
     assert "  about     Raises all prices." in shown
     sizes = f"{preview.files[0].size_before:,} -> {preview.files[0].size_after:,} bytes"
     assert shown[shown.index(f"p1: change {DATABASE}") + 1] == f"A database, {sizes}"
-    assert f"  p1: change {DATABASE}  {sizes}" in list(render_preview(preview, most=0))
+    assert f"  p1: change {DATABASE}  {sizes}" in list(render_preview(preview, max_lines=0))
     outcome = ran(works.workspace.apply(works.allowed(plan, "p1").canonical()))
     after = [click.unstyle(line) for line in render_outcome(outcome, diffs=False)]
     assert after[0] == "SUCCESS  plan-001: 1 of 1 action, 1 file"

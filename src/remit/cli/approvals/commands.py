@@ -7,33 +7,33 @@ from typing import Final
 import click
 
 from remit.cli.approvals.goals import (
-    goal_named,
+    find_goal_id,
     goal_tree,
-    goals_to_ask,
+    list_goal_prompts,
+    print_decided_goal,
     render_goal,
     require_shown,
     show_goals,
-    tell_decided,
 )
 from remit.cli.approvals.plans import (
     ApprovalArguments,
     approve_plan,
     compute_plan,
     deny_plan,
-    plan_named,
-    plans_to_ask,
+    find_proposal_id,
+    list_plan_prompts,
+    list_waiting_plans,
+    print_decided_plan,
     show_plan,
     show_plans,
-    tell_plan,
-    waiting_plans,
 )
-from remit.cli.approvals.render import render_approval, render_left, render_request, render_state
+from remit.cli.approvals.render import render_approval, render_request, render_state, render_time_left
 from remit.cli.approvals.requests import approve_request
-from remit.cli.approvals.watch import ApprovalPrompt, require_terminal, told, watch
+from remit.cli.approvals.watch import ApprovalPrompt, render_decided, require_terminal, watch
 from remit.cli.common.completion import complete_question
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.plans.allow_options import Allowance, allow_options
-from remit.cli.plans.preview_digest import named_preview, unseen_option
+from remit.cli.plans.preview_digest import named_preview, unseen_lines_option
 from remit.cli.plans.render import DIFF_LINES
 from remit.contracts.browser.browser import Approval
 from remit.core.text import counted
@@ -74,7 +74,7 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
         who = person_at_terminal(workspace.environ, name)
         if wait:
             require_terminal(as_json=as_json)
-            watch(workspace, who, lambda: _more_to_ask(workspace, who, directory))
+            watch(workspace, who, lambda: _list_other_prompts(workspace, who, directory))
         else:
             _list(workspace, who, everything=False, as_json=as_json)
 
@@ -96,7 +96,7 @@ def list_approvals(everything: bool, goals: bool, plans: bool, directory: Path, 
         if goals:
             show_goals(list_waiting_goals(workspace), as_json=as_json)
         elif plans:
-            show_plans(workspace, waiting_plans(workspace, who), as_json=as_json)
+            show_plans(workspace, list_waiting_plans(workspace, who), as_json=as_json)
         else:
             _list(workspace, who, everything=everything, as_json=as_json)
 
@@ -115,12 +115,12 @@ def show(approval_id: str, tenant_id: str | None, full: bool, directory: Path, a
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ)
-        tenant = goal_named(workspace, approval_id, tenant_id)
+        tenant = find_goal_id(workspace, approval_id, tenant_id)
         if tenant is not None:
             goal = require_waiting(workspace, tenant, approval_id)
             _show_goal(goal, directory, as_json=as_json)
             return
-        if (plan := plan_named(workspace, approval_id)) is not None:
+        if (plan := find_proposal_id(workspace, approval_id)) is not None:
             show_plan(workspace, plan, who, directory, full=full, as_json=as_json)
             return
         found = workspace.approvals.show(approval_id)
@@ -153,7 +153,7 @@ def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_
 @id_argument
 @goal_option
 @digest_option
-@unseen_option
+@unseen_lines_option
 @full_option
 @allow_options
 @reason_option
@@ -181,15 +181,17 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
-        tenant = goal_named(workspace, approval_id, tenant_id)
-        if tenant is None and (plan := plan_named(workspace, approval_id)) is not None:
-            yes = ApprovalArguments(who, allowed, named_preview(digest, unseen_lines), reason, directory, as_json, full)
-            tell_plan(approve_plan(workspace, plan, yes), directory, as_json=as_json)
+        tenant = find_goal_id(workspace, approval_id, tenant_id)
+        if tenant is None and (plan := find_proposal_id(workspace, approval_id)) is not None:
+            arguments = ApprovalArguments(
+                who, allowed, named_preview(digest, unseen_lines), reason, directory, as_json, full
+            )
+            print_decided_plan(approve_plan(workspace, plan, arguments), directory, as_json=as_json)
             return
-        _require_plain(allowed, digest, unseen_lines, is_goal=tenant is not None)
+        _require_no_plan_options(allowed, digest, unseen_lines, is_goal=tenant is not None)
         if tenant is None:
             decided = approve_request(workspace, approval_id, digest, who, reason, as_json=as_json)
-            _tell_request(decided, as_json=as_json)
+            _print_decided_request(decided, as_json=as_json)
         else:
             require_shown(workspace, tenant, approval_id, directory, as_json=as_json)
             _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=True, as_json=as_json)
@@ -208,20 +210,20 @@ def deny(
     """Say no: nothing is sent, typed or done. ID may be a beginning that no other waiting question has."""
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
-        tenant = goal_named(workspace, approval_id, tenant_id)
-        if tenant is None and (plan := plan_named(workspace, approval_id)) is not None:
-            tell_plan(deny_plan(workspace, plan, who, reason), directory, as_json=as_json)
+        tenant = find_goal_id(workspace, approval_id, tenant_id)
+        if tenant is None and (plan := find_proposal_id(workspace, approval_id)) is not None:
+            print_decided_plan(deny_plan(workspace, plan, who, reason), directory, as_json=as_json)
             return
         if tenant is None:
             decided = workspace.approvals.decide(approval_id, approved=False, who=who, reason=reason)
-            _tell_request(decided, as_json=as_json)
+            _print_decided_request(decided, as_json=as_json)
         else:
             _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=False, as_json=as_json)
 
 
-def _more_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
-    yield from goals_to_ask(workspace, who, directory)
-    yield from plans_to_ask(workspace, who, directory)
+def _list_other_prompts(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
+    yield from list_goal_prompts(workspace, who, directory)
+    yield from list_plan_prompts(workspace, who, directory)
 
 
 def _decide_goal(  # noqa: PLR0913 - what two commands were given
@@ -236,17 +238,19 @@ def _decide_goal(  # noqa: PLR0913 - what two commands were given
     as_json: bool,
 ) -> None:
     goal = decide_goal(workspace, tenant, approval_id, approved=approved, who=who, reason=reason)
-    tell_decided(goal, who, directory, approved=approved, as_json=as_json)
+    print_decided_goal(goal, who, directory, approved=approved, as_json=as_json)
 
 
-def _tell_request(decided: Approval, *, as_json: bool) -> None:
+def _print_decided_request(decided: Approval, *, as_json: bool) -> None:
     if as_json:
         show_json(decided.tree())
     else:
-        click.echo(told(decided))
+        click.echo(render_decided(decided))
 
 
-def _require_plain(allowed: Allowance, digest: str | None, unseen_lines: int | None, *, is_goal: bool) -> None:
+def _require_no_plan_options(
+    allowed: Allowance, digest: str | None, unseen_lines: int | None, *, is_goal: bool
+) -> None:
     """A request is approved whole, as it is shown, or not at all."""
     if unseen_lines is not None:
         raise click.UsageError("--unseen-lines is for proposed plans: all else is shown whole.")
@@ -261,12 +265,12 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
     found = workspace.approvals.listed() if everything else workspace.approvals.listed("PENDING")
     if as_json:
         show_json([approval.tree() for approval in found])
-    goals, plans = list_waiting_goals(workspace), waiting_plans(workspace, who)
+    goals, plans = list_waiting_goals(workspace), list_waiting_plans(workspace, who)
     if as_json:
-        _tell_others(len(goals), len(plans))
+        _print_other_counts(len(goals), len(plans))
         return
     if found:
-        _list_questions(workspace, found)
+        _list_requests(workspace, found)
     elif not goals and not plans:
         click.echo("There is no question." if everything else "No question waits for an answer.")
     if goals:
@@ -279,7 +283,7 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
         show_plans(workspace, plans, as_json=False)
 
 
-def _tell_others(goals: int, plans: int) -> None:
+def _print_other_counts(goals: int, plans: int) -> None:
     """For the person who reads a list that is for programs."""
     waiting = [(goals, "goal", "--goals"), (plans, "proposed plan", "--plans")]
     for number, what, option in waiting:
@@ -291,7 +295,7 @@ def _tell_others(goals: int, plans: int) -> None:
             )
 
 
-def _list_questions(workspace: Workspace, found: Sequence[Approval]) -> None:
+def _list_requests(workspace: Workspace, found: Sequence[Approval]) -> None:
     rows = [
         (
             approval.approval_id,
@@ -314,5 +318,5 @@ def _show_goal(goal: WaitingGoal, directory: Path, *, as_json: bool) -> None:
 
 def _state(workspace: Workspace, approval: Approval) -> str:
     if approval.state == "PENDING":
-        return f"waits, {render_left(workspace.approvals.seconds_left(approval))} left"
+        return f"waits, {render_time_left(workspace.approvals.seconds_left(approval))} left"
     return render_state(approval)

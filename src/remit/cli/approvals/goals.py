@@ -12,9 +12,9 @@ from typing import Any, Final
 import click
 
 from remit.cli.approvals.watch import ApprovalPrompt, PromptText
-from remit.cli.common.bidi import shown_name, shown_words
+from remit.cli.common.bidi import display_name, display_text
 from remit.cli.common.options import show_json, show_table
-from remit.cli.common.suggest import Wheres, argument, joined
+from remit.cli.common.suggest import LocationOptions, joined, quote_argument
 from remit.cli.common.tenants import find_tenant
 from remit.cli.common.terminal import NoTerminalError, ask, find_screen
 from remit.core.errors import Reason, RefusedError
@@ -42,7 +42,7 @@ def show_goals(found: Sequence[WaitingGoal], *, as_json: bool) -> None:
     show_table(("goal", "tenant", "user", "asked", "wants"), rows, prose=("wants",))
 
 
-def goal_named(workspace: Workspace, given: str, tenant_id: str | None) -> str | None:
+def find_goal_id(workspace: Workspace, given: str, tenant_id: str | None) -> str | None:
     """The tenant whose goal this id is, or None if it is a question's. Refused if it could be either.
 
     Whoever asks for a goal chooses its id, and must not have an answer that was meant for another question.
@@ -50,7 +50,7 @@ def goal_named(workspace: Workspace, given: str, tenant_id: str | None) -> str |
     tenant = find_tenant(workspace, tenant_id, given)
     if tenant is None or tenant_id is not None:
         return tenant
-    if not _is_another(workspace, given):
+    if not _is_other_kind(workspace, given):
         return tenant
     raise RefusedError(
         Reason.MALFORMED,
@@ -60,7 +60,7 @@ def goal_named(workspace: Workspace, given: str, tenant_id: str | None) -> str |
     )
 
 
-def _is_another(workspace: Workspace, given: str) -> bool:
+def _is_other_kind(workspace: Workspace, given: str) -> bool:
     """Whether a held request, or a proposed plan, goes by this id too."""
     for find in (workspace.approvals.show, workspace.proposals.find_by_name):
         try:
@@ -97,34 +97,34 @@ def require_shown(workspace: Workspace, tenant: str, name: str, directory: Path,
         )
 
 
-def tell_decided(found: WaitingGoal, who: Person, directory: Path, *, approved: bool, as_json: bool) -> None:
+def print_decided_goal(found: WaitingGoal, who: Person, directory: Path, *, approved: bool, as_json: bool) -> None:
     if as_json:
         show_json({"goal": goal_tree(found), "approved": approved, "by": who.signature})
         return
-    click.echo("\n".join(_decided(found, directory, approved=approved)))
+    click.echo("\n".join(_render_decided(found, directory, approved=approved)))
 
 
-def _decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator[str]:
+def _render_decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator[str]:
     word = "Approved" if approved else "Denied"
-    yield f"{word}: {shown_words(describe_goal(found))}, asked for by {shown_name(found.user_id)}"
-    where = Wheres(directory, found.tenant_id).tenant
+    yield f"{word}: {display_text(describe_goal(found))}, asked for by {display_name(found.user_id)}"
+    where = LocationOptions(directory, found.tenant_id).words
     command = joined(("remit", "ask", *where, "--continue", found.correlation_id))
     yield f"  {'next:' if approved else 'closes:'} {command}"
 
 
-def goals_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
+def list_goal_prompts(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
     """The goals that wait for somebody's approval, for whoever stays at the terminal."""
-    return (_to_ask(workspace, found, who, directory) for found in list_waiting_goals(workspace))
+    return (_make_prompt(workspace, found, who, directory) for found in list_waiting_goals(workspace))
 
 
-def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Path) -> ApprovalPrompt:
+def _make_prompt(workspace: Workspace, found: WaitingGoal, who: Person, directory: Path) -> ApprovalPrompt:
     tenant, name = found.tenant_id, found.correlation_id
 
     def decide(approved: bool, reason: str | None) -> str:
         goal = decide_goal(workspace, tenant, name, approved=approved, who=who, reason=reason)
-        return "\n".join(_decided(goal, directory, approved=approved))
+        return "\n".join(_render_decided(goal, directory, approved=approved))
 
-    show = joined(("remit", "approvals", "show", *Wheres(directory, tenant).tenant, *argument(name)))
+    show = joined(("remit", "approvals", "show", *LocationOptions(directory, tenant).words, *quote_argument(name)))
     return ApprovalPrompt(
         found.asked_at,
         ("goal", tenant, name),
@@ -137,18 +137,20 @@ def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Pa
 
 def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
     name = shlex.quote(printable(found.correlation_id))
-    who = f"{shown_name(found.user_id)} of {shown_name(found.tenant_id)}"
+    who = f"{display_name(found.user_id)} of {display_name(found.tenant_id)}"
     yield click.style(f"Goal {name}", bold=True) + f", asked for by {who}"
-    yield _labelled("wants", shown_words(describe_goal(found)))
-    yield _labelled("words", f"{shown_words(found.utterance)} ({shown_name(found.language_tag)})")
-    yield _labelled("impact", f"{shown_name(found.impact)}, risk {shown_name(found.risk)}")
-    yield _labelled("policy", ", ".join(map(shown_name, found.policies)) or "none")
-    yield _labelled("asked at", f"{found.asked_at[:19]}Z")
+    yield _render_labelled("wants", display_text(describe_goal(found)))
+    yield _render_labelled("words", f"{display_text(found.utterance)} ({display_name(found.language_tag)})")
+    yield _render_labelled("impact", f"{display_name(found.impact)}, risk {display_name(found.risk)}")
+    yield _render_labelled("policy", ", ".join(map(display_name, found.policies)) or "none")
+    yield _render_labelled("asked at", f"{found.asked_at[:19]}Z")
     if found.problem:
-        yield _labelled("note", click.style(found.problem, fg="red"))
+        yield _render_labelled("note", click.style(found.problem, fg="red"))
     for label, word in (("answer", "approve"), ("", "deny")):
-        where = Wheres(directory, found.tenant_id).tenant
-        yield _labelled(label, joined(("remit", "approvals", word, *where, *argument(found.correlation_id))))
+        where = LocationOptions(directory, found.tenant_id).words
+        yield _render_labelled(
+            label, joined(("remit", "approvals", word, *where, *quote_argument(found.correlation_id)))
+        )
 
 
 def goal_tree(found: WaitingGoal) -> dict[str, Any]:
@@ -156,5 +158,5 @@ def goal_tree(found: WaitingGoal) -> dict[str, Any]:
     return {**tree, "problem": found.problem or None}
 
 
-def _labelled(label: str, text: str) -> str:
+def _render_labelled(label: str, text: str) -> str:
     return f"  {label.ljust(LABEL)}{text}"

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import click
 
 from remit.approvals.errors import STATE_WORDS
-from remit.cli.common.bidi import shown_name
-from remit.cli.common.suggest import Wheres, joined
+from remit.cli.common.bidi import display_name
+from remit.cli.common.suggest import LocationOptions, joined
 from remit.contracts.browser.browser import Approval, HTTPPreview
 from remit.contracts.calls.call import CallPreview
 
@@ -27,10 +27,10 @@ class ApprovalKind(NamedTuple):
     """What a question is about, in the words that fit it."""
 
     label: str
-    thing: str
-    asked: str
-    goes_on: str
-    does_not: str
+    subject: str
+    question: str
+    if_approved: str
+    if_denied: str
 
 
 _MESSAGE: Final = ApprovalKind(
@@ -51,7 +51,7 @@ _CALL: Final = ApprovalKind(
 def kind_of(approval: Approval) -> ApprovalKind:
     """A request has a method. What has none is a message on a WebSocket, or the typing of a secret into a page."""
     if isinstance(approval.preview, CallPreview):
-        return _CALL._replace(thing=f"the {shown_name(approval.preview.headline)}")
+        return _CALL._replace(subject=f"the {display_name(approval.preview.headline)}")
     if approval.preview.method is not None:
         return ApprovalKind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
     return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING
@@ -71,7 +71,7 @@ def render_state(approval: Approval) -> str:
     return f"approved by {approval.decided_by}, then {word}"
 
 
-def render_left(seconds: float) -> str:
+def render_time_left(seconds: float) -> str:
     whole = int(seconds)
     if whole >= HOUR:
         return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
@@ -83,8 +83,8 @@ def render_url(url: str) -> str:
     with contextlib.suppress(ValueError, UnicodeError):
         host = urlsplit(url).hostname or ""
         if not host.isascii():
-            return shown_name(url.replace(host, host.encode("idna").decode("ascii"), 1))
-    return shown_name(url)
+            return display_name(url.replace(host, host.encode("idna").decode("ascii"), 1))
+    return display_name(url)
 
 
 def render_request(approval: Approval) -> str:
@@ -96,49 +96,49 @@ def render_request(approval: Approval) -> str:
 
 def _lines(approval: Approval, seconds_left: float, directory: Path) -> Iterator[str]:
     preview = approval.preview
-    yield click.style(f"Question {approval.approval_id}", bold=True) + f", asked by {shown_name(approval.agent_id)}"
+    yield click.style(f"Question {approval.approval_id}", bold=True) + f", asked by {display_name(approval.agent_id)}"
     if isinstance(preview, CallPreview):
         yield from _call_lines(preview)
     else:
         yield from _request_lines(preview, kind_of(approval).label)
     if approval.screenshot:
-        yield _labelled("picture", shown_name(approval.screenshot))
-    yield _labelled("action", shown_name(approval.action_id))
-    yield _labelled("token", shown_name(approval.token_jti))
-    yield _labelled("digest", approval.request_digest)
+        yield _render_labelled("picture", display_name(approval.screenshot))
+    yield _render_labelled("action", display_name(approval.action_id))
+    yield _render_labelled("token", display_name(approval.token_jti))
+    yield _render_labelled("digest", approval.request_digest)
     if approval.state == "PENDING":
-        yield _labelled("time", f"{render_left(seconds_left)} left, until {approval.expires[:19]}Z")
+        yield _render_labelled("time", f"{render_time_left(seconds_left)} left, until {approval.expires[:19]}Z")
         for label, word, more in (("answer", "approve", ("--digest", approval.request_digest)), ("", "deny", ())):
-            where = Wheres(directory).here
-            yield _labelled(label, joined(("remit", "approvals", word, *where, approval.approval_id, *more)))
+            where = LocationOptions(directory).directory_words
+            yield _render_labelled(label, joined(("remit", "approvals", word, *where, approval.approval_id, *more)))
         return
     answered = f" (answered at {approval.decided_at[:19]}Z)" if approval.decided_at else ""
-    yield _labelled("state", shown_name(render_state(approval)) + answered)
+    yield _render_labelled("state", display_name(render_state(approval)) + answered)
     if approval.reason:
-        yield _labelled("reason", shown_name(approval.reason))
+        yield _render_labelled("reason", display_name(approval.reason))
 
 
 def _request_lines(preview: HTTPPreview, label: str) -> Iterator[str]:
-    yield _labelled("request", f"{label} {render_url(preview.url)}")
-    yield _labelled("effect", shown_name(preview.estimated_effect))
+    yield _render_labelled("request", f"{label} {render_url(preview.url)}")
+    yield _render_labelled("effect", display_name(preview.estimated_effect))
     yield from _fields("body", preview.body.preview)
     yield from _fields("masked", preview.body.masked)
     yield from _fields("headers", preview.headers)
 
 
 def _call_lines(preview: CallPreview) -> Iterator[str]:
-    yield _labelled("request", preview.headline)
-    yield _labelled("effect", shown_name(preview.estimated_effect))
+    yield _render_labelled("request", preview.headline)
+    yield _render_labelled("effect", display_name(preview.estimated_effect))
     yield from _fields("arguments", preview.arguments)
-    yield _labelled("risk", preview.risk.lower())
-    yield _labelled("way back", shown_name(preview.way_back))
+    yield _render_labelled("risk", preview.risk.lower())
+    yield _render_labelled("way back", display_name(preview.way_back))
 
 
 def _fields(label: str, fields: Mapping[str, str]) -> Iterator[str]:
     for name, value in fields.items():
-        yield _labelled(label, f"{shown_name(name)}: {shown_name(value)}")
+        yield _render_labelled(label, f"{display_name(name)}: {display_name(value)}")
         label = ""
 
 
-def _labelled(label: str, text: str) -> str:
+def _render_labelled(label: str, text: str) -> str:
     return f"  {label.ljust(LABEL)}{text}"

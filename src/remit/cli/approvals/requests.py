@@ -18,7 +18,7 @@ def approve_request(
     elif found.state == "PENDING":
         screen = _require_screen(found, as_json=as_json)
         screen.show_and_print(render_approval(found, workspace.approvals.seconds_left(found)))
-        _require_yes(screen, found)
+        _require_confirmation(screen, found)
     return workspace.approvals.decide(found.approval_id, approved=True, who=who, reason=reason)
 
 
@@ -45,8 +45,8 @@ def _require_screen(found: Approval, *, as_json: bool) -> Screen:
     return screen
 
 
-def _require_yes(screen: Screen, found: Approval) -> None:
-    if not ask(screen, kind_of(found).asked):
+def _require_confirmation(screen: Screen, found: Approval) -> None:
+    if not ask(screen, kind_of(found).question):
         raise NoTerminalError(
             Reason.CANCELLED,
             "not approved, and not denied either: it waits",

@@ -13,13 +13,13 @@ from remit.core.text import isolated as isolated_name
 _RUN: Final = re.compile(f"[{RIGHT_TO_LEFT}](?:[{RIGHT_TO_LEFT} ]*[{RIGHT_TO_LEFT}])?")
 
 
-def shown_words(text: str) -> str:
+def display_text(text: str) -> str:
     """Somebody's words, made printable first: what they bring along to move text about is spelled out, not obeyed."""
     safe = printable(text)
     return isolated(safe) if not safe.isascii() and _is_for_eyes() else safe
 
 
-def shown_name(text: str) -> str:
+def display_name(text: str) -> str:
     """A path, an id, a name of a table or a field, among other words. Not for a command that is to be copied."""
     safe = printable(text)
     return isolated_name(safe) if not safe.isascii() and _is_for_eyes() else safe

@@ -14,16 +14,16 @@ from remit.ledger.goal_queries import newest_goals
 from remit.services.goals.approvals import list_waiting_goals
 from remit.workspace.workspace import Workspace
 
-OFFERED: Final = 50
-HELP: Final = 80
+MAX_OFFERED: Final = 50
+MAX_HELP_LENGTH: Final = 80
 MAX_MASKED: Final = 500
-STANDING: Final = {
+EVENTS_BY_OPTION: Final = {
     "continued": frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"}),
     "reply_to": frozenset({"CLARIFIED"}),
     "undone": frozenset({"SUCCEEDED", "FAILED"}),
 }
 """Where a goal must stand for an option to make sense."""
-ANSWERING: Final = frozenset({"approve", "deny"})
+ANSWER_COMMANDS: Final = frozenset({"approve", "deny"})
 
 
 def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -32,28 +32,31 @@ def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplet
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
             person_at_terminal(workspace.environ)
             listed = workspace.approvals.listed
-            found = listed("PENDING") if ctx.info_name in ANSWERING else listed()
+            found = listed("PENDING") if ctx.info_name in ANSWER_COMMANDS else listed()
             goals = [each for each in list_waiting_goals(workspace) if each.correlation_id.startswith(incomplete)]
             plans = [each for each in workspace.proposals.pending() if each.proposal_id.startswith(incomplete)]
     except (RemitError, OSError):
         return []
-    fitting = [each for each in found if each.approval_id.startswith(incomplete)]
+    matching = [each for each in found if each.approval_id.startswith(incomplete)]
     return [
-        *(CompletionItem(each.correlation_id, help=_help(f"{each.user_id}: {each.title}")) for each in goals[:OFFERED]),
+        *(
+            CompletionItem(each.correlation_id, help=_help(f"{each.user_id}: {each.title}"))
+            for each in goals[:MAX_OFFERED]
+        ),
         *(
             CompletionItem(each.proposal_id, help=_help(f"{each.proposed_by}: {each.title}"))
-            for each in plans[:OFFERED]
+            for each in plans[:MAX_OFFERED]
         ),
         *(
             CompletionItem(each.approval_id, help=_help(f"{each.agent_id}: {each.preview.estimated_effect}"))
-            for each in fitting[:OFFERED]
+            for each in matching[:MAX_OFFERED]
         ),
     ]
 
 
 def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The goals that moved last; to go on with, reply to or take back, those with which that can be done."""
-    wanted = STANDING.get(parameter.name or "")
+    wanted = EVENTS_BY_OPTION.get(parameter.name or "")
     try:
         with (
             Workspace.open(ctx.params.get("directory") or Path()) as workspace,
@@ -64,8 +67,8 @@ def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: st
             found = [each[:2] for tenant in tenants for each in newest_goals(connection, tenant, MAX_MASKED)]
     except (RemitError, OSError):
         return []
-    fitting = [(name, event) for name, event in found if name.startswith(incomplete) and event in (wanted or {event})]
-    return [CompletionItem(name, help=event) for name, event in fitting[:OFFERED]]
+    matching = [(name, event) for name, event in found if name.startswith(incomplete) and event in (wanted or {event})]
+    return [CompletionItem(name, help=event) for name, event in matching[:MAX_OFFERED]]
 
 
 def complete_token(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -76,9 +79,9 @@ def complete_token(ctx: click.Context, _parameter: click.Parameter, incomplete: 
             found = [row for row in workspace.tokens.listed() if not row.revoked_at and row.expires_at > now]
     except (RemitError, OSError):
         return []
-    fitting = [row for row in found if row.jti.startswith(incomplete)]
-    return [CompletionItem(row.jti, help=_help(f"of {row.sub}")) for row in fitting[:OFFERED]]
+    matching = [row for row in found if row.jti.startswith(incomplete)]
+    return [CompletionItem(row.jti, help=_help(f"of {row.sub}")) for row in matching[:MAX_OFFERED]]
 
 
 def _help(text: str) -> str:
-    return shortened(printable(text), HELP)
+    return shortened(printable(text), MAX_HELP_LENGTH)

@@ -13,17 +13,19 @@ from remit.cli.common.options import show_json
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError, as_remit_error
 from remit.core.faultpoints import setting_problem
 
-OF_PLANS: Final = frozenset({"preview", "propose", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"})
+PLAN_COMMANDS: Final = frozenset(
+    {"preview", "propose", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"}
+)
 """Commands of the plan door, whose errors have numbers."""
 
 
 class OperationRefusedError(RefusedError):
-    """A refusal that a door put on paper too: `errors` are its documents. `settled`: what was done before it."""
+    """A refusal that a door put on paper too: `errors` are its documents. `recovered`: what was done before it."""
 
-    def __init__(self, problem: RefusedError, errors: Sequence[Any], settled: Sequence[Any] = ()) -> None:
+    def __init__(self, problem: RefusedError, errors: Sequence[Any], recovered: Sequence[Any] = ()) -> None:
         super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
-        papers = {"errors": list(errors), "settled": list(settled)}
-        self.papers = {name: documents for name, documents in papers.items() if documents}
+        documents = {"errors": list(errors), "settled": list(recovered)}
+        self.documents = {name: each for name, each in documents.items() if each}
 
 
 def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
@@ -31,11 +33,11 @@ def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
     if isinstance(problem, click.ClickException) and not as_json:
         problem.show()
         return problem.exit_code
-    known = problem if isinstance(problem, RemitError) else _wrapped(problem)
-    code = _code_of(known) if command in OF_PLANS and not isinstance(problem, click.ClickException) else {}
+    known = problem if isinstance(problem, RemitError) else _to_remit_error(problem)
+    code = _find_code(known) if command in PLAN_COMMANDS and not isinstance(problem, click.ClickException) else {}
     if as_json:
-        papers = known.papers if isinstance(known, OperationRefusedError) else {}
-        show_json({"error": {**known.as_json(), **code}, **papers}, indent=None)
+        documents = known.documents if isinstance(known, OperationRefusedError) else {}
+        show_json({"error": {**known.as_json(), **code}, **documents}, indent=None)
     else:
         word = "refused" if isinstance(known, RefusedError) else "failed"
         click.echo(f"{click.style(word, fg='red', bold=True)}: {known.what}", err=True)
@@ -48,7 +50,7 @@ def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
     return known.exit_code
 
 
-def _code_of(problem: RemitError) -> dict[str, Any]:
+def _find_code(problem: RemitError) -> dict[str, Any]:
     # Loaded by the command already, if it came so far.
     found = importlib.import_module("remit.contracts.plans.error_codes").plan_error(problem.reason)
     return {"code": found.code, "type": found.kind}
@@ -66,17 +68,17 @@ def require_valid_fault(setting: str) -> None:
         )
 
 
-def _wrapped(problem: Exception) -> RemitError:
+def _to_remit_error(problem: Exception) -> RemitError:
     if isinstance(problem, click.ClickException):
         return _from_click(problem)
     if isinstance(problem, OSError):
         full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
-        elsewhere = "Check that the file is there and that you may use it; `remit doctor` looks at the rest."
+        advice = "Check that the file is there and that you may use it; `remit doctor` looks at the rest."
         return EnvironmentFailureError(
             Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
             problem.strerror or type(problem).__name__,
             where=str(problem.filename or ""),
-            next_step="Free some space and try again." if full else elsewhere,
+            next_step="Free some space and try again." if full else advice,
         )
     return as_remit_error(problem)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from remit.identity.callers import AgentCaller, Caller
 
 TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
-_LONGEST_TOKEN: Final = 20_000
+_MAX_TOKEN_LENGTH: Final = 20_000
 
 token_option: Final = click.option(
     "--token",
@@ -41,13 +41,13 @@ token_option: Final = click.option(
 )
 
 
-def caller_here(workspace: Workspace, token: str | None, name: str | None = None) -> "Caller":
+def resolve_caller(workspace: Workspace, token: str | None, name: str | None = None) -> "Caller":
     """Whoever can open the state directory has every right that a person has; whoever has a token acts as its agent."""
     from remit.identity.callers import PersonCaller  # noqa: PLC0415 - most commands need only the option
 
     if token is None and not workspace.environ.get(TOKEN_VARIABLE):
         return PersonCaller(person_at_terminal(workspace.environ, name), "admin")
-    return agent_by(workspace, token)
+    return authenticate_agent(workspace, token)
 
 
 def require_clock(workspace: Workspace, life: timedelta) -> None:
@@ -56,27 +56,27 @@ def require_clock(workspace: Workspace, life: timedelta) -> None:
         require_valid_when_signed(connection, DEFAULT_TENANT, workspace.clock(), life)
 
 
-def is_agent_here() -> bool:
+def is_agent_environment() -> bool:
     """Whether the environment says so. Who it is, and whether its token counts, is not looked at."""
     return any(os.environ.get(variable) for variable in AGENT_VARIABLES)
 
 
-def agent_here(workspace: Workspace) -> "AgentCaller | None":
+def find_agent(workspace: Workspace) -> "AgentCaller | None":
     """Whoever says that he is an agent, by his token; without one he is refused. None: a person."""
     if not any(workspace.environ.get(variable) for variable in AGENT_VARIABLES):
         return None
-    return agent_by(workspace, None)
+    return authenticate_agent(workspace, None)
 
 
-def actor_here(workspace: Workspace, token: str | None = None) -> str | None:
+def resolve_actor(workspace: Workspace, token: str | None = None) -> str | None:
     """Whom the record names for what is done here. None for an agent that shows no token, where none is asked for."""
     if token is None and not workspace.environ.get(TOKEN_VARIABLE):
         is_agent = any(workspace.environ.get(variable) for variable in AGENT_VARIABLES)
         return None if is_agent else person_at_terminal(workspace.environ).id
-    return agent_by(workspace, token).actor
+    return authenticate_agent(workspace, token).actor
 
 
-def agent_by(workspace: Workspace, token: str | None) -> "AgentCaller":
+def authenticate_agent(workspace: Workspace, token: str | None) -> "AgentCaller":
     from remit.identity.callers import AgentCaller  # noqa: PLC0415 - as above
 
     return AgentCaller.by(workspace.tokens, read_token(token))
@@ -97,7 +97,7 @@ def read_token(given: str | None) -> str:
         return text.strip()
     try:
         with Path(text).open("rb") as stream:
-            return stream.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+            return stream.read(_MAX_TOKEN_LENGTH).decode("utf-8", "replace").strip()
     except OSError as problem:
         raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
@@ -107,11 +107,11 @@ def read_token(given: str | None) -> str:
         ) from None
 
 
-def asker_here(workspace: Workspace, user_id: str | None, tenant_id: str | None) -> "Asker":
+def resolve_goal_requester(workspace: Workspace, user_id: str | None, tenant_id: str | None) -> "GoalRequester":
     """An agent with a token asks for the user whom that names, and for nobody else."""
     if not workspace.environ.get(TOKEN_VARIABLE):
-        return Asker(workspace, user_id, tenant_id)
-    agent = agent_by(workspace, None)
+        return GoalRequester(workspace, user_id, tenant_id)
+    agent = authenticate_agent(workspace, None)
     require(agent, Right.ASK)
     named = find_user(agent)
     if (user_id or named.user, tenant_id or named.tenant) != (named.user, named.tenant):
@@ -121,11 +121,11 @@ def asker_here(workspace: Workspace, user_id: str | None, tenant_id: str | None)
             where="--user, --tenant",
             next_step="Leave them away: the token says for whom.",
         )
-    return Asker(workspace, named.user, named.tenant, agent)
+    return GoalRequester(workspace, named.user, named.tenant, agent)
 
 
 @dataclass(frozen=True)
-class Asker:
+class GoalRequester:
     """`user` and `tenant` as they were named, or as the token says."""
 
     workspace: Workspace
@@ -150,31 +150,31 @@ class Asker:
                 text, user=user, tenant=tenant, language=language, correlation_id=own, reply_to=reply_to, hook=hook
             )
 
-        return self._new(as_user, correlation_id, reply_to, ask)
+        return self._start_goal(as_user, correlation_id, reply_to, ask)
 
-    def take_back(self, original: str, as_user: User, language: str, *, correlation_id: str | None) -> Reply:
+    def undo(self, original: str, as_user: User, language: str, *, correlation_id: str | None) -> Reply:
         """By a goal of its own."""
 
-        def take_back(own: str, hook: TransactionHook) -> Reply:
+        def undo(own: str, hook: TransactionHook) -> Reply:
             user, tenant = as_user
             return self.workspace.goals.rollback(
                 original, user=user, tenant=tenant, language=language, correlation_id=own, hook=hook
             )
 
-        return self._new(as_user, correlation_id, original, take_back)
+        return self._start_goal(as_user, correlation_id, original, undo)
 
     def answer(self, correlation_id: str, answer: str | None, as_user: User) -> Reply:
         """Go on with it."""
         if self.agent is not None:
             OwnedGoals(self.workspace).require(self.agent, as_user, correlation_id)
 
-        def go_on(hook: TransactionHook) -> Reply:
+        def resume(hook: TransactionHook) -> Reply:
             user, tenant = as_user
             return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, hook=hook)
 
-        return self._heard(as_user.tenant, correlation_id, go_on)
+        return self._run_checked(as_user.tenant, correlation_id, resume)
 
-    def _new(
+    def _start_goal(
         self,
         as_user: User,
         correlation_id: str | None,
@@ -188,15 +188,15 @@ class Asker:
             if known is not None:
                 own.require(self.agent, as_user, known)
             own.require_new(self.agent, as_user.tenant, correlation)
-        return self._heard(as_user.tenant, correlation, lambda hook: run(correlation, hook))
+        return self._run_checked(as_user.tenant, correlation, lambda hook: run(correlation, hook))
 
-    def _heard(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:
+    def _run_checked(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:
         """For an agent: recorded as its own with the first decision, and none is made once its token is revoked."""
         if self.agent is None:
             reply = run(no_op_hook)
         else:
-            witness = ActorCheck(self.agent, tenant, correlation_id)
-            reply = witness.check_reply(run(witness))
+            actor_check = ActorCheck(self.agent, tenant, correlation_id)
+            reply = actor_check.check_reply(run(actor_check))
             OwnedGoals(self.workspace).require_free(self.agent, tenant, correlation_id)  # of two at once, it is one's
         self.workspace.approvals.bell.ring()  # a question may wait for somebody now
         return reply

@@ -32,7 +32,7 @@ class ReaderGoneError(Exception):
 
 
 @contextlib.contextmanager
-def naming_broken_pipes() -> Iterator[None]:
+def renaming_broken_pipes() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as problem:
@@ -51,7 +51,7 @@ def is_reader_gone() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-class RealText(click.types.StringParamType):
+class UnicodeText(click.types.StringParamType):
     """Text that every database, document and terminal can hold. File names may be any bytes: they are no text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -63,17 +63,17 @@ class RealText(click.types.StringParamType):
         return text
 
 
-REAL_TEXT: Final = RealText()
+UNICODE_TEXT: Final = UnicodeText()
 
 
-def demand_real_text(command: click.Command) -> None:
+def require_unicode_text(command: click.Command) -> None:
     """Every text parameter, of this command and those below it, takes real text only."""
     for parameter in command.params:
         if parameter.type is click.STRING:
-            parameter.type = REAL_TEXT
+            parameter.type = UNICODE_TEXT
     if isinstance(command, click.Group):
         for child in command.commands.values():
-            demand_real_text(child)
+            require_unicode_text(child)
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
@@ -88,7 +88,7 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     if sys.stdout is None:
         # Before anything is done: the next file that is opened would take the place of standard output.
-        return _output_failed("standard output is closed", "Send it to a file, or to /dev/null.")
+        return _report_output_failure("standard output is closed", "Send it to a file, or to /dev/null.")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -102,7 +102,7 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
     except OSError as problem:
         _discard_output()
         advice = "What the command did stays done; what it had to say is lost. Make room, or send it elsewhere."
-        return _output_failed(f"the output could not be written: {problem.strerror}", advice)
+        return _report_output_failure(f"the output could not be written: {problem.strerror}", advice)
     return code
 
 
@@ -123,7 +123,7 @@ def _run(start: Callable[[], Any], arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _output_failed(what: str, next_step: str) -> int:
+def _report_output_failure(what: str, next_step: str) -> int:
     with contextlib.suppress(OSError):
         click.echo(f"{click.style('failed', fg='red', bold=True)}: {what}\n  next:  {next_step}", err=True)
     return 1
@@ -134,12 +134,12 @@ def _discard_output() -> None:
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
-            if not _flushes(stream):
+            if not _can_flush(stream):
                 os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 
-def _flushes(stream: Any) -> bool:
+def _can_flush(stream: Any) -> bool:
     try:
         stream.flush()
     except OSError:

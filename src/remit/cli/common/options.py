@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from remit.cli.common.output_file import output_option, required_output_option, written_output
+from remit.cli.common.output_file import open_output, output_option, required_output_option
 from remit.cli.common.table import render_advice, show_table, terminal_width
 from remit.core.text import counted, shortened, speaks_unicode
 
@@ -18,6 +18,7 @@ __all__ = [
     "counted",
     "counting",
     "json_option",
+    "open_output",
     "output_option",
     "render_advice",
     "required_output_option",
@@ -27,7 +28,6 @@ __all__ = [
     "speaks_unicode",
     "terminal_width",
     "workspace_option",
-    "written_output",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])

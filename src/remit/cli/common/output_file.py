@@ -44,10 +44,10 @@ def required_output_option(command: F) -> F:
 
 
 @contextlib.contextmanager
-def written_output(path: Path | None, *, spare: tuple[str, ...] = (), is_secret: bool = False) -> Iterator[IO[bytes]]:
+def open_output(path: Path | None, *, reserved: tuple[str, ...] = (), is_secret: bool = False) -> Iterator[IO[bytes]]:
     """A stream into `path`, or into standard output for None. Enter it before doing what the output will tell.
 
-    Entering refuses what cannot be written: a folder that is missing or closed, remit.yaml, a file named in `spare`.
+    Entering refuses what cannot be written: a folder that is missing or closed, remit.yaml, a file named in `reserved`.
     The file appears, whole and on disk, when the block ends well; when it does not, the old one is as it was.
     One that `is_secret` is its owner's alone from its first moment on: closed later, it could be open to others still.
     """
@@ -56,26 +56,26 @@ def written_output(path: Path | None, *, spare: tuple[str, ...] = (), is_secret:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    found = _look(path)
+    found = _inspect(path)
     if found is not None and not stat.S_ISREG(found.st_mode):  # a device or a pipe: there is nothing to keep
         with path.open("wb") as stream:
             yield stream
         return
     # A link is replaced, not followed: an agent in this folder could have laid one that leads to our keys.
     target = path.absolute()
-    _refuse_precious(path, target, spare)
+    _refuse_reserved(path, target, reserved)
     mode = stat.S_IMODE(found.st_mode) if found is not None and not path.is_symlink() else None
-    with _replaced(target, None if is_secret else mode, _PRIVATE if is_secret else _OPEN) as stream:
+    with _replace_on_success(target, None if is_secret else mode, _PRIVATE if is_secret else _OPEN) as stream:
         yield stream
 
 
 @contextlib.contextmanager
-def _replaced(target: Path, mode: int | None, made_with: int) -> Iterator[IO[bytes]]:
+def _replace_on_success(target: Path, mode: int | None, made_with: int) -> Iterator[IO[bytes]]:
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, made_with)
     except OSError as problem:
-        raise _no_place(target, problem) from None
+        raise _no_folder_error(target, problem) from None
     try:
         with os.fdopen(descriptor, "wb") as stream:
             if mode is not None:
@@ -98,26 +98,26 @@ def _parse_output(_context: click.Context, _parameter: click.Parameter, value: s
     return None if value in {None, "-"} else Path(value or "")
 
 
-def _look(path: Path) -> os.stat_result | None:
+def _inspect(path: Path) -> os.stat_result | None:
     try:
         return os.stat(path)
     except FileNotFoundError:
         return None
     except OSError as problem:
-        raise _no_place(path.absolute(), problem) from None
+        raise _no_folder_error(path.absolute(), problem) from None
 
 
-def _refuse_precious(path: Path, target: Path, spare: tuple[str, ...]) -> None:
+def _refuse_reserved(path: Path, target: Path, reserved: tuple[str, ...]) -> None:
     if target.name == CONFIG_NAME:
         raise _refusal("this would overwrite the workspace's configuration", path, "Give the output another name.")
-    for name in spare:
+    for name in reserved:
         if os.path.exists(name) and os.path.exists(target) and os.path.samefile(name, target):
             raise _refusal("this would overwrite what is read from", path, "Give the output another name.")
     if os.path.exists(target) and not os.access(target, os.W_OK):
         raise _refusal("this file may not be changed", path, "Give the output another name, or allow it: chmod u+w")
 
 
-def _no_place(target: Path, problem: OSError) -> RefusedError:
+def _no_folder_error(target: Path, problem: OSError) -> RefusedError:
     folder = target.parent
     if not folder.exists():
         return _refusal("there is no such folder to write into", folder, f"Make it first: mkdir -p '{folder}'")

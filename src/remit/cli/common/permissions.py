@@ -13,35 +13,35 @@ from typing import Any, Final
 import click
 
 PERSON: Final = "person"
-ANYBODY: Final = "anybody"
-ITSELF: Final = "itself"
+ANYONE: Final = "anybody"
+CHECKED_BY_COMMAND: Final = "itself"
 """The command looks at the token by itself, because what it asks for depends on more than its name."""
 
-WHOM: Final[dict[str, str]] = {
-    "init": ANYBODY,
-    "demo": ANYBODY,
-    "doctor": ANYBODY,
+COMMAND_PERMISSIONS: Final[dict[str, str]] = {
+    "init": ANYONE,
+    "demo": ANYONE,
+    "doctor": ANYONE,
     "task lease": PERSON,
     "task run": "run_task",
     "task restore": PERSON,  # it leases what it does
-    "preview": ANYBODY,
+    "preview": ANYONE,
     "approve": PERSON,
-    "propose": ITSELF,
+    "propose": CHECKED_BY_COMMAND,
     "apply": "apply",
     "run": PERSON,
     "runs": PERSON,  # what is recorded tells of files and rows
-    "rollback": ITSELF,
-    "cancel": ITSELF,
+    "rollback": CHECKED_BY_COMMAND,
+    "cancel": CHECKED_BY_COMMAND,
     "prune": PERSON,
     "token issue": PERSON,
     "token revoke": PERSON,
-    "token list": ANYBODY,
-    "token keys": ANYBODY,
+    "token list": ANYONE,
+    "token keys": ANYONE,
     "token rotate-key": PERSON,
     "token trust": PERSON,
     "token distrust": PERSON,
     "people invite": PERSON,
-    "people list": ANYBODY,
+    "people list": ANYONE,
     "people remove": PERSON,
     "approvals": PERSON,
     "approvals list": PERSON,
@@ -49,23 +49,23 @@ WHOM: Final[dict[str, str]] = {
     "approvals compute": PERSON,
     "approvals approve": PERSON,
     "approvals deny": PERSON,
-    "browse": ITSELF,
-    "catalogue list": ANYBODY,
-    "catalogue show": ANYBODY,
-    "catalogue check": ANYBODY,
+    "browse": CHECKED_BY_COMMAND,
+    "catalogue list": ANYONE,
+    "catalogue show": ANYONE,
+    "catalogue check": ANYONE,
     "catalogue promote": PERSON,
     "catalogue retire": PERSON,
-    "slo": ANYBODY,
-    "slo run": ANYBODY,
-    "slo gate": ANYBODY,
-    "ask": ITSELF,
-    "intake": ANYBODY,
-    "intake list": ANYBODY,
-    "intake export": ANYBODY,
-    "mcp": ITSELF,
-    "serve": ITSELF,  # to an agent without a link
+    "slo": ANYONE,
+    "slo run": ANYONE,
+    "slo gate": ANYONE,
+    "ask": CHECKED_BY_COMMAND,
+    "intake": ANYONE,
+    "intake list": ANYONE,
+    "intake export": ANYONE,
+    "mcp": CHECKED_BY_COMMAND,
+    "serve": CHECKED_BY_COMMAND,  # to an agent without a link
     "recover": PERSON,
-    "ledger verify": ANYBODY,
+    "ledger verify": ANYONE,
     "ledger show": PERSON,  # what is recorded tells of files and rows
     "ledger trace": PERSON,
     "ledger replay": PERSON,
@@ -74,17 +74,17 @@ WHOM: Final[dict[str, str]] = {
     "ledger head": PERSON,  # how many entries there are depends on what files and rows hold
     "clock show": PERSON,  # likewise when the newest one was written
     "clock accept": PERSON,
-    "keys list": ANYBODY,
-    "keys export": ANYBODY,
+    "keys list": ANYONE,
+    "keys export": ANYONE,
     "keys rotate": PERSON,
     "keys revoke": PERSON,
     "migrate": PERSON,
-    "schema": ANYBODY,
-    "completion": ANYBODY,
+    "schema": ANYONE,
+    "completion": ANYONE,
 }
 """PERSON, ANYBODY, ITSELF, or the right (`remit.services.base.permissions`) that an agent's token must give."""
 
-_INSTEAD: Final = {
+_ALTERNATIVES: Final = {
     "approve": "Propose it, and a person answers: remit propose PLAN",
     "run": "Propose it, and a person answers: remit propose PLAN",
     **dict.fromkeys(
@@ -95,19 +95,19 @@ _INSTEAD: Final = {
 }
 
 
-def demand_rights(command: click.Command, path: str) -> None:
+def require_permissions(command: click.Command, path: str) -> None:
     """From now on this command, and those below it, ask the table before they begin."""
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
-            demand_rights(child, f"{path} {name}")
+            require_permissions(child, f"{path} {name}")
         if not command.invoke_without_command:
             return
     callback = command.callback
-    if callback is not None and not isinstance(callback, _Asking):
-        command.callback = _Asking(callback, path)
+    if callback is not None and not isinstance(callback, _PermissionCheck):
+        command.callback = _PermissionCheck(callback, path)
 
 
-class _Asking:
+class _PermissionCheck:
     """A command's own function, once it is clear that it is for whoever calls."""
 
     def __init__(self, callback: Callable[..., Any], path: str) -> None:
@@ -116,33 +116,33 @@ class _Asking:
         self._path = path
 
     def __call__(self, *arguments: Any, **given: Any) -> Any:
-        whom = WHOM.get(self._path, PERSON)
-        if whom not in {ANYBODY, ITSELF}:
-            _require(whom, self._path, given)
+        permission = COMMAND_PERMISSIONS.get(self._path, PERSON)
+        if permission not in {ANYONE, CHECKED_BY_COMMAND}:
+            _require(permission, self._path, given)
         return self._callback(*arguments, **given)
 
 
-def _require(whom: str, path: str, given: dict[str, Any]) -> None:
+def _require(permission: str, path: str, given: dict[str, Any]) -> None:
     from remit.core.errors import RefusedError  # noqa: PLC0415 - as above
     from remit.identity.person import AGENT_VARIABLES, person_at_terminal  # noqa: PLC0415 - `remit --help` does without
 
     if not any(os.environ.get(variable) for variable in AGENT_VARIABLES):
         return
-    if whom != PERSON:
-        _require_right(whom, given)
+    if permission != PERSON:
+        _require_right(permission, given)
         return
     try:
         person_at_terminal(os.environ)
     except RefusedError as problem:
-        if path not in _INSTEAD:
+        if path not in _ALTERNATIVES:
             raise
-        raise RefusedError(problem.reason, problem.what, where=f"remit {path}", next_step=_INSTEAD[path]) from None
+        raise RefusedError(problem.reason, problem.what, where=f"remit {path}", next_step=_ALTERNATIVES[path]) from None
 
 
 def _require_right(right: str, given: dict[str, Any]) -> None:
-    from remit.cli.common.identity import agent_by  # noqa: PLC0415 - an agent's commands only
+    from remit.cli.common.identity import authenticate_agent  # noqa: PLC0415 - an agent's commands only
     from remit.services.base.permissions import Right, require  # noqa: PLC0415 - as above
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 
     with Workspace.open(given["directory"]) as workspace:
-        require(agent_by(workspace, given.get("token")), Right(right))
+        require(authenticate_agent(workspace, given.get("token")), Right(right))

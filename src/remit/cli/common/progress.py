@@ -11,8 +11,8 @@ from remit.core.text import printable
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-PATIENCE_SECONDS: Final = 0.3
-EVERY_SECONDS: Final = 0.05
+DELAY_SECONDS: Final = 0.3
+INTERVAL_SECONDS: Final = 0.05
 Report = Callable[[str, int, int, str], None]
 
 
@@ -26,7 +26,7 @@ class _Bar:
 
     def tell(self, phase: str, done: int, total: int, what: str = "") -> None:
         now = time.monotonic()
-        if now - self._began < PATIENCE_SECONDS or (now - self._drawn < EVERY_SECONDS and done < total):
+        if now - self._began < DELAY_SECONDS or (now - self._drawn < INTERVAL_SECONDS and done < total):
             return
         self._drawn = now
         bar, task = self._drawing()

@@ -9,34 +9,34 @@ from typing import Any, Final
 
 from remit.core.errors import EnvironmentFailureError, Reason
 
-ASKING_TO_END: Final = (signal.SIGINT, signal.SIGTERM)
+TERMINATION_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def cancelling() -> Iterator[Callable[[], bool]]:
     """What it yields says whether somebody asked to end. From the second time on it interrupts, as Ctrl-C ever does."""
-    asked = threading.Event()
+    requested = threading.Event()
 
-    def on_asked(_number: int, _frame: object) -> None:
-        for number in ASKING_TO_END:
+    def on_signal(_number: int, _frame: object) -> None:
+        for number in TERMINATION_SIGNALS:
             signal.signal(number, signal.default_int_handler)
-        asked.set()
+        requested.set()
         # Not by way of a stream: the signal may have come while one was being written to.
         os.write(2, b"\nCancelling; everything will be taken back.\n")
 
-    with _handled(on_asked), telling_what_is_left():
-        yield asked.is_set
+    with _handling_signals(on_signal), reporting_interruption():
+        yield requested.is_set
 
 
 @contextlib.contextmanager
 def interrupting() -> Iterator[None]:
     """For what cannot be cancelled step by step: the first time interrupts, and what was begun is taken back."""
-    with _handled(signal.default_int_handler), telling_what_is_left():
+    with _handling_signals(signal.default_int_handler), reporting_interruption():
         yield
 
 
 @contextlib.contextmanager
-def telling_what_is_left() -> Iterator[None]:
+def reporting_interruption() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -48,8 +48,8 @@ def telling_what_is_left() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handled(handler: Callable[[int, Any], object]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in ASKING_TO_END}
+def _handling_signals(handler: Callable[[int, Any], object]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in TERMINATION_SIGNALS}
     try:
         yield
     finally:

@@ -8,22 +8,22 @@ from typing import NamedTuple
 from remit.core.text import printable
 
 
-class Wheres(NamedTuple):
+class LocationOptions(NamedTuple):
     """The options that say where, and for whom."""
 
     directory: Path = Path()
     tenant_id: str | None = None
 
     @property
-    def here(self) -> tuple[str, ...]:
+    def directory_words(self) -> tuple[str, ...]:
         return () if self.directory == Path() else ("-C", str(self.directory))
 
     @property
-    def tenant(self) -> tuple[str, ...]:
-        return (*self.here, *(("--tenant", self.tenant_id) if self.tenant_id is not None else ()))
+    def words(self) -> tuple[str, ...]:
+        return (*self.directory_words, *(("--tenant", self.tenant_id) if self.tenant_id is not None else ()))
 
 
-def argument(text: str) -> tuple[str, ...]:
+def quote_argument(text: str) -> tuple[str, ...]:
     """Not taken for an option, whatever it begins with."""
     return ("--", text) if text.startswith("-") else (text,)
 

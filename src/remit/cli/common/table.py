@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 UNBOUNDED: Final = 100_000
-LEAST_PROSE: Final = 16
+MIN_PROSE_WIDTH: Final = 16
 GAP: Final = 2
 # A command at the end of an advice: after a colon, not a sentence.
 _COMMAND_AT_END: Final = re.compile(r"^(?P<prose>.*?:) (?P<command>[a-z/~](?:.*[^.])?)$", re.DOTALL)
@@ -41,7 +41,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, pros
     cells = [[cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row] for row in rows]
     widths = [max(cell_len(name), *(row[i].cell_len for row in cells), 0) for i, name in enumerate(columns)]
     width = terminal_width()
-    least = [min(w, LEAST_PROSE) if name in prose else w for name, w in zip(columns, widths, strict=True)]
+    least = [min(w, MIN_PROSE_WIDTH) if name in prose else w for name, w in zip(columns, widths, strict=True)]
     if sum(least) + GAP * (len(columns) - 1) > width:
         _show_list(columns, cells, prose, width)
     else:
@@ -54,8 +54,8 @@ def render_advice(text: str, width: int, indent: str = "    ") -> str:
         return indent + text
     ending = _COMMAND_AT_END.match(text)
     if ending is None or ending["prose"].count("(") != ending["prose"].count(")"):
-        return _wrapped(text, width, indent)
-    return f"{_wrapped(ending['prose'], width, indent)}\n{indent}{indent}{ending['command']}"
+        return _wrap(text, width, indent)
+    return f"{_wrap(ending['prose'], width, indent)}\n{indent}{indent}{ending['command']}"
 
 
 def _show_grid(
@@ -86,7 +86,7 @@ def _show_list(columns: Sequence[str], cells: list[list["Text"]], prose: Collect
         if number:
             click.echo()
         for name, cell in zip(columns, row, strict=True):
-            room = max(width - names, LEAST_PROSE)
+            room = max(width - names, MIN_PROSE_WIDTH)
             lines = (textwrap.wrap(cell.plain, room) if name in prose else [cell.plain]) or [""]
             style = str(cell.style) or None
             head, *rest = (click.style(line, fg=style) for line in lines)
@@ -95,7 +95,7 @@ def _show_list(columns: Sequence[str], cells: list[list["Text"]], prose: Collect
                 click.echo(" " * names + line)
 
 
-def _wrapped(text: str, width: int, indent: str) -> str:
+def _wrap(text: str, width: int, indent: str) -> str:
     glued = _QUOTED.sub(lambda found: found[0].replace(" ", "\0"), text)
     lines = textwrap.wrap(
         glued, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False

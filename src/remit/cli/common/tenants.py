@@ -26,7 +26,7 @@ def choose_tenant(workspace: Workspace, given: str | None) -> str:
 
 def tenant_of_goal(workspace: Workspace, given: str | None, correlation_id: str) -> str:
     """For a goal that there is. A tenant that remit.yaml no longer has must be named."""
-    return find_tenant(workspace, given, correlation_id) or _none_has(correlation_id)
+    return find_tenant(workspace, given, correlation_id) or _not_found_error(correlation_id)
 
 
 def find_tenant(workspace: Workspace, given: str | None, correlation_id: str) -> str | None:
@@ -45,7 +45,7 @@ def find_tenant(workspace: Workspace, given: str | None, correlation_id: str) ->
     return found[0] if found else None
 
 
-def _none_has(correlation_id: str) -> str:
+def _not_found_error(correlation_id: str) -> str:
     raise RefusedError(
         Reason.STATE_MISSING,
         "there is no goal of this correlation",

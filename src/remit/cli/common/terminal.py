@@ -18,7 +18,7 @@ from remit.core.text import counted, printable
 
 UNSEEN: Final = "unseen"
 SHOW_ALL: Final = frozenset({"f", "full"})
-_NO: Final = frozenset({"", "n", "no"})
+_NO_ANSWERS: Final = frozenset({"", "n", "no"})
 
 
 class NoTerminalError(RefusedError):
@@ -27,7 +27,7 @@ class NoTerminalError(RefusedError):
     exit_code = 3
 
 
-class Whole(NamedTuple):
+class FullText(NamedTuple):
     """All of a preview, for a person who asks for it."""
 
     text: str
@@ -66,63 +66,65 @@ def find_screen(*, as_json: bool = False) -> Screen | None:
     return Screen(is_stderr=True) if sys.stderr.isatty() else None
 
 
-def ask(screen: Screen, question: str, *, hidden: int = 0, whole: Callable[[], Whole] | None = None) -> bool:
+def ask(screen: Screen, question: str, *, hidden: int = 0, full_text: Callable[[], FullText] | None = None) -> bool:
     """Whether the person says yes. Ctrl-C and the end of input are no.
 
     With `hidden` lines a plain yes is no answer: the person types a word which says that these were not seen, or has
-    `whole` shown first.
+    `full_text` shown first.
     """
-    discard_typed_ahead()
+    discard_pending_input()
     try:
         while hidden:
-            said = _prompt(f"{unseen_sentence(hidden)}\n{question} {unseen_choices(can_show=whole is not None)}")
-            if said == UNSEEN:
+            answer = _prompt(
+                f"{render_unseen_count(hidden)}\n{question} {render_choices(can_show=full_text is not None)}"
+            )
+            if answer == UNSEEN:
                 return True
-            if said in _NO:
+            if answer in _NO_ANSWERS:
                 return False
-            if said in SHOW_ALL and whole is not None:
-                hidden = show_whole(screen, whole)
-                discard_typed_ahead()
-                whole = None
+            if answer in SHOW_ALL and full_text is not None:
+                hidden = show_full_text(screen, full_text)
+                discard_pending_input()
+                full_text = None
                 continue
-            click.echo(no_answer(said, can_show=whole is not None, no="n"), err=_asks_on_stderr())
-        return click.confirm(question, default=False, err=_asks_on_stderr())
+            click.echo(explain_invalid_answer(answer, can_show=full_text is not None, no="n"), err=_prompts_on_stderr())
+        return click.confirm(question, default=False, err=_prompts_on_stderr())
     except click.Abort:
         return False
 
 
-def show_whole(screen: Screen, whole: Callable[[], Whole]) -> int:
+def show_full_text(screen: Screen, full_text: Callable[[], FullText]) -> int:
     """How many lines are still not shown after it."""
-    made = whole()
+    made = full_text()
     screen.page(made.text)
     return made.hidden
 
 
-def unseen_sentence(hidden: int) -> str:
+def render_unseen_count(hidden: int) -> str:
     return f"{counted(hidden, 'line')} of this preview {'was' if hidden == 1 else 'were'} not shown."
 
 
-def unseen_choices(*, can_show: bool, no: str = "n: no") -> str:
+def render_choices(*, can_show: bool, no: str = "n: no") -> str:
     see = "f: show all of it, and leave the pager with q; " if can_show else ""
     return f"({see}{UNSEEN}: approve without having seen them; {no})"
 
 
-def no_answer(said: str, *, can_show: bool, no: str) -> str:
+def explain_invalid_answer(answer: str, *, can_show: bool, no: str) -> str:
     """Why the question is asked once more. `no`: the words that are left besides `f` and `unseen`."""
     see = "f, " if can_show else ""
-    return f"{printable(said) or 'Enter'} is no answer while lines are unseen: type {see}{UNSEEN} or {no}."
+    return f"{printable(answer) or 'Enter'} is no answer while lines are unseen: type {see}{UNSEEN} or {no}."
 
 
-def discard_typed_ahead() -> None:
+def discard_pending_input() -> None:
     """What was typed before the question was there is no answer to it."""
     with contextlib.suppress(termios.error, OSError, ValueError):
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _prompt(text: str) -> str:
-    said: str = click.prompt(text, default="", show_default=False, err=_asks_on_stderr())
-    return said.strip().lower()
+    answer: str = click.prompt(text, default="", show_default=False, err=_prompts_on_stderr())
+    return answer.strip().lower()
 
 
-def _asks_on_stderr() -> bool:
+def _prompts_on_stderr() -> bool:
     return sys.stderr.isatty()

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from remit.cli.common.bidi import shown_words
+from remit.cli.common.bidi import display_text
 from remit.cli.common.options import counted, json_option, show_json, speaks_unicode
 from remit.cli.demo.goals import SETTINGS, show_goals
 from remit.cli.demo.plans import show_plans
 from remit.cli.demo.sql import CONFIG, show_sql
-from remit.cli.demo.stage import Tell, require
+from remit.cli.demo.stage import Announce, require
 from remit.contracts.config.config import CONFIG_NAME
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import FILE_COPY, FILE_DELETE, FILE_MOVE, NO_EFFECT
@@ -40,21 +40,21 @@ def demo(as_json: bool) -> None:
     """Show the whole road on a throw-away workspace."""
     steps: list[DemoStep] = []
 
-    def tell(title: str, result: str) -> None:
+    def announce(title: str, result: str) -> None:
         steps.append(DemoStep(title, result))
         if not as_json:
             mark = click.style("✓" if speaks_unicode() else "+", fg="green")
-            click.echo(f"{mark} {click.style(shown_words(title), bold=True)}\n    {shown_words(result)}")
+            click.echo(f"{mark} {click.style(display_text(title), bold=True)}\n    {display_text(result)}")
 
     with tempfile.TemporaryDirectory(prefix="remit-demo-") as folder:
-        _run(Path(folder).resolve(), tell)
+        _run(Path(folder).resolve(), announce)
     if as_json:
         show_json({"steps": [{"title": step.title, "result": step.result} for step in steps]})
     else:
         click.echo("\nAll of it held. Next: remit init in a folder of your own.")
 
 
-def _run(folder: Path, tell: Tell) -> None:
+def _run(folder: Path, announce: Announce) -> None:
     project, files, environ = folder / "project", folder / "files", {"REMIT_STATE": str(folder / "state")}
     for place in (project, files):
         place.mkdir()
@@ -62,74 +62,74 @@ def _run(folder: Path, tell: Tell) -> None:
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
         config.write(f"base_directories: [{json.dumps(str(files))}]\n{CONFIG}{SETTINGS}")
     with Workspace.open(project, environ=environ) as workspace:
-        tell("A workspace", "remit.yaml in the project; four keys (0600) and the ledger outside of it")
+        announce("A workspace", "remit.yaml in the project; four keys (0600) and the ledger outside of it")
         manifest = _manifest("demo-1")
         lease = workspace.issue_lease(manifest)
-        tell("The kernel leases one task", f"lease {lease.lease_id}, until {lease.expires_at}")
-        _refusals(workspace, manifest, lease.tree(), tell)
-        _runs_once(workspace, manifest, lease.canonical(), tell)
-        _move(workspace, files, tell)
-        _delete(workspace, files, tell)
-        show_plans(workspace, tell)
-        show_sql(workspace, tell)
-        show_goals(workspace, tell)
-        _evidence(workspace, folder, tell)
-        _tampering(workspace, tell)
+        announce("The kernel leases one task", f"lease {lease.lease_id}, until {lease.expires_at}")
+        _refusals(workspace, manifest, lease.tree(), announce)
+        _runs_once(workspace, manifest, lease.canonical(), announce)
+        _move(workspace, files, announce)
+        _delete(workspace, files, announce)
+        show_plans(workspace, announce)
+        show_sql(workspace, announce)
+        show_goals(workspace, announce)
+        _evidence(workspace, folder, announce)
+        _tampering(workspace, announce)
 
 
-def _refusals(workspace: Workspace, manifest: bytes, lease: dict[str, Any], tell: Tell) -> None:
+def _refusals(workspace: Workspace, manifest: bytes, lease: dict[str, Any], announce: Announce) -> None:
     stretched = json.dumps({**lease, "expires_at": "2099-01-01T00:00:00Z"}).encode()
     _expect(workspace.execute_task(manifest, stretched), "INVALID_LEASE")
-    tell("A lease with a stretched expiry", "refused: INVALID_LEASE, the signature does not fit")
+    announce("A lease with a stretched expiry", "refused: INVALID_LEASE, the signature does not fit")
     _expect(workspace.execute_task(_manifest("demo-2"), json.dumps(lease).encode()), "INVALID_LEASE")
-    tell("The same lease for another task", "refused: INVALID_LEASE, it is bound to its task")
+    announce("The same lease for another task", "refused: INVALID_LEASE, it is bound to its task")
     other = json.loads(_manifest("demo-3")) | {"capability_id": "LAUNCH_ROCKET"}
     _expect(_leased(workspace, json.dumps(other).encode()), "UNSUPPORTED_CAPABILITY")
-    tell("A leased task that nobody implements", "refused: UNSUPPORTED_CAPABILITY")
+    announce("A leased task that nobody implements", "refused: UNSUPPORTED_CAPABILITY")
 
 
-def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, tell: Tell) -> None:
+def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, announce: Announce) -> None:
     first = workspace.execute_task(manifest, lease)
     require(first.status == "SUCCESS", "the leased task did not succeed")
-    tell("The leased task", f"ran; its result is signed by executor key {first.key_id[:12]}...")
+    announce("The leased task", f"ran; its result is signed by executor key {first.key_id[:12]}...")
     again = workspace.execute_task(manifest, lease)
     require(first.canonical() == again.canonical(), "a repeat gave another result")
-    tell("The same task again", "not run twice: the first result came back, byte for byte")
+    announce("The same task again", "not run twice: the first result came back, byte for byte")
 
 
-def _move(workspace: Workspace, files: Path, tell: Tell) -> None:
+def _move(workspace: Workspace, files: Path, announce: Announce) -> None:
     report, archived = files / "report.txt", files / "archived.txt"
     report.write_text("quarterly figures\n", encoding="utf-8")
     paths = {"source_path": str(report), "destination_path": str(archived)}
     moved = _leased(workspace, _manifest("demo-4", FILE_MOVE, paths))
     require(moved.status == "SUCCESS" and archived.exists() and not report.exists(), "the file was not moved")
-    tell("A file is moved, in a sandboxed process", "report.txt is archived.txt now; signed, recorded, on disk")
+    announce("A file is moved, in a sandboxed process", "report.txt is archived.txt now; signed, recorded, on disk")
     outside = {**paths, "source_path": "/etc/passwd"}
     _expect(_leased(workspace, _manifest("demo-5", FILE_COPY, outside)), "EXECUTION_FAILED")
-    tell(
+    announce(
         "A leased task that reaches outside",
         "refused: EXECUTION_FAILED, the path lies outside of every allowed directory",
     )
     back = workspace.restore_task(moved.canonical())
     require(back.status == "SUCCESS" and report.exists() and not archived.exists(), "the move was not undone")
-    tell("The move is taken back", f"by a task of its own, {back.task_id}, from the signed result")
+    announce("The move is taken back", f"by a task of its own, {back.task_id}, from the signed result")
 
 
-def _delete(workspace: Workspace, files: Path, tell: Tell) -> None:
+def _delete(workspace: Workspace, files: Path, announce: Announce) -> None:
     report = files / "report.txt"
     before = report.read_bytes()
     deleted = _leased(workspace, _manifest("demo-6", FILE_DELETE, {"source_path": str(report)}))
     require(deleted.status == "SUCCESS" and not report.exists(), "the file was not deleted")
-    tell("A file is deleted", "after a snapshot of it was on disk: no snapshot, no delete")
+    announce("A file is deleted", "after a snapshot of it was on disk: no snapshot, no delete")
     require(workspace.restore_task(deleted.canonical()).status == "SUCCESS", "the file was not restored")
     require(report.read_bytes() == before, "the restored file is another")
-    tell("The file is restored", f"byte for byte, {len(before)} bytes")
+    announce("The file is restored", f"byte for byte, {len(before)} bytes")
 
 
-def _evidence(workspace: Workspace, folder: Path, tell: Tell) -> None:
+def _evidence(workspace: Workspace, folder: Path, announce: Announce) -> None:
     verdict = workspace.verify_ledger()
     require(verdict.holds, "the ledger does not verify")
-    tell("The ledger", f"{_held(verdict)}: all hold")
+    announce("The ledger", f"{_held(verdict)}: all hold")
     bundle = folder / "evidence.jsonl"
     with bundle.open("wb") as out:
         write_bundle(workspace.store, out, "default", system_clock)
@@ -137,7 +137,7 @@ def _evidence(workspace: Workspace, folder: Path, tell: Tell) -> None:
     auditor = parse_public_pem(pem.encode(), "audit", source="audit.pem")
     with bundle.open("rb") as stream:
         require(verify_bundle(stream, auditor, source=bundle.name).holds, "the evidence bundle does not verify")
-    tell("An auditor with the public key alone", f"checked the exported bundle ({bundle.stat().st_size:,} bytes)")
+    announce("An auditor with the public key alone", f"checked the exported bundle ({bundle.stat().st_size:,} bytes)")
 
 
 def _held(verdict: VerificationReport) -> str:
@@ -145,7 +145,7 @@ def _held(verdict: VerificationReport) -> str:
     return f"{entries} under {counted(verdict.heads, 'signed head')}"
 
 
-def _tampering(workspace: Workspace, tell: Tell) -> None:
+def _tampering(workspace: Workspace, announce: Announce) -> None:
     """As somebody with write access to the database file would: past Remit, with the guards taken off."""
     database = sqlite3.connect(workspace.state.database)
     database.execute("DROP TRIGGER ledger_entries_no_update")
@@ -155,7 +155,9 @@ def _tampering(workspace: Workspace, tell: Tell) -> None:
     database.close()
     found = {finding.fault.value for finding in workspace.verify_ledger().findings}
     require({"edited", "guard_missing"} <= found, f"tampering was not found: {found}")
-    tell("Somebody edits entry 2 in the database", "found and named: the entry was edited, and its guard is missing")
+    announce(
+        "Somebody edits entry 2 in the database", "found and named: the entry was edited, and its guard is missing"
+    )
 
 
 def _manifest(task_id: str, capability_id: str = NO_EFFECT, inputs: dict[str, str] | None = None) -> bytes:

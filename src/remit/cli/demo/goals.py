@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from remit.cli.common.options import counted
-from remit.cli.demo.stage import Tell, require
+from remit.cli.demo.stage import Announce, require
 from remit.goals.service import Reply
 from remit.goals.trace import trace_goal
 from remit.identity.person import person_at_terminal
@@ -61,49 +61,49 @@ def write_goal_files(workspace: Workspace) -> None:
         (workspace.root / "notes" / f"{name}.txt").write_text(f"{name}\n", encoding="utf-8")
 
 
-def show_goals(workspace: Workspace, tell: Tell) -> None:
+def show_goals(workspace: Workspace, announce: Announce) -> None:
     write_goal_files(workspace)
     who = person_at_terminal({})
     for each in (_ARCHIVE, _UNDO):
         workspace.promotion.promote(each["id"], tenant_id=TENANT, who=who)
-    tell("A person promotes a simulation", "archive-note is ACTIVE for acme, exactly as it is written now")
-    _ask(workspace, tell)
-    _ask_in_arabic(workspace, tell)
-    _denied(workspace, tell)
+    announce("A person promotes a simulation", "archive-note is ACTIVE for acme, exactly as it is written now")
+    _ask(workspace, announce)
+    _ask_in_arabic(workspace, announce)
+    _denied(workspace, announce)
 
 
-def _ask(workspace: Workspace, tell: Tell) -> None:
+def _ask(workspace: Workspace, announce: Announce) -> None:
     asked = workspace.ask("archive the note june", user="mia", tenant=TENANT)
     _expect(asked, "CONFIRMATION_REQUIRED")
     what, *_, answers = asked.outcome.user_visible_text.split(". ")
-    tell("Mia asks: archive the note june", f"{what}. {answers}")
+    announce("Mia asks: archive the note june", f"{what}. {answers}")
     _expect(_answer(workspace, asked, "okay"), "CONFIRMATION_AMBIGUOUS")
     require(not (workspace.root / "archive").exists(), "an unclear answer was taken for a yes")
-    tell("She answers: okay", "not a clear yes: nothing is done, and she is asked again")
+    announce("She answers: okay", "not a clear yes: nothing is done, and she is asked again")
     _expect(_answer(workspace, asked, "yes"), "SIMULATION_SUCCEEDED")
     require((workspace.root / "archive" / "june.txt").exists(), "the note was not archived")
-    tell("She answers: yes", "allowed by policy mia-archives, carried out once, as a plan of its own")
-    _trace(workspace, asked.goal.correlation_id, tell)
+    announce("She answers: yes", "allowed by policy mia-archives, carried out once, as a plan of its own")
+    _trace(workspace, asked.goal.correlation_id, announce)
 
 
-def _ask_in_arabic(workspace: Workspace, tell: Tell) -> None:
+def _ask_in_arabic(workspace: Workspace, announce: Announce) -> None:
     asked = workspace.ask("أرشف الملاحظة july", user="mia", tenant=TENANT, language="ar")
     _expect(asked, "CONFIRMATION_REQUIRED")
     _expect(_answer(workspace, asked, "yes"), "CONFIRMATION_AMBIGUOUS")
     _expect(_answer(workspace, asked, "نعم"), "SIMULATION_SUCCEEDED")
     require((workspace.root / "archive" / "july.txt").exists(), "the second note was not archived")
-    tell("The same in Arabic: أرشف الملاحظة july", "an English yes does not count there; نعم does")
+    announce("The same in Arabic: أرشف الملاحظة july", "an English yes does not count there; نعم does")
 
 
-def _denied(workspace: Workspace, tell: Tell) -> None:
+def _denied(workspace: Workspace, announce: Announce) -> None:
     (workspace.root / "notes" / "june.txt").write_text("june\n", encoding="utf-8")
     asked = workspace.ask("archive the note june", user="tom", tenant=TENANT)
     _expect(_answer(workspace, asked, "yes"), "ACCESS_SCOPE_VIOLATION")
     require((workspace.root / "notes" / "june.txt").exists(), "a user did what he may not")
-    tell("Tom asks for the same, and confirms", "refused: ACCESS_SCOPE_VIOLATION, no policy permits it to him")
+    announce("Tom asks for the same, and confirms", "refused: ACCESS_SCOPE_VIOLATION, no policy permits it to him")
 
 
-def _trace(workspace: Workspace, correlation_id: str, tell: Tell) -> None:
+def _trace(workspace: Workspace, correlation_id: str, announce: Announce) -> None:
     decisions = workspace.goals.replay(correlation_id, tenant=TENANT)
     require(all(each.agrees for each in decisions), "a decision came out differently")
     with workspace.store.reading() as connection:
@@ -111,7 +111,7 @@ def _trace(workspace: Workspace, correlation_id: str, tell: Tell) -> None:
     require(traced is not None and not list(traced.problems()), "the chain has a hole")
     links = len(traced.children) if traced is not None else 0
     told = f"traced over {counted(links, 'link')}, and every decision made again: all agree"
-    tell("How it came to that", told)
+    announce("How it came to that", told)
 
 
 def _answer(workspace: Workspace, asked: Reply, answer: str) -> Reply:

@@ -6,7 +6,7 @@ DuckDB is an extra, and only ever loaded in the sandboxed process: where it is n
 from importlib.util import find_spec
 from typing import Any, Final
 
-from remit.cli.demo.stage import Tell, expect, plan_of, replace_text, require, status_of, tree_of, update_json
+from remit.cli.demo.stage import Announce, expect, plan_of, replace_text, require, status_of, tree_of, update_json
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.workspace.workspace import Workspace
 
@@ -22,36 +22,38 @@ LOOK: Final = "SELECT id, item, status FROM orders ORDER BY id"
 MIGRATED: Final = (("1", "bread", "open"), ("2", "milk", "open"), ("3", "salt", None))
 
 
-def show_sql(workspace: Workspace, tell: Tell) -> None:
+def show_sql(workspace: Workspace, announce: Announce) -> None:
     """After the chapter on plans, whose files it edits. `CONFIG` must stand in the configuration."""
     if find_spec("duckdb") is None:
-        tell("SQL in a plan", "left out: DuckDB is not installed here; pip install 'remit[sql]'")
+        announce("SQL in a plan", "left out: DuckDB is not installed here; pip install 'remit[sql]'")
         return
-    _found(workspace, tell)
-    _preview(workspace, tell)
-    _failing(workspace, tell)
-    _apply_and_take_back(workspace, tell)
+    _found(workspace, announce)
+    _preview(workspace, announce)
+    _failing(workspace, announce)
+    _apply_and_undo(workspace, announce)
 
 
-def _found(workspace: Workspace, tell: Tell) -> None:
+def _found(workspace: Workspace, announce: Announce) -> None:
     _done(workspace, plan_of("demo-sql-1", _sql(FOUND)))
     size = (workspace.root / DATABASE).stat().st_size
-    tell("A plan makes a database", f"{DATABASE}, {size:,} bytes: made in a sandboxed process, and put in place whole")
+    announce(
+        "A plan makes a database", f"{DATABASE}, {size:,} bytes: made in a sandboxed process, and put in place whole"
+    )
 
 
-def _preview(workspace: Workspace, tell: Tell) -> None:
+def _preview(workspace: Workspace, announce: Announce) -> None:
     before = tree_of(workspace.root)
     seen = workspace.preview(_good_plan()).document
     (told,) = seen.sql
     require([one.rows_changed for one in told.statements][-1] == 2, "the preview did not count the rows")
     require(tree_of(workspace.root) == before, "the preview changed something")
-    tell(
+    announce(
         "A plan of two edits and a migration is previewed",
         f"2 statements, 2 rows changed in orders, counted on a copy; risk {seen.risk}; nothing was changed",
     )
 
 
-def _failing(workspace: Workspace, tell: Tell) -> None:
+def _failing(workspace: Workspace, announce: Announce) -> None:
     """It goes on after errors, so that it really is begun; and then all of it is taken back."""
     before, database = tree_of(workspace.root), (workspace.root / DATABASE).read_bytes()
     last = _sql("INSERT INTO nowhere VALUES (1)")
@@ -62,22 +64,22 @@ def _failing(workspace: Workspace, tell: Tell) -> None:
     require(status_of(outcome) == "ROLLED_BACK" and _completed(outcome) == 3, "the plan was not begun and rolled back")
     require((workspace.root / DATABASE).read_bytes() == database, "the database is another")
     require(tree_of(workspace.root) == before, "the rollback left something behind")
-    tell(
+    announce(
         "The same, and a last statement that fails",
         "rolled back: 1111, three actions undone; files and database compared: as before, byte for byte",
     )
 
 
-def _apply_and_take_back(workspace: Workspace, tell: Tell) -> None:
+def _apply_and_undo(workspace: Workspace, announce: Announce) -> None:
     before = tree_of(workspace.root)
     _done(workspace, _good_plan())
     (told,) = workspace.preview(plan_of("demo-sql-4", _sql(LOOK))).document.sql
     require(told.rows == MIGRATED, "the table is not as the plan says")
     shown = ", ".join(f"{item} {status or 'NULL'}" for _, item, status in MIGRATED)
-    tell("The good plan", f"applied: two files and one table as one; a SELECT on it gives {shown}")
+    announce("The good plan", f"applied: two files and one table as one; a SELECT on it gives {shown}")
     require(workspace.rollback("last").status == "EXECUTED", "the plan was not taken back")
     require(tree_of(workspace.root) == before, "something is not as before")
-    tell("The good plan is taken back", "both files and the database compared: as before the plan, byte for byte")
+    announce("The good plan is taken back", "both files and the database compared: as before the plan, byte for byte")
 
 
 def _completed(outcome: PlanOutcome | PlanRefusal) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.core.errors import EnvironmentFailureError, Reason
 
-Tell = Callable[[str, str], None]
+Announce = Callable[[str, str], None]
 """Takes a title, and what came of it."""
 
 

@@ -10,12 +10,12 @@ from typing import Final
 
 import click
 
-from remit.cli.common.bidi import shown_words
+from remit.cli.common.bidi import display_text
 from remit.cli.common.completion import complete_goal
-from remit.cli.common.identity import Asker, asker_here
+from remit.cli.common.identity import GoalRequester, resolve_goal_requester
 from remit.cli.common.options import json_option, show_json, workspace_option
 from remit.cli.common.signals import interrupting
-from remit.cli.common.suggest import Wheres
+from remit.cli.common.suggest import LocationOptions
 from remit.cli.common.tenants import choose_tenant, tenant_of_goal, tenant_option
 from remit.cli.goals.render import REFUSED, Cycle, render_cycle
 from remit.contracts.services.common import WaitingFor
@@ -30,9 +30,9 @@ from remit.services.goals.hints import build_hints, explain_clarification, find_
 from remit.services.goals.states import ENDED
 from remit.workspace.workspace import Workspace
 
-MAX_WORDS: Final = Bounds(max_bytes=64 << 10)
+MAX_INPUT: Final = Bounds(max_bytes=64 << 10)
 STDIN: Final = ("-",)
-OTHERWISE_SPOKEN: Final = "en"
+DEFAULT_LANGUAGE: Final = "en"
 
 
 @click.command()
@@ -85,33 +85,33 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
     was tried and failed; 2 when it was refused and nothing was done; 3 while it waits for a person: for an answer, for
     somebody's approval, or for what it asked back.
     """
-    _require_one_wish(ctx, words, continued, undone, reply_to, correlation_id, language)
+    _require_one_request(ctx, words, continued, undone, reply_to, correlation_id, language)
     with Workspace.open(directory) as workspace:
         if answer is not None:
             person_at_terminal(workspace.environ)  # an agent may ask, and cannot say the user's yes
-        asker = asker_here(workspace, user_id, tenant_id)
-        user_id, tenant_id = asker.user, asker.tenant
+        requester = resolve_goal_requester(workspace, user_id, tenant_id)
+        user_id, tenant_id = requester.user, requester.tenant
         known = next((each for each in (continued, undone, reply_to) if each is not None), None)
         tenant = tenant_of_goal(workspace, tenant_id, known) if known else choose_tenant(workspace, tenant_id)
         can_ask = not as_json and words != STDIN and sys.stdin.isatty() and sys.stderr.isatty()
         # With several tenants two of them may have a goal of the same id: then a command needs the name as well.
         named = tenant if tenant_id is not None or len(workspace.config.tenants) > 1 else None
-        wheres = Wheres(directory, named)
-        talk = GoalDialogue(workspace, asker, tenant, wheres, answer, can_ask=can_ask, is_told=not as_json)
+        location = LocationOptions(directory, named)
+        dialogue = GoalDialogue(workspace, requester, tenant, location, answer, can_ask=can_ask, prints=not as_json)
         with interrupting():
             if continued is not None:
-                reply = talk.go_on(continued, user_id)
+                reply = dialogue.resume(continued, user_id)
             else:
-                speaker = talk.speaker(known, user_id, language)
-                talk.look_back(correlation_id)
+                speaker = dialogue.resolve_user(known, user_id, language)
+                dialogue.note_earlier_end(correlation_id)
                 if undone is not None:
-                    reply = asker.take_back(undone, *speaker, correlation_id=correlation_id)
+                    reply = requester.undo(undone, *speaker, correlation_id=correlation_id)
                 else:
-                    reply = asker.ask(_read(words), *speaker, correlation_id=correlation_id, reply_to=reply_to)
+                    reply = requester.ask(_read(words), *speaker, correlation_id=correlation_id, reply_to=reply_to)
                     if reply_to is not None:
-                        talk.answered = find_clarified_field(workspace, tenant, speaker[0].user, reply_to)
-            cycle = talk.carry_on(reply)
-        hints = build_hints(workspace, cycle.reply, talk.answered)
+                        dialogue.answered_field = find_clarified_field(workspace, tenant, speaker[0].user, reply_to)
+            cycle = dialogue.run(reply)
+        hints = build_hints(workspace, cycle.reply, dialogue.answered_field)
     if as_json:
         show_json(cycle.tree(hints))
     else:
@@ -125,107 +125,109 @@ class GoalDialogue:
     """One user and one thread: answers what can be answered here, and leaves the rest for later."""
 
     workspace: Workspace
-    asker: Asker
+    requester: GoalRequester
     tenant: str
-    wheres: Wheres
+    location: LocationOptions
     answer: str | None
     can_ask: bool
-    is_told: bool
-    answered: str | None = None
+    prints: bool
+    answered_field: str | None = None
     """The field whose question the words answer."""
     ended: str | None = None
     """The event by which the goal had ended before this command."""
 
-    def speaker(self, known: str | None, user_id: str | None, language: str | None) -> tuple[User, str]:
+    def resolve_user(self, known: str | None, user_id: str | None, language: str | None) -> tuple[User, str]:
         """Who speaks, and in which language: as an earlier goal says, if there is one."""
-        found = self._stands(known) if known is not None else None
+        found = self._read_status(known) if known is not None else None
         user = user_id if user_id is not None else found.user_id if found else None
         if user is None:
             raise click.UsageError("Say who asks: --user.")
-        spoken = language or (found.language_tag if found else language_of(self.workspace.environ))
-        return User(user, self.tenant), spoken
+        tag = language or (found.language_tag if found else read_locale_language(self.workspace.environ))
+        return User(user, self.tenant), tag
 
-    def go_on(self, correlation_id: str, user_id: str | None) -> Reply:
-        found = self._stands(correlation_id)
+    def resume(self, correlation_id: str, user_id: str | None) -> Reply:
+        found = self._read_status(correlation_id)
         user = user_id if user_id is not None else found.user_id if found else ""
-        self.look_back(correlation_id)
-        is_asked = found is not None and found.event == "CONFIRMATION_REQUESTED"
-        return self.asker.answer(correlation_id, self._take_answer() if is_asked else None, User(user, self.tenant))
+        self.note_earlier_end(correlation_id)
+        is_awaiting = found is not None and found.event == "CONFIRMATION_REQUESTED"
+        return self.requester.answer(
+            correlation_id, self._take_answer() if is_awaiting else None, User(user, self.tenant)
+        )
 
-    def look_back(self, correlation_id: str | None) -> None:
+    def note_earlier_end(self, correlation_id: str | None) -> None:
         """What came of it once is told again, and as such."""
-        found = self._stands(correlation_id) if correlation_id is not None else None
+        found = self._read_status(correlation_id) if correlation_id is not None else None
         self.ended = found.event_id if found is not None and found.event in ENDED else None
 
-    def carry_on(self, reply: Reply) -> Cycle:
+    def run(self, reply: Reply) -> Cycle:
         """As long as there is somebody to ask. The core counts unclear answers, and the Finder its questions."""
         while True:
-            now = self._stands(reply.goal.correlation_id)
+            now = self._read_status(reply.goal.correlation_id)
             # Of an id that stands for another goal, the last event is none of ours.
             before = now is not None and self.ended == now.event_id == reply.outcome.audit_event_id
-            cycle = Cycle(reply, now, self.wheres, before)
-            said = self._said(cycle, cycle.waiting_for)
-            if said is None:
+            cycle = Cycle(reply, now, self.location, before)
+            answer = self._read_answer(cycle, cycle.waiting_for)
+            if answer is None:
                 return cycle
             goal = reply.goal
             speaker = User(goal.user_id, goal.tenant_id)
             if cycle.waiting_for == "confirmation":
-                reply = self.asker.answer(goal.correlation_id, said, speaker)
+                reply = self.requester.answer(goal.correlation_id, answer, speaker)
             else:
-                self.answered = getattr(goal.sim_finder_packet, "field", None)
-                reply = self.asker.ask(said, speaker, goal.language_tag, reply_to=goal.correlation_id)
+                self.answered_field = getattr(goal.sim_finder_packet, "field", None)
+                reply = self.requester.ask(answer, speaker, goal.language_tag, reply_to=goal.correlation_id)
 
-    def _said(self, cycle: Cycle, waiting_for: WaitingFor | None) -> str | None:
+    def _read_answer(self, cycle: Cycle, waiting_for: WaitingFor | None) -> str | None:
         """What a person says to it: as it was given, or typed now. None: nobody says anything."""
-        prompt = shown_words(cycle.reply.outcome.user_visible_text)
+        prompt = display_text(cycle.reply.outcome.user_visible_text)
         if waiting_for == "confirmation" and self.answer is not None:
-            if self.is_told:
+            if self.prints:
                 click.echo(prompt, err=True)
             return self._take_answer()
         if waiting_for not in {"confirmation", "clarification"} or not self.can_ask:
             return None
         if waiting_for == "confirmation":
             person_at_terminal(self.workspace.environ)
-        elif why := explain_clarification(self.workspace, cycle.reply, self.answered):
-            click.echo(shown_words(f"{why}."), err=True)
+        elif why := explain_clarification(self.workspace, cycle.reply, self.answered_field):
+            click.echo(display_text(f"{why}."), err=True)
         click.echo(prompt, err=True)
-        return _typed()
+        return _prompt_answer()
 
     def _take_answer(self) -> str | None:
         """Given once, it answers one question."""
         answer, self.answer = self.answer, None
         return answer
 
-    def _stands(self, correlation_id: str) -> GoalStatus | None:
+    def _read_status(self, correlation_id: str) -> GoalStatus | None:
         with self.workspace.store.reading() as connection:
             return read_goal_status(connection, lambda: self.workspace.keyring, self.tenant, correlation_id)
 
 
-def language_of(environ: Mapping[str, str]) -> str:
+def read_locale_language(environ: Mapping[str, str]) -> str:
     """Of the locale, by the first of its variables that is set; English where that names no language."""
     setting = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
     tag = setting.partition(".")[0].partition("@")[0].replace("_", "-")
-    return tag if read_tag(tag) is not None else OTHERWISE_SPOKEN
+    return tag if read_tag(tag) is not None else DEFAULT_LANGUAGE
 
 
-def _typed() -> str | None:
+def _prompt_answer() -> str | None:
     """What was typed before the question was there is no answer to it; Ctrl-C and the end of input are none either."""
     with contextlib.suppress(termios.error, OSError, ValueError):
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     while True:
         try:
-            said = click.prompt("Your answer", default="", show_default=False, err=True)
+            answer = click.prompt("Your answer", default="", show_default=False, err=True)
         except click.Abort:
             click.echo(err=True)
             return None
-        if said.strip():
-            return str(said).encode("utf-8", "replace").decode()
+        if answer.strip():
+            return str(answer).encode("utf-8", "replace").decode()
 
 
 def _read(words: tuple[str, ...]) -> str:
     if words != STDIN:
         return " ".join(words)
-    raw = read_bounded(sys.stdin.buffer, MAX_WORDS, source="standard input")
+    raw = read_bounded(sys.stdin.buffer, MAX_INPUT, source="standard input")
     try:
         return raw.decode("utf-8").strip()
     except UnicodeDecodeError:
@@ -234,7 +236,7 @@ def _read(words: tuple[str, ...]) -> str:
         ) from None
 
 
-def _require_one_wish(
+def _require_one_request(
     ctx: click.Context,
     words: tuple[str, ...],
     continued: str | None,
@@ -243,8 +245,8 @@ def _require_one_wish(
     correlation_id: str | None,
     language: str | None,
 ) -> None:
-    wishes = [bool(words), continued is not None, undone is not None]
-    if sum(wishes) != 1:
+    requests = [bool(words), continued is not None, undone is not None]
+    if sum(requests) != 1:
         raise click.UsageError("Say what is wanted (TEXT), or --continue, or --undo: one of them.", ctx)
     if reply_to is not None and not words:
         raise click.UsageError("--reply needs the TEXT that answers.", ctx)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.tenants import choose_tenant, tenant_option
 from remit.core.errors import Reason, RefusedError
@@ -40,7 +40,7 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
     with Workspace.open(directory) as workspace:
         tenant = choose_tenant(workspace, tenant_id)
         entries = workspace.promotion.catalogue(tenant)
-        standing = workspace.promotion.status(tenant)
+        status = workspace.promotion.status(tenant)
         flag = tenant_flag(tenant, workspace.config.tenants)
     if as_json:
         show_json(
@@ -48,8 +48,8 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
                 "tenant_id": tenant,
                 "catalogue_ref": entries.ref,
                 "simulations": [_short(entry) for entry in entries],
-                "changed": list(standing.changed),
-                "gone": list(standing.missing),
+                "changed": list(status.changed),
+                "gone": list(status.missing),
             }
         )
         return
@@ -60,10 +60,10 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
             ("simulation", "version", "state", "impact", "risk", "access", "taken back by"),
             [tuple(_short(entry)[name] or "" for name in _COLUMNS) for entry in entries],
         )
-    for name in standing.missing:
+    for name in status.missing:
         what = f"{name} is ACTIVE, and no file has it any more: it cannot run"
         click.echo(f"note: {what}; put it back, or: remit catalogue retire {name}{flag}", err=True)
-    for name in standing.changed:
+    for name in status.changed:
         what = f"{name} was changed since it was promoted, so it is a draft again"
         click.echo(f"note: {what}; read it, then: remit catalogue promote {name}{flag}", err=True)
 
@@ -78,7 +78,7 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
     with Workspace.open(directory) as workspace:
         tenant = choose_tenant(workspace, tenant_id)
         entry = workspace.promotion.catalogue(tenant).find(simulation_id)
-        said = workspace.promotion.states(tenant).get(simulation_id)
+        state = workspace.promotion.states(tenant).get(simulation_id)
         flag = tenant_flag(tenant, workspace.config.tenants)
     if entry is None:
         raise RefusedError(
@@ -87,17 +87,17 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
             where=f"simulation {simulation_id}",
             next_step=f"See: remit catalogue list{flag}",
         )
-    last = _said(said) if said else None
+    last = _to_tree(state) if state else None
     if as_json:
         tree = {"tenant_id": tenant, "state": entry.state, "digest": entry.digest, "last_change": last}
         show_json({**tree, "simulation": entry.simulation.tree()})
         return
     title = entry.simulation.title_in("en")
-    click.echo(f"{shown_name(title)} ({entry.simulation.id}), {entry.state} for {shown_name(tenant)}")
+    click.echo(f"{display_name(title)} ({entry.simulation.id}), {entry.state} for {display_name(tenant)}")
     click.echo(f"digest: {entry.digest}")
     if last:
         same = "" if last["digest"] == entry.digest else ", as it was then"
-        click.echo(f"{last['state']} since {last['changed_at'][:19]}Z by {shown_name(last['by'])}{same}")
+        click.echo(f"{last['state']} since {last['changed_at'][:19]}Z by {display_name(last['by'])}{same}")
     show_json(entry.simulation.tree())
 
 
@@ -118,11 +118,11 @@ def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
         definitions, findings = check_with_queries(root, config, lambda: workspace.fleet)
     findings += check_policies(root, config)
     if as_json:
-        told = [{"where": each.where, "what": each.what, "next_step": each.next_step} for each in findings]
-        show_json({"files": list(config.goals.catalogue), "simulations": len(definitions), "findings": told})
+        findings_tree = [{"where": each.where, "what": each.what, "next_step": each.next_step} for each in findings]
+        show_json({"files": list(config.goals.catalogue), "simulations": len(definitions), "findings": findings_tree})
     else:
         for each in findings:
-            click.echo(f"{shown_name(each.where)}: {shown_name(each.what)}\n  next: {shown_name(each.next_step)}")
+            click.echo(f"{display_name(each.where)}: {display_name(each.what)}\n  next: {display_name(each.next_step)}")
         files = counted(len(config.goals.catalogue), "file")
         found = counted(len(findings), "finding") if findings else "nothing to mend"
         click.echo(f"{counted(len(definitions), 'simulation')} in {files}: {found}")
@@ -159,7 +159,7 @@ def promote(
     if way_back is not None and way_back.state != "ACTIVE":
         back = f"{way_back.simulation.id} is {way_back.state}, so it cannot be taken back yet"
         click.echo(f"note: {back}: remit catalogue promote {way_back.simulation.id}{flag}", err=True)
-    _tell(entry.simulation.id, tenant, "ACTIVE", entry.digest, as_json=as_json)
+    _print_state(entry.simulation.id, tenant, "ACTIVE", entry.digest, as_json=as_json)
 
 
 @catalogue.command()
@@ -176,18 +176,18 @@ def retire(
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
         tenant = choose_tenant(workspace, tenant_id)
-        said = workspace.promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason))
-    _tell(simulation_id, tenant, "RETIRED", said.digest, as_json=as_json)
+        state = workspace.promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason))
+    _print_state(simulation_id, tenant, "RETIRED", state.digest, as_json=as_json)
 
 
 _COLUMNS: Final = ("simulation_id", "version", "state", "impact", "risk", "access_action", "rollback")
 
 
-def _tell(simulation_id: str, tenant: str, state: str, digest: str, *, as_json: bool) -> None:
+def _print_state(simulation_id: str, tenant: str, state: str, digest: str, *, as_json: bool) -> None:
     if as_json:
         show_json({"simulation_id": simulation_id, "tenant_id": tenant, "state": state, "digest": digest})
     else:
-        click.echo(f"{simulation_id} is {state} for {shown_name(tenant)} ({digest})")
+        click.echo(f"{simulation_id} is {state} for {display_name(tenant)} ({digest})")
 
 
 def _short(entry: "CatalogueEntry") -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _short(entry: "CatalogueEntry") -> dict[str, Any]:
     return {**tree, "digest": digest}
 
 
-def _said(state: "PromotedState") -> dict[str, str]:
+def _to_tree(state: "PromotedState") -> dict[str, str]:
     tree = make_state_view(state).tree()
     digest = tree.pop("definition_digest")
     return {**tree, "digest": digest}

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from remit.cli.common.bidi import shown_name, shown_words
+from remit.cli.common.bidi import display_name, display_text
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
-from remit.cli.common.output_file import output_option, written_output
+from remit.cli.common.output_file import open_output, output_option
 from remit.cli.common.tenants import choose_tenant, tenant_option
 from remit.core.errors import Reason, RefusedError
 from remit.ledger.goal_queries import IntakeItem
@@ -56,7 +56,7 @@ def export(tenant_id: str | None, output: Path | None, force: bool, directory: P
             where=str(output),
             next_step="Give another name, or --force to replace it.",
         )
-    with written_output(output) as out, Workspace.open(directory) as workspace:
+    with open_output(output) as out, Workspace.open(directory) as workspace:
         tenant = choose_tenant(workspace, tenant_id)
         items = workspace.goals.intake(tenant)
         for item in items:
@@ -64,7 +64,7 @@ def export(tenant_id: str | None, output: Path | None, force: bool, directory: P
     if as_json:
         show_json({"file": str(output), "tenant_id": tenant, "items": len(items)})
     else:
-        place = shown_name(str(output)) if output else "standard output"
+        place = display_name(str(output)) if output else "standard output"
         click.echo(f"Wrote {counted(len(items), 'item')} to {place}", err=output is None)
 
 
@@ -76,7 +76,7 @@ def _list(tenant_id: str | None, directory: Path, *, as_json: bool) -> None:
         show_json({"tenant_id": tenant, "items": [_tree(tenant, item) for item in items]})
         return
     if not items:
-        click.echo(f"Nothing that users of {shown_name(tenant)} have asked for is missing.")
+        click.echo(f"Nothing that users of {display_name(tenant)} have asked for is missing.")
         return
     from rich.text import Text  # noqa: PLC0415 - heavy, wanted for tables only
 
@@ -84,7 +84,7 @@ def _list(tenant_id: str | None, directory: Path, *, as_json: bool) -> None:
         (
             item.count,
             # Made printable here, and right-to-left words set apart, which a table would spell out.
-            Text(shown_words(item.utterances[0] or item.intent)),
+            Text(display_text(item.utterances[0] or item.intent)),
             ", ".join(item.languages),
             item.last_at[:19].replace("T", " "),
             item.correlations[-1],

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from remit.cli.common.bidi import shown_name, shown_words
-from remit.cli.common.suggest import Wheres, argument, joined
+from remit.cli.common.bidi import display_name, display_text
+from remit.cli.common.suggest import LocationOptions, joined, quote_argument
 from remit.cli.common.table import terminal_width
 from remit.contracts.plans.sql_report import ToldColumn
 from remit.contracts.services.common import WaitingFor
@@ -48,7 +48,7 @@ NEXT: Final[dict[str, str]] = {
     "REPLAY_INVARIANT_FAILED": "Keep the database as it is, and run: remit ledger verify{here}",
 }
 _MOST_LANGUAGES: Final = 10
-SAY_OTHERWISE: Final = NEXT["FINDER_REFUSED"]
+REPHRASE: Final = NEXT["FINDER_REFUSED"]
 """For the Finder's own codes."""
 
 
@@ -56,15 +56,15 @@ class Cycle(NamedTuple):
     """What came of a cycle: the reply, and where the goal stands now."""
 
     reply: Reply
-    stands: GoalStatus | None
-    wheres: Wheres = Wheres()
+    status: GoalStatus | None
+    location: LocationOptions = LocationOptions()
     """To be given again in a command that goes on: as it stands, it must run where this one did."""
-    before: bool = False
+    ended_before: bool = False
     """Whether it had come to its end before anybody asked this time."""
 
     @property
     def event(self) -> str:
-        return self.stands.event if self.stands is not None else ""
+        return self.status.event if self.status is not None else ""
 
     @property
     def waiting_for(self) -> WaitingFor | None:
@@ -78,18 +78,18 @@ class Cycle(NamedTuple):
     @property
     def can_undo(self) -> bool:
         """Whether it names a way back. Taking back what took something back would be asking for it anew."""
-        return self.stands is not None and can_undo(self.reply.goal, self.stands)
+        return self.status is not None and can_undo(self.reply.goal, self.status)
 
-    def next(self) -> list[list[str]]:
+    def next_commands(self) -> list[list[str]]:
         """Commands that go on from here. What is in capitals is for whoever has it to say: no ready-made yes."""
         correlation = self.reply.goal.correlation_id
-        ask = ["remit", "ask", *self.wheres.tenant]
+        ask = ["remit", "ask", *self.location.words]
         match self.waiting_for:
             case "confirmation":
                 return [[*ask, "--continue", correlation, "--confirm", "ANSWER"]]
             case "approval":
                 return [
-                    ["remit", "approvals", "approve", *self.wheres.tenant, *argument(correlation)],
+                    ["remit", "approvals", "approve", *self.location.words, *quote_argument(correlation)],
                     [*ask, "--continue", correlation],
                 ]
             case "clarification":
@@ -104,9 +104,9 @@ class Cycle(NamedTuple):
             "thread_id": goal.thread_id,
             "outcome": self.reply.outcome.tree(),
             **hints.tree(),
-            "ended_before": self.stands.at if self.before and self.stands is not None else None,
+            "ended_before": self.status.at if self.ended_before and self.status is not None else None,
             "waiting_for": self.waiting_for,
-            "next": self.next(),
+            "next": self.next_commands(),
         }
 
 
@@ -114,53 +114,53 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     outcome = cycle.reply.outcome
     correlation = cycle.reply.goal.correlation_id
     word, colour = _WORDS[cycle.exit_code]
-    word = f"{word} before" if cycle.before else word
-    yield f"{click.style(word, fg=colour, bold=True)}: {shown_words(outcome.user_visible_text)}"
+    word = f"{word} before" if cycle.ended_before else word
+    yield f"{click.style(word, fg=colour, bold=True)}: {display_text(outcome.user_visible_text)}"
     yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
     if cycle.exit_code != DONE:
-        yield _row("code", shown_name(outcome.reason_code))
-    if cycle.before and cycle.stands is not None:
-        yield _row("when", f"{cycle.stands.at[:19]}Z; nothing was done now")
+        yield _row("code", display_name(outcome.reason_code))
+    if cycle.ended_before and cycle.status is not None:
+        yield _row("when", f"{cycle.status.at[:19]}Z; nothing was done now")
     if hints.why:
-        yield _row("why", shown_words(hints.why))
+        yield _row("why", display_text(hints.why))
     for rule in hints.rules:
-        yield _row("rule", shown_name(rule.policy_id) + (f": {shown_words(rule.reason)}" if rule.reason else ""))
+        yield _row("rule", display_name(rule.policy_id) + (f": {display_text(rule.reason)}" if rule.reason else ""))
     yield _row("goal", shlex.quote(printable(correlation)))
     for each in hints.near:
-        yield _row("near", _said_as(each))
+        yield _row("near", _render_near(each))
     if cycle.event == "ROLLED_BACK":
         yield _row("note", "It was taken back since.")
     if cycle.can_undo:
-        yield _row("undo", joined(("remit", "ask", *cycle.wheres.tenant, "--undo", correlation)))
-    commands = [joined(command) for command in cycle.next()]
+        yield _row("undo", joined(("remit", "ask", *cycle.location.words, "--undo", correlation)))
+    commands = [joined(command) for command in cycle.next_commands()]
     if not commands and cycle.exit_code != DONE:
         # Refused at the last gate: then the code may be about another goal, such as the one to be taken back.
         late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
-        advice = NEXT["SIMULATION_REFUSED"] if late else NEXT.get(outcome.reason_code, SAY_OTHERWISE)
-        commands = [filled(advice, cycle)]
+        advice = NEXT["SIMULATION_REFUSED"] if late else NEXT.get(outcome.reason_code, REPHRASE)
+        commands = [fill_advice(advice, cycle)]
     for number, command in enumerate(commands):
         yield _row("then" if number else "next", command)
 
 
-def filled(advice: str, cycle: Cycle) -> str:
+def fill_advice(advice: str, cycle: Cycle) -> str:
     """Its command as it can be run."""
     candidates = getattr(cycle.reply.goal.sim_finder_packet, "candidates", ())
     simulation = candidates[0].simulation_id if candidates else "ID"
     return advice.format(
-        correlation=joined(argument(cycle.reply.goal.correlation_id)),
-        simulation=joined(argument(simulation)),
-        tenant=joined(("", *cycle.wheres.tenant))[2:],
-        here=joined(("", *cycle.wheres.here))[2:],
+        correlation=joined(quote_argument(cycle.reply.goal.correlation_id)),
+        simulation=joined(quote_argument(simulation)),
+        tenant=joined(("", *cycle.location.words))[2:],
+        here=joined(("", *cycle.location.directory_words))[2:],
     )
 
 
-def _said_as(near: Near) -> str:
+def _render_near(near: Near) -> str:
     """A title, and what to say for it; or in which languages it could be said."""
-    title = shown_words(near.title)
+    title = display_text(near.title)
     if near.phrase is not None:
-        return f"{title}. Say: {shown_words(near.phrase)}"
+        return f"{title}. Say: {display_text(near.phrase)}"
     more = ", ..." if len(near.languages) > _MOST_LANGUAGES else ""
-    return f"{title}. It can be said in --lang {', '.join(map(shown_name, near.languages[:_MOST_LANGUAGES]))}{more}"
+    return f"{title}. It can be said in --lang {', '.join(map(display_name, near.languages[:_MOST_LANGUAGES]))}{more}"
 
 
 def _answer(payload: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.completion import complete_goal
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.progress import showing_progress
@@ -67,7 +67,7 @@ def replay(
     with Workspace.open(directory) as workspace:
         if correlation_id is not None:
             tenant = tenant_of_goal(workspace, tenant_id, correlation_id)
-            whole = _one(workspace, tenant, correlation_id, PastRules())
+            whole = _replay_goal(workspace, tenant, correlation_id, PastRules())
             _show_one(tenant, whole, as_json=as_json)
             ctx.exit(0 if whole.agrees else 1)
         tenant = choose_tenant(workspace, tenant_id)
@@ -77,7 +77,7 @@ def replay(
 def _replay_all(workspace: Workspace, tenant: str, *, as_json: bool) -> int:
     goals = decisions = 0
     differing: list[GoalReplayed] = []
-    for each in _all(workspace, tenant, quiet=as_json):
+    for each in _replay_goals(workspace, tenant, quiet=as_json):
         goals += 1
         decisions += len(each.decisions)
         if not each.agrees:
@@ -87,30 +87,30 @@ def _replay_all(workspace: Workspace, tenant: str, *, as_json: bool) -> int:
         code = REPLAY_CODE if differing else None
         show_json({**counts, "code": code, "disagreeing": [each.tree() for each in differing]})
         return 1 if differing else 0
-    asked = f"{counted(decisions, 'decision')} about {counted(goals, 'goal')} of {shown_name(tenant)}"
+    asked = f"{counted(decisions, 'decision')} about {counted(goals, 'goal')} of {display_name(tenant)}"
     if not differing:
         click.echo(f"{click.style('agrees', fg='green', bold=True)}: {asked}")
         return 0
     click.echo(f"{_disagrees()}: {counted(len(differing), 'goal')}; {asked}")
-    rows = [(each.correlation_id, _why(each)) for each in differing[:SHOWN]]
+    rows = [(each.correlation_id, _render_why(each)) for each in differing[:SHOWN]]
     show_table(("goal", "why"), rows, prose=("why",))
     if len(differing) > SHOWN:
         click.echo(f"... and {counted(len(differing) - SHOWN, 'more goal')}: --json lists all")
     return 1
 
 
-def _all(workspace: Workspace, tenant: str, *, quiet: bool) -> Iterator[GoalReplayed]:
+def _replay_goals(workspace: Workspace, tenant: str, *, quiet: bool) -> Iterator[GoalReplayed]:
     """One after the other, and whatever is found, on to the next. Snapshots that many share are built once."""
     past = PastRules()
     with workspace.store.reading() as connection:
         names = list(goals_of(connection, tenant))
     with showing_progress(quiet=quiet) as progress:
         for number, name in enumerate(names, start=1):
-            yield _one(workspace, tenant, name, past)
+            yield _replay_goal(workspace, tenant, name, past)
             progress("replaying", number, len(names), "")
 
 
-def _one(workspace: Workspace, tenant: str, correlation_id: str, past: PastRules) -> GoalReplayed:
+def _replay_goal(workspace: Workspace, tenant: str, correlation_id: str, past: PastRules) -> GoalReplayed:
     try:
         with workspace.store.reading() as connection:
             made = tuple(replay_goal(connection, lambda: workspace.keyring, past, tenant, correlation_id))
@@ -138,7 +138,7 @@ def _show_one(tenant: str, whole: GoalReplayed, *, as_json: bool) -> None:
     if whole.agrees:
         click.echo(f"{click.style('agrees', fg='green', bold=True)}: {counted(len(rows), 'decision')} made again")
         return
-    click.echo(f"{_disagrees()}: {shown_name(whole.problem or _why(whole))}")
+    click.echo(f"{_disagrees()}: {display_name(whole.problem or _render_why(whole))}")
     click.echo("  next:  Keep the database as it is, and run: remit ledger verify")
 
 
@@ -146,7 +146,7 @@ def _disagrees() -> str:
     return f"{click.style('disagrees', fg='red', bold=True)} ({REPLAY_CODE})"
 
 
-def _why(each: GoalReplayed) -> str:
+def _render_why(each: GoalReplayed) -> str:
     return each.problem or next((one.why for one in each.decisions if not one.agrees), "")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.progress import showing_progress
 from remit.contracts.config.config import CONFIG_NAME
@@ -54,8 +54,8 @@ def slo(ctx: click.Context) -> None:
 @click.pass_context
 def run(ctx: click.Context, goals: int, callers: int, database_variable: str | None, as_json: bool) -> None:
     """Measure, and say how it stands. Exit code 1 if a level is not kept; no waiver is looked at."""
-    seen = _load(goals, callers, database_variable, quiet=as_json)
-    ctx.exit(_tell(seen, _judged(seen, [], ()), [], as_json=as_json))
+    load = _load(goals, callers, database_variable, quiet=as_json)
+    ctx.exit(_print_verdicts(load, _judge(load, [], ()), [], as_json=as_json))
 
 
 @slo.command()
@@ -87,12 +87,12 @@ def gate(
     """
     from remit.goals.slo import read_waivers  # noqa: PLC0415 - `--help` does without
 
-    past, notes, root = _last_day(directory)
+    history, notes, root = _last_day(directory)
     file = waiver_file or (root or directory) / WAIVERS_NAME
     waivers = read_waivers(file) if waiver_file is not None or file.exists() else ()
-    seen = _load(goals, callers, database_variable, quiet=as_json)
-    verdicts = _judged(seen, past, waivers)
-    ctx.exit(_tell(seen, verdicts, notes, as_json=as_json))
+    load = _load(goals, callers, database_variable, quiet=as_json)
+    verdicts = _judge(load, history, waivers)
+    ctx.exit(_print_verdicts(load, verdicts, notes, as_json=as_json))
 
 
 def _load(goals: int, callers: int, variable: str | None, *, quiet: bool) -> "LoadResult":
@@ -125,40 +125,43 @@ def _last_day(directory: Path) -> "tuple[list[Rate], list[str], Path | None]":
     return [rate], [told], root
 
 
-def _judged(seen: "LoadResult", past: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[FigureVerdict]":
+def _judge(load: "LoadResult", history: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[FigureVerdict]":
     from remit.goals.slo import Measured, judge  # noqa: PLC0415 - `--help` does without
 
-    return judge(Measured(seen.dispatch_ms, [seen.ended, *past], seen.duplicates), waivers, system_clock())
+    return judge(Measured(load.dispatch_ms, [load.ended, *history], load.duplicates), waivers, system_clock())
 
 
-def _tell(seen: "LoadResult", verdicts: "list[FigureVerdict]", notes: list[str], *, as_json: bool) -> int:
+def _print_verdicts(load: "LoadResult", verdicts: "list[FigureVerdict]", notes: list[str], *, as_json: bool) -> int:
     failed = [verdict for verdict in verdicts if verdict.blocks]
     if as_json:
         show_json(
             {
                 "passed": not failed,
                 "figures": [_tree(verdict) for verdict in verdicts],
-                "load": _load_tree(seen),
+                "load": _load_tree(load),
                 "notes": notes,
             }
         )
         return 1 if failed else 0
     show_table(
         ("figure", "measured", "at most", "verdict"),
-        [(each.figure, _shown(each, each.measured), _shown(each, each.most), each.verdict) for each in verdicts],
+        [
+            (each.figure, _format_value(each, each.measured), _format_value(each, each.most), each.verdict)
+            for each in verdicts
+        ],
     )
-    rate = seen.goals / seen.seconds if seen.seconds else 0.0
+    rate = load.goals / load.seconds if load.seconds else 0.0
     click.echo(
-        f"{counted(seen.goals, 'goal')} asked for {seen.asked:,} times by {counted(seen.callers, 'caller')},"
-        f" {rate:.1f} a second; {counted(len(seen.dispatch_ms), 'dispatch', 'dispatches')}"
+        f"{counted(load.goals, 'goal')} asked for {load.asked:,} times by {counted(load.callers, 'caller')},"
+        f" {rate:.1f} a second; {counted(len(load.dispatch_ms), 'dispatch', 'dispatches')}"
     )
     for note in notes:
-        click.echo(shown_name(note))
+        click.echo(display_name(note))
     for verdict in verdicts:
         if verdict.verdict == "WAIVED":
-            click.echo(f"waived: {verdict.figure}, {shown_name(verdict.why)}", err=True)
+            click.echo(f"waived: {verdict.figure}, {display_name(verdict.why)}", err=True)
         elif verdict.blocks:
-            click.echo(f"blocked: {verdict.figure}, {shown_name(verdict.why)}", err=True)
+            click.echo(f"blocked: {verdict.figure}, {display_name(verdict.why)}", err=True)
     return 1 if failed else 0
 
 
@@ -173,25 +176,25 @@ def _tree(verdict: "FigureVerdict") -> dict[str, Any]:
     }
 
 
-def _load_tree(seen: "LoadResult") -> dict[str, Any]:
+def _load_tree(load: "LoadResult") -> dict[str, Any]:
     from remit.goals.slo import percentile  # noqa: PLC0415 - `--help` does without
 
-    goal_ms = {f"p{percent}": percentile(seen.goal_ms, percent) for percent in (50, 95, 99)}
-    dispatch_ms = {f"p{percent}": percentile(seen.dispatch_ms, percent) for percent in (50, 95, 99)}
+    goal_ms = {f"p{percent}": percentile(load.goal_ms, percent) for percent in (50, 95, 99)}
+    dispatch_ms = {f"p{percent}": percentile(load.dispatch_ms, percent) for percent in (50, 95, 99)}
     return {
-        "goals": seen.goals,
-        "asked": seen.asked,
-        "callers": seen.callers,
-        "seconds": seen.seconds,
+        "goals": load.goals,
+        "asked": load.asked,
+        "callers": load.callers,
+        "seconds": load.seconds,
         "dispatch_ms": dispatch_ms,
         "goal_ms": goal_ms,
-        "ended": {"failed": seen.ended.count, "total": seen.ended.total},
-        "duplicates": {"count": seen.duplicates.count, "dispatches": seen.duplicates.total},
-        "codes": seen.codes,
+        "ended": {"failed": load.ended.count, "total": load.ended.total},
+        "duplicates": {"count": load.duplicates.count, "dispatches": load.duplicates.total},
+        "codes": load.codes,
     }
 
 
-def _shown(verdict: "FigureVerdict", value: float | None) -> str:
+def _format_value(verdict: "FigureVerdict", value: float | None) -> str:
     if value is None:
         return "no data"
     return f"{value:,.0f} ms" if verdict.figure.endswith("_ms") else f"{value * 100:.2f} %"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from remit.cli.common.bidi import shown_name, shown_words
+from remit.cli.common.bidi import display_name, display_text
 from remit.cli.common.completion import complete_goal
 from remit.cli.common.options import counted, json_option, show_json, speaks_unicode, terminal_width, workspace_option
 from remit.cli.common.tenants import find_tenant, goals_tenant_option
@@ -67,17 +67,17 @@ def trace(ctx: click.Context, correlation_id: str, tenant_id: str | None, direct
 def render_trace(root: HistoryNode) -> Iterator[str]:
     guides = _GUIDES if speaks_unicode() else _PLAIN_GUIDES
     yield from _lines(root, "", "", root.tenant_id, 0)
-    yield from _below(root, "", guides)
+    yield from _render_children(root, "", guides)
 
 
-def _below(node: HistoryNode, indent: str, guides: tuple[str, ...]) -> Iterator[str]:
+def _render_children(node: HistoryNode, indent: str, guides: tuple[str, ...]) -> Iterator[str]:
     branch, last, on, off = guides
     widest = max((len(_label(child)) for child in node.children), default=0)
     for number, child in enumerate(node.children, start=1):
         ends = number == len(node.children)
         under = indent + (off if ends else on)
         yield from _lines(child, indent + (last if ends else branch), under, node.tenant_id, widest)
-        yield from _below(child, under, guides)
+        yield from _render_children(child, under, guides)
 
 
 def _label(node: HistoryNode) -> str:
@@ -89,24 +89,24 @@ def _lines(node: HistoryNode, first: str, rest: str, chain: str | None, widest: 
     label = _label(node).ljust(widest)
     place = f"#{node.seq}" if node.seq is not None else ""
     at = node.at[:19].replace("T", " ") if node.at else ""
-    other = f"(in the chain of {shown_name(node.tenant_id or '')})" if node.tenant_id not in {None, chain} else ""
-    words = " ".join(filter(None, (place, at, _words(node), other)))
+    other = f"(in the chain of {display_name(node.tenant_id or '')})" if node.tenant_id not in {None, chain} else ""
+    words = " ".join(filter(None, (place, at, _describe(node), other)))
     more = rest + ("│  " if node.children and speaks_unicode() else "|  " if node.children else "   ")
-    room = max(terminal_width() - len(first), _LEAST)
-    lines = textwrap.wrap(f"{label}  {words}", room, break_long_words=False, break_on_hyphens=False) or [label]
+    width = max(terminal_width() - len(first), _LEAST)
+    lines = textwrap.wrap(f"{label}  {words}", width, break_long_words=False, break_on_hyphens=False) or [label]
     head = lines[0].removeprefix(label)
     # Set apart after wrapping: the marks of one run must not end up on two lines.
-    yield first + click.style(label, bold=True) + shown_words(head)
+    yield first + click.style(label, bold=True) + display_text(head)
     for line in lines[1:]:
-        yield more + shown_words(line)
+        yield more + display_text(line)
     if node.problem:
-        for line in textwrap.wrap(f"! {shown_name(node.problem)}", room):
+        for line in textwrap.wrap(f"! {display_name(node.problem)}", width):
             yield more + click.style(line, fg="red")
 
 
-def _words(node: HistoryNode) -> str:
+def _describe(node: HistoryNode) -> str:
     if node.entry is not None:
-        return f"{shown_name(node.entry.kind)}: {shown_name(render_meaning(node.entry))}"
+        return f"{display_name(node.entry.kind)}: {display_name(render_meaning(node.entry))}"
     render = _RENDER.get(node.kind)
     return render(node.facts) if render is not None else ""
 
@@ -124,17 +124,17 @@ def _packet(facts: Mapping[str, Any]) -> str:
     )
     fields = facts.get("fields") or {}
     filled = ", ".join(f"{name} = {_short(value)}" for name, value in sorted(fields.items()))
-    said = _text(facts, "question") or _text(facts, "intent") or _text(facts, "reason_code")
+    phrase = _text(facts, "question") or _text(facts, "intent") or _text(facts, "reason_code")
     undoes = f"takes back {_text(facts, 'takes_back')}" if facts.get("takes_back") else ""
-    return f"{kind}: " + "; ".join(filter(None, (chosen, said, undoes or filled)))
+    return f"{kind}: " + "; ".join(filter(None, (chosen, phrase, undoes or filled)))
 
 
 def _plan(facts: Mapping[str, Any]) -> str:
-    back = _text(facts, "rollback_plan_ref").partition("@")[0]
+    undo = _text(facts, "rollback_plan_ref").partition("@")[0]
     parts = (
         f"{_text(facts, 'simulation_id')}, {_text(facts, 'step_id')}",
         f"risk {_text(facts, 'risk_level')}" if facts.get("risk_level") else "",
-        f"way back {back}" if back else "no way back",
+        f"way back {undo}" if undo else "no way back",
     )
     return ", ".join(filter(None, parts))
 
@@ -203,5 +203,5 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
 
 
 def _short(value: Any) -> str:
-    text = shown_name(str(value)) if value is not None else ""
+    text = display_name(str(value)) if value is not None else ""
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}..."

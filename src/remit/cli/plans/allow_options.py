@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from remit.cli.common.bidi import shown_name
-from remit.cli.plans.render import needed, not_allowed, spelled_plainly
+from remit.cli.common.bidi import display_name
+from remit.cli.plans.render import list_missing_approvals, list_needed_approvals, normalise_names
 from remit.cli.plans.text import flag_for, quoted, render_problem
 from remit.contracts.plans.error_codes import PLAN_CODES
 from remit.contracts.plans.preview import PlanPreviewDocument
@@ -29,8 +29,8 @@ _REASONS: Final = {
     "content": Reason.CONTENT_REFUSED,
     "irreversible": Reason.IRREVERSIBLE,
 }
-NAMED: Final = 5
-LONGEST_COMMAND: Final = 1_500
+MAX_NAMED: Final = 5
+MAX_COMMAND_LENGTH: Final = 1_500
 """An error's text is cut soon after, and a command that was cut is none."""
 
 
@@ -76,13 +76,13 @@ def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: 
     more = f"; and {len(document.problems) - 1:,} more" if len(document.problems) > 1 else ""
     named = "" if shown else f": {render_problem(first).removesuffix('.')}{more}"
     what = f"{document.consequence.removesuffix('.')}{named}"
-    raise RefusedError(reason, what, where=f"plan {document.plan_id}", next_step=_how_to_go_on(document, allowed, deny))
+    raise RefusedError(reason, what, where=f"plan {document.plan_id}", next_step=_advise(document, allowed, deny))
 
 
-def _how_to_go_on(document: PlanPreviewDocument, allowed: Allowance, deny: str) -> str:
+def _advise(document: PlanPreviewDocument, allowed: Allowance, deny: str) -> str:
     correct = f"Deny it, and say why (its proposer reads that): {deny}" if deny else "Correct the plan"
     if not document.doomed:
-        return f"{correct}; or, if that is what you want: {command_again(EVEN_IF_IT_FAILS)}"
+        return f"{correct}; or, if that is what you want: {repeat_command(EVEN_IF_IT_FAILS)}"
     if deny:
         return correct
     if not allowed.even_if_it_fails:
@@ -100,70 +100,70 @@ def _how_to_go_on(document: PlanPreviewDocument, allowed: Allowance, deny: str) 
 
 def require_allowed(document: PlanPreviewDocument, allowed: Allowance) -> None:
     """A yes to the diff is not a yes to what needs an approval of its own. All that is missing, with the command."""
-    missing = not_allowed(document, allowed.names)
+    missing = list_missing_approvals(document, allowed.names)
     if not missing:
         return
-    idle = _not_needed(document, allowed)
+    idle = _list_unneeded(document, allowed)
     flags = [word for kind, name in missing for word in (flag_for(kind), name)]
-    command = command_again(*flags, without=idle)
+    command = repeat_command(*flags, without=idle)
     advice = f"If that is what you want: {command}"
-    if len(command) > LONGEST_COMMAND:
+    if len(command) > MAX_COMMAND_LENGTH:
         advice = "`remit preview` lists each with the option that allows it."
     raise RefusedError(
         _REASONS[missing[0][0]],
-        f"the plan needs {counted(len(missing), 'approval')} that the command does not give: {_some(missing)}"
-        + (f"; of no use: {_some(idle)}{_on_patterns(idle)}" if idle else ""),
+        f"the plan needs {counted(len(missing), 'approval')} that the command does not give: {_list_some(missing)}"
+        + (f"; of no use: {_list_some(idle)}{_note_on_patterns(idle)}" if idle else ""),
         where=f"plan {document.plan_id}",
         next_step=advice,
     )
 
 
-def _not_needed(document: PlanPreviewDocument, allowed: Allowance) -> list[tuple[str, str]]:
+def _list_unneeded(document: PlanPreviewDocument, allowed: Allowance) -> list[tuple[str, str]]:
     """Allowances that nothing asks for: approvals that have them are refused."""
-    wanted = needed(document)
+    wanted = list_needed_approvals(document)
     return [
         (kind, name)
         for kind, names in allowed.names.items()
         for name in names
-        if not set(spelled_plainly(kind, [name])) & set(wanted.get(kind, ()))
+        if not set(normalise_names(kind, [name])) & set(wanted.get(kind, ()))
     ]
 
 
-def _on_patterns(idle: Sequence[tuple[str, str]]) -> str:
+def _note_on_patterns(idle: Sequence[tuple[str, str]]) -> str:
     return ", for patterns do not work: each file is named" if any(set(name) & set("*?[") for _, name in idle) else ""
 
 
-def _some(named: Sequence[tuple[str, str]]) -> str:
-    more = f", and {len(named) - NAMED:,} more" if len(named) > NAMED else ""
-    return ", ".join(f"{shown_name(name)} ({kind})" for kind, name in named[:NAMED]) + more
+def _list_some(named: Sequence[tuple[str, str]]) -> str:
+    more = f", and {len(named) - MAX_NAMED:,} more" if len(named) > MAX_NAMED else ""
+    return ", ".join(f"{display_name(name)} ({kind})" for kind, name in named[:MAX_NAMED]) + more
 
 
-def command_again(*more: str, without: Collection[tuple[str, str]] = ()) -> str:
+def repeat_command(*more: str, without: Collection[tuple[str, str]] = ()) -> str:
     """The command that was given, with more options, to copy; `without` allowances that are of no use.
 
     An option before `--` counts; one behind it does not.
     """
     given: Sequence[str] = (click.get_current_context().find_root().obj or {}).get("arguments", ())
     options, rest = (given[: given.index("--")], given[given.index("--") :]) if "--" in given else (given, ())
-    kept = _without(options, {(flag_for(kind), name) for kind, name in without})
-    words = [*map(_word, kept), *map(_word, more), *map(_word, rest)]
+    remaining = _drop_options(options, {(flag_for(kind), name) for kind, name in without})
+    words = [*map(_quote_word, remaining), *map(_quote_word, more), *map(_quote_word, rest)]
     return " ".join(["remit", *words])
 
 
-def _without(words: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
+def _drop_options(words: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
     """`--option value` and `--option=value` alike."""
-    kept: list[str] = []
+    remaining: list[str] = []
     for word in words:
-        if kept and (kept[-1], word) in pairs:
-            kept.pop()
+        if remaining and (remaining[-1], word) in pairs:
+            remaining.pop()
         elif tuple(word.split("=", 1)) not in pairs:
-            kept.append(word)
-    return kept
+            remaining.append(word)
+    return remaining
 
 
-def _word(word: str) -> str:
-    return word if word.startswith("--") and word.isprintable() and quoted(word[2:]) == word[2:] else _short(word)
+def _quote_word(word: str) -> str:
+    return word if word.startswith("--") and word.isprintable() and quoted(word[2:]) == word[2:] else _quote_value(word)
 
 
-def _short(word: str) -> str:
+def _quote_value(word: str) -> str:
     return word if word in {"-", "--", "-o", "-C"} else quoted(word)

@@ -5,11 +5,11 @@ import stat
 from datetime import timedelta
 from typing import IO
 
-from remit.cli.common.identity import actor_here
-from remit.cli.common.terminal import NoTerminalError, Screen, Whole, ask, find_screen
-from remit.cli.plans.allow_options import Allowance, command_again
+from remit.cli.common.identity import resolve_actor
+from remit.cli.common.terminal import FullText, NoTerminalError, Screen, ask, find_screen
+from remit.cli.plans.allow_options import Allowance, repeat_command
 from remit.cli.plans.preview_notes import render_changes
-from remit.cli.plans.render import lines_not_shown, render_preview
+from remit.cli.plans.render import count_hidden_lines, render_preview
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
@@ -26,12 +26,12 @@ def require_screen(plan: IO[bytes], *, as_json: bool) -> Screen:
             "approving shows the preview and asks a person, and there is no terminal to do so; nothing was signed",
             where=plan.name,
             next_step="Read the plan with `remit preview`, and give the digest that it prints:"
-            f" {command_again('--digest', 'sha256:...')}",
+            f" {repeat_command('--digest', 'sha256:...')}",
         )
     return screen
 
 
-def nobody_to_ask(document: PlanPreviewDocument) -> NoTerminalError:
+def no_terminal_error(document: PlanPreviewDocument) -> NoTerminalError:
     return NoTerminalError(
         Reason.APPROVAL_PENDING,
         "a person must see this plan and say yes, and there is nobody to ask here; nothing was done",
@@ -40,22 +40,22 @@ def nobody_to_ask(document: PlanPreviewDocument) -> NoTerminalError:
     )
 
 
-def ask_about(
+def ask_approval(
     screen: Screen,
     question: str,
     plan: IO[bytes],
     raw: bytes,
     document: PlanPreviewDocument,
     allowed: Allowance,
-    most: int | None,
+    max_lines: int | None,
 ) -> bool:
     """The answer to what is on the screen. If the plan's file is another one by then, that is no answer to it."""
 
-    def whole() -> Whole:
-        lines = render_preview(document, allowed.names, most=None, idle=idle_actions(raw, document))
-        return Whole("\n".join(lines), lines_not_shown(document, None))
+    def render_full_text() -> FullText:
+        lines = render_preview(document, allowed.names, max_lines=None, idle=idle_actions(raw, document))
+        return FullText("\n".join(lines), count_hidden_lines(document, None))
 
-    if not ask(screen, question, hidden=lines_not_shown(document, most), whole=whole):
+    if not ask(screen, question, hidden=count_hidden_lines(document, max_lines), full_text=render_full_text):
         return False
     _require_same_file(plan, raw)
     return True
@@ -90,7 +90,7 @@ def approve_as_shown(
     """Sign exactly what was shown, or nothing."""
     try:
         return workspace.approve(
-            raw, **allowed.everything, life=life, actor=actor_here(workspace), as_seen=document.preview_digest
+            raw, **allowed.everything, life=life, actor=resolve_actor(workspace), as_seen=document.preview_digest
         )
     except RefusedError as problem:
         if problem.reason is not Reason.HASH_MISMATCH:
@@ -110,9 +110,9 @@ def approve_as_shown(
 
 def idle_actions(plan: bytes, document: PlanPreviewDocument) -> list[str]:
     """The actions that ask for what is there already."""
-    told = {file.action_id for file in document.files} | {each.details.action_id for each in document.problems}
-    told |= {each.action_id for each in document.sql} | {each.action_id for each in document.pipelines}
-    return [action.action_id for action in Plan.parse(plan).action_plan if action.action_id not in told]
+    effective = {file.action_id for file in document.files} | {each.details.action_id for each in document.problems}
+    effective |= {each.action_id for each in document.sql} | {each.action_id for each in document.pipelines}
+    return [action.action_id for action in Plan.parse(plan).action_plan if action.action_id not in effective]
 
 
 def is_stdin(plan: IO[bytes]) -> bool:

@@ -13,19 +13,32 @@ import click
 
 from remit.authority.envelope import DEFAULT_LIFE
 from remit.cli.common.errors import OperationRefusedError
-from remit.cli.common.identity import actor_here, require_clock, token_option
+from remit.cli.common.identity import require_clock, resolve_actor, token_option
 from remit.cli.common.main_wrapper import STARTED
-from remit.cli.common.options import json_option, output_option, show_json, workspace_option, written_output
+from remit.cli.common.options import json_option, open_output, output_option, show_json, workspace_option
 from remit.cli.common.progress import showing_progress
 from remit.cli.common.signals import cancelling
 from remit.cli.common.terminal import find_screen
-from remit.cli.plans.allow_options import Allowance, allow_options, command_again, require_allowed, require_useful
-from remit.cli.plans.approve import approve_as_shown, ask_about, idle_actions, is_stdin, nobody_to_ask, require_screen
-from remit.cli.plans.preview_digest import NamedPreview, digest_options, render_named, require_named
-from remit.cli.plans.preview_notes import keep_note
-from remit.cli.plans.recovered import Settled
+from remit.cli.plans.allow_options import Allowance, allow_options, repeat_command, require_allowed, require_useful
+from remit.cli.plans.approve import (
+    approve_as_shown,
+    ask_approval,
+    idle_actions,
+    is_stdin,
+    no_terminal_error,
+    require_screen,
+)
+from remit.cli.plans.preview_digest import NamedPreview, digest_options, render_digest_options, require_named_preview
+from remit.cli.plans.preview_notes import save_note
+from remit.cli.plans.recovered import RecoveryReports
 from remit.cli.plans.render import DIFF_LINES, render_outcome, render_preview
-from remit.cli.plans.render_for_agent import is_agent, preview_for_agent, render_withheld, require_no_digest, tell_agent
+from remit.cli.plans.render_for_agent import (
+    is_agent,
+    preview_for_agent,
+    print_agent_result,
+    render_withheld,
+    require_no_digest,
+)
 from remit.cli.plans.text import render_status, row
 from remit.contracts.base import Contract
 from remit.contracts.plans.envelope import Envelope
@@ -46,20 +59,20 @@ class ApplyResult(NamedTuple):
     """How it ended, whether that is from before, what took it back since, and what was settled before it."""
 
     outcome: PlanOutcome | PlanRefusal
-    settled: Settled
+    recovered: RecoveryReports
     stored: bool = False
-    taken_back: LaterRollback | None = None
+    later_rollback: LaterRollback | None = None
     refusal: RefusedError | None = None
 
 
 def diff_options(command: F) -> F:
-    """How much of each diff is shown, handed over as `most`: so many lines, none (0), or all of them (None)."""
+    """How much of each diff is shown, handed over as `max_lines`: so many lines, none (0), or all of them (None)."""
 
     @functools.wraps(command)
     def collect(*arguments: Any, full: bool, no_diff: bool, **given: Any) -> Any:
         if full and no_diff:
             raise click.UsageError("--full and --no-diff exclude each other.")
-        return command(*arguments, most=0 if no_diff else None if full else DIFF_LINES, **given)
+        return command(*arguments, max_lines=0 if no_diff else None if full else DIFF_LINES, **given)
 
     short = click.option("--no-diff", is_flag=True, help="No diffs of files: the list, and what SQL does.")
     long = click.option("--full", is_flag=True, help=f"Diffs in full; else at most {DIFF_LINES} lines a file.")
@@ -82,7 +95,7 @@ def diff_options(command: F) -> F:
 def preview(
     ctx: click.Context,
     plan: IO[bytes],
-    most: int | None,
+    max_lines: int | None,
     digest_file: Path | None,
     directory: Path,
     as_json: bool,
@@ -98,20 +111,20 @@ def preview(
         require_no_digest(digest_file)
         with Workspace.open(directory) as workspace:
             shown = preview_for_agent(workspace, raw)
-        show_json(shown.tree()) if as_json else _say(render_withheld(shown))
+        show_json(shown.tree()) if as_json else _print_lines(render_withheld(shown))
         return
     with ExitStack() as stack:
-        out = stack.enter_context(written_output(digest_file, spare=(plan.name,))) if digest_file else None
+        out = stack.enter_context(open_output(digest_file, reserved=(plan.name,))) if digest_file else None
         with Workspace.open(directory) as workspace:
-            document = look(workspace, raw, quiet=as_json)
-            keep_note(workspace, document)
+            document = preview_for_person(workspace, raw, quiet=as_json)
+            save_note(workspace, document)
         if out is not None:
             out.write(f"{document.preview_digest}\n".encode())
     if as_json:
         show_json(document.tree())
     else:
-        _say(render_preview(document, most=most, idle=idle_actions(raw, document)))
-        _say(render_named(document, most))
+        _print_lines(render_preview(document, max_lines=max_lines, idle=idle_actions(raw, document)))
+        _print_lines(render_digest_options(document, max_lines))
     ctx.exit(1 if document.status == "WOULD_FAIL" else 0)
 
 
@@ -137,7 +150,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     output: Path | None,
     minutes: int,
     named: NamedPreview | None,
-    most: int | None,
+    max_lines: int | None,
     allowed: Allowance,
     directory: Path,
     as_json: bool,
@@ -154,18 +167,22 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     screen = None if named is not None else require_screen(plan, as_json=as_json)
     raw = _read(plan, Plan)
     # The output first: an approval that is signed and recorded, and then cannot be handed over, has gone astray.
-    with written_output(output, spare=(plan.name,)) as out:
+    with open_output(output, reserved=(plan.name,)) as out:
         with Workspace.open(directory) as workspace:
             require_clock(workspace, timedelta(minutes=minutes))
-            document = look(workspace, raw, quiet=as_json)
+            document = preview_for_person(workspace, raw, quiet=as_json)
             if named is not None:
-                require_named(workspace, document, named, most)
-            shown = "\n".join(render_preview(document, allowed.names, most=most, idle=idle_actions(raw, document)))
+                require_named_preview(workspace, document, named, max_lines)
+            shown = "\n".join(
+                render_preview(document, allowed.names, max_lines=max_lines, idle=idle_actions(raw, document))
+            )
             if screen is not None:
                 screen.show(shown)
             require_useful(document, allowed, shown=screen is not None)
             require_allowed(document, allowed)
-            if screen is not None and not ask_about(screen, "Approve this plan?", plan, raw, document, allowed, most):
+            if screen is not None and not ask_approval(
+                screen, "Approve this plan?", plan, raw, document, allowed, max_lines
+            ):
                 click.echo("Not approved; nothing was signed.", err=True)
                 ctx.exit(2)
             envelope = approve_as_shown(workspace, raw, document, allowed, life=timedelta(minutes=minutes))
@@ -207,14 +224,14 @@ def apply(
     raw = _read(envelope, Envelope) if envelope is not None else b""
     with Workspace.open(directory) as workspace:
         if proposal is not None:
-            from remit.cli.plans.propose import envelope_of  # noqa: PLC0415 - the desk is loaded for this alone
+            from remit.cli.plans.propose import read_proposal_envelope  # noqa: PLC0415 - the desk is loaded for this alone
 
-            raw = envelope_of(workspace, proposal, token)
+            raw = read_proposal_envelope(workspace, proposal, token)
         to_agent = token is not None or is_agent(workspace)
-        carried = carry_out(workspace, raw, quiet=as_json or to_agent, actor=actor_here(workspace, token))
+        result = apply_envelope(workspace, raw, quiet=as_json or to_agent, actor=resolve_actor(workspace, token))
     if to_agent:
-        ctx.exit(tell_agent(carried, as_json=as_json))
-    ctx.exit(tell(carried, as_json=as_json, waited=time.monotonic() - STARTED))
+        ctx.exit(print_agent_result(result, as_json=as_json))
+    ctx.exit(print_result(result, as_json=as_json, waited=time.monotonic() - STARTED))
 
 
 @click.command()
@@ -229,7 +246,7 @@ def run(
     ctx: click.Context,
     plan: IO[bytes],
     yes: bool,
-    most: int | None,
+    max_lines: int | None,
     allowed: Allowance,
     directory: Path,
     as_json: bool,
@@ -243,25 +260,27 @@ def run(
     screen = None if yes or is_stdin(plan) else find_screen(as_json=as_json)
     with Workspace.open(directory) as workspace:
         require_clock(workspace, DEFAULT_LIFE)
-        document = look(workspace, raw, quiet=as_json)
+        document = preview_for_person(workspace, raw, quiet=as_json)
         if not as_json:
-            shown = "\n".join(render_preview(document, allowed.names, most=most, idle=idle_actions(raw, document)))
+            shown = "\n".join(
+                render_preview(document, allowed.names, max_lines=max_lines, idle=idle_actions(raw, document))
+            )
             click.echo(shown) if screen is None else screen.show_and_print(shown)
         require_useful(document, allowed, shown=not as_json)
         require_allowed(document, allowed)
         if not yes and screen is None:
-            raise nobody_to_ask(document)
-        if screen is not None and not ask_about(screen, "Apply this plan?", plan, raw, document, allowed, most):
+            raise no_terminal_error(document)
+        if screen is not None and not ask_approval(screen, "Apply this plan?", plan, raw, document, allowed, max_lines):
             click.echo("Not applied; nothing was done.", err=True)
             ctx.exit(2)
         answered = STARTED if yes else time.monotonic()  # nobody waits for his own answer
         envelope = approve_as_shown(workspace, raw, document, allowed)
-        carried = carry_out(workspace, envelope.canonical(), quiet=as_json, actor=actor_here(workspace))
+        result = apply_envelope(workspace, envelope.canonical(), quiet=as_json, actor=resolve_actor(workspace))
     waited = time.monotonic() - answered
-    ctx.exit(tell(carried, as_json=as_json, diffs=False, again=command_again(), waited=waited))
+    ctx.exit(print_result(result, as_json=as_json, diffs=False, retry_command=repeat_command(), waited=waited))
 
 
-def look(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:
+def preview_for_person(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:
     """What it would do, for a person only. A person who waits for its SQL is shown how far that is."""
     person_at_terminal(workspace.environ)
     with showing_progress(quiet=quiet) as report:
@@ -270,77 +289,81 @@ def look(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocume
         ).document
 
 
-def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str | None = None) -> ApplyResult:
+def apply_envelope(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str | None = None) -> ApplyResult:
     """The first Ctrl-C, or SIGTERM, cancels; a second one interrupts."""
     stored: list[bool] = []
-    taken_back: list[LaterRollback] = []
+    later_rollback: list[LaterRollback] = []
     refusals: list[RefusedError] = []
-    settled = Settled(quiet=quiet)
+    recovered = RecoveryReports(quiet=quiet)
     with showing_progress(quiet=quiet) as report, cancelling() as is_cancelled:
         outcome = workspace.apply(
             envelope,
             on_refusal=refusals.append,
             on_stored=lambda: stored.append(True),
-            on_taken_back=taken_back.append,
-            on_settled=settled,
+            on_taken_back=later_rollback.append,
+            on_settled=recovered,
             on_status=lambda update: report(update.phase, update.done, update.total, update.what),
             is_cancelled=is_cancelled,
             actor=actor,
         )
-    return ApplyResult(outcome, settled, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
+    return ApplyResult(outcome, recovered, bool(stored), next(iter(later_rollback), None), next(iter(refusals), None))
 
 
-def tell(
-    carried: ApplyResult, *, as_json: bool, diffs: bool = True, again: str = "", waited: float | None = None
+def print_result(
+    result: ApplyResult, *, as_json: bool, diffs: bool = True, retry_command: str = "", waited: float | None = None
 ) -> int:
     """Print how it ended, and return the exit code. A refusal is raised: it is told as every other one.
 
-    `again`: the command for another try, where the envelope is in nobody's hands.
+    `retry_command`: the command for another try, where the envelope is in nobody's hands.
     """
-    outcome, stored = carried.outcome, carried.stored
+    outcome, stored = result.outcome, result.stored
     if isinstance(outcome, PlanRefusal):
-        return _tell_refusal(outcome, carried, again, as_json=as_json)
+        return _print_refusal(outcome, result, retry_command, as_json=as_json)
     if as_json:
-        _show_outcome(outcome, carried)
+        _show_outcome(outcome, result)
     else:
         if stored:
             click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
-        if carried.taken_back is not None:
-            click.echo(_taken_back(carried.taken_back), err=True)
-        stands = carried.taken_back is None or not carried.taken_back.whole
-        felt = None if stored else waited
-        _say(render_outcome(outcome, diffs=diffs, is_last=not stored, stands=stands, waited=felt))
+        if result.later_rollback is not None:
+            click.echo(_render_later_rollback(result.later_rollback), err=True)
+        is_in_force = result.later_rollback is None or not result.later_rollback.whole
+        shown_wait = None if stored else waited
+        _print_lines(
+            render_outcome(outcome, diffs=diffs, is_last=not stored, is_in_force=is_in_force, waited=shown_wait)
+        )
     return 0 if outcome.status.status == "SUCCESS" else 1
 
 
-def _show_outcome(outcome: PlanOutcome, carried: ApplyResult) -> None:
+def _show_outcome(outcome: PlanOutcome, result: ApplyResult) -> None:
     errors = [error.tree() for error in outcome.errors]
-    since = carried.taken_back._asdict() if carried.taken_back is not None else None
+    later = result.later_rollback._asdict() if result.later_rollback is not None else None
     document = {"status": outcome.status.tree(), "report": outcome.report.tree(), "errors": errors}
-    show_json({**document, "stored": carried.stored, "taken_back": since, "settled": carried.settled.tree()})
+    show_json({**document, "stored": result.stored, "taken_back": later, "settled": result.recovered.tree()})
 
 
-def _taken_back(since: LaterRollback) -> str:
-    part = "All of it" if since.whole else "A part of it"
-    return f"{part} was taken back since, at {since.at}, by {since.order_id}."
+def _render_later_rollback(later: LaterRollback) -> str:
+    part = "All of it" if later.whole else "A part of it"
+    return f"{part} was taken back since, at {later.at}, by {later.order_id}."
 
 
-def _tell_refusal(refused: PlanRefusal, carried: ApplyResult, again: str, *, as_json: bool) -> int:
+def _print_refusal(refused: PlanRefusal, result: ApplyResult, retry_command: str, *, as_json: bool) -> int:
     errors = [error.tree() for error in refused.errors]
-    told = carried.refusal or RefusedError(Reason.INTERNAL, refused.errors[0].message)
-    settled = carried.settled.tree()
+    problem = result.refusal or RefusedError(Reason.INTERNAL, refused.errors[0].message)
+    recovered = result.recovered.tree()
     if refused.status != "CANCELLED":
-        raise OperationRefusedError(told, errors, settled)
+        raise OperationRefusedError(problem, errors, recovered)
     if as_json:
         document = {"status": "CANCELLED", "envelope_id": refused.envelope_id, "errors": errors}
-        show_json({**document, "settled": settled})
+        show_json({**document, "settled": recovered})
     else:
-        click.echo(f"{render_status('CANCELLED')}  {told.where}: {told.what}")
-        click.echo(row("next", f"If the plan shall run after all: {again}" if again else told.next_step))
+        click.echo(f"{render_status('CANCELLED')}  {problem.where}: {problem.what}")
+        click.echo(
+            row("next", f"If the plan shall run after all: {retry_command}" if retry_command else problem.next_step)
+        )
     return 1
 
 
-def _say(lines: Iterator[str]) -> None:
+def _print_lines(lines: Iterator[str]) -> None:
     click.echo("\n".join(lines))
 
 

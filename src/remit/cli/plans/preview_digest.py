@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from remit.cli.plans.allow_options import command_again
+from remit.cli.plans.allow_options import repeat_command
 from remit.cli.plans.preview_notes import NAMED, find_note, render_changes
-from remit.cli.plans.render import lines_not_shown
+from remit.cli.plans.render import count_hidden_lines
 from remit.cli.plans.text import row
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.errors import Reason, RefusedError
@@ -28,7 +28,7 @@ class NamedPreview(NamedTuple):
     """How many lines the approver says were not shown."""
 
 
-def unseen_option(command: F) -> F:
+def unseen_lines_option(command: F) -> F:
     return click.option(
         "--unseen-lines",
         type=click.IntRange(0),
@@ -45,7 +45,7 @@ def digest_options(command: F) -> F:
         return command(*arguments, named=named_preview(digest, unseen_lines), **given)
 
     text = "The digest of the preview that you read; `remit preview` prints it. Needed without a terminal."
-    made: Any = click.option("--digest", metavar="DIGEST", help=text)(unseen_option(collect))
+    made: Any = click.option("--digest", metavar="DIGEST", help=text)(unseen_lines_option(collect))
     result: F = made
     return result
 
@@ -60,29 +60,33 @@ def named_preview(digest: str | None, unseen_lines: int | None) -> NamedPreview 
     return NamedPreview(digest, unseen_lines)
 
 
-def render_named(document: PlanPreviewDocument, most: int | None) -> Iterator[str]:
-    """What `--digest` and `--unseen-lines` must say after a preview with `most` lines of each diff."""
+def render_digest_options(document: PlanPreviewDocument, max_lines: int | None) -> Iterator[str]:
+    """What `--digest` and `--unseen-lines` must say after a preview with `max_lines` lines of each diff."""
     yield row("digest", document.preview_digest)
-    if hidden := lines_not_shown(document, most):
-        see = "; --full shows them" if most is not None else ""
+    if hidden := count_hidden_lines(document, max_lines):
+        see = "; --full shows them" if max_lines is not None else ""
         yield row(
             "unseen", f"{counted(hidden, 'line')} not shown{see}; to approve all the same: --unseen-lines {hidden}"
         )
 
 
-def require_named(workspace: Workspace, document: PlanPreviewDocument, named: NamedPreview, most: int | None) -> None:
+def require_named_preview(
+    workspace: Workspace, document: PlanPreviewDocument, named: NamedPreview, max_lines: int | None
+) -> None:
     """Refuse unless this is the preview that was named, and what it does not show is named too."""
     if document.preview_digest != named.digest:
-        raise _another_preview(workspace, document, named.digest)
-    require_unseen_named(document, named, most, read="remit preview --full")
+        raise _changed_preview_error(workspace, document, named.digest)
+    require_hidden_lines_named(document, named, max_lines, read="remit preview --full")
 
 
-def require_unseen_named(document: PlanPreviewDocument, named: NamedPreview, most: int | None, *, read: str) -> None:
+def require_hidden_lines_named(
+    document: PlanPreviewDocument, named: NamedPreview, max_lines: int | None, *, read: str
+) -> None:
     """Lines that the preview does not show with these options are counted. The approver gives that very number.
 
     `read` is the command that shows all of it.
     """
-    hidden = lines_not_shown(document, most)
+    hidden = count_hidden_lines(document, max_lines)
     if hidden == (named.unseen_lines or 0):
         return
     where = f"plan {document.plan_id}"
@@ -95,8 +99,8 @@ def require_unseen_named(document: PlanPreviewDocument, named: NamedPreview, mos
             next_step="Look at the preview again, with the same options (--full, --no-diff): it says how many lines it"
             " does not show.",
         )
-    without = command_again("--unseen-lines", str(hidden))
-    full = f"Read all of it with `{read}`, then: {command_again('--full')}; or, w" if most is not None else "W"
+    without = repeat_command("--unseen-lines", str(hidden))
+    full = f"Read all of it with `{read}`, then: {repeat_command('--full')}; or, w" if max_lines is not None else "W"
     raise RefusedError(
         Reason.APPROVAL_PENDING,
         f"the preview does not show {counted(hidden, 'line')}, and the command does not say so; nothing was approved",
@@ -105,7 +109,7 @@ def require_unseen_named(document: PlanPreviewDocument, named: NamedPreview, mos
     )
 
 
-def _another_preview(workspace: Workspace, document: PlanPreviewDocument, digest: str) -> RefusedError:
+def _changed_preview_error(workspace: Workspace, document: PlanPreviewDocument, digest: str) -> RefusedError:
     note = find_note(workspace, digest)
     changes = render_changes(note, document) if note is not None else ""
     what = f"the plan or its files changed since the preview: {changes}"

@@ -20,8 +20,8 @@ from remit.fs.atomic_write import PRIVATE_DIRECTORY, write_durably
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.workspace.workspace import Workspace
 
-MOST_NOTES: Final = 100
-MOST_BYTES: Final = 4 << 20
+MAX_NOTES: Final = 100
+MAX_BYTES: Final = 4 << 20
 NAMED: Final = 5
 _FOLDER: Final = "previews"
 
@@ -43,7 +43,7 @@ class Note(NamedTuple):
     inputs: tuple[ApprovedInput, ...]
 
 
-def keep_note(workspace: Workspace, document: PlanPreviewDocument) -> None:
+def save_note(workspace: Workspace, document: PlanPreviewDocument) -> None:
     """Best effort: a preview that was computed is shown, also where nothing can be written."""
     note = {
         "plan_digest": document.plan_digest,
@@ -54,14 +54,14 @@ def keep_note(workspace: Workspace, document: PlanPreviewDocument) -> None:
     with contextlib.suppress(OSError, RemitError):
         place.parent.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
         write_durably(place, canonical_bytes(note))
-        _forget_oldest(place.parent)
+        _remove_oldest(place.parent)
 
 
 def find_note(workspace: Workspace, digest: str) -> Note | None:
     """What the preview with this digest was of; None if no note of it is left."""
     try:
         with _place(workspace, digest).open("rb") as stream:
-            tree = json.loads(stream.read(MOST_BYTES))
+            tree = json.loads(stream.read(MAX_BYTES))
         inputs = tuple(ApprovedInput.from_tree(item) for item in tree["inputs"])
         return Note(str(tree["plan_digest"]), str(tree["config_digest"]), inputs)
     except (OSError, ValueError, KeyError, TypeError, RemitError):
@@ -80,9 +80,9 @@ def _changes(before: Covered, now: Covered) -> Iterator[str]:
         yield "the plan itself (it is another one)"
     if before.config_digest != now.config_digest:
         yield f"{CONFIG_NAME} (other settings)"
-    then, there = {item.path: item for item in before.inputs}, {item.path: item for item in now.inputs}
-    for path in dict.fromkeys((*then, *there)):
-        if how := _how_it_changed(then.get(path), there.get(path)):
+    then, current = {item.path: item for item in before.inputs}, {item.path: item for item in now.inputs}
+    for path in dict.fromkeys((*then, *current)):
+        if how := _how_it_changed(then.get(path), current.get(path)):
             yield f"{printable(path)} ({how})"
 
 
@@ -100,8 +100,8 @@ def _place(workspace: Workspace, digest: str) -> Path:
     return workspace.state.path / _FOLDER / f"{digest.removeprefix('sha256:')}.json"
 
 
-def _forget_oldest(folder: Path) -> None:
+def _remove_oldest(folder: Path) -> None:
     """Also what a process that was killed left half written."""
     notes = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime_ns, reverse=True)
-    for each in notes[MOST_NOTES:]:
+    for each in notes[MAX_NOTES:]:
         each.unlink(missing_ok=True)

@@ -6,8 +6,8 @@ from typing import IO, Final
 
 import click
 
-from remit.cli.common.bidi import shown_name
-from remit.cli.common.identity import caller_here, token_option
+from remit.cli.common.bidi import display_name
+from remit.cli.common.identity import resolve_caller, token_option
 from remit.cli.common.options import json_option, show_json, workspace_option
 from remit.contracts.plans.plan import Plan
 from remit.contracts.services.plans import ProposalView
@@ -42,18 +42,18 @@ def propose(
     raw = read_bounded(plan, Plan.bounds, source=plan.name)
     Plan.parse(raw, source=plan.name)
     with Workspace.open(directory) as workspace:
-        desk = PlanService(workspace, console_url=lambda: find_console_url(workspace))
-        made = desk.propose(caller_here(workspace, token), raw, note=note, key=key)
-        _tell(made, as_json=as_json)
+        service = PlanService(workspace, console_url=lambda: find_console_url(workspace))
+        made = service.propose(resolve_caller(workspace, token), raw, note=note, key=key)
+        _print_proposal(made, as_json=as_json)
         sys.stdout.flush()  # an agent's answer does not wait for the preview: how long that takes is not for it
-        desk.finish_previews(FINISH_SECONDS)
+        service.finish_previews(FINISH_SECONDS)
 
 
-def _tell(made: ProposalView, *, as_json: bool) -> None:
+def _print_proposal(made: ProposalView, *, as_json: bool) -> None:
     if as_json:
         show_json(made.tree())
         return
-    click.echo(f"Proposal {made.proposal_id}: {shown_name(made.title)}")
+    click.echo(f"Proposal {made.proposal_id}: {display_name(made.title)}")
     if made.state != "PENDING":
         click.echo(f"  Proposed before; it is {made.state}.")
         return
@@ -63,9 +63,9 @@ def _tell(made: ProposalView, *, as_json: bool) -> None:
     click.echo(f"  Then: remit apply --proposal {made.proposal_id}")
 
 
-def envelope_of(workspace: Workspace, proposal: str, token: str | None) -> bytes:
+def read_proposal_envelope(workspace: Workspace, proposal: str, token: str | None) -> bytes:
     """What was signed for a proposal, for whoever may apply it. ID may be a beginning that is no other's."""
-    caller = caller_here(workspace, token)
+    caller = resolve_caller(workspace, token)
     if isinstance(caller, PersonCaller):
         proposal = workspace.proposals.find_by_name(proposal).proposal_id
     plans = PlanService(workspace)

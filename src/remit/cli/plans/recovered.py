@@ -5,15 +5,15 @@ from typing import Any, Literal
 
 import click
 
-from remit.cli.common.bidi import shown_name
-from remit.cli.plans.render import left_as
+from remit.cli.common.bidi import display_name
+from remit.cli.plans.render import render_final_state
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
 from remit.execution.recovery import Recovered
 
 State = Literal["unsettled", "finished", "cleared"]
 
 
-class Settled:
+class RecoveryReports:
     """Hears of it as `on_settled`, and tells it: to a person at once, to a program in the document."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -23,30 +23,30 @@ class Settled:
     def __call__(self, reports: Sequence[Recovered[Any]]) -> None:
         self.reports += reports
         for report in () if self._quiet else reports:
-            click.echo(sentence_of(report), err=True)
+            click.echo(render_sentence(report), err=True)
 
     def tree(self) -> list[dict[str, Any]]:
         return [_as_document(report) for report in self.reports]
 
 
-def state_of(report: Recovered[Any]) -> State:
+def recovered_state(report: Recovered[Any]) -> State:
     if report.outcome is None:
         return "unsettled"
     return "finished" if report.took_effect else "cleared"
 
 
-def sentence_of(report: Recovered[Any]) -> str:
+def render_sentence(report: Recovered[Any]) -> str:
     """One line. Whatever it was, it was begun before this command, and is not what the command was asked to do."""
     match report.outcome:
         case PlanOutcome() as outcome:
-            name = f"plan {shown_name(outcome.report.plan_id)} (envelope {outcome.status.envelope_id})"
-            end = left_as(outcome.report) or "It had taken effect: finished and recorded now."
+            name = f"plan {display_name(outcome.report.plan_id)} (envelope {outcome.status.envelope_id})"
+            end = render_final_state(outcome.report) or "It had taken effect: finished and recorded now."
             return f"Cut short before: {name}. {end}"
         case RollbackOutcome() as outcome:
             end = "finished and recorded now" if outcome.status in {"EXECUTED", "PARTIAL"} else "undone again"
             return f"Cut short before: the rollback of envelope {outcome.envelope_id}. It was {end}."
-    why = shown_name(str(report.problem)) if report.problem else "not known why"
-    return f"Cut short before, and not settled: {shown_name(report.key)}: {why}"
+    why = display_name(str(report.problem)) if report.problem else "not known why"
+    return f"Cut short before, and not settled: {display_name(report.key)}: {why}"
 
 
 def _as_document(report: Recovered[Any]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _as_document(report: Recovered[Any]) -> dict[str, Any]:
     return {
         "id": report.key,
         "kind": "rollback" if isinstance(outcome, RollbackOutcome) else "plan" if outcome else None,
-        "state": state_of(report),
+        "state": recovered_state(report),
         "status": status,
         "problem": report.problem.as_json() if report.problem else None,
     }

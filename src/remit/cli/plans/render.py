@@ -10,18 +10,18 @@ from typing import Final
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.plans.change_list import (
-    WORDS,
+    VERBS,
     is_database,
-    named,
     render_bytes,
+    render_file,
     render_heading,
     render_table,
-    would_stand,
+    would_change,
 )
 from remit.cli.plans.render_diff import count_lines, render_diff
-from remit.cli.plans.render_pipeline import render_pipeline, render_ran, steps_and_log_not_shown
+from remit.cli.plans.render_pipeline import count_hidden_steps_and_log, render_pipeline, render_ran
 from remit.cli.plans.render_sql import (
     changes_server,
     count_parameter_lines,
@@ -52,11 +52,11 @@ from remit.plans.apply.verify_and_undo import NOT_RESTORED
 from remit.plans.reports.diff_lines import count_omitted_lines
 
 DIFF_LINES: Final = 40
-LISTED: Final = 20
-NAMED: Final = 3
+MAX_LISTED: Final = 20
+MAX_NAMED: Final = 3
 """More names for one thing than that are only counted."""
 RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red", "CRITICAL": "red"}
-LEFT_AS: Final = {
+FINAL_STATES: Final = {
     "ROLLED_BACK": "Rolled back: everything is as before.",
     "FAILED": "Nothing was changed.",
     "CANCELLED": "Cancelled: everything is as before.",
@@ -67,9 +67,9 @@ Allowed = Mapping[str, Sequence[str]]
 NOTHING_ALLOWED: Final[Allowed] = {}
 
 
-def left_as(report: ExecutionReport) -> str:
+def render_final_state(report: ExecutionReport) -> str:
     """What a run that did not succeed has left, in one sentence; empty where something of it stands."""
-    sentence = LEFT_AS.get(report.status, "")
+    sentence = FINAL_STATES.get(report.status, "")
     if is_of_unknown_effect(report):
         return "Unknown effect: some of its changes may stand, and others not."
     if sentence and any(NOT_RESTORED in warning for warning in report.warnings):
@@ -84,7 +84,7 @@ def render_preview(
     document: PlanPreviewDocument,
     allowed: Allowed = NOTHING_ALLOWED,
     *,
-    most: int | None = DIFF_LINES,
+    max_lines: int | None = DIFF_LINES,
     idle: Sequence[str] = (),
 ) -> Iterator[str]:
     """Every change in one line, the diffs, then what a person must know before saying yes.
@@ -93,53 +93,55 @@ def render_preview(
     approvals that were given already; `idle`: actions that change nothing.
     """
     yield render_heading(document)
-    if not would_stand(document):
+    if not would_change(document):
         yield from _problems(document)
-        yield from _ran_on_copies(document, most)
+        yield from _render_pipelines(document, max_lines)
         if document.files:
             yield from ("", "What the others are meant to do:")
     sql = {told.action_id: told for told in document.sql}
     by = {told.action_id: f"the query files of pipeline {told.pipeline}" for told in document.pipelines}
     reading = [told for told in document.sql if told.action_id not in {file.action_id for file in document.files}]
-    if len(document.files) + len(reading) > 1 or most == 0:
+    if len(document.files) + len(reading) > 1 or max_lines == 0:
         yield from render_table(document, reading)
-    if would_stand(document):
-        yield from _ran_on_copies(document, most)
+    if would_change(document):
+        yield from _render_pipelines(document, max_lines)
     for file in document.files:
         if told := sql.get(file.action_id):
             yield ""
-            yield from render_previewed(told, file, document.files, _of_sql(most), by.get(told.action_id, ""))
-        elif most != 0:
+            yield from render_previewed(
+                told, file, document.files, _statement_limit(max_lines), by.get(told.action_id, "")
+            )
+        elif max_lines != 0:
             yield ""
-            yield click.style(named(file), bold=True)
-            yield from _shown(file, document, most)
+            yield click.style(render_file(file), bold=True)
+            yield from _render_file_diff(file, document, max_lines)
     for told in reading:
         yield ""
-        yield from render_previewed(told, None, (), _of_sql(most), by.get(told.action_id, ""))
+        yield from render_previewed(told, None, (), _statement_limit(max_lines), by.get(told.action_id, ""))
     yield ""
     if idle:
-        yield row("remark", f"{_some(idle)} {'changes' if len(idle) == 1 else 'change'} nothing")
+        yield row("remark", f"{_list_some(idle)} {'changes' if len(idle) == 1 else 'change'} nothing")
     yield from render_verdict(document, allowed)
 
 
-def _shown(file: PreviewedFile, document: PlanPreviewDocument, most: int | None) -> Iterator[str]:
+def _render_file_diff(file: PreviewedFile, document: PlanPreviewDocument, max_lines: int | None) -> Iterator[str]:
     if is_database(file, document):
         yield f"A database, {render_bytes(file)}"
-    yield from render_diff(file.diff, most, left_out=file.diff_left_out, advice="--full")
+    yield from render_diff(file.diff, max_lines, left_out=file.diff_left_out, advice="--full")
 
 
-def _of_sql(most: int | None) -> int | None:
+def _statement_limit(max_lines: int | None) -> int | None:
     """Lines of statements: there is no diff of a database that could be left out."""
-    return DIFF_LINES if most == 0 else most
+    return DIFF_LINES if max_lines == 0 else max_lines
 
 
-def _ran_on_copies(document: PlanPreviewDocument, most: int | None) -> Iterator[str]:
+def _render_pipelines(document: PlanPreviewDocument, max_lines: int | None) -> Iterator[str]:
     for told in document.pipelines:
         yield ""
-        yield from render_pipeline(told, whole=most is None)
+        yield from render_pipeline(told, whole=max_lines is None)
 
 
-def lines_not_shown(document: PlanPreviewDocument, most: int | None) -> int:
+def count_hidden_lines(document: PlanPreviewDocument, max_lines: int | None) -> int:
     """Of the diffs, the statements and what pipelines did, exactly as `render_preview` cuts them."""
     sql = [(len(told.statements), told.left_out) for told in document.sql]
     sql += [(count_text_lines(told.texts), 0) for told in document.sql]
@@ -152,12 +154,12 @@ def lines_not_shown(document: PlanPreviewDocument, most: int | None) -> int:
         else (count_lines(file.diff), file.diff_left_out)
         for file in document.files
     ]
-    pipelines = sum(steps_and_log_not_shown(told, whole=most is None) for told in document.pipelines)
-    return _hidden(diffs, most) + _hidden(sql, _of_sql(most)) + pipelines
+    pipelines = sum(count_hidden_steps_and_log(told, whole=max_lines is None) for told in document.pipelines)
+    return _count_hidden(diffs, max_lines) + _count_hidden(sql, _statement_limit(max_lines)) + pipelines
 
 
-def _hidden(lines: Iterable[tuple[int, int]], most: int | None) -> int:
-    return sum(left_out + (max(count - most, 0) if most is not None else 0) for count, left_out in lines)
+def _count_hidden(lines: Iterable[tuple[int, int]], max_lines: int | None) -> int:
+    return sum(left_out + (max(count - max_lines, 0) if max_lines is not None else 0) for count, left_out in lines)
 
 
 def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALLOWED) -> Iterator[str]:
@@ -165,16 +167,16 @@ def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALL
     yield row("risk", click.style(document.risk, fg=RISK_COLOURS[document.risk]))
     yield from _approvals(document, allowed)
     for rule in document.rules:
-        yield row("checks", shown_name(rule))
+        yield row("checks", display_name(rule))
     yield from _findings(document)
-    if would_stand(document):
+    if would_change(document):
         yield from _problems(document)
-    lasting = [shown_name(name) for name in document.needs.irreversible]
+    lasting = [display_name(name) for name in document.needs.irreversible]
     undo = f"cannot be undone: {', '.join(lasting)}" if lasting else "everything can be undone"
-    if (document.files or any(map(changes_server, document.sql))) and would_stand(document):
+    if (document.files or any(map(changes_server, document.sql))) and would_change(document):
         yield row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
     if document.folders:
-        yield row("folders", f"{counted(len(document.folders), 'folder')} made: {_some(document.folders)}")
+        yield row("folders", f"{counted(len(document.folders), 'folder')} made: {_list_some(document.folders)}")
 
 
 def _problems(document: PlanPreviewDocument) -> Iterator[str]:
@@ -183,47 +185,47 @@ def _problems(document: PlanPreviewDocument) -> Iterator[str]:
         if not is_skipped(problem):
             yield row(click.style("problem", fg="red"), render_problem(problem), width=len("problem"))
     skipped = [problem for problem in document.problems if is_skipped(problem)]
-    for problem in skipped[:LISTED]:
-        yield row("skipped", f"{shown_name(problem.details.action_id or '')}: {shown_name(problem.message)}")
-    if len(skipped) > LISTED:
-        yield row("", f"and {len(skipped) - LISTED:,} more")
+    for problem in skipped[:MAX_LISTED]:
+        yield row("skipped", f"{display_name(problem.details.action_id or '')}: {display_name(problem.message)}")
+    if len(skipped) > MAX_LISTED:
+        yield row("", f"and {len(skipped) - MAX_LISTED:,} more")
     if document.consequence:
-        yield row(click.style("then", fg="red"), shown_name(document.consequence), width=len("then"))
+        yield row(click.style("then", fg="red"), display_name(document.consequence), width=len("then"))
 
 
 def _approvals(document: PlanPreviewDocument, allowed: Allowed) -> Iterator[str]:
-    missing = set(not_allowed(document, allowed))
-    for kind, names in needed(document).items():
+    missing = set(list_missing_approvals(document, allowed))
+    for kind, names in list_needed_approvals(document).items():
         for name in names:
             if (kind, name) in missing:
-                yield row("needs", f"{kind}: {shown_name(name)}   give: {flag_for(kind)} {quoted(name)}")
+                yield row("needs", f"{kind}: {display_name(name)}   give: {flag_for(kind)} {quoted(name)}")
             else:
-                yield row("allowed", f"{kind}: {shown_name(name)}")
+                yield row("allowed", f"{kind}: {display_name(name)}")
 
 
 def _findings(document: PlanPreviewDocument) -> Iterator[str]:
     for finding in document.findings:
-        place = ", ".join(shown_name(word) for word in (finding.path, finding.where) if word)
-        yield row("found", f"{place}: {finding.rule}: {shown_name(finding.what)}")
+        place = ", ".join(display_name(word) for word in (finding.path, finding.where) if word)
+        yield row("found", f"{place}: {finding.rule}: {display_name(finding.what)}")
     for remark in document.remarks:
-        yield row("remark", f"{shown_name(remark.path)}: {shown_name(remark.what)}")
+        yield row("remark", f"{display_name(remark.path)}: {display_name(remark.what)}")
 
 
-def not_allowed(document: PlanPreviewDocument, allowed: Allowed) -> list[tuple[str, str]]:
+def list_missing_approvals(document: PlanPreviewDocument, allowed: Allowed) -> list[tuple[str, str]]:
     """What an approval must name and this one does not: the kind, and the name."""
     return [
         (kind, name)
-        for kind, names in needed(document).items()
+        for kind, names in list_needed_approvals(document).items()
         for name in names
-        if name not in spelled_plainly(kind, allowed.get(kind, ()))
+        if name not in normalise_names(kind, allowed.get(kind, ()))
     ]
 
 
-def spelled_plainly(kind: str, names: Sequence[str]) -> Sequence[str]:
+def normalise_names(kind: str, names: Sequence[str]) -> Sequence[str]:
     return names if kind == "irreversible" else [plain_spelling(name) for name in names]
 
 
-def needed(document: PlanPreviewDocument) -> dict[str, Sequence[str]]:
+def list_needed_approvals(document: PlanPreviewDocument) -> dict[str, Sequence[str]]:
     """What an approval must name, by the word in its flag."""
     needs = document.needs
     kinds: dict[str, Sequence[str]] = {
@@ -239,16 +241,25 @@ def needed(document: PlanPreviewDocument) -> dict[str, Sequence[str]]:
 
 
 def render_outcome(
-    outcome: PlanOutcome, *, diffs: bool = True, is_last: bool = True, stands: bool = True, waited: float | None = None
+    outcome: PlanOutcome,
+    *,
+    diffs: bool = True,
+    is_last: bool = True,
+    is_in_force: bool = True,
+    waited: float | None = None,
 ) -> Iterator[str]:
-    """How it ended, what was changed, what it took, and the way back. `is_last`: no plan has run since; `stands`: it
-    was not taken back; `waited`: the seconds that somebody waited for it.
+    """How it ended, what was changed, what it took, and the way back. `is_last`: no plan has run since;
+    `is_in_force`: it was not taken back; `waited`: the seconds that somebody waited for it.
     """
     report, log = outcome.report, outcome.change_log
     counts = report.actions_summary
     done = f"{counts.completed:,} of {counted(counts.total, 'action')}"
-    files = f", {counted(log.files_affected_count, 'file')}{_lines_of(log.changes, report)}" if log.changes else ""
-    yield f"{render_status(report.status)}  {shown_name(report.plan_id)}: {done}{files}"
+    files = (
+        f", {counted(log.files_affected_count, 'file')}{_render_line_counts(log.changes, report)}"
+        if log.changes
+        else ""
+    )
+    yield f"{render_status(report.status)}  {display_name(report.plan_id)}: {done}{files}"
     yield from _failures(outcome)
     yield from _changes(log.changes, diffs=diffs)
     if log.changes or report.status == "SUCCESS":  # what was taken back has come to nothing
@@ -257,14 +268,16 @@ def render_outcome(
     told = {error.message for error in outcome.errors}
     for warning in report.warnings:
         if not any(message in warning for message in told):  # a rule that failed is a warning and an error
-            yield row("warning", shown_name(warning))
-    kept = render_size(_backup_bytes(outcome.manifest))
-    took = f"{report.duration_ms:,} ms"
-    felt = took if waited is None else f"{render_wait(waited)}, {took} of it for the run itself"
-    yield row("cost", f"{felt}; {kept} of backups")
-    yield row("report", f"{shown_name(outcome.status.folder)}/")
-    if stands:
-        yield from _way_back(outcome, "last" if is_last else quoted(outcome.status.envelope_id))
+            yield row("warning", display_name(warning))
+    backup_size = render_size(_backup_bytes(outcome.manifest))
+    run_duration = f"{report.duration_ms:,} ms"
+    shown_duration = (
+        run_duration if waited is None else f"{render_wait(waited)}, {run_duration} of it for the run itself"
+    )
+    yield row("cost", f"{shown_duration}; {backup_size} of backups")
+    yield row("report", f"{display_name(outcome.status.folder)}/")
+    if is_in_force:
+        yield from _render_undo(outcome, "last" if is_last else quoted(outcome.status.envelope_id))
 
 
 def _sql_of_actions(report: ExecutionReport) -> list[SqlTold]:
@@ -280,7 +293,7 @@ def _failures(outcome: PlanOutcome) -> Iterator[str]:
         if not is_skipped(problem):
             yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
     yield from _skipped(outcome.report.actions_skipped)
-    if sentence := left_as(outcome.report):
+    if sentence := render_final_state(outcome.report):
         yield row("left", sentence)
     elif outcome.report.status == "PARTIAL":
         yield row("left", "What was done stays, as the plan asks for: rollback_on_failure is false.")
@@ -291,34 +304,36 @@ def _skipped(skipped: Sequence[SkippedAction]) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for action in skipped:
         by_reason.setdefault(action.reason, []).append(action.action_id)
-    for reason, names in islice(by_reason.items(), LISTED):
-        who = ", ".join(map(shown_name, names)) if len(names) <= NAMED else counted(len(names), "action")
-        yield row("skipped", f"{who}: {shown_name(reason)}")
-    if len(by_reason) > LISTED:
-        yield row("", f"and {sum(map(len, islice(by_reason.values(), LISTED, None))):,} more")
+    for reason, names in islice(by_reason.items(), MAX_LISTED):
+        who = ", ".join(map(display_name, names)) if len(names) <= MAX_NAMED else counted(len(names), "action")
+        yield row("skipped", f"{who}: {display_name(reason)}")
+    if len(by_reason) > MAX_LISTED:
+        yield row("", f"and {sum(map(len, islice(by_reason.values(), MAX_LISTED, None))):,} more")
 
 
 def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
-    room = DIFF_LINES
+    lines_left = DIFF_LINES
     for number, change in enumerate(changes):
-        if number == LISTED and not diffs:
+        if number == MAX_LISTED and not diffs:
             yield row("", f"and {len(changes) - number:,} more; the change log has all")
             return
-        to = f" -> {shown_name(change.new_path)}" if change.new_path else ""
-        yield row(f"{WORDS[change.operation]}d", f"{shown_name(change.file_path)}{to}")
-        if diffs and room > 0:
-            shown = render_diff(change.diff_summary.preview, room, left_out=count_omitted_lines(change.diff_summary))
-            room -= len(shown)
+        to = f" -> {display_name(change.new_path)}" if change.new_path else ""
+        yield row(f"{VERBS[change.operation]}d", f"{display_name(change.file_path)}{to}")
+        if diffs and lines_left > 0:
+            shown = render_diff(
+                change.diff_summary.preview, lines_left, left_out=count_omitted_lines(change.diff_summary)
+            )
+            lines_left -= len(shown)
             yield from (f"    {line}" for line in shown)
 
 
-def _way_back(outcome: PlanOutcome, name: str) -> Iterator[str]:
+def _render_undo(outcome: PlanOutcome, name: str) -> Iterator[str]:
     manifest = outcome.manifest
     if manifest is None or manifest.status != "ACTIVE":
         return
     rows = manifest.rows
     if rows is not None and rows.irreversible is not None:
-        yield row("stays", f"what it changed on {shown_name(rows.server)}: {shown_name(rows.irreversible)}")
+        yield row("stays", f"what it changed on {display_name(rows.server)}: {display_name(rows.irreversible)}")
     if not manifest.checkpoints and (rows is None or rows.irreversible is not None):
         return
     until = f"until {manifest.expires_at[:10]}" if manifest.expires_at else ""
@@ -332,7 +347,7 @@ def _way_back(outcome: PlanOutcome, name: str) -> Iterator[str]:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def _lines_of(changes: Iterable[Change], report: ExecutionReport) -> str:
+def _render_line_counts(changes: Iterable[Change], report: ExecutionReport) -> str:
     """A database has none, and what a pipeline left may be one."""
     by_sql = {told.action_id for told in report.sql}
     by_pipelines = {told.action_id for told in report.pipelines}
@@ -356,6 +371,6 @@ def _backup_bytes(manifest: RollbackManifest | None) -> int:
     return sum(each.original_size or 0 for each in manifest.checkpoints) + (rows or 0)
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    return ", ".join(shown_name(name) for name in names[:LISTED]) + more
+def _list_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(display_name(name) for name in names[:MAX_LISTED]) + more

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.core.text import counted, printable
 from remit.plans.reports.diff_lines import DiffLine, parse_diff
 
@@ -14,11 +14,11 @@ _COLOURS: Final[dict[str, str]] = {"added": "green", "removed": "red", "hunk": "
 _OF_A_FILE: Final = re.compile(r"(--- |\+\+\+ |rename from |rename to )(.+)")
 
 
-def render_diff(text: str, most: int | None = None, *, left_out: int = 0, advice: str = "") -> list[str]:
-    """Lines to print. Past `most` of them, and for what was left out before, one line says how many more there are;
-    `advice` is the option that shows those which are only cut here.
+def render_diff(text: str, max_lines: int | None = None, *, left_out: int = 0, advice: str = "") -> list[str]:
+    """Lines to print. Past `max_lines` of them, and for what was left out before, one line says how many more there
+    are; `advice` is the option that shows those which are only cut here.
     """
-    rendered = [_styled(line) for line in itertools.islice(parse_diff(text.removesuffix("\n")), most)]
+    rendered = [_styled(line) for line in itertools.islice(parse_diff(text.removesuffix("\n")), max_lines)]
     cut = count_lines(text) - len(rendered)
     if not cut and not left_out:
         return rendered
@@ -35,7 +35,7 @@ def _styled(line: DiffLine) -> str:
     text = "\t".join(printable(part) for part in line.text.split("\t"))
     if line.kind == "header":
         if named := _OF_A_FILE.fullmatch(text):
-            text = named[1] + shown_name(named[2])
+            text = named[1] + display_name(named[2])
         return click.style(text, bold=True) if text else text
     colour = _COLOURS.get(line.kind)
     return click.style(text, fg=colour) if colour else text

@@ -74,36 +74,36 @@ def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
     yield row("note", document.withheld)
 
 
-def tell_agent(carried: "ApplyResult", *, as_json: bool) -> int:
+def print_agent_result(result: "ApplyResult", *, as_json: bool) -> int:
     """How a run ended: its status. A refusal is raised in words that are the same for every content."""
     from remit.services.plans.agent_views import RUN_WITHHELD, agent_error  # noqa: PLC0415 - for agents alone
     from remit.services.plans.next_steps import advise_after_apply  # noqa: PLC0415 - as above
 
-    outcome = carried.outcome
-    if isinstance(outcome, PlanRefusal) and carried.refusal is not None:
-        raise agent_error(advise_after_apply(carried.refusal))
+    outcome = result.outcome
+    if isinstance(outcome, PlanRefusal) and result.refusal is not None:
+        raise agent_error(advise_after_apply(result.refusal))
     status = outcome.status.status if isinstance(outcome, PlanOutcome) else outcome.status
     envelope_id = outcome.status.envelope_id if isinstance(outcome, PlanOutcome) else outcome.envelope_id
     if as_json:
-        told = {"status": status, "envelope_id": envelope_id, "stored": carried.stored}
-        show_json({**told, "taken_back": carried.taken_back is not None, "withheld": RUN_WITHHELD})
+        told = {"status": status, "envelope_id": envelope_id, "stored": result.stored}
+        show_json({**told, "taken_back": result.later_rollback is not None, "withheld": RUN_WITHHELD})
     else:
-        _say(status, envelope_id, stored=carried.stored)
+        _print_status(status, envelope_id, stored=result.stored)
     return 0 if status == "SUCCESS" else 1
 
 
-def tell_agent_of_undo(answer: "AgentUndoAnswer | UndoAnswer", *, as_json: bool) -> int:
+def print_agent_undo(answer: "AgentUndoAnswer | UndoAnswer", *, as_json: bool) -> int:
     if answer.refused is not None:
         told = answer.refused
         raise RefusedError(told.code, told.what, where=told.where, next_step=told.next_step)
     if as_json:
         show_json(answer.tree())
     else:
-        _say(answer.status, answer.envelope_id, stored=answer.stored)
+        _print_status(answer.status, answer.envelope_id, stored=answer.stored)
     return 0 if answer.status == "EXECUTED" else 1
 
 
-def _say(status: str, envelope_id: str, *, stored: bool) -> None:
+def _print_status(status: str, envelope_id: str, *, stored: bool) -> None:
     if stored:
         click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
     click.echo(f"{render_status(status)}  envelope {envelope_id}")

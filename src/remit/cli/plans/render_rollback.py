@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from remit.cli.common.bidi import shown_name
-from remit.cli.plans.render import LISTED
+from remit.cli.common.bidi import display_name
+from remit.cli.plans.render import MAX_LISTED
 from remit.cli.plans.render_sql import NAMED_TABLES
 from remit.cli.plans.text import quoted, render_problem, render_status, row
 from remit.contracts.plans.outcome import RollbackOutcome
@@ -25,40 +25,40 @@ AnyCheckpoint = Checkpoint | RowsCheckpoint
 
 def advise_on_later_run(run: KnownRun) -> str:
     return (
-        f"Plan {shown_name(run.plan_id)} changed it since. To take that back first:"
+        f"Plan {display_name(run.plan_id)} changed it since. To take that back first:"
         f" remit rollback {shorten_run_id(run.envelope_id)}"
     )
 
 
-def render_rollback(outcome: RollbackOutcome, as_before: Collection[str] = ()) -> Iterator[str]:
-    """What was restored and what was kept, by name; `as_before`: checkpoints of files that were not touched."""
+def render_rollback(outcome: RollbackOutcome, already_restored: Collection[str] = ()) -> Iterator[str]:
+    """What was restored and what was kept, by name; `already_restored`: checkpoints of files that were not touched."""
     known: dict[str, AnyCheckpoint] = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
-    if (elsewhere := outcome.manifest.rows) is not None:
-        known[elsewhere.checkpoint_id] = elsewhere
-    touched = [name for name in outcome.restored if name not in as_before]
-    untouched = [name for name in outcome.restored if name in as_before]
+    if (rows_checkpoint := outcome.manifest.rows) is not None:
+        known[rows_checkpoint.checkpoint_id] = rows_checkpoint
+    touched = [name for name in outcome.restored if name not in already_restored]
+    untouched = [name for name in outcome.restored if name in already_restored]
     also = f", {len(untouched):,} as before already" if untouched else ""
     restored = counted(len(touched), "checkpoint")
-    plan = f"plan {shown_name(outcome.manifest.plan_id)}, envelope {shown_name(outcome.envelope_id)}"
+    plan = f"plan {display_name(outcome.manifest.plan_id)}, envelope {display_name(outcome.envelope_id)}"
     yield f"{render_status(outcome.status)}  {plan}: {restored} restored{also}"
     rows = [(_word(known.get(name)), _path(known, name)) for name in touched]
     rows += [("as before", f"{_path(known, name)}: not touched") for name in untouched]
-    yield from (row(*cells) for cells in rows[:LISTED])
-    if len(rows) > LISTED:
-        yield row("", f"and {len(rows) - LISTED:,} more")
+    yield from (row(*cells) for cells in rows[:MAX_LISTED])
+    if len(rows) > MAX_LISTED:
+        yield row("", f"and {len(rows) - MAX_LISTED:,} more")
     for kept in outcome.kept:
-        yield row("kept", f"{_path(known, kept.checkpoint_id)}: {shown_name(kept.reason)}")
+        yield row("kept", f"{_path(known, kept.checkpoint_id)}: {display_name(kept.reason)}")
     for problem in outcome.errors:
         yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
     if not untouched:
         for sentence in _AS_BEFORE.findall(outcome.manifest.notes)[-1:]:
-            yield row("note", shown_name(sentence))
+            yield row("note", display_name(sentence))
     for sentence in _OTHER_OWNER.findall(outcome.manifest.notes)[-1:]:
-        yield row("note", shown_name(sentence))
-    yield from _left(outcome)
+        yield row("note", display_name(sentence))
+    yield from _render_unrestored(outcome)
 
 
-def _left(outcome: RollbackOutcome) -> Iterator[str]:
+def _render_unrestored(outcome: RollbackOutcome) -> Iterator[str]:
     kept = {each.checkpoint_id for each in outcome.kept}
     rows = outcome.manifest.rows
     listed: list[AnyCheckpoint] = [*outcome.manifest.checkpoints]
@@ -73,8 +73,8 @@ def _left(outcome: RollbackOutcome) -> Iterator[str]:
 
 
 def _names(checkpoints: Sequence[AnyCheckpoint]) -> str:
-    more = f" and {len(checkpoints) - LISTED:,} more" if len(checkpoints) > LISTED else ""
-    return ", ".join(shown_name(_called(each)) for each in checkpoints[:LISTED]) + more
+    more = f" and {len(checkpoints) - MAX_LISTED:,} more" if len(checkpoints) > MAX_LISTED else ""
+    return ", ".join(display_name(_describe(each)) for each in checkpoints[:MAX_LISTED]) + more
 
 
 def _word(checkpoint: AnyCheckpoint | None) -> str:
@@ -84,10 +84,10 @@ def _word(checkpoint: AnyCheckpoint | None) -> str:
 
 
 def _path(known: Mapping[str, AnyCheckpoint], name: str) -> str:
-    return shown_name(_called(known[name])) if name in known else name
+    return display_name(_describe(known[name])) if name in known else name
 
 
-def _called(checkpoint: AnyCheckpoint) -> str:
+def _describe(checkpoint: AnyCheckpoint) -> str:
     if isinstance(checkpoint, Checkpoint):
         return checkpoint.file_path
     tables = ", ".join(one.table for one in checkpoint.tables[:NAMED_TABLES])

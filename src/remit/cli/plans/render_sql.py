@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.table import terminal_width
 from remit.cli.plans.text import render_size, row
 from remit.contracts.plans.preview import PreviewedFile
@@ -33,7 +33,7 @@ _NARROWEST: Final = 20
 
 
 def render_texts(
-    texts: Sequence[str], most: int | None, width: int, *, indent: str, gap: str, advice: str = ""
+    texts: Sequence[str], max_lines: int | None, width: int, *, indent: str, gap: str, advice: str = ""
 ) -> Iterator[str]:
     """Each with its number, at most so many lines of all. `advice`: the option that shows all of them.
 
@@ -41,27 +41,27 @@ def render_texts(
     terminal, and no statement hides behind the width of another one.
     """
     digits = len(str(len(texts)))
-    room = max(width - len(indent) - digits - len(gap), _NARROWEST)
+    width_left = max(width - len(indent) - digits - len(gap), _NARROWEST)
     lines = [
         (str(number) if first else "", line)
         for number, text in enumerate(texts, start=1)
-        for first, line in _numbered(text)
+        for first, line in _number_lines(text)
     ]
-    for number, line in lines[:most]:
-        for first, piece in _pieces(line, room):
+    for number, line in lines[:max_lines]:
+        for first, piece in _split_line(line, width_left):
             yield f"{indent}{number if first else '':>{digits}}{gap}{piece}".rstrip()
-    if cut := len(lines) - len(lines[:most]):
+    if cut := len(lines) - len(lines[:max_lines]):
         yield f"{indent}... {counted(cut, 'more line')} of SQL{f': {advice}' if advice else ''}"
 
 
 def render_parameters(
-    parameters: Sequence[ShownParameter], most: int | None, width: int, *, indent: str, advice: str = ""
+    parameters: Sequence[ShownParameter], max_lines: int | None, width: int, *, indent: str, advice: str = ""
 ) -> Iterator[str]:
     """What is bound to the statements, or given to a pipeline: `$status = "open"`, at most so many lines of all."""
-    room = max(width - len(indent), _NARROWEST)
+    width_left = max(width - len(indent), _NARROWEST)
     lines = [line for one in parameters for line in _assigned(one).split("\n")]
-    yield from (f"{indent}{piece}" for line in lines[:most] for _, piece in _pieces(line, room))
-    if cut := len(lines) - len(lines[:most]):
+    yield from (f"{indent}{piece}" for line in lines[:max_lines] for _, piece in _split_line(line, width_left))
+    if cut := len(lines) - len(lines[:max_lines]):
         yield f"{indent}... {counted(cut, 'more line')} of parameters{f': {advice}' if advice else ''}"
 
 
@@ -78,16 +78,16 @@ def _assigned(one: ShownParameter) -> str:
     return f"${one.name} = {one.value}"
 
 
-def _numbered(text: str) -> Iterator[tuple[bool, str]]:
+def _number_lines(text: str) -> Iterator[tuple[bool, str]]:
     """Its lines, and whether one is the first."""
     return ((number == 0, line) for number, line in enumerate(text.split("\n")))
 
 
-def _pieces(line: str, room: int) -> Iterator[tuple[bool, str]]:
+def _split_line(line: str, width_left: int) -> Iterator[tuple[bool, str]]:
     """One line, broken where it is too long, and whether a piece is the first."""
     shown = printable(line.expandtabs(_TAB))
-    for start in range(0, max(len(shown), 1), room):
-        yield start == 0, shown[start : start + room]
+    for start in range(0, max(len(shown), 1), width_left):
+        yield start == 0, shown[start : start + width_left]
 
 
 INDENT: Final = "    "
@@ -119,113 +119,123 @@ _FORMATS: Final = {"parquet": "Parquet", "csv": "CSV", "json": "JSON"}
 _WORDS: Final = {"CREATE": "create", "MODIFY": "change"}
 
 
-def render_subject(told: SqlTold, file: PreviewedFile | None = None) -> str:
+def render_subject(report: SqlTold, file: PreviewedFile | None = None) -> str:
     """`a3: change shop.duckdb`. `file` is what the action changes."""
     if file is not None:
-        what = f"{_WORDS.get(file.operation, 'change')} {shown_name(file.path)}"
-    elif changes_server(told):
-        tables = list(dict.fromkeys((*(one.table for one in told.tables), *reshaped(told))))
-        what = f"change {some_tables(tables) or 'tables'} on {shown_name(told.connection)}"
-    elif told.saved_to or not _only_reads(told):
-        what = f"no change of {shown_name(told.saved_to) if told.saved_to else _database(told)}"
+        what = f"{_WORDS.get(file.operation, 'change')} {display_name(file.path)}"
+    elif changes_server(report):
+        tables = list(dict.fromkeys((*(one.table for one in report.tables), *reshaped(report))))
+        what = f"change {some_tables(tables) or 'tables'} on {display_name(report.connection)}"
+    elif report.saved_to or not _only_reads(report):
+        what = f"no change of {display_name(report.saved_to) if report.saved_to else _database(report)}"
     else:
-        what = f"read {_database(told)}"
-    return f"{shown_name(told.action_id)}: {what}"
+        what = f"read {_database(report)}"
+    return f"{display_name(report.action_id)}: {what}"
 
 
-def changes_server(told: SqlTold) -> bool:
+def changes_server(report: SqlTold) -> bool:
     """Whether it changes a database on a server, and no file."""
-    return told.server is not None and told.changes_database
+    return report.server is not None and report.changes_database
 
 
-def summarise(told: SqlTold) -> str:
+def summarise(report: SqlTold) -> str:
     """`3 statements, 4 rows changed`."""
-    statements = counted(len(told.statements) + told.left_out, "statement")
-    if told.changes_database:
-        rows, tables = rows_changed(told), reshaped(told) if changes_server(told) else []
+    statements = counted(len(report.statements) + report.left_out, "statement")
+    if report.changes_database:
+        rows, tables = rows_changed(report), reshaped(report) if changes_server(report) else []
         parts = [f"{counted(rows, 'row')} changed"] if rows or not tables else []
         return ", ".join([statements, *parts, *([f"tables changed: {some_tables(tables)}"] if tables else [])])
-    return f"{statements}, {counted(told.result_rows, 'row')} read"
+    return f"{statements}, {counted(report.result_rows, 'row')} read"
 
 
-def reshaped(told: SqlTold) -> list[str]:
+def reshaped(report: SqlTold) -> list[str]:
     """Tables and the like that are made, altered, emptied or removed: rows are not all that is changed."""
-    return list(dict.fromkeys(name for one in told.statements if one.kind in _RESHAPING for name in one.writes or ()))
+    return list(dict.fromkeys(name for one in report.statements if one.kind in _RESHAPING for name in one.writes or ()))
 
 
 def some_tables(names: Sequence[str]) -> str:
-    return ", ".join(map(shown_name, names[:NAMED_TABLES])) + (", ..." if len(names) > NAMED_TABLES else "")
+    return ", ".join(map(display_name, names[:NAMED_TABLES])) + (", ..." if len(names) > NAMED_TABLES else "")
 
 
-def rows_changed(told: SqlTold) -> int:
-    if told.server is not None:  # as the server counted them, with what cascades and triggers changed
-        return sum(one.inserted + one.updated + one.deleted for one in told.tables)
-    return sum(one.rows_changed or 0 for one in told.statements)
+def rows_changed(report: SqlTold) -> int:
+    if report.server is not None:  # as the server counted them, with what cascades and triggers changed
+        return sum(one.inserted + one.updated + one.deleted for one in report.tables)
+    return sum(one.rows_changed or 0 for one in report.statements)
 
 
 def render_sql(
-    told: SqlTold, *, most: int | None = None, kept: str = "", advice: str = "", width: int | None = None
+    report: SqlTold, *, max_lines: int | None = None, kept: str = "", advice: str = "", width: int | None = None
 ) -> Iterator[str]:
     """Its statements, at most so many; the first of its rows, if they are there; and what is to be known of it.
 
     `kept`: the way back, in a sentence; `advice`: the option that shows all statements.
     """
     width = width or terminal_width()
-    tried = "rows, on a copy" if told.server is None else "rows, rolled back"
-    counted_on = tried if isinstance(told, SqlPreviewed) and told.changes_database else "rows"
-    yield from _statements(told.statements[:most], (*_HEADINGS, counted_on), width, _by_cascade(told))
-    if cut := len(told.statements) - len(told.statements[:most]):
+    tried = "rows, on a copy" if report.server is None else "rows, rolled back"
+    counted_on = tried if isinstance(report, SqlPreviewed) and report.changes_database else "rows"
+    yield from _statements(report.statements[:max_lines], (*_HEADINGS, counted_on), width, _by_cascade(report))
+    if cut := len(report.statements) - len(report.statements[:max_lines]):
         yield f"{INDENT}... {counted(cut, 'more statement')}{f': {advice}' if advice else ''}"
-    if told.left_out:
-        yield f"{INDENT}... {counted(told.left_out, 'more statement')} that are not listed"
-    if isinstance(told, SqlPreviewed) and told.texts:
+    if report.left_out:
+        yield f"{INDENT}... {counted(report.left_out, 'more statement')} that are not listed"
+    if isinstance(report, SqlPreviewed) and report.texts:
         yield ""
-        yield from render_texts(told.texts, most, width, indent=INDENT, gap=GAP, advice=advice)
+        yield from render_texts(report.texts, max_lines, width, indent=INDENT, gap=GAP, advice=advice)
         yield ""
-    if isinstance(told, SqlPreviewed) and told.parameters:
-        yield from [] if told.texts else [""]
-        yield from render_parameters(told.parameters, most, width, indent=INDENT, advice=advice)
+    if isinstance(report, SqlPreviewed) and report.parameters:
+        yield from [] if report.texts else [""]
+        yield from render_parameters(report.parameters, max_lines, width, indent=INDENT, advice=advice)
         yield ""
-    if isinstance(told, SqlPreviewed) and told.rows:
-        yield from [] if told.texts or told.parameters else [""]
-        yield from render_rows(told.columns, told.rows, width)
+    if isinstance(report, SqlPreviewed) and report.rows:
+        yield from [] if report.texts or report.parameters else [""]
+        yield from render_rows(report.columns, report.rows, width)
         yield ""
-    for label, text in (*_remarks(told), *([("undo", kept)] if kept else [])):
+    for label, text in (*_remarks(report), *([("undo", kept)] if kept else [])):
         yield from _long_row(label, text, width)
 
 
 def render_previewed(
-    told: SqlPreviewed, file: PreviewedFile | None, files: Sequence[PreviewedFile], most: int | None, by: str = ""
+    report: SqlPreviewed,
+    file: PreviewedFile | None,
+    files: Sequence[PreviewedFile],
+    max_lines: int | None,
+    by: str = "",
 ) -> Iterator[str]:
     """A whole action. `file` is its change, one of the plan's `files`; none if it only reads. `by`: what runs it, if
     that is no text of its own.
     """
-    yield click.style(render_subject(told, file), bold=True)
-    yield from _long_row("by", by or _by(told), terminal_width())
+    yield click.style(render_subject(report, file), bold=True)
+    yield from _long_row("by", by or _by(report), terminal_width())
     first = next((each for each in files if file is not None and each.path == file.path), None)
-    yield from render_sql(told, most=most, kept=render_way_back(told, first), advice="--full")
+    yield from render_sql(report, max_lines=max_lines, kept=render_way_back(report, first), advice="--full")
 
 
 def render_done(sql: Sequence[SqlTold], *, whole: bool) -> Iterator[str]:
     """Of a run that stands; `whole`: with the statements."""
-    for number, told in enumerate(sql):
+    for number, report in enumerate(sql):
         if number == LISTED:
             yield row("", f"and {len(sql) - number:,} more; the report has all")
             return
-        yield row("ran", f"{shown_name(told.action_id)}: SQL on connection {told.connection}: {summarise(told)}")
+        yield row(
+            "ran", f"{display_name(report.action_id)}: SQL on connection {report.connection}: {summarise(report)}"
+        )
         if whole:
-            yield from render_sql(told, most=STATEMENTS)
+            yield from render_sql(report, max_lines=STATEMENTS)
 
 
-def render_way_back(told: SqlTold, first: PreviewedFile | None) -> str:
+def render_way_back(report: SqlTold, first: PreviewedFile | None) -> str:
     """`first` is the first change that the plan makes to the same file: what is kept is as before that."""
-    if changes_server(told):
-        return f"no: {shown_name(told.irreversible)}" if told.irreversible else "yes: the rows are kept as they are now"
+    if changes_server(report):
+        return (
+            f"no: {display_name(report.irreversible)}"
+            if report.irreversible
+            else "yes: the rows are kept as they are now"
+        )
     if first is None:
-        return f"nothing to take back: it {'only reads' if _only_reads(told) else 'changes nothing'}"
+        return f"nothing to take back: it {'only reads' if _only_reads(report) else 'changes nothing'}"
     if first.size_before is None:
-        return f"yes: {'the file' if told.saved_to else 'the database'} is new, and would be removed"
-    whole = "the file" if told.saved_to else "the whole database file"
+        return f"yes: {'the file' if report.saved_to else 'the database'} is new, and would be removed"
+    whole = "the file" if report.saved_to else "the whole database file"
     return f"yes: {whole} is kept as it is now ({render_size(first.size_before)})"
 
 
@@ -242,28 +252,30 @@ def _statements(
         for one in statements
     ]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    spare = width - len(INDENT) - len(GAP) * (len(widths) - 1) - sum(widths[at] for at in (0, 1, 4))
-    for at, most in zip(_TABLES, _shares([widths[at] for at in _TABLES], max(spare, 2 * _LEAST_TABLES)), strict=True):
-        widths[at] = most
+    reserved = width - len(INDENT) - len(GAP) * (len(widths) - 1) - sum(widths[at] for at in (0, 1, 4))
+    for at, max_lines in zip(
+        _TABLES, _share_width([widths[at] for at in _TABLES], max(reserved, 2 * _LEAST_TABLES)), strict=True
+    ):
+        widths[at] = max_lines
     yield click.style(_line(headings, widths), bold=True)
     for one, line in zip(statements, cells, strict=True):
-        for piece in _wrapped(line, widths):
+        for piece in _wrap(line, widths):
             plain, colour = _line(piece, widths), _colour(one)
             yield click.style(plain, fg=colour) if colour else plain
 
 
-def _shares(wanted: Sequence[int], room: int) -> list[int]:
+def _share_width(wanted: Sequence[int], width_left: int) -> list[int]:
     """Of two columns: each what it wants, if that is less than half, and the other one the rest."""
     first, second = wanted
-    if first + second <= room:
+    if first + second <= width_left:
         return [first, second]
-    half = room // 2
+    half = width_left // 2
     if first <= half:
-        return [first, room - first]
-    return [room - second, second] if second <= half else [half, room - half]
+        return [first, width_left - first]
+    return [width_left - second, second] if second <= half else [half, width_left - half]
 
 
-def _wrapped(cells: Sequence[str], widths: Sequence[int]) -> Iterator[list[str]]:
+def _wrap(cells: Sequence[str], widths: Sequence[int]) -> Iterator[list[str]]:
     """Names are wrapped at their commas, and broken only where one alone is too long."""
     pieces = [
         (textwrap.wrap(cell, widths[at], break_on_hyphens=False) or [""]) if at in _TABLES else [cell]
@@ -283,15 +295,15 @@ def _kind(one: ToldStatement) -> str:
 
 
 def _tables(names: Sequence[str] | None) -> str:
-    return "not known" if names is None else ", ".join(map(shown_name, names))
+    return "not known" if names is None else ", ".join(map(display_name, names))
 
 
-def _by_cascade(told: SqlTold) -> int:
+def _by_cascade(report: SqlTold) -> int:
     """Rows that the one statement changed in other tables, by foreign keys and triggers. Of several nobody can tell."""
-    counts = [one.rows_changed for one in told.statements if one.rows_changed is not None]
-    if told.server is None or told.left_out or len(counts) != 1 or reshaped(told):
+    counts = [one.rows_changed for one in report.statements if one.rows_changed is not None]
+    if report.server is None or report.left_out or len(counts) != 1 or reshaped(report):
         return 0
-    return max(rows_changed(told) - counts[0], 0)
+    return max(rows_changed(report) - counts[0], 0)
 
 
 def _rows(one: ToldStatement, by_cascade: int = 0) -> str:
@@ -318,11 +330,11 @@ def render_rows(columns: Sequence[ToldColumn], rows: Sequence[Sequence[str | Non
     """A table as wide as the terminal: long cells are cut, and columns that have no room are counted."""
     from rich.cells import cell_len  # noqa: PLC0415 - heavy, wanted for tables only
 
-    room = width - len(INDENT)
-    names = [shown_name(column.name) for column in columns]
-    cells = [["NULL" if cell is None else shown_name(cell) for cell in line] for line in rows]
+    width_left = width - len(INDENT)
+    names = [display_name(column.name) for column in columns]
+    cells = [["NULL" if cell is None else display_name(cell) for cell in line] for line in rows]
     natural = [max(map(cell_len, column)) for column in zip(names, *cells, strict=False)]
-    widths = _narrowed(natural, room)
+    widths = _narrow(natural, width_left)
     numeric = [re.sub(r"\(.*\)$", "", column.type) in _NUMBERS for column in columns]
     yield INDENT + click.style(_cells(names, widths, numeric), bold=True)
     for line in cells:
@@ -331,10 +343,10 @@ def render_rows(columns: Sequence[ToldColumn], rows: Sequence[Sequence[str | Non
         yield f"{INDENT}... {counted(len(names) - len(widths), 'more column')}"
 
 
-def _narrowed(natural: Sequence[int], room: int) -> list[int]:
+def _narrow(natural: Sequence[int], width_left: int) -> list[int]:
     """The widest give way first, down to a few characters; then the last ones are left out."""
-    widths = [min(width, room) for width in natural]
-    while widths and sum(widths) + len(GAP) * (len(widths) - 1) > room:
+    widths = [min(width, width_left) for width in natural]
+    while widths and sum(widths) + len(GAP) * (len(widths) - 1) > width_left:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] > NARROWEST_CELL:
             widths[widest] -= 1
@@ -347,10 +359,10 @@ def _narrowed(natural: Sequence[int], room: int) -> list[int]:
 
 def _cells(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     shown = zip(cells, widths, numeric, strict=False)
-    return GAP.join(_fitted(cell, width, right=right) for cell, width, right in shown).rstrip()
+    return GAP.join(_fit(cell, width, right=right) for cell, width, right in shown).rstrip()
 
 
-def _fitted(text: str, width: int, *, right: bool) -> str:
+def _fit(text: str, width: int, *, right: bool) -> str:
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - as above
 
     length = cell_len(text)
@@ -371,48 +383,48 @@ def _long_row(label: str, text: str, width: int) -> Iterator[str]:
         yield row("" if number else label, line)
 
 
-def _remarks(told: SqlTold) -> Iterator[tuple[str, str]]:
-    destroying = [f"{one.number} ({_kind(one)})" for one in told.statements if one.destroys]
+def _remarks(report: SqlTold) -> Iterator[tuple[str, str]]:
+    destroying = [f"{one.number} ({_kind(one)})" for one in report.statements if one.destroys]
     if destroying:
         which = f"statement{'s' if len(destroying) > 1 else ''} {', '.join(destroying)}"
         yield "removes", f"rows, columns or whole tables are gone after {which}"
-    if told.tables:
-        yield "tables", "; ".join(_table(one) for one in told.tables)
-    if told.database is None and told.server is None and not _only_reads(told):
+    if report.tables:
+        yield "tables", "; ".join(_table(one) for one in report.tables)
+    if report.database is None and report.server is None and not _only_reads(report):
         yield "remark", "the database is in memory: what is changed in it is forgotten"
-    if told.columns and told.saved_to:
-        yield "saved", f"{shown_name(told.saved_to)}: {_format(told.saved_to)}, {_counts(told)}"
-        if isinstance(told, SqlPreviewed) and told.replaces:
-            yield "replaces", f"the file that is there: {shown_name(told.saved_to)}"
-    elif told.columns:
-        yield "rows", _counts(told)
+    if report.columns and report.saved_to:
+        yield "saved", f"{display_name(report.saved_to)}: {_format(report.saved_to)}, {_counts(report)}"
+        if isinstance(report, SqlPreviewed) and report.replaces:
+            yield "replaces", f"the file that is there: {display_name(report.saved_to)}"
+    elif report.columns:
+        yield "rows", _counts(report)
 
 
 def _table(one: ChangedTable) -> str:
     counts = {"inserted": one.inserted, "updated": one.updated, "deleted": one.deleted}
     parts = [f"{number:,} {how}" for how, number in counts.items() if number]
-    return f"{shown_name(one.table)} {', '.join(parts) or 'touched'}"
+    return f"{display_name(one.table)} {', '.join(parts) or 'touched'}"
 
 
-def _only_reads(told: SqlTold) -> bool:
-    return not told.left_out and all(one.rows_read is not None for one in told.statements)
+def _only_reads(report: SqlTold) -> bool:
+    return not report.left_out and all(one.rows_read is not None for one in report.statements)
 
 
-def _counts(told: SqlTold) -> str:
+def _counts(report: SqlTold) -> str:
     return (
-        f"{counted(told.result_rows, 'row')}{_first(told)}, "
-        f"{counted(len(told.columns), 'column')}: {_columns(told.columns)}"
+        f"{counted(report.result_rows, 'row')}{_first(report)}, "
+        f"{counted(len(report.columns), 'column')}: {_columns(report.columns)}"
     )
 
 
-def _first(told: SqlTold) -> str:
-    shown = len(told.rows) if isinstance(told, SqlPreviewed) else 0
-    return f" (the first {shown} above)" if 0 < shown < told.result_rows else ""
+def _first(report: SqlTold) -> str:
+    shown = len(report.rows) if isinstance(report, SqlPreviewed) else 0
+    return f" (the first {shown} above)" if 0 < shown < report.result_rows else ""
 
 
 def _columns(columns: Sequence[ToldColumn]) -> str:
     more = f" and {len(columns) - NAMED_COLUMNS:,} more" if len(columns) > NAMED_COLUMNS else ""
-    return ", ".join(f"{shown_name(one.name)} {shown_name(one.type)}" for one in columns[:NAMED_COLUMNS]) + more
+    return ", ".join(f"{display_name(one.name)} {display_name(one.type)}" for one in columns[:NAMED_COLUMNS]) + more
 
 
 def _format(path: str) -> str:
@@ -420,12 +432,12 @@ def _format(path: str) -> str:
     return _FORMATS.get(suffix, suffix)
 
 
-def _by(told: SqlTold) -> str:
-    text = shown_name(told.query_file) if told.query_file else "SQL in the plan"
-    return f"{text}, on connection {told.connection}: {_database(told)}"
+def _by(report: SqlTold) -> str:
+    text = display_name(report.query_file) if report.query_file else "SQL in the plan"
+    return f"{text}, on connection {report.connection}: {_database(report)}"
 
 
-def _database(told: SqlTold) -> str:
-    if told.server is not None:
-        return shown_name(told.server)
-    return "a database in memory" if told.database is None else shown_name(told.database)
+def _database(report: SqlTold) -> str:
+    if report.server is not None:
+        return display_name(report.server)
+    return "a database in memory" if report.database is None else display_name(report.database)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.errors import OperationRefusedError
-from remit.cli.common.identity import actor_here, agent_here
+from remit.cli.common.identity import find_agent, resolve_actor
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.signals import interrupting
-from remit.cli.plans.recovered import Settled
+from remit.cli.plans.recovered import RecoveryReports
 from remit.cli.plans.render import render_outcome
-from remit.cli.plans.render_for_agent import tell_agent_of_undo
+from remit.cli.plans.render_for_agent import print_agent_undo
 from remit.cli.plans.render_rollback import advise_on_later_run, render_rollback
 from remit.cli.plans.runs import complete_envelope, complete_run, find_run
 from remit.cli.plans.text import render_size, row
@@ -55,17 +55,17 @@ def rollback(
     """
     stored: list[bool] = []
     refusals: list[RefusedError] = []
-    settled = Settled(quiet=as_json)
+    recovered = RecoveryReports(quiet=as_json)
     with Workspace.open(directory) as workspace:
-        agent = agent_here(workspace)
+        agent = find_agent(workspace)
         if agent is not None:
             with interrupting():
                 answer = _plans(workspace).undo(agent, report, force=force, checkpoints=checkpoints)
-            ctx.exit(tell_agent_of_undo(answer, as_json=as_json))
+            ctx.exit(print_agent_undo(answer, as_json=as_json))
         name = find_run(workspace, report)
-        standing = detect_drift(workspace, name, checkpoints)
-        if standing.is_empty and name != "last":
-            ctx.exit(_say_empty(standing, settled, as_json=as_json))
+        drift = detect_drift(workspace, name, checkpoints)
+        if drift.is_empty and name != "last":
+            ctx.exit(_print_empty(drift, recovered, as_json=as_json))
         before = set(find_set_aside_copies(workspace)) if force else set()
         try:
             with interrupting():
@@ -73,70 +73,68 @@ def rollback(
                     name,
                     checkpoints=checkpoints,
                     force=force,
-                    drift=standing.order_digest
-                    if force and standing.target is not None and not standing.has_rows
-                    else None,
+                    drift=drift.order_digest if force and drift.target is not None and not drift.has_rows else None,
                     on_refusal=refusals.append,
                     on_stored=lambda: stored.append(True),
-                    on_settled=settled,
-                    actor=actor_here(workspace),
+                    on_settled=recovered,
+                    actor=resolve_actor(workspace),
                 )
         except RefusedError as problem:  # by the papers of the run; nothing was ordered
-            raise OperationRefusedError(problem, (), settled.tree()) from None
+            raise OperationRefusedError(problem, (), recovered.tree()) from None
         if changed_nothing(outcome.manifest):  # `last`, or it was given by another process meanwhile
-            ctx.exit(_say_empty(detect_drift(workspace, name, checkpoints), settled, as_json=as_json))
-        kept_aside = _name_kept(
-            [each for each in find_set_aside_copies(workspace) if each not in before] if force else [], standing
+            ctx.exit(_print_empty(detect_drift(workspace, name, checkpoints), recovered, as_json=as_json))
+        copies = _name_copies(
+            [each for each in find_set_aside_copies(workspace) if each not in before] if force else [], drift
         )
         if outcome.status == "REFUSED" and refusals:
-            standing = detect_drift(workspace, name, checkpoints)
-            if standing.is_empty:
-                ctx.exit(_say_empty(standing, settled, as_json=as_json))
-            told = _naming_later_run(refusals[0], workspace, standing)
-            raise OperationRefusedError(told, [error.tree() for error in outcome.errors], settled.tree())
+            drift = detect_drift(workspace, name, checkpoints)
+            if drift.is_empty:
+                ctx.exit(_print_empty(drift, recovered, as_json=as_json))
+            advised = _with_later_run(refusals[0], workspace, drift)
+            raise OperationRefusedError(advised, [error.tree() for error in outcome.errors], recovered.tree())
     if as_json:
-        aside = [{"path": path, "kept_as": place} for place, path in kept_aside.items()]
-        show_json({**outcome.tree(), "stored": bool(stored), "set_aside": aside, "settled": settled.tree()})
+        aside = [{"path": path, "kept_as": place} for place, path in copies.items()]
+        show_json({**outcome.tree(), "stored": bool(stored), "set_aside": aside, "settled": recovered.tree()})
     else:
-        _tell(outcome, standing, kept_aside, stored=bool(stored))
+        _print_outcome(outcome, drift, copies, stored=bool(stored))
     ctx.exit(0 if outcome.status == "EXECUTED" else 2 if outcome.status == "REFUSED" else 1)
 
 
-def _tell(outcome: RollbackOutcome, standing: DriftReport, kept_aside: Mapping[str, str], *, stored: bool) -> None:
+def _print_outcome(outcome: RollbackOutcome, drift: DriftReport, copies: Mapping[str, str], *, stored: bool) -> None:
     if stored and outcome.status == "EXECUTED":
         click.echo("Already taken back before; there is nothing left to restore. The stored outcome:", err=True)
     elif stored:
         click.echo("Tried before, and nothing has changed since. The stored outcome:", err=True)
-    for line in render_rollback(outcome, () if stored else standing.already_restored):
+    for line in render_rollback(outcome, () if stored else drift.already_restored):
         click.echo(line)
-    for place, path in kept_aside.items():
-        what = f"{shown_name(path)} as it stood" if path else "what stood there"
-        click.echo(row("kept", f"{what}, as {shown_name(place)}"))
+    for place, path in copies.items():
+        what = f"{display_name(path)} as it stood" if path else "what stood there"
+        click.echo(row("kept", f"{what}, as {display_name(place)}"))
 
 
-def _say_empty(standing: DriftReport, settled: Settled, *, as_json: bool) -> int:
+def _print_empty(drift: DriftReport, recovered: RecoveryReports, *, as_json: bool) -> int:
     """Nothing was changed, so everything is as before: what was asked for holds already."""
-    status = standing.target.outcome.status if standing.target else None
+    status = drift.target.outcome.status if drift.target else None
     if as_json:
         name = status.envelope_id if status else None
         show_json(
-            {"status": "NOTHING", "envelope_id": name, "restored": [], "stored": False, "settled": settled.tree()}
+            {"status": "NOTHING", "envelope_id": name, "restored": [], "stored": False, "settled": recovered.tree()}
         )
     else:
         click.echo(
-            f"There is nothing to take back: plan {shown_name(status.plan_id) if status else ''} changed nothing."
+            f"There is nothing to take back: plan {display_name(status.plan_id) if status else ''} changed nothing."
         )
     return 0
 
 
-def _name_kept(places: Sequence[str], standing: DriftReport) -> dict[str, str]:
+def _name_copies(places: Sequence[str], drift: DriftReport) -> dict[str, str]:
     """Each copy with the path of what it is a copy of, where that is certain: they are numbered in its order."""
-    paths = [path for path, state in standing.drifted.items() if state is not None]
+    paths = [path for path, state in drift.drifted.items() if state is not None]
     return dict(zip(places, paths if len(paths) == len(places) else [""] * len(places), strict=True))
 
 
-def _naming_later_run(problem: RefusedError, workspace: Workspace, standing: DriftReport) -> RefusedError:
-    run = find_later_run(workspace, standing) if problem.reason is Reason.DRIFTED else None
+def _with_later_run(problem: RefusedError, workspace: Workspace, drift: DriftReport) -> RefusedError:
+    run = find_later_run(workspace, drift) if problem.reason is Reason.DRIFTED else None
     if run is None:
         return problem
     return RefusedError(problem.reason, problem.what, where=problem.where, next_step=advise_on_later_run(run))
@@ -155,14 +153,14 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
     is no such envelope.
     """
     with Workspace.open(directory) as workspace:
-        agent = agent_here(workspace)
+        agent = find_agent(workspace)
         if agent is not None:
             view = _plans(workspace).cancel(agent, envelope_id)
             show_json(view.tree()) if as_json else click.echo(f"Proposal {view.proposal_id} is {view.state}.")
             return
         envelope_id = resolve_run_id(workspace, envelope_id)
         try:
-            outcome = workspace.cancel(envelope_id, actor=actor_here(workspace))
+            outcome = workspace.cancel(envelope_id, actor=resolve_actor(workspace))
         except RefusedError as problem:
             advice = "`remit runs` lists the plans that run or ran; `remit ledger show`, unused envelopes too."
             raise RefusedError(problem.reason, problem.what, where=problem.where, next_step=advice) from None

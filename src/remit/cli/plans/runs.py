@@ -8,7 +8,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.services.base.run_list import (
@@ -21,7 +21,7 @@ from remit.services.base.run_list import (
 )
 from remit.workspace.workspace import Workspace
 
-OFFERED: Final = 20
+MAX_OFFERED: Final = 20
 UNDO_WORDS: Final = {
     "DONE": "taken back",
     "EXPIRED": "expired",
@@ -58,7 +58,7 @@ def runs(limit: int, directory: Path, as_json: bool) -> None:
         return
     columns = ("when", "what", "plan", "envelope", "status", "files", "undo")
     show_table(columns, [_row(each) for each in shown])
-    _say_what_next(shown, is_cut=len(found) > limit)
+    _print_next_step(shown, is_cut=len(found) > limit)
 
 
 def find_run(workspace: Workspace, name: str) -> str:
@@ -85,11 +85,11 @@ def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: st
     """The runs that can still be undone. Whatever goes wrong, a shell that completes is told nothing."""
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
-            found = [each for each in list_runs(workspace, OFFERED) if each.can_be_undone]
+            found = [each for each in list_runs(workspace, MAX_OFFERED) if each.can_be_undone]
     except (RemitError, OSError):
         return []
     items = [CompletionItem("last", help="the newest run")] if found else []
-    items += [CompletionItem(each.envelope_id, help=_told(each)) for each in found]
+    items += [CompletionItem(each.envelope_id, help=_to_tree(each)) for each in found]
     return [item for item in items if item.value.startswith(incomplete)]
 
 
@@ -98,18 +98,18 @@ def complete_envelope(ctx: click.Context, _parameter: click.Parameter, incomplet
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
             running = [
-                each for each in list_runs(workspace, OFFERED) if each.status == "RUNNING" and each.what == "plan"
+                each for each in list_runs(workspace, MAX_OFFERED) if each.status == "RUNNING" and each.what == "plan"
             ]
-            unused = list_unused_envelopes(workspace, OFFERED)
+            unused = list_unused_envelopes(workspace, MAX_OFFERED)
     except (RemitError, OSError):
         return []
-    items = [CompletionItem(each.envelope_id, help=_told(each)) for each in running]
+    items = [CompletionItem(each.envelope_id, help=_to_tree(each)) for each in running]
     items += [CompletionItem(each, help="not used yet") for each in unused]
     return [item for item in items if item.value.startswith(incomplete)]
 
 
-def _told(run: KnownRun) -> str:
-    return shown_name(f"{run.plan_id}, {run.status}, {_minute(run.at)}")
+def _to_tree(run: KnownRun) -> str:
+    return display_name(f"{run.plan_id}, {run.status}, {_minute(run.at)}")
 
 
 def _row(run: KnownRun) -> Sequence[object]:
@@ -136,7 +136,7 @@ def _minute(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def _say_what_next(shown: Sequence[KnownRun], *, is_cut: bool) -> None:
+def _print_next_step(shown: Sequence[KnownRun], *, is_cut: bool) -> None:
     click.echo()
     if is_cut:
         click.echo(f"There are older ones. To see them too: remit runs --limit {10 * len(shown)}")

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from remit.cli.common.bidi import shown_name
+from remit.cli.common.bidi import display_name
 from remit.contracts.plans.error_codes import PLAN_CODES
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.core.errors import Reason
@@ -34,8 +34,8 @@ def _spelled(character: str) -> str:
 def render_problem(problem: ErrorResponse) -> str:
     """`a002 src/x.py: 2001 FILE_NOT_FOUND, there is no such file`."""
     details = problem.details
-    about = " ".join(shown_name(word) for word in (details.action_id, details.target) if word)
-    told = f"{problem.error_code} {problem.error_type}, {shown_name(problem.message)}"
+    about = " ".join(display_name(word) for word in (details.action_id, details.target) if word)
+    told = f"{problem.error_code} {problem.error_type}, {display_name(problem.message)}"
     by_hand = " (by hand)" if problem.recovery_action == "MANUAL_REQUIRED" else ""
     return f"{about}: {told}{by_hand}" if about else f"{told}{by_hand}"
 

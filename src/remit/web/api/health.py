@@ -65,12 +65,12 @@ def health_router() -> APIRouter:
 def look(workspace: Workspace, settings: SettingsRead, kernel: "_Kernel") -> Readiness:
     """All that has to be in order, each found by the check that `remit doctor` makes."""
     found = [
-        SETTINGS.ask(settings.check),
-        checks.KEY_FILES.ask(lambda: checks.check_key_files(workspace.state.keys)),
-        checks.KEYRING.ask(lambda: checks.check_keyring(workspace.state.keys)),
+        SETTINGS.run(settings.check),
+        checks.KEY_FILES.run(lambda: checks.check_key_files(workspace.state.keys)),
+        checks.KEYRING.run(lambda: checks.check_keyring(workspace.state.keys)),
         *_store(workspace),
-        disk.SPACE.ask(lambda: disk.check_space(*disk.read_space(workspace.state.path))),
-        CONFINEMENT.ask(lambda: kernel.check(workspace.opened_with.sandbox)),
+        disk.SPACE.run(lambda: disk.check_space(*disk.read_space(workspace.state.path))),
+        CONFINEMENT.run(lambda: kernel.check(workspace.opened_with.sandbox)),
     ]
     ready = all(check.status != "fail" for check in found)
     return Readiness(
@@ -85,7 +85,7 @@ def _store(workspace: Workspace) -> list[Check]:
         with workspace.store.reading() as connection:
             return checks.check_tables(connection, workspace.anchors)
 
-    return [checks.STORE.ask(opened)]
+    return [checks.STORE.run(opened)]
 
 
 class _Kernel:
