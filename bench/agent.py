@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from figures import Figure, progress, render, say, take_turns
+from figures import Figure, print_step, progress, render, take_turns
 from remit.core.ids import uuid7
 from remit.goals.finder.finder import EmbeddedFinder, Utterance
 from remit.goals.gates import build_access_question
@@ -35,13 +35,13 @@ GOAL_ALONE_MS: Final = 100.0
 GOAL_AMONG_MANY_MS: Final = 500.0
 
 
-def timed(work: Callable[[], object]) -> float:
+def time_call(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return (time.perf_counter() - started) * 1_000
 
 
-class Ways:
+class Measurements:
     """The same copy as a goal and as a leased task; a goal that only reads; and two parts of a goal on their own."""
 
     def __init__(self, scratch: GoalWorkspace, workspace: Workspace) -> None:
@@ -62,7 +62,7 @@ class Ways:
 
     def goal(self) -> float:
         name = f"goal-{next(self._numbers)}"
-        return timed(lambda: self._succeeded(complete_goal(self._workspace.goals, name, name).reason_code))
+        return time_call(lambda: self._succeeded(complete_goal(self._workspace.goals, name, name).reason_code))
 
     def task(self) -> float:
         paths = {
@@ -76,38 +76,38 @@ class Ways:
             lease = self._workspace.issue_lease(manifest).canonical()
             self._succeeded(self._workspace.execute_task(manifest, lease).status)
 
-        return timed(work)
+        return time_call(work)
 
     def ping(self) -> float:
-        asked = self._workspace.goals.ask
-        return timed(lambda: self._succeeded(asked("are you there", user=USER, tenant=TENANT).outcome.reason_code))
+        ask = self._workspace.goals.ask
+        return time_call(lambda: self._succeeded(ask("are you there", user=USER, tenant=TENANT).outcome.reason_code))
 
     def find(self) -> float:
-        asked = Utterance("c", TENANT, USER, "c", "en", f"copy the form as find-{next(self._numbers)}", None)
-        return timed(lambda: self._finder.find_with_proof(asked, self._rules.catalogue))
+        utterance = Utterance("c", TENANT, USER, "c", "en", f"copy the form as find-{next(self._numbers)}", None)
+        return time_call(lambda: self._finder.find_with_proof(utterance, self._rules.catalogue))
 
     def access(self) -> float:
         # Another each time: an answer to the same question is kept.
         question = replace(self._question, fields={"name": f"access-{next(self._numbers)}"})
-        return timed(lambda: self._rules.policy.decide(question))
+        return time_call(lambda: self._rules.policy.decide(question))
 
     @staticmethod
-    def _succeeded(said: str) -> None:
-        if said not in {"SUCCESS", "SIMULATION_SUCCEEDED"}:
-            raise SystemExit(f"it did not succeed: {said}")
+    def _succeeded(status: str) -> None:
+        if status not in {"SUCCESS", "SIMULATION_SUCCEEDED"}:
+            raise SystemExit(f"it did not succeed: {status}")
 
 
-def in_turns(folder: Path, rounds: int) -> list[Figure]:
+def measure_in_turns(folder: Path, rounds: int) -> list[Figure]:
     scratch = make_scratch(folder)
     with scratch.open() as workspace:
-        ways = Ways(scratch, workspace)
+        measurements = Measurements(scratch, workspace)
         taken = take_turns(
             {
-                "bare task": ways.task,
-                "goal": ways.goal,
-                "read-only goal": ways.ping,
-                "finding alone": ways.find,
-                "access decision alone": ways.access,
+                "bare task": measurements.task,
+                "goal": measurements.goal,
+                "read-only goal": measurements.ping,
+                "finding alone": measurements.find,
+                "access decision alone": measurements.access,
             },
             rounds,
             "a goal and its parts",
@@ -120,23 +120,23 @@ def in_turns(folder: Path, rounds: int) -> list[Figure]:
     ]
 
 
-def under_load(folder: Path, goals: int, callers: int, goal_most: float) -> list[Figure]:
+def measure_under_load(folder: Path, goals: int, callers: int, goal_most: float) -> list[Figure]:
     scratch = make_scratch(folder)
     with progress(f"goals of {callers} at once", goals) as report:
-        seen = run_load(scratch, goals=goals, callers=callers, on_progress=lambda done, _: report(done))
+        load = run_load(scratch, goals=goals, callers=callers, on_progress=lambda done, _: report(done))
     who = "1 caller" if callers == 1 else f"{callers} callers"
     at_most = {95: MOST["agent_dispatch_p95_ms"], 99: MOST["agent_dispatch_p99_ms"]}
     figures = []
     for percent in (50, 95, 99):
-        found = percentile(seen.dispatch_ms, percent) or 0.0
+        found = percentile(load.dispatch_ms, percent) or 0.0
         figures.append(Figure(f"dispatch, {who}, p{percent}", found, "ms", most=at_most.get(percent)))
     for percent in (50, 99):
-        found = percentile(seen.goal_ms, percent) or 0.0
+        found = percentile(load.goal_ms, percent) or 0.0
         figures.append(Figure(f"goal, {who}, p{percent}", found, "ms", most=goal_most if percent == 99 else None))
     return [
         *figures,
-        Figure(f"goals, {who}", seen.goals / seen.seconds, "a second"),
-        Figure(f"effects that happened twice, {who}", seen.duplicates.count, "", most=0),
+        Figure(f"goals, {who}", load.goals / load.seconds, "a second"),
+        Figure(f"effects that happened twice, {who}", load.duplicates.count, "", most=0),
     ]
 
 
@@ -147,11 +147,11 @@ def measure(rounds: int, goals: int, place: Path) -> list[Figure]:
         folders = [folder / each for each in ("turns", "alone", "many")]
         for each in folders:
             each.mkdir()
-        say("making workspaces")
+        print_step("making workspaces")
         return [
-            *in_turns(folders[0], rounds),
-            *under_load(folders[1], goals, 1, GOAL_ALONE_MS),
-            *under_load(folders[2], goals, MANY, GOAL_AMONG_MANY_MS),
+            *measure_in_turns(folders[0], rounds),
+            *measure_under_load(folders[1], goals, 1, GOAL_ALONE_MS),
+            *measure_under_load(folders[2], goals, MANY, GOAL_AMONG_MANY_MS),
         ]
 
 

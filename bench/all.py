@@ -57,12 +57,12 @@ def run(program: str) -> list[Row]:
     return rows
 
 
-def rows_of(title: str, told: Any) -> list[Row]:
+def rows_of(title: str, output: Any) -> list[Row]:
     """From a list of figures, or from the counts that `history.py` prints."""
-    if isinstance(told, dict):
-        told = counts(told)
+    if isinstance(output, dict):
+        output = counts(output)
     rows = []
-    for tree in told:
+    for tree in output:
         figure = Figure(**{field: tree[field] for field in FIELDS})
         target, verdict = "", ""
         if figure.most is not None or figure.least is not None:
@@ -72,12 +72,12 @@ def rows_of(title: str, told: Any) -> list[Row]:
     return rows
 
 
-def counts(told: dict[str, Any]) -> list[dict[str, Any]]:
+def counts(output: dict[str, Any]) -> list[dict[str, Any]]:
     """The counts of `history.py` as figures: no file may differ."""
     plain = {"unit": "", "most": None, "least": None}
     return [
-        {**plain, "name": "commits applied, rolled back and applied again", "value": told["applied"]},
-        {**plain, "name": "files that differed", "value": len(told["wrong"]), "most": 0},
+        {**plain, "name": "commits applied, rolled back and applied again", "value": output["applied"]},
+        {**plain, "name": "files that differed", "value": len(output["wrong"]), "most": 0},
     ]
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Page, sync_playwright
 
-from figures import Figure, render, say, take_turns
+from figures import Figure, print_step, render, take_turns
 from remit.authority.capability_token import TokenRequest
 from remit.browser.policy import CAPABILITY_OF
 from remit.contracts.browser.browser import Approval, TokenConstraints
@@ -66,7 +66,7 @@ class Site(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
 
-def timed(work: Callable[[], object]) -> float:
+def time_call(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return (time.perf_counter() - started) * 1_000
@@ -80,10 +80,10 @@ class Plain:
         self._url = f"http://127.0.0.1:{port}/"
 
     def navigate(self) -> float:
-        return timed(lambda: (self._page.goto(self._url), self._page.title()))
+        return time_call(lambda: (self._page.goto(self._url), self._page.title()))
 
     def click(self) -> float:
-        return timed(lambda: self._page.click("#plain"))
+        return time_call(lambda: self._page.click("#plain"))
 
     def send(self) -> float:
         self._page.goto(self._url)
@@ -92,7 +92,7 @@ class Plain:
             with self._page.expect_navigation():
                 self._page.click("#send")
 
-        return timed(work)
+        return time_call(work)
 
 
 class Governed:
@@ -114,14 +114,14 @@ class Governed:
         self._workspace.approvals.decide(approval.approval_id, approved=True, who=Person("os:bench"))
 
     def navigate(self) -> float:
-        return timed(lambda: self._do("navigate"))
+        return time_call(lambda: self._do("navigate"))
 
     def click(self) -> float:
-        return timed(lambda: self._do("click", selector="#plain"))
+        return time_call(lambda: self._do("click", selector="#plain"))
 
     def send(self) -> float:
         self._do("navigate")
-        return timed(lambda: self._do("submit", selector="#send"))
+        return time_call(lambda: self._do("submit", selector="#send"))
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def measure(rounds: int) -> list[Figure]:
         governed(Path(folder), port) as ours,
         sync_playwright() as playwright,
     ):
-        say("starting Chromium twice")
+        print_step("starting Chromium twice")
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", chromium_sandbox=False)
         plain = Plain(browser.new_page(), port)
         ways = {

@@ -37,7 +37,7 @@ def render(figures: list[Figure]) -> str:
     )
 
 
-def say(what: str) -> None:
+def print_step(what: str) -> None:
     """On standard error: the result on standard output stays clean."""
     sys.stderr.write(f"{what} ...\n")
 
@@ -60,14 +60,14 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         sys.stderr.write(f"\r{what}: {total:,}, {time.monotonic() - began:.0f} s{' ' * 20}\n")
 
 
-def take_turns(ways: dict[str, Callable[[], float]], rounds: int, what: str) -> dict[str, list[float]]:
+def take_turns(measures: dict[str, Callable[[], float]], rounds: int, what: str) -> dict[str, list[float]]:
     """What each took, in milliseconds. The first round warms caches and starts the sandbox: it is not counted."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
+    durations: dict[str, list[float]] = {name: [] for name in measures}
     with progress(what, rounds) as report:
         for number in range(rounds + 1):
-            for name, way in ways.items():
-                measured = way()
+            for name, measure_once in measures.items():
+                measured = measure_once()
                 if number:
-                    taken[name].append(measured)
+                    durations[name].append(measured)
             report(number)
-    return taken
+    return durations

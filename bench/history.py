@@ -123,23 +123,26 @@ def _text(path: bytes) -> str:
 def make_plan(repository: Repository, commit: str, changes: list[Change], before: dict[str, Blob]) -> bytes:
     """What goes away first, then what changes, then what is new: a name is free before it is needed."""
     _require_expressible(changes, before)
-    going, staying, coming = [], [], []
+    removals, modifications, creations = [], [], []
     for change in changes:
         match change.kind:
             case "D":
-                going.append(_action("FILE_DELETE", change.path, {"type": "delete"}))
+                removals.append(_action("FILE_DELETE", change.path, {"type": "delete"}))
             case "R" if change.old.mode == change.new.mode:
-                going.append(_action("FILE_RENAME", change.path, {"type": "rename", "new_path": change.new_path}))
+                removals.append(_action("FILE_RENAME", change.path, {"type": "rename", "new_path": change.new_path}))
             case "R":
-                going.append(_action("FILE_DELETE", change.path, {"type": "delete"}))
-                coming.append(_action("FILE_CREATE", change.new_path, _content("write", repository, change.new)))
+                removals.append(_action("FILE_DELETE", change.path, {"type": "delete"}))
+                creations.append(_action("FILE_CREATE", change.new_path, _content("write", repository, change.new)))
             case "A":
-                coming.append(_action("FILE_CREATE", change.path, _content("write", repository, change.new)))
+                creations.append(_action("FILE_CREATE", change.path, _content("write", repository, change.new)))
             case _:
                 was = hashlib.sha256(repository.content(change.old.name)).hexdigest()
                 action = _action("FILE_MODIFY", change.path, _content("replace_content", repository, change.new))
-                staying.append({**action, "expected_hash_before": f"sha256:{was}"})
-    actions = [{"action_id": f"a{n:03d}", **action} for n, action in enumerate((*going, *staying, *coming), start=1)]
+                modifications.append({**action, "expected_hash_before": f"sha256:{was}"})
+    actions = [
+        {"action_id": f"a{n:03d}", **action}
+        for n, action in enumerate((*removals, *modifications, *creations), start=1)
+    ]
     plan = json.dumps({"plan_id": commit[:12], "action_plan": actions}).encode()
     if len(plan) > Plan.bounds.max_bytes:
         raise Inexpressible("a plan of more than 5 MiB")

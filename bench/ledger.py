@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from figures import Figure, progress, render, say
+from figures import Figure, print_step, progress, render
 from remit.core.ids import system_clock
 from remit.crypto.keyring import create_keys, load_keyring, load_signer
 from remit.ledger.entry import COLUMNS, Entry, NewEntry
@@ -162,7 +162,7 @@ def measure_many(folder: Path, each: int) -> list[Figure]:
 
 def count_syncs(folder: Path, each: int) -> int:
     """Real fsync and fdatasync calls of a process and its threads, as the kernel saw them."""
-    say(f"counting fsyncs, {CALLERS} callers")
+    print_step(f"counting fsyncs, {CALLERS} callers")
     strace = shutil.which("strace")
     if strace is None:
         sys.exit("bench: strace is not installed; on Debian: apt-get install strace")
@@ -207,7 +207,7 @@ def pages_per_append(folder: Path, appends: int = 100) -> float:
 
 def verify(folder: Path) -> dict[str, float]:
     """In a child, so that its peak memory is its own."""
-    say("verifying the ledger")
+    print_step("verifying the ledger")
     child = [sys.executable, __file__, "--child", "verify", str(folder), "0"]
     done = subprocess.run(child, check=True, stdout=subprocess.PIPE)
     result: dict[str, float] = json.loads(done.stdout)

@@ -36,15 +36,15 @@ def measure(folder: Path, rounds: int, each: int) -> list[Figure]:
             made = [task_body(*one) for one in there.prepare(count)]
             return [(tokens[number % CALLERS], body) for number, body in enumerate(made)]
 
-        def ask_nothing() -> None:
-            status, _ = server.ask("GET", "/healthz")
+        def request_nothing() -> None:
+            status, _ = server.request("GET", "/healthz")
             assert status == 200
 
         with progress("rounds", rounds) as report:
             for number in range(rounds + 1):
                 measured = {
                     "task": times_of(here.run, here.prepare(each)),
-                    "route": times_of(ask_nothing, [()] * each),
+                    "route": times_of(request_nothing, [()] * each),
                     "http": times_of(server.run_task, bodies(each)),
                 }
                 rate, measured["task many"] = rate_of(here.run, here.prepare(each * 4), CALLERS)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import figures
-from figures import Figure, render, say
+from figures import Figure, print_step, render
 from remit.core.ids import system_clock
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -274,7 +274,7 @@ def measure_sizes(folder: Path, rounds: int) -> list[Figure]:
 def measure_trees(folder: Path, rounds: int, largest: int) -> list[Figure]:
     """One edit in trees of different sizes, by us and by a shadow git."""
     small, shadows = 100, (largest // 100, largest // 10)
-    say(f"making trees of up to {largest:,} files")
+    print_step(f"making trees of up to {largest:,} files")
     ours = {count: Governed(folder / f"ours-{count}", count) for count in (small, largest)}
     git = {count: ShadowGit(folder / f"git-{count}", count) for count in shadows}
     ways: dict[str, Callable[[], float]] = {f"ours {count}": partial(way.edit, 1) for count, way in ours.items()}

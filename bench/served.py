@@ -32,16 +32,16 @@ class Server:
         environ = {**os.environ, "REMIT_STATE": str(workspace.state.path.parent), "PYTHONPATH": str(_source())}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environ)
         assert self.process.stdout is not None
-        told = self.process.stdout.readline()
-        if not told:
+        line = self.process.stdout.readline()
+        if not line:
             sys.exit(f"bench: `remit serve` ended with {self.process.wait()}")
-        self.address = urlsplit(json.loads(told)["url"]).netloc
+        self.address = urlsplit(json.loads(line)["url"]).netloc
         self._local = threading.local()
 
     def agent(self, name: str, *caps: str) -> str:
         return self.workspace.tokens.issue(TokenRequest(name, caps, TokenConstraints(), timedelta(days=1))).text
 
-    def ask(self, method: str, path: str, token: str | None = None, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, token: str | None = None, body: bytes | None = None) -> tuple[int, bytes]:
         """Over this thread's own connection, which stays open."""
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         if connection is None:
@@ -52,7 +52,7 @@ class Server:
         return answer.status, answer.read()
 
     def run_task(self, token: str, body: bytes) -> None:
-        status, answer = self.ask("POST", "/v1/tasks", token, body)
+        status, answer = self.request("POST", "/v1/tasks", token, body)
         if status != 200 or json.loads(answer)["result"]["status"] != "SUCCESS":
             raise RuntimeError(f"the task was answered with {status}: {answer.decode()}")
 
@@ -74,8 +74,8 @@ class Server:
 
 
 def task_body(manifest: bytes, lease: bytes) -> bytes:
-    told: dict[str, Any] = {"manifest": json.loads(manifest), "lease": json.loads(lease)}
-    return json.dumps(told).encode()
+    document: dict[str, Any] = {"manifest": json.loads(manifest), "lease": json.loads(lease)}
+    return json.dumps(document).encode()
 
 
 def _source() -> Path:

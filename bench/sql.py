@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import duckdb
 
-from figures import Figure, render, say, take_turns
+from figures import Figure, print_step, render, take_turns
 from remit.core.ids import system_clock
 from remit.plans import operation as plan_door
 from remit.plans.apply.executor import PlanExecutor
@@ -206,7 +206,7 @@ def measure_small(folder: Path, rounds: int) -> list[Figure]:
 def measure_large(folder: Path, rounds: int, megabytes: int) -> list[Figure]:
     """Where a database is large, its copies are what counts."""
     rows = megabytes * 1_000_000 // BYTES_A_ROW
-    say(f"making two databases of {rows:,} rows")
+    print_step(f"making two databases of {rows:,} rows")
     raw, governed = Raw(folder / "raw", rows), Governed(folder / "governed", rows)
     copy = PlainCopy(governed.database, folder / "copy")
     watch = Stopwatch()

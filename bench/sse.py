@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from figures import Figure, render, say
+from figures import Figure, print_step, render
 from served import Server, task_body
 from task import CALLERS, Governed, quantile, rate_of
 
@@ -108,7 +108,7 @@ class Listeners:
         if self._process.stdout.readline() != "ready\n":
             sys.exit("bench: the listeners could not listen")
 
-    def hear(self, wanted: int) -> Any:
+    def wait_for(self, wanted: int) -> Any:
         """What they heard, once each of them has heard so many events, or has waited for long enough."""
         return json.loads(self._process.communicate(f"{wanted}\n")[0])
 
@@ -139,12 +139,12 @@ def measure(folder: Path, tasks: int, listeners: int) -> list[Figure]:
             made = [task_body(*one) for one in governed.prepare(count)]
             return rate_of(server.run_task, [(tokens[at % CALLERS], body) for at, body in enumerate(made)], CALLERS)
 
-        say("warming up")
+        print_step("warming up")
         call(tasks // 4)
-        say(f"{CALLERS} callers alone")
+        print_step(f"{CALLERS} callers alone")
         rate_alone, alone = call(tasks)
         before = server.memory()
-        say(f"{listeners} listeners, {CALLERS} callers")
+        print_step(f"{listeners} listeners, {CALLERS} callers")
         bodies = [task_body(*one) for one in governed.prepare(tasks)]
         crowd = Listeners(server, cookies, listeners)
         listening = server.memory()
@@ -152,7 +152,7 @@ def measure(folder: Path, tasks: int, listeners: int) -> list[Figure]:
         jobs = [(tokens[at % CALLERS], body) for at, body in enumerate(bodies)]
         rate, taken = rate_of(server.run_task, jobs, CALLERS)
         wanted = entries_of(governed) - began
-        heard = crowd.hear(wanted)
+        heard = crowd.wait_for(wanted)
         after = server.memory()
     lost = sum(max(wanted - count, 0) for count in heard["events"])
     return [

@@ -12,38 +12,38 @@ from typing import Any
 import anthropic
 
 from scripted import next_call, serve_model
-from shop import PLAN, WISH, Shop, answer_as_person, open_shop, waits_for_person
+from shop import PLAN, REQUEST, Shop, answer_as_person, open_shop, waits_for_person
 
 
 def run_loop(client: anthropic.Anthropic, shop: Shop) -> str:
     """Ask the model, do what it asks for, tell it what came of it; until it has nothing more to ask for."""
-    tools: Any = shop.tools.offered()
-    messages: list[Any] = [{"role": "user", "content": WISH}]
+    tools: Any = shop.tools.definitions()
+    messages: list[Any] = [{"role": "user", "content": REQUEST}]
     while True:
         message = client.messages.create(model="scripted", max_tokens=1_000, messages=messages, tools=tools)
         messages.append(
             {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in message.content]}
         )
-        uses = [block for block in message.content if block.type == "tool_use"]
-        if not uses:
+        tool_uses = [block for block in message.content if block.type == "tool_use"]
+        if not tool_uses:
             return "".join(block.text for block in message.content if block.type == "text")
-        messages.append({"role": "user", "content": [use_tool(shop, use) for use in uses]})
+        messages.append({"role": "user", "content": [use_tool(shop, use) for use in tool_uses]})
 
 
 def use_tool(shop: Shop, use: anthropic.types.ToolUseBlock) -> dict[str, Any]:
     arguments = json.dumps(use.input)
     result = shop.tools.run(use.name, arguments, use.id)
     if waits_for_person(result):
-        answer_as_person(shop.desk)
+        answer_as_person(shop.services)
         result = shop.tools.run(use.name, arguments, use.id)
     print(f"{use.name}: {result['state']}")
     is_error = result["state"] == "refused"
     return {"type": "tool_result", "tool_use_id": use.id, "content": json.dumps(result), "is_error": is_error}
 
 
-def reply(asked: dict[str, Any]) -> dict[str, Any]:
+def reply(request: dict[str, Any]) -> dict[str, Any]:
     """What the scripted model says, in the form of the Messages API."""
-    blocks = [block for message in asked["messages"] if message["role"] == "user" for block in message["content"]]
+    blocks = [block for message in request["messages"] if message["role"] == "user" for block in message["content"]]
     results = [json.loads(block["content"]) for block in blocks if isinstance(block, dict)]
     call = next_call(results, PLAN)
     block: dict[str, Any]

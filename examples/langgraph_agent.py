@@ -18,7 +18,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from scripted import next_call
-from shop import PLAN, WISH, ShopTools, answer_as_person, open_shop, waits_for_person
+from shop import PLAN, REQUEST, ShopTools, answer_as_person, open_shop, waits_for_person
 
 
 class ScriptedModel(BaseChatModel):
@@ -27,17 +27,17 @@ class ScriptedModel(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         results = [json.loads(str(message.content)) for message in messages if isinstance(message, ToolMessage)]
         call = next_call(results, PLAN)
-        said = AIMessage("Done: acme has 5% off.")
+        message = AIMessage("Done: acme has 5% off.")
         if call is not None:
-            said = AIMessage("", tool_calls=[{"name": call[0], "args": call[1], "id": f"call_{len(results)}"}])
-        return ChatResult(generations=[ChatGeneration(message=said)])
+            message = AIMessage("", tool_calls=[{"name": call[0], "args": call[1], "id": f"call_{len(results)}"}])
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     @property
     def _llm_type(self) -> str:
         return "scripted"
 
 
-class Asked(TypedDict):
+class Interruption(TypedDict):
     """What the graph tells whoever runs it while it is interrupted."""
 
     tool: str
@@ -54,18 +54,18 @@ def build_graph(model: BaseChatModel, tools: ShopTools) -> Any:
 
     def run_tool(call: Any) -> ToolMessage:
         while waits_for_person(result := tools.run(call["name"], json.dumps(call["args"]), call["id"])):
-            interrupt(Asked(tool=call["name"], state=result["state"]))
+            interrupt(Interruption(tool=call["name"], state=result["state"]))
         print(f"{call['name']}: {result['state']}")
         return ToolMessage(json.dumps(result), tool_call_id=call["id"])
 
-    def goes_on(state: MessagesState) -> str:
+    def choose_next_node(state: MessagesState) -> str:
         return "act" if cast("AIMessage", state["messages"][-1]).tool_calls else END
 
     graph = StateGraph(MessagesState)
     graph.add_node("think", think)
     graph.add_node("act", act)
     graph.add_edge(START, "think")
-    graph.add_conditional_edges("think", goes_on, ["act", END])
+    graph.add_conditional_edges("think", choose_next_node, ["act", END])
     graph.add_edge("act", "think")
     return graph.compile(checkpointer=InMemorySaver())
 
@@ -74,10 +74,10 @@ def main() -> None:
     thread: Any = {"configurable": {"thread_id": "discount"}}
     with open_shop() as shop:
         graph = build_graph(ScriptedModel(), shop.tools)
-        state = graph.invoke({"messages": [HumanMessage(WISH)]}, thread)
+        state = graph.invoke({"messages": [HumanMessage(REQUEST)]}, thread)
         while "__interrupt__" in state:
             print(f"interrupted: {state['__interrupt__'][0].value['tool']} waits for a person")
-            answer_as_person(shop.desk)  # a minute later, or a day, and perhaps elsewhere
+            answer_as_person(shop.services)  # a minute later, or a day, and perhaps elsewhere
             state = graph.invoke(Command(resume=True), thread)
         print(state["messages"][-1].content)
         shop.show()

@@ -12,7 +12,7 @@ from typing import Any
 import openai
 
 from scripted import next_call, serve_model
-from shop import PLAN, WISH, Shop, answer_as_person, open_shop, waits_for_person
+from shop import PLAN, REQUEST, Shop, answer_as_person, open_shop, waits_for_person
 
 
 def run_loop(client: openai.OpenAI, shop: Shop) -> str:
@@ -25,9 +25,9 @@ def run_loop(client: openai.OpenAI, shop: Shop) -> str:
             "parameters": tool["input_schema"],
             "strict": False,  # Remit checks the arguments itself
         }
-        for tool in shop.tools.offered()
+        for tool in shop.tools.definitions()
     ]
-    items: list[Any] = [{"role": "user", "content": WISH}]
+    items: list[Any] = [{"role": "user", "content": REQUEST}]
     while True:
         response = client.responses.create(model="scripted", input=items, tools=tools)
         calls = [item for item in response.output if item.type == "function_call"]
@@ -37,15 +37,15 @@ def run_loop(client: openai.OpenAI, shop: Shop) -> str:
         for call in calls:
             result = shop.tools.run(call.name, call.arguments, call.call_id)
             if waits_for_person(result):
-                answer_as_person(shop.desk)
+                answer_as_person(shop.services)
                 result = shop.tools.run(call.name, call.arguments, call.call_id)
             print(f"{call.name}: {result['state']}")
             items.append({"type": "function_call_output", "call_id": call.call_id, "output": json.dumps(result)})
 
 
-def reply(asked: dict[str, Any]) -> dict[str, Any]:
+def reply(request: dict[str, Any]) -> dict[str, Any]:
     """What the scripted model says, in the form of the Responses API."""
-    results = [json.loads(item["output"]) for item in asked["input"] if item.get("type") == "function_call_output"]
+    results = [json.loads(item["output"]) for item in request["input"] if item.get("type") == "function_call_output"]
     call = next_call(results, PLAN)
     item: dict[str, Any]
     if call is not None:

@@ -21,7 +21,7 @@ from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import person_at_terminal
 from remit.services.services import Services
 
-WISH: Final = "Give acme 5% off, and write it down in discounts.md."
+REQUEST: Final = "Give acme 5% off, and write it down in discounts.md."
 PLAN: Final = {
     "plan_id": "note-the-discount",
     "action_plan": [
@@ -43,23 +43,23 @@ _OWN_TOOLS: Final = {
 class ShopTools:
     """What the model can have done: two tools for plans, and every governed function. All of it is on Remit's road."""
 
-    def __init__(self, desk: Services, token: str) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, token: str) -> None:
+        self._services = services
         self._token = token
-        self._caller = AgentCaller.by(desk.workspace.tokens, token)
-        self._functions = tools_of(desk.workspace.calls.registry)
+        self._caller = AgentCaller.by(services.workspace.tokens, token)
+        self._functions = tools_of(services.workspace.calls.registry)
 
-    def offered(self) -> list[dict[str, Any]]:
+    def definitions(self) -> list[dict[str, Any]]:
         """Each with a name, a description and the schema of its arguments."""
-        own = [
+        own_tools = [
             {
                 "name": name,
                 "description": description,
-                "input_schema": {"type": "object", "properties": {given: {"type": kind}}, "required": [given]},
+                "input_schema": {"type": "object", "properties": {parameter: {"type": kind}}, "required": [parameter]},
             }
-            for name, (description, given, kind) in _OWN_TOOLS.items()
+            for name, (description, parameter, kind) in _OWN_TOOLS.items()
         ]
-        return [*own, *map(tool_of, self._functions.values())]
+        return [*own_tools, *map(tool_of, self._functions.values())]
 
     def run(self, name: str, arguments: str, call_id: str) -> dict[str, Any]:
         """One tool call. The model's id for it is the key: the same call again is the same effect, and the same result.
@@ -70,13 +70,13 @@ class ShopTools:
         try:
             if name in self._functions:
                 function = self._functions[name].name
-                calls = self._desk.workspace.calls
+                calls = self._services.workspace.calls
                 return calls.run(function, arguments.encode(), token=self._token, key=call_id).tree()
-            given = json.loads(arguments)
+            parsed = json.loads(arguments)
             if name == "propose_plan":
-                plan = json.dumps(given["plan"]).encode()
-                return self._desk.plans.propose(self._caller, plan, key=call_id).tree()
-            return self._desk.plans.apply(self._caller, given["proposal_id"], wait=30).tree()
+                plan = json.dumps(parsed["plan"]).encode()
+                return self._services.plans.propose(self._caller, plan, key=call_id).tree()
+            return self._services.plans.apply(self._caller, parsed["proposal_id"], wait=30).tree()
         except RemitError as problem:  # the model is told what was wrong, and what to do next
             return {"state": "refused", **problem.as_json()}
 
@@ -85,28 +85,28 @@ def waits_for_person(result: dict[str, Any]) -> bool:
     return result["state"] in {"waiting", "PENDING"}
 
 
-def answer_as_person(desk: Services) -> None:
+def answer_as_person(services: Services) -> None:
     """Read what waits, and say yes: what you would do in the console. You are you by your login at this machine.
 
     Whoever is an agent (REMIT_AGENT or REMIT_TOKEN is set) is refused here.
     """
     person = PersonCaller(person_at_terminal(os.environ), "approver")
-    desk.plans.finish_previews(30)  # the preview of an agent's plan is computed after the agent was answered
-    for question in desk.inbox.list_open(person):
+    services.plans.finish_previews(30)  # the preview of an agent's plan is computed after the agent was answered
+    for question in services.inbox.list_open(person):
         print(f"a person reads: {question.title}")
-        seen: str | None
+        digest: str | None
         if question.kind == "plan":
-            seen = desk.plans.read_preview(person, question.id).preview_digest
+            digest = services.plans.read_preview(person, question.id).preview_digest
         else:
-            request = desk.inbox.show(person, question.kind, question.id).request
-            seen = request.request_digest if request is not None else None
-        desk.inbox.decide(person, question.kind, question.id, Decision(approved=True, shown_digest=seen))
+            request = services.inbox.show(person, question.kind, question.id).request
+            digest = request.request_digest if request is not None else None
+        services.inbox.decide(person, question.kind, question.id, Decision(approved=True, shown_digest=digest))
 
 
 @dataclass
 class Shop:
     workspace: Workspace
-    desk: Services
+    services: Services
     tools: ShopTools
     customers: dict[str, int]
 
@@ -124,12 +124,12 @@ def open_shop() -> Iterator[Shop]:
         project.mkdir()
         (project / "discounts.md").write_text("acme: 0%\n")
         workspace, _ = initialise(project, {**os.environ, "REMIT_STATE": f"{folder}/state"})
-        with workspace, Services(workspace) as desk:
+        with workspace, Services(workspace) as services:
             customers = {"acme": 0}
             declare_functions(workspace, customers)
             request = TokenRequest("shop-assistant", CAPABILITIES, TokenConstraints(), timedelta(hours=1))
             token = workspace.tokens.issue(request).text
-            yield Shop(workspace, desk, ShopTools(desk, token), customers)
+            yield Shop(workspace, services, ShopTools(services, token), customers)
 
 
 def declare_functions(workspace: Workspace, customers: dict[str, int]) -> None:

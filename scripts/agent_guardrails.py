@@ -30,15 +30,15 @@ def static_violations(
     return sorted({violation for check in checks for violation in check(sources)})
 
 
-def living_violations(root: Path) -> list[Violation]:
+def running_code_violations(root: Path) -> list[Violation]:
     """Refused unless the code that runs is the code of the root."""
     package = Path(remit.__file__).resolve().parent
     if package != (root / "src" / "remit").resolve():
         raise SystemExit(f"agent guardrails: remit comes from {package}; run scripts/check_agent_execution_core.sh")
     # Only now: sources that cannot be loaded must still be read.
-    from scripts.agent_guardrails_alive import check_alive  # noqa: PLC0415
+    from scripts.agent_guardrails_alive import check_running_code  # noqa: PLC0415
 
-    return sorted(set(check_alive(root)))
+    return sorted(set(check_running_code(root)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     found = static_violations(chosen.root)
     if not found and not chosen.static:
-        found = living_violations(chosen.root)
+        found = running_code_violations(chosen.root)
     for violation in found:
         sys.stderr.write(f"agent guardrail {violation}\n")
     sys.stdout.write(f"agent guardrails: {len(RULES)} rules, {len(found)} violations\n")

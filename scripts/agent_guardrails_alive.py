@@ -40,7 +40,7 @@ _ALL: Final = '@id("all") permit (principal, action, resource);'
 _MOVE: Final = {**_LOOK, "id": "move", "impact": "impactful"}
 
 
-def check_alive(root: Path) -> Iterator[Violation]:
+def check_running_code(root: Path) -> Iterator[Violation]:
     yield from _missing()
     yield from _rollback()
     yield from _bindings()
@@ -67,7 +67,7 @@ def evidence(kind: str, *simulations: dict[str, Any], simulation_id: str = "look
     return Evidence("acme", "mia", "c", "en", found, catalogue, policy, load_lexicon())
 
 
-def decided(given: Evidence) -> decisions.GoalDecision:
+def decide_goal(evidence_of_goal: Evidence) -> decisions.GoalDecision:
     goal = AgentGoalRequest(
         correlation_id="c",
         tenant_id="acme",
@@ -76,17 +76,19 @@ def decided(given: Evidence) -> decisions.GoalDecision:
         raw_user_utterance="",
         language_tag="en",
         normalized_intent="",
-        sim_finder_packet=given.packet,
+        sim_finder_packet=evidence_of_goal.packet,
         confirm_state=ConfirmState(status="NONE"),
         idempotency_key="x",
         attempt_counter=0,
     )
-    return decisions.build_decision(goal, decisions.build_goal_documents(goal), given, gates.decide(given), (), AT)
+    return decisions.build_decision(
+        goal, decisions.build_goal_documents(goal), evidence_of_goal, gates.decide(evidence_of_goal), (), AT
+    )
 
 
 def _missing() -> Iterator[Violation]:
     for kind in ("missing", "clarify", "refuse"):
-        made = decided(evidence(kind))
+        made = decide_goal(evidence(kind))
         if made.verdict.dispatches or made.envelope is not None or made.record.envelope_ref is not None:
             yield _breach("missing-dispatch", gates, f"a {kind} packet is decided as {made.verdict.event}", "Stop it.")
     event = gates.decide(evidence("missing")).event
@@ -97,8 +99,8 @@ def _missing() -> Iterator[Violation]:
 def _rollback() -> Iterator[Violation]:
     for impact in ("impactful", "side_effecting", "irreversible"):
         for named in ({}, {"rollback": "nobody"}):
-            given = evidence("match", {**_MOVE, "impact": impact, **named}, simulation_id="move")
-            verdict = gates.decide(given)
+            evidence_of_goal = evidence("match", {**_MOVE, "impact": impact, **named}, simulation_id="move")
+            verdict = gates.decide(evidence_of_goal)
             if (verdict.event, verdict.reason_code) != ("REFUSED", "ROLLBACK_PLAN_MISSING"):
                 what = f"{impact} without a way back is decided as {verdict.event} ({verdict.reason_code})"
                 yield _breach("rollback", gates, what, "Refuse with ROLLBACK_PLAN_MISSING.")
@@ -107,7 +109,7 @@ def _rollback() -> Iterator[Violation]:
 def _bindings() -> Iterator[Violation]:
     for kind in ("tool", "function", "mcp", "shell", "http"):
         tree = {**_LOOK, "binding": {"type": kind, "name": "x"}}
-        if _is_taken(Simulation.from_tree, tree):
+        if _is_accepted(Simulation.from_tree, tree):
             where = "src/remit/contracts/goals/simulation.py"
             yield Violation("tool-dispatch", where, 1, f"a binding to a {kind} is taken", "Keep the set closed.")
 
@@ -117,17 +119,17 @@ def _packets() -> Iterator[Violation]:
     for kind in KINDS:
         whole = packet(kind)
         for name in PROOFS:
-            less = {key: value for key, value in whole.items() if key != name}
-            for tree in (less, {**whole, name: ""}, {**whole, name: None}):
-                if _is_taken(FINDER_PACKET.from_tree, tree):
+            incomplete = {key: value for key, value in whole.items() if key != name}
+            for tree in (incomplete, {**whole, name: ""}, {**whole, name: None}):
+                if _is_accepted(FINDER_PACKET.from_tree, tree):
                     what = f"a {kind} packet without {name} is taken"
                     yield Violation("packet-proof", where, 1, what, "Require it, not empty.")
-        if not _is_taken(FINDER_PACKET.from_tree, whole):
+        if not _is_accepted(FINDER_PACKET.from_tree, whole):
             yield Violation("packet-proof", where, 1, f"a whole {kind} packet is refused", "Mend the guardrail's own.")
 
 
 def _refs() -> Iterator[Violation]:
-    made = decided(evidence("match"))
+    made = decide_goal(evidence("match"))
     if made.envelope is None or made.step is None:
         yield _breach("step-refs", decisions, "a step that may be dispatched has no envelope", "Make it.")
         return
@@ -142,7 +144,7 @@ def _refs() -> Iterator[Violation]:
         (AgentStep, made.step.tree(), ("policy_snapshot_version",)),
     ):
         for name in members:
-            if _is_taken(model.from_tree, {key: value for key, value in tree.items() if key != name}):
+            if _is_accepted(model.from_tree, {key: value for key, value in tree.items() if key != name}):
                 yield _breach("step-refs", decisions, f"{model.__name__} is taken without {name}", "Require it.")
 
 
@@ -161,14 +163,14 @@ def _files(root: Path) -> Iterator[Violation]:
                 yield Violation("rollback", file, 1, f"{found.where}: {found.what}", found.next_step)
 
 
-def _is_taken(take: Callable[[Any], Any], tree: Any) -> bool:
+def _is_accepted(parse: Callable[[Any], Any], tree: Any) -> bool:
     try:
-        take(tree)
+        parse(tree)
     except RemitError:
         return False
     return True
 
 
-def _breach(rule: str, module: Any, what: str, mend: str) -> Violation:
+def _breach(rule: str, module: Any, what: str, next_step: str) -> Violation:
     parts = module.__name__.split(".")
-    return Violation(rule, f"src/{'/'.join(parts)}.py", 1, what, mend)
+    return Violation(rule, f"src/{'/'.join(parts)}.py", 1, what, next_step)

@@ -14,7 +14,7 @@ from scripts.agent_guardrails_sources import Sources, Violation, text_of
 
 FOLDERS: Final = ("docs", "src", "bench", "examples", "demo")
 _FENCED: Final = re.compile(r"^```(?:yaml|yml|json)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_MEND: Final = "Name the simulation that takes it back under `rollback`."
+_NEXT_STEP: Final = "Name the simulation that takes it back under `rollback`."
 
 
 def check_catalogues(sources: Sources) -> Iterator[Violation]:
@@ -67,7 +67,7 @@ def _in_text(file: str, text: str, above: int) -> Iterator[Violation]:
         line = above + text.count("\n", 0, max(place, 0)) + 1
         binding = each.get("binding")
         kind = binding.get("type") if isinstance(binding, dict) else None
-        yield from _judged(file, line, name, each.get("impact"), each.get("rollback"), kind)
+        yield from _judge(file, line, name, each.get("impact"), each.get("rollback"), kind)
 
 
 @lru_cache(maxsize=1_000)
@@ -88,12 +88,14 @@ def _written_out(file: str, text: str) -> Iterator[Violation]:
         kind = next((text_of(value) for key, value in kinds if key is not None and text_of(key) == "type"), "task")
         rollback = text_of(members["rollback"]) if "rollback" in members else None
         name, impact = (text_of(members[key]) if key in members else "" for key in ("id", "impact"))
-        yield from _judged(file, node.lineno, name or "", impact, rollback, kind)
+        yield from _judge(file, node.lineno, name or "", impact, rollback, kind)
 
 
-def _judged(file: str, line: int, name: str, impact: Any, rollback: Any, kind: Any) -> Iterator[Violation]:
+def _judge(file: str, line: int, name: str, impact: Any, rollback: Any, kind: Any) -> Iterator[Violation]:
     if impact != "read_only" and (not rollback or rollback == name):
-        yield Violation("rollback", file, line, f"{name} is {impact} and names no other simulation as rollback", _MEND)
+        yield Violation(
+            "rollback", file, line, f"{name} is {impact} and names no other simulation as rollback", _NEXT_STEP
+        )
     if kind not in BINDINGS.values():
-        mend = f"Bind it to one of {', '.join(BINDINGS.values())}."
-        yield Violation("tool-dispatch", file, line, f"{name} is bound to {kind}", mend)
+        next_step = f"Bind it to one of {', '.join(BINDINGS.values())}."
+        yield Violation("tool-dispatch", file, line, f"{name} is bound to {kind}", next_step)

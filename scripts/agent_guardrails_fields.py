@@ -7,11 +7,11 @@ from typing import Final
 from scripts.agent_guardrails_sources import (
     Sources,
     Violation,
+    construction_in,
     field_of,
-    gone,
     is_required,
     keyword_of,
-    made_in,
+    missing_violation,
     union_in,
 )
 
@@ -57,13 +57,13 @@ def _packets(sources: Sources) -> Iterator[Violation]:
     module = sources.module("contracts/goals/packets.py")
     packet = module.shape("Packet") if module else None
     if module is None or packet is None:
-        yield gone("packet-proof", "contracts/goals/packets.py", "Packet")
+        yield missing_violation("packet-proof", "contracts/goals/packets.py", "Packet")
         return
-    mend = "Every packet carries it, as an Identifier without a default."
+    next_step = "Every packet carries it, as an Identifier without a default."
     for name in PROOFS:
         if not is_required(packet, name, "Identifier"):
             found = field_of(packet, name) or packet
-            yield module.breach("packet-proof", found, f"{name} is not required", mend)
+            yield module.breach("packet-proof", found, f"{name} is not required", next_step)
     for kind in PACKETS:
         shape = module.shape(kind)
         bases = [ast.unparse(one) for one in shape.bases] if isinstance(shape, ast.ClassDef) else []
@@ -71,7 +71,7 @@ def _packets(sources: Sources) -> Iterator[Violation]:
             yield module.breach("packet-proof", shape, f"{kind} is not a Packet", "Derive it from Packet alone.")
         for name in PROOFS:
             if (again := field_of(shape, name)) is not None:
-                yield module.breach("packet-proof", again, f"{kind} says otherwise of {name}", mend)
+                yield module.breach("packet-proof", again, f"{kind} says otherwise of {name}", next_step)
     union = module.value("FinderPacket")
     if union_in(union) != set(PACKETS):
         yield module.breach("packet-proof", union, "FinderPacket is not the four kinds", "Keep it closed.")
@@ -83,7 +83,7 @@ def _refs(sources: Sources) -> Iterator[Violation]:
         module = sources.module(file)
         shape = module.shape(name) if module else None
         if module is None or shape is None:
-            yield gone(rule, file, name)
+            yield missing_violation(rule, file, name)
         elif not is_required(shape, member, kind):
             what = f"{name}.{member} is not required"
             yield module.breach(
@@ -91,9 +91,9 @@ def _refs(sources: Sources) -> Iterator[Violation]:
             )
     for file, function, name, member, value in PASSED_ON:
         module = sources.module(file)
-        made = made_in(module, function, name) if module else None
+        made = construction_in(module, function, name) if module else None
         if module is None or made is None:
-            yield gone(rule, file, f"{name}(...) in {function}")
+            yield missing_violation(rule, file, f"{name}(...) in {function}")
         elif keyword_of(made, member) != value:
             what = f"{function} does not pass {member} on"
             yield module.breach(rule, made, what, f"Write {member}={value}.")
@@ -101,4 +101,4 @@ def _refs(sources: Sources) -> Iterator[Violation]:
     row = rows.shape("StepRow") if rows else None
     for member in ("policy_snapshot_ref", "artifact_fingerprint_bundle_ref"):
         if rows is None or field_of(row, member) is None:
-            yield gone(rule, "ledger/goal_tables.py", f"StepRow.{member}")
+            yield missing_violation(rule, "ledger/goal_tables.py", f"StepRow.{member}")

@@ -9,8 +9,8 @@ from typing import Final
 ANY: Final = frozenset({"*"})
 
 
-def names(*given: str) -> frozenset[str]:
-    return frozenset(given)
+def names(*values: str) -> frozenset[str]:
+    return frozenset(values)
 
 
 LEDGER: Final = {
@@ -65,7 +65,7 @@ PURE: Final = dict.fromkeys(
     ANY,
 )
 COMMON: Final = {**PURE, **LEDGER, "contextlib": names("contextmanager"), "remit.crypto.signing": names("Keyring")}
-ONLY_THERE: Final = {
+FILE_IMPORTS: Final = {
     "goals/catalogue/files.py": {"remit.goals.binding.file_cache": names("MAX_FILES", "FileCache")},  # reads only
     "goals/simulation_executor.py": {
         "remit.execution.engine": names(
@@ -114,16 +114,18 @@ RUNNER_FILES: Final = names("goals/actions/runner.py", "goals/actions/browser.py
 NOT_FOR_THE_CORE: Final = names("remit.goals.simulation_executor", "remit.goals.ports")
 WRITES: Final = ("remit.ledger", "remit.store", "os", "shutil", "io", "tempfile", "sqlite3", "psycopg", "duckdb")
 
-ROUND_THE_BACK: Final = names(
+INDIRECT_ACCESS: Final = names(
     "__import__", "eval", "exec", "compile", "globals", "locals", "vars", "setattr", "delattr", "breakpoint"
 )
-HIDDEN: Final = names("__dict__", "__getattribute__", "__subclasses__", "__globals__", "__builtins__", "__setattr__")
-SMUGGLED: Final = names(
+HIDDEN_ATTRIBUTES: Final = names(
+    "__dict__", "__getattribute__", "__subclasses__", "__globals__", "__builtins__", "__setattr__"
+)
+NESTED_MODULES: Final = names(
     *("os", "_os", "sys", "_sys", "io", "_io", "codecs", "shutil", "socket", "subprocess", "tempfile", "sqlite3"),
     *("builtins", "importlib", "modules", "handlers", "FileHandler", "Timer", "Thread"),
 )
 """What a harmless module has inside of it, and nobody may take out."""
-TO_AN_EFFECT: Final = names("prepare", "run", "has_begun", "runner", "dispatch")
+EFFECT_METHODS: Final = names("prepare", "run", "has_begun", "runner", "dispatch")
 FROM_LISTED_NAMES: Final = {("goals/replay.py", "_row_differs"), ("goals/simulation_executor.py", "checkpoint")}
 """Where a row's fields are gone through by their names."""
 
@@ -173,7 +175,7 @@ WRITING_SQL: Final = re.compile(
 )
 TRANSCRIPT: Final = re.compile(r"transcript|conversation_ledger", re.IGNORECASE)
 NO_STATEMENT: Final = {("goals/trace.py", "self.rows")} | {
-    (name, f"{door}.execute") for name in RUNNER_FILES for door in ("self._tasks()", "self._browsing()")
+    (name, f"{service}.execute") for name in RUNNER_FILES for service in ("self._tasks()", "self._browsing()")
 }
 """Called like a statement, and none: the rows that a trace was given, and what a door is asked to do."""
 READS: Final = names("reading", "reading_pooled")
@@ -186,11 +188,11 @@ ENVELOPES_READ_IN: Final = {
 }
 """Where a recorded envelope is read back."""
 
-MADE_IN: Final = {
+CONSTRUCTED_IN: Final = {
     "SimulationOperation": "goals/service.py",
     "SimulationExecutor": "goals/service.py",
     "GoalActionRunner": "workspace/container.py",
 }
 """One place each."""
-PASSES_ON: Final = {("goals/simulation_executor.py", "self.dispatch"), ("testing/goal_load.py", "self.inner.dispatch")}
+FORWARDED: Final = {("goals/simulation_executor.py", "self.dispatch"), ("testing/goal_load.py", "self.inner.dispatch")}
 """The request that the executor's own door keeps under that name; and the load's stopwatch, around the executor."""

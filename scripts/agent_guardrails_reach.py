@@ -7,22 +7,22 @@ from functools import lru_cache
 from scripts.agent_guardrails_lists import (
     ANY,
     COMMON,
+    CONSTRUCTED_IN,
+    EFFECT_METHODS,
+    FILE_IMPORTS,
     FILE_WRITES,
+    FORWARDED,
     FROM_LISTED_NAMES,
-    HIDDEN,
+    HIDDEN_ATTRIBUTES,
+    INDIRECT_ACCESS,
     KINDS,
-    MADE_IN,
+    NESTED_MODULES,
     NO_STATEMENT,
     NOT_FOR_THE_CORE,
-    ONLY_THERE,
-    PASSES_ON,
     READS,
-    ROUND_THE_BACK,
     RUNNER_FILES,
     RUNNER_IMPORTS,
-    SMUGGLED,
     STATEMENTS,
-    TO_AN_EFFECT,
     TRANSCRIPT,
     WRITERS,
     WRITES,
@@ -33,18 +33,18 @@ from scripts.agent_guardrails_sources import Module, Sources, Violation, importe
 
 def check_reach(sources: Sources) -> Iterator[Violation]:
     for module in (*sources.core(), *sources.goals()):
-        yield from _reached_from(module)
-    yield from _once(sources)
+        yield from _check_module(module)
+    yield from _check_single_use(sources)
 
 
 @lru_cache(maxsize=1_000)
-def _reached_from(module: Module) -> tuple[Violation, ...]:
+def _check_module(module: Module) -> tuple[Violation, ...]:
     checks = (_imports, _indirect, _effects, _writes, _texts)
     return tuple(violation for check in checks for violation in check(module))
 
 
 def _allowed(name: str) -> dict[str, frozenset[str]]:
-    return {**COMMON, **(RUNNER_IMPORTS if name in RUNNER_FILES else {}), **ONLY_THERE.get(name, {})}
+    return {**COMMON, **(RUNNER_IMPORTS if name in RUNNER_FILES else {}), **FILE_IMPORTS.get(name, {})}
 
 
 def _imports(module: Module) -> Iterator[Violation]:
@@ -52,13 +52,13 @@ def _imports(module: Module) -> Iterator[Violation]:
     for node in module.nodes:
         for origin, _, is_name in imported(node, module.name):
             home, _, name = origin.rpartition(".") if is_name else (origin, "", "")
-            if _is_open(module, home, origin):
+            if _is_importable(module, home, origin):
                 continue
             listed = allowed.get(home)
             # A whole module under a name of its own could be asked for anything that is in it.
-            if listed is not None and (listed == ANY or name in listed) and name not in SMUGGLED:
+            if listed is not None and (listed == ANY or name in listed) and name not in NESTED_MODULES:
                 continue
-            rule = "direct-write" if origin.startswith(WRITES) and _root_of(origin) in WRITES else "bypass"
+            rule = "direct-write" if origin.startswith(WRITES) and _find_root(origin) in WRITES else "bypass"
             yield module.breach(
                 rule,
                 node,
@@ -68,14 +68,14 @@ def _imports(module: Module) -> Iterator[Violation]:
             )
 
 
-def _root_of(origin: str) -> str:
+def _find_root(origin: str) -> str:
     return ".".join(origin.split(".")[:2]) if origin.startswith("remit.") else origin.partition(".")[0]
 
 
-def _is_open(module: Module, home: str, origin: str) -> bool:
+def _is_importable(module: Module, home: str, origin: str) -> bool:
     """The core's own rooms and the contracts. The executor and the runner are not the core's."""
-    asks = is_core(module.name) and module.name != "goals/simulation_executor.py"
-    if asks and (home in NOT_FOR_THE_CORE or origin in NOT_FOR_THE_CORE):
+    is_restricted = is_core(module.name) and module.name != "goals/simulation_executor.py"
+    if is_restricted and (home in NOT_FOR_THE_CORE or origin in NOT_FOR_THE_CORE):
         return False
     if home.startswith("remit.contracts."):
         return True
@@ -86,27 +86,31 @@ def _is_open(module: Module, home: str, origin: str) -> bool:
 
 def _indirect(module: Module) -> Iterator[Violation]:
     """A name that is put together cannot be followed, so nobody may."""
-    mend = "Write the name out, so that it can be seen what is reached."
-    inside = _Inside(module)
+    next_step = "Write the name out, so that it can be seen what is reached."
+    context = _CallContext(module)
     for node in module.nodes:
-        if isinstance(node, ast.Name) and node.id in ROUND_THE_BACK:
-            yield module.breach("bypass", node, f"it uses {node.id}", mend)
-        if isinstance(node, ast.Attribute) and node.attr in HIDDEN and ast.unparse(node) != "object.__setattr__":
-            yield module.breach("bypass", node, f"it uses {node.attr}", mend)
-        if isinstance(node, ast.Attribute) and node.attr in SMUGGLED:
-            yield module.breach("bypass", node, f"it takes .{node.attr} out of another module", mend)
+        if isinstance(node, ast.Name) and node.id in INDIRECT_ACCESS:
+            yield module.breach("bypass", node, f"it uses {node.id}", next_step)
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in HIDDEN_ATTRIBUTES
+            and ast.unparse(node) != "object.__setattr__"
+        ):
+            yield module.breach("bypass", node, f"it uses {node.attr}", next_step)
+        if isinstance(node, ast.Attribute) and node.attr in NESTED_MODULES:
+            yield module.breach("bypass", node, f"it takes .{node.attr} out of another module", next_step)
         if isinstance(node, ast.Name) and node.id == "getattr":
-            call = inside.calls.get(id(node))
+            call = context.calls.get(id(node))
             named = text_of(call.args[1]) if call is not None and len(call.args) > 1 else None
-            if named is None and (module.name, inside.names.get(id(node), "")) not in FROM_LISTED_NAMES:
-                yield module.breach("bypass", node, "it asks by a name that is not written out", mend)
-            if named in TO_AN_EFFECT | SMUGGLED:
-                yield module.breach("bypass", node, f"it reaches .{named} by its name", mend)
+            if named is None and (module.name, context.names.get(id(node), "")) not in FROM_LISTED_NAMES:
+                yield module.breach("bypass", node, "it asks by a name that is not written out", next_step)
+            if named in EFFECT_METHODS | NESTED_MODULES:
+                yield module.breach("bypass", node, f"it reaches .{named} by its name", next_step)
             if named in STATEMENTS | FILE_WRITES | {"insert"}:
-                yield module.breach("direct-write", node, f"it reaches .{named} by its name", mend)
+                yield module.breach("direct-write", node, f"it reaches .{named} by its name", next_step)
 
 
-class _Inside:
+class _CallContext:
     """Which call a name is called by, and which function it stands in."""
 
     def __init__(self, module: Module) -> None:
@@ -118,18 +122,18 @@ class _Inside:
 
 
 def _effects(module: Module) -> Iterator[Violation]:
-    mend = "Only goals/simulation_executor.py moves the runner; the core asks the SimulationExecutor, once."
+    next_step = "Only goals/simulation_executor.py moves the runner; the core asks the SimulationExecutor, once."
     if module.name == "goals/simulation_executor.py" or module.name in RUNNER_FILES:
         return
     for node in module.nodes:
-        if isinstance(node, ast.Attribute) and node.attr in TO_AN_EFFECT - {"dispatch"}:
-            yield module.breach("bypass", node, f"it reaches .{node.attr}", mend)
+        if isinstance(node, ast.Attribute) and node.attr in EFFECT_METHODS - {"dispatch"}:
+            yield module.breach("bypass", node, f"it reaches .{node.attr}", next_step)
         elif isinstance(node, ast.Name | ast.Attribute) and module.origin(node).startswith("remit.execution.engine."):
-            yield module.breach("bypass", node, f"it uses {module.ends(node)}", mend)
+            yield module.breach("bypass", node, f"it uses {module.last_name(node)}", next_step)
 
 
 def _writes(module: Module) -> Iterator[Violation]:
-    mend = "Write through append_step, append_agent_row or store_documents, where the core already does."
+    next_step = "Write through append_step, append_agent_row or store_documents, where the core already does."
     for node in module.nodes:
         what = ""
         if isinstance(node, ast.Call):
@@ -137,17 +141,17 @@ def _writes(module: Module) -> Iterator[Violation]:
         elif isinstance(node, ast.Name | ast.Attribute):
             what = _written_by_name(module, node)
         if what:
-            yield module.breach("direct-write", node, what, mend)
+            yield module.breach("direct-write", node, what, next_step)
 
 
 def _written_by_call(module: Module, node: ast.Call) -> str:
     called = node.func
-    if module.ends(called) == "NewEntry" and module.origin(called).startswith("remit.ledger."):
+    if module.last_name(called) == "NewEntry" and module.origin(called).startswith("remit.ledger."):
         kind = ast.unparse(node.args[1]) if len(node.args) > 1 else "nobody knows"
         return "" if kind in KINDS else f"it appends an event of the kind {kind}"
     if not isinstance(called, ast.Attribute):
         return ""
-    if called.attr == "insert" and not _is_a_place(node):
+    if called.attr == "insert" and not _is_list_index(node):
         return "it inserts a row"
     # A text's has two arguments, a date's has names; a path's has one.
     is_paths = called.attr == "replace" and len(node.args) == 1
@@ -155,8 +159,8 @@ def _written_by_call(module: Module, node: ast.Call) -> str:
 
 
 def _written_by_name(module: Module, node: ast.Name | ast.Attribute) -> str:
-    end = module.ends(node)
-    if end in WRITERS and module.name not in WRITERS[end] and _is_ours(module, node):
+    end = module.last_name(node)
+    if end in WRITERS and module.name not in WRITERS[end] and _is_ledger_name(module, node):
         return f"it uses {end}"
     if isinstance(node, ast.Name):
         return "it opens a file" if node.id == "open" else ""
@@ -166,46 +170,48 @@ def _written_by_name(module: Module, node: ast.Name | ast.Attribute) -> str:
     return f"it uses .store.{node.attr}" if is_of_store and node.attr not in READS else ""
 
 
-def _is_ours(module: Module, node: ast.Name | ast.Attribute) -> bool:
+def _is_ledger_name(module: Module, node: ast.Name | ast.Attribute) -> bool:
     return isinstance(node, ast.Attribute) or module.origin(node).startswith("remit.ledger.")
 
 
-def _is_a_place(node: ast.Call) -> bool:
+def _is_list_index(node: ast.Call) -> bool:
     """As a list has it: the first argument is a number."""
     first = node.args[0] if node.args else None
     return isinstance(first, ast.Constant) and isinstance(first.value, int)
 
 
 def _texts(module: Module) -> Iterator[Violation]:
-    mend = "The core records through the ledger's own functions and keeps no transcript."
+    next_step = "The core records through the ledger's own functions and keeps no transcript."
     for node in module.nodes:
         if id(node) in module.docstrings:
             continue
         text = text_of(node)
         if text is not None and WRITING_SQL.search(text):
-            yield module.breach("direct-write", node, "it holds SQL that writes", mend)
+            yield module.breach("direct-write", node, "it holds SQL that writes", next_step)
         named = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else text or ""
         if TRANSCRIPT.search(named):
-            yield module.breach("direct-write", node, "it names a transcript", mend)
+            yield module.breach("direct-write", node, "it names a transcript", next_step)
 
 
-def _once(sources: Sources) -> Iterator[Violation]:
+def _check_single_use(sources: Sources) -> Iterator[Violation]:
     """In all of Remit: one place that dispatches, one that puts the executor together, one that makes its runner."""
-    for thing, where in MADE_IN.items():
-        for module in sources.modules("**/*.py", mentioning=thing):
+    for constructed, where in CONSTRUCTED_IN.items():
+        for module in sources.modules("**/*.py", mentioning=constructed):
             for call in module.calls:
-                if module.ends(call.func) == thing and module.name != where:
-                    yield module.breach("bypass", call, f"it makes a {thing}", f"Only src/remit/{where} makes one.")
-    seen = 0
+                if module.last_name(call.func) == constructed and module.name != where:
+                    yield module.breach(
+                        "bypass", call, f"it makes a {constructed}", f"Only src/remit/{where} makes one."
+                    )
+    dispatches = 0
     for module in sources.modules("**/*.py", mentioning="dispatch"):
         for node in module.nodes:
-            if not (isinstance(node, ast.Attribute) and node.attr == "dispatch") or _is_fine(module, node):
+            if not (isinstance(node, ast.Attribute) and node.attr == "dispatch") or _is_allowed_dispatch(module, node):
                 continue
-            seen += module.name == "goals/core.py"
-            if module.name != "goals/core.py" or seen > 1:
-                mend = "AgentCore._dispatch is the only place that asks for a dispatch, and it asks once."
-                yield module.breach("bypass", node, "it asks for a dispatch", mend)
+            dispatches += module.name == "goals/core.py"
+            if module.name != "goals/core.py" or dispatches > 1:
+                next_step = "AgentCore._dispatch is the only place that asks for a dispatch, and it asks once."
+                yield module.breach("bypass", node, "it asks for a dispatch", next_step)
 
 
-def _is_fine(module: Module, node: ast.Attribute) -> bool:
-    return module.origin(node).endswith("contracts.dispatch") or (module.name, ast.unparse(node)) in PASSES_ON
+def _is_allowed_dispatch(module: Module, node: ast.Attribute) -> bool:
+    return module.origin(node).endswith("contracts.dispatch") or (module.name, ast.unparse(node)) in FORWARDED

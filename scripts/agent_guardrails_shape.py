@@ -10,12 +10,12 @@ from scripts.agent_guardrails_sources import (
     Sources,
     Violation,
     calls_inside,
+    construction_in,
     field_of,
-    gone,
+    is_guarded_by,
     keyword_of,
-    made_in,
     members_of,
-    stands_under,
+    missing_violation,
     union_in,
 )
 
@@ -29,7 +29,7 @@ BINDINGS: Final = {
 }
 ACTIONS: Final = frozenset({"TaskAction", "PlanAction", "BrowserAction", "UndoAction"})
 FINDERS: Final = frozenset({"goals/finder/packets.py", "goals/rollback.py"})
-ON_THE_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
+DISPATCH_PATH: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 RANKING: Final = frozenset({"sorted", "max", "min", "reversed", "sort", "nlargest", "shuffle", "choice"})
 
 
@@ -37,23 +37,23 @@ def check_shape(sources: Sources) -> Iterator[Violation]:
     yield from _envelopes(sources)
     yield from _bindings(sources)
     yield from _missing(sources)
-    yield from _gate_for_the_way_back(sources)
+    yield from _rollback_gate(sources)
 
 
 # --- only simulations, and only the Finder's first ------------------------------------------------------------------
 
 
 def _envelopes(sources: Sources) -> Iterator[Violation]:
-    mend = "planner.build_envelope makes the one envelope, for the first candidate of the Finder's packet."
+    next_step = "planner.build_envelope makes the one envelope, for the first candidate of the Finder's packet."
     for module in (*sources.core(), *sources.goals()):
         inside = calls_inside(module, "build_envelope") if module.name == "goals/planner.py" else set()
         copies = calls_inside(module, "final_gate_refusal") if module.name == "goals/decisions.py" else set()
         for call in module.calls:
-            end = module.ends(call.func)
+            end = module.last_name(call.func)
             if end == "DispatchEnvelope" and id(call) not in inside:
-                yield module.breach("tool-dispatch", call, "it makes a DispatchEnvelope", mend)
+                yield module.breach("tool-dispatch", call, "it makes a DispatchEnvelope", next_step)
             if end in {"model_construct", "model_copy"} and id(call) not in copies:
-                yield module.breach("tool-dispatch", call, f"it makes a contract by {end}, past its checks", mend)
+                yield module.breach("tool-dispatch", call, f"it makes a contract by {end}, past its checks", next_step)
             if end in {"SimulationMatchPacket", "Candidate"} and module.name not in FINDERS:
                 yield module.breach("tool-dispatch", call, f"it makes a {end}", "Only a Finder names candidates.")
             if (
@@ -64,9 +64,9 @@ def _envelopes(sources: Sources) -> Iterator[Violation]:
                 yield module.breach("tool-dispatch", call, "it ranks candidates", "Take the first, as it is.")
     yield from _read_envelopes(sources)
     planner = sources.module("goals/planner.py")
-    made = made_in(planner, "build_envelope", "DispatchEnvelope") if planner else None
+    made = construction_in(planner, "build_envelope", "DispatchEnvelope") if planner else None
     if planner is None or made is None:
-        yield gone("tool-dispatch", "goals/planner.py", "build_envelope with its DispatchEnvelope(...)")
+        yield missing_violation("tool-dispatch", "goals/planner.py", "build_envelope with its DispatchEnvelope(...)")
         return
     given = keyword_of(made, "simulation_id")
     if given != FIRST_CANDIDATE or any(one.arg is None for one in made.keywords):
@@ -76,7 +76,7 @@ def _envelopes(sources: Sources) -> Iterator[Violation]:
 
 def _read_envelopes(sources: Sources) -> Iterator[Violation]:
     """An envelope from bytes is one that was recorded, or it would be made by another name."""
-    mend = "Read back the envelope that the decision recorded, where that is done already."
+    next_step = "Read back the envelope that the decision recorded, where that is done already."
     for module in (*sources.core(), *sources.goals()):
         functions = [function for name, function in ENVELOPES_READ_IN if name == module.name]
         inside = {each for function in functions for each in calls_inside(module, function)}
@@ -84,7 +84,7 @@ def _read_envelopes(sources: Sources) -> Iterator[Violation]:
             if module.origin(call.func).endswith(("DispatchEnvelope.from_tree", "DispatchEnvelope.parse")):
                 is_recorded = module.name != "goals/core.py" or _is_recorded(module, call)
                 if id(call) not in inside or not is_recorded:
-                    yield module.breach("tool-dispatch", call, "it reads an envelope that nobody recorded", mend)
+                    yield module.breach("tool-dispatch", call, "it reads an envelope that nobody recorded", next_step)
 
 
 def _is_recorded(core: Module, call: ast.Call) -> bool:
@@ -98,21 +98,21 @@ def _is_recorded(core: Module, call: ast.Call) -> bool:
 
 def _bindings(sources: Sources) -> Iterator[Violation]:
     models, filled = sources.module("contracts/goals/simulation.py"), sources.module("goals/binding/binding.py")
-    mend = "A simulation is bound to a task, a plan, a query, a browser action or an undo; a tool is none of them."
+    next_step = "A simulation is bound to a task, a plan, a query, a browser action or an undo; a tool is none of them."
     if models is None or filled is None:
-        yield gone("tool-dispatch", "contracts/goals/simulation.py", "the closed set of bindings")
+        yield missing_violation("tool-dispatch", "contracts/goals/simulation.py", "the closed set of bindings")
         return
     union = models.value("Binding")
     members = union_in(union)
     if members != set(BINDINGS):
-        yield models.breach("tool-dispatch", union, f"Binding is {', '.join(sorted(members)) or 'no union'}", mend)
+        yield models.breach("tool-dispatch", union, f"Binding is {', '.join(sorted(members)) or 'no union'}", next_step)
     for name, word in BINDINGS.items():
         kind = field_of(models.shape(name), "type")
         if kind is None or ast.unparse(kind.annotation) != f"Literal['{word}']" or kind.value is not None:
-            yield models.breach("tool-dispatch", kind, f"{name} does not say that it is a {word}", mend)
+            yield models.breach("tool-dispatch", kind, f"{name} does not say that it is a {word}", next_step)
     bound = filled.value("BoundAction")
     if bound is None or members_of(bound) != ACTIONS:
-        yield filled.breach("tool-dispatch", bound, "BoundAction is not the four actions that have a door", mend)
+        yield filled.breach("tool-dispatch", bound, "BoundAction is not the four actions that have a door", next_step)
 
 
 # --- which branches can dispatch ------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def _missing(sources: Sources) -> Iterator[Violation]:
     gates, core = sources.module("goals/gates.py"), sources.module("goals/core.py")
     rule = "missing-dispatch"
     if gates is None or core is None:
-        yield gone(rule, "goals", "the gates or the core")
+        yield missing_violation(rule, "goals", "the gates or the core")
         return
     yield from _missing_branch(gates)
     dispatches = gates.shape("GateVerdict", "dispatches")
@@ -131,12 +131,12 @@ def _missing(sources: Sources) -> Iterator[Violation]:
     for module in sources.core():
         accessible = calls_inside(module, "_check_access") if module is gates else set()
         for call in module.calls:
-            end = module.ends(call.func)
+            end = module.last_name(call.func)
             if end == "GateVerdict" and id(call) not in accessible and "ACCESS_ALLOWED" in ast.unparse(call):
                 yield module.breach(rule, call, "a dispatch is decided elsewhere", "Only gates._check_access lets go.")
-            if end == "build_envelope" and not stands_under(module, call, "verdict.dispatches"):
-                mend = "Ask `verdict.dispatches` first: nothing else has an envelope."
-                yield module.breach(rule, call, "an envelope is made without a verdict that dispatches", mend)
+            if end == "build_envelope" and not is_guarded_by(module, call, "verdict.dispatches"):
+                next_step = "Ask `verdict.dispatches` first: nothing else has an envelope."
+                yield module.breach(rule, call, "an envelope is made without a verdict that dispatches", next_step)
     yield from _core_branches(core)
     moves = sources.module("ledger/projections.py")
     table = moves.value("TRANSITIONS") if moves else None
@@ -156,19 +156,19 @@ def _unparsed(node: ast.AST | None) -> str:
 
 
 def _missing_branch(gates: Module) -> Iterator[Violation]:
-    mend = "Answer a MissingSimulationPacket with ESCALATED at once, before anything that can match."
+    next_step = "Answer a MissingSimulationPacket with ESCALATED at once, before anything that can match."
     decide = gates.shape("decide")
     for node in decide.body if decide is not None else ():
         if isinstance(node, ast.If) and "MissingSimulationPacket" in ast.unparse(node.test):
             answer = [ast.unparse(one) for one in node.body]
             if answer != ["return GateVerdict('ESCALATED', 'SIMULATION_MISSING')"] or node.orelse:
-                yield gates.breach("missing-dispatch", node, "its branch does more than escalate", mend)
+                yield gates.breach("missing-dispatch", node, "its branch does more than escalate", next_step)
             if ast.unparse(node.test) != "isinstance(packet, MissingSimulationPacket)":
-                yield gates.breach("missing-dispatch", node, "its branch has another condition", mend)
+                yield gates.breach("missing-dispatch", node, "its branch has another condition", next_step)
             return
         if not isinstance(node, ast.Assign | ast.If) or "_check_match" in ast.unparse(node):
             break
-    yield gates.breach("missing-dispatch", decide, "it has no branch before the match", mend)
+    yield gates.breach("missing-dispatch", decide, "it has no branch before the match", next_step)
 
 
 def _core_branches(core: Module) -> Iterator[Violation]:
@@ -176,35 +176,35 @@ def _core_branches(core: Module) -> Iterator[Violation]:
     way = core.value("ALLOWED_OR_LATER")
     inner = way.args[0] if isinstance(way, ast.Call) and way.args else None
     listed = {ast.unparse(one) for one in inner.elts} if isinstance(inner, ast.Set) else set()
-    if listed != {repr(one) for one in ON_THE_WAY}:
-        mend = f"ALLOWED_OR_LATER is {', '.join(sorted(ON_THE_WAY))}."
-        yield core.breach(rule, way, "a step that was stopped counts as on its way", mend)
+    if listed != {repr(one) for one in DISPATCH_PATH}:
+        next_step = f"ALLOWED_OR_LATER is {', '.join(sorted(DISPATCH_PATH))}."
+        yield core.breach(rule, way, "a step that was stopped counts as on its way", next_step)
     for call in core.calls:
         if ast.unparse(call.func) == "self._dispatch":
             given = {"made.ref": "made.verdict.dispatches", "history.allowed_by": "history.event in ALLOWED_OR_LATER"}
             wanted = given.get(ast.unparse(call.args[-1]) if call.args else "")
-            if wanted is None or not stands_under(core, call, wanted):
-                mend = (
+            if wanted is None or not is_guarded_by(core, call, wanted):
+                next_step = (
                     "Hand over only what was recorded as allowed: `if history.event in ALLOWED_OR_LATER`, or `made` so."
                 )
-                yield core.breach(rule, call, "the executor is asked without a recorded ACCESS_ALLOWED", mend)
+                yield core.breach(rule, call, "the executor is asked without a recorded ACCESS_ALLOWED", next_step)
         elif ast.unparse(call.func).endswith(".dispatch") and id(call) not in calls_inside(core, "_dispatch"):
             yield core.breach(rule, call, "the executor is asked outside of _dispatch", "Only that one asks it.")
 
 
-def _gate_for_the_way_back(sources: Sources) -> Iterator[Violation]:
+def _rollback_gate(sources: Sources) -> Iterator[Violation]:
     gates = sources.module("goals/gates.py")
     matched = gates.shape("_check_match") if gates else None
     if gates is None or matched is None:
-        yield gone("rollback", "goals/gates.py", "_check_match")
+        yield missing_violation("rollback", "goals/gates.py", "_check_match")
         return
-    mend = "Refuse with ROLLBACK_PLAN_MISSING before anybody is asked to confirm."
+    next_step = "Refuse with ROLLBACK_PLAN_MISSING before anybody is asked to confirm."
     before = [ast.unparse(one) for one in matched.body if isinstance(one, ast.If)]
     wanted = "needs_confirmation(entry.simulation) and (not _rollback_entry(entry.simulation, evidence.catalogue))"
     if not any(
         one.startswith(f"if {wanted}:\n    return GateVerdict('REFUSED', 'ROLLBACK_PLAN_MISSING'") for one in before
     ):
-        yield gates.breach("rollback", matched, "the gate for the way back is not there", mend)
+        yield gates.breach("rollback", matched, "the gate for the way back is not there", next_step)
     needs = gates.shape("needs_confirmation")
     if needs is None or ast.unparse(needs.body[-1]) != "return simulation.impact != 'read_only'":
-        yield gates.breach("rollback", needs, "not every impact but read_only counts as impactful", mend)
+        yield gates.breach("rollback", needs, "not every impact but read_only counts as impactful", next_step)

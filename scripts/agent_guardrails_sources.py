@@ -75,7 +75,7 @@ class Module:
         """Where the name under a node comes from, such as remit.contracts.goals.dispatch.DispatchEnvelope."""
         return self._follow(node, self.origins)
 
-    def ends(self, node: ast.AST) -> str:
+    def last_name(self, node: ast.AST) -> str:
         """The last part of it: what the thing is called at home."""
         return self.origin(node).rpartition(".")[2]
 
@@ -204,7 +204,7 @@ def text_of(node: ast.AST) -> str | None:
     return None
 
 
-def gone(rule: str, file: str, what: str) -> Violation:
+def missing_violation(rule: str, file: str, what: str) -> Violation:
     """What a rule looks at is not there: a rule that finds nothing to look at has not been kept."""
     return Violation(
         rule, f"src/remit/{file}", 1, f"{what} is gone", "Put it back, or teach the guardrail its new place."
@@ -240,23 +240,23 @@ def calls_inside(module: Module, function: str) -> set[int]:
     return {id(one) for shape in found for one in ast.walk(shape) if isinstance(one, ast.Call)}
 
 
-def made_in(module: Module, function: str, name: str) -> ast.Call | None:
+def construction_in(module: Module, function: str, name: str) -> ast.Call | None:
     inside = calls_inside(module, function)
-    return next((one for one in module.calls if id(one) in inside and module.ends(one.func) == name), None)
+    return next((one for one in module.calls if id(one) in inside and module.last_name(one.func) == name), None)
 
 
 def keyword_of(call: ast.Call, name: str) -> str:
     return next((ast.unparse(one.value) for one in call.keywords if one.arg == name), "")
 
 
-def stands_under(module: Module, call: ast.Call, condition: str) -> bool:
+def is_guarded_by(module: Module, call: ast.Call, condition: str) -> bool:
     """Whether an `if` around the call asks for this, alone or with more that must hold too."""
     for node in module.nodes:
         if not isinstance(node, ast.If) or not any(one is call for part in node.body for one in ast.walk(part)):
             continue
-        asked = (
+        conditions = (
             node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
         )
-        if condition in {ast.unparse(one) for one in asked}:
+        if condition in {ast.unparse(one) for one in conditions}:
             return True
     return False

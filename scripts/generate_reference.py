@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # run as a program, its own folder is on the path and the one above is not
     sys.path.insert(0, str(ROOT))
 
-from scripts.reference_architecture import render_plan_way, step_rows  # noqa: E402 - see above
+from scripts.reference_architecture import render_plan_picture, step_rows  # noqa: E402 - see above
 from scripts.reference_schemas import Line, schema_lines  # noqa: E402 - see above
 from scripts.reference_words import render_confirmation_words  # noqa: E402 - see above
 
@@ -73,12 +73,12 @@ def render_cli(command: click.Command) -> str:
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
-def door_codes() -> dict[str, Callable[[errors.Reason], object]]:
+def capability_codes() -> dict[str, Callable[[errors.Reason], object]]:
     """For each door with a closed code table, the function that turns a reason into the door's code."""
     tables = [name for name, value in vars(errors).items() if name.endswith("_CODES") and isinstance(value, dict)]
-    doors = [name.removesuffix("_CODES").lower() for name in tables]
+    kinds = [name.removesuffix("_CODES").lower() for name in tables]
     return {
-        **{door: getattr(errors, f"{door}_code") for door in doors},
+        **{kind: getattr(errors, f"{kind}_code") for kind in kinds},
         "plan": _plan_code,
         "browser": _browser_code,
         "goal": goal_code,
@@ -97,7 +97,7 @@ def _browser_code(reason: errors.Reason) -> str:
 
 
 def render_errors() -> str:
-    doors = door_codes()
+    kinds = capability_codes()
     lines = [
         "# Errors",
         "",
@@ -109,11 +109,11 @@ def render_errors() -> str:
         "A refusal (exit 2) means that nothing was done; where the request could be read, the refusal itself is in the",
         "ledger. An environment failure (exit 1) names what the machine could not do.",
         "",
-        "| reason | what it means | " + " | ".join(f"{door} code" for door in doors) + " |",
-        "|---|---|" + "---|" * len(doors),
+        "| reason | what it means | " + " | ".join(f"{kind} code" for kind in kinds) + " |",
+        "|---|---|" + "---|" * len(kinds),
     ]
     for reason in errors.Reason:
-        codes = " | ".join(f"`{code(reason)}`" for code in doors.values())
+        codes = " | ".join(f"`{code(reason)}`" for code in kinds.values())
         lines.append(f"| `{reason.value}` | {errors.MEANING[reason]} | {codes} |")
     lines += [
         "",
@@ -224,7 +224,7 @@ def _with_table(page: str, name: str, rows: list[str]) -> str:
 # Each makes a page from the page that is there.
 PAGES: Final[dict[str, Callable[[str], str]]] = {
     "docs/architecture.md": lambda page: _with_table(page, "architecture", step_rows()),
-    "docs/images/plan-way.svg": lambda _: render_plan_way(),
+    "docs/images/plan-way.svg": lambda _: render_plan_picture(),
     "docs/reference/cli.md": lambda _: render_cli(find_command()),
     "docs/reference/confirmation-words.md": lambda _: render_confirmation_words(NOTE),
     "docs/reference/contracts.md": lambda _: render_contracts(),

@@ -1,8 +1,8 @@
 """The parts of docs/architecture.md that the sources can tell: the eleven steps, and the picture of a plan's way.
 
 The engine's function of each step is read from the numbered comments in `execution/engine.py`. The layers come from the
-import contracts in pyproject.toml. What a plan does at a step is the table `WAY` below. A test checks that each of its
-names exists.
+import contracts in pyproject.toml. What a plan does at a step is the table `STEPS` below. A test checks that each of
+its names exists.
 """
 
 import ast
@@ -26,17 +26,17 @@ CONTRACTS: Final = {
 
 
 class Step(NamedTuple):
-    """`methods` are those of `Operation`. `does` are the places that do it for a plan: a file, or a file and a name."""
+    """`methods` are those of `Operation`. `places` do it for a plan: a file, or a file and a name."""
 
     name: str
     what: str
     methods: tuple[str, ...]
-    does: tuple[str, ...]
-    by_way_of: tuple[str, ...] = ()
+    places: tuple[str, ...]
+    other_places: tuple[str, ...] = ()
     """What else it passes, for the picture."""
 
 
-COMES_IN: Final = (
+ENTRY_PLACES: Final = (
     "cli/plans/commands.py",
     "web/api/plans.py",
     "mcp_server/tools/plans.py",
@@ -46,7 +46,7 @@ COMES_IN: Final = (
 )
 """The way of an approved plan from the interfaces to the engine."""
 
-WAY: Final = (
+STEPS: Final = (
     Step(
         "parse",
         "Untrusted bytes become a closed model.",
@@ -160,7 +160,7 @@ def layers(about: str) -> list[list[str]]:
     return [[name.strip(" ()") for name in re.split("[:|]", layer)] for layer in _written_layers(about)]
 
 
-def strangers(about: str) -> list[str]:
+def mutually_independent(about: str) -> list[str]:
     """Those that stand in one layer and may not import each other all the same."""
     return [name.strip(" ()") for layer in _written_layers(about) if "|" in layer for name in layer.split("|")]
 
@@ -195,18 +195,18 @@ def exists(place: str) -> bool:
 def step_rows() -> list[str]:
     engine = engine_functions()
     rows = ["| step | what it means | in `execution/engine.py` | for a plan |", "|---|---|---|---|"]
-    for number, step in enumerate(WAY, start=1):
+    for number, step in enumerate(STEPS, start=1):
         word, function = engine[number]
         if word != step.name:
             raise LookupError(
                 f"step {number} is {word!r} in {ENGINE} and {step.name!r} in scripts/{Path(__file__).name}"
             )
-        places = "; ".join(_told(place) for place in step.does)
+        places = "; ".join(_render_place(place) for place in step.places)
         rows.append(f"| {number}. {step.name} | {step.what} | `{function}` | {places} |")
     return rows
 
 
-def _told(place: str) -> str:
+def _render_place(place: str) -> str:
     file, _, name = place.partition(":")
     return f"`{file}`: `{name}`" if name else f"`{file}`"
 
@@ -243,11 +243,11 @@ class Box(NamedTuple):
     steps: str
 
 
-def passed() -> dict[str, list[int]]:
+def passed_packages() -> dict[str, list[int]]:
     """The steps at which a plan passes each package of Remit and each part of `plans`. Step 0 is the way in."""
     found: dict[str, set[int]] = {}
-    for number, places in enumerate([COMES_IN, *((*step.does, *step.by_way_of) for step in WAY)]):
-        always = (ENGINE, *([OPERATION] if number and WAY[number - 1].methods else [])) if number else ()
+    for number, places in enumerate([ENTRY_PLACES, *((*step.places, *step.other_places) for step in STEPS)]):
+        always = (ENGINE, *([OPERATION] if number and STEPS[number - 1].methods else [])) if number else ()
         for place in (*places, *always):
             if not exists(place):
                 raise LookupError(f"there is no {place} below src/remit")
@@ -271,17 +271,19 @@ def _spans(numbers: Sequence[int]) -> str:
     return " ".join(words)
 
 
-def _boxes(rows: Sequence[Sequence[str]], x: float, prefix: str, ways: Mapping[str, list[int]]) -> Iterator[Box]:
+def _boxes(
+    rows: Sequence[Sequence[str]], x: float, prefix: str, steps_by_package: Mapping[str, list[int]]
+) -> Iterator[Box]:
     for row, names in enumerate(rows):
         at = x
         for name in names:
-            steps = _spans(ways.get(f"{prefix}{name}", []))
+            steps = _spans(steps_by_package.get(f"{prefix}{name}", []))
             width = max(len(name), len(steps)) * LETTER + 18
             yield Box(name, at, TOP + row * ROW, width, steps)
             at += width + 8
 
 
-def _drawn(box: Box) -> str:
+def _draw(box: Box) -> str:
     middle = box.x + box.width / 2
     name_at = box.y + (15 if box.steps else 22)
     lines = [
@@ -301,12 +303,15 @@ def _drawn(box: Box) -> str:
     return "".join(lines)
 
 
-def render_plan_way() -> str:
+def render_plan_picture() -> str:
     """The packages in their layers, those that an approved plan passes with the numbers of the steps."""
-    ways = passed()
-    outer, inner = list(_boxes(layers("remit"), LEFT, "", ways)), list(_boxes(layers("plans"), RIGHT, "plans/", ways))
+    steps_by_package = passed_packages()
+    outer, inner = (
+        list(_boxes(layers("remit"), LEFT, "", steps_by_package)),
+        list(_boxes(layers("plans"), RIGHT, "plans/", steps_by_package)),
+    )
     known = {box.name for box in outer} | {f"plans/{box.name}" for box in inner}
-    if unknown := set(ways) - known:
+    if unknown := set(steps_by_package) - known:
         raise LookupError(f"not in the import contracts: {sorted(unknown)}")
     [plans] = [box for box in outer if box.name == "plans"]
     width = round(max(box.x + box.width for box in inner)) + 32
@@ -329,14 +334,14 @@ def render_plan_way() -> str:
         f'<rect class="ground" width="{width}" height="{height}"/>',
         f'<text class="words title text" x="{LEFT}" y="34">The way of an approved plan</text>',
         _words(LEFT, 58, "Imports go down, or to a neighbour in the row. Only down:"),
-        _words(LEFT, 76, f"{', '.join(strangers('remit'))}."),
+        _words(LEFT, 76, f"{', '.join(mutually_independent('remit'))}."),
         _words(RIGHT, 58, "Inside plans", "text"),
         f'<rect class="frame" x="{frame[0]}" y="{frame[1]}" width="{frame[2]}" height="{frame[3]}" rx="8"/>',
         (
             f'<path class="zoom" d="M {edge:.1f} {plans.y} L {frame[0]} {frame[1]} M {edge:.1f} {plans.y + BOX}'
             f' L {frame[0]} {frame[1] + frame[3]}"/>'
         ),
-        *map(_drawn, (*outer, *inner)),
+        *map(_draw, (*outer, *inner)),
         *_legend(inner_end + 40),
         "</svg>",
     ]
@@ -345,7 +350,7 @@ def render_plan_way() -> str:
 
 def _legend(y: int) -> Iterator[str]:
     yield _words(RIGHT - 16, y, "Blue: the plan passes here, at these steps of the engine.", "text")
-    texts = ["in  the way in", *(f"{number:>2}  {step.name}" for number, step in enumerate(WAY, start=1))]
+    texts = ["in  the way in", *(f"{number:>2}  {step.name}" for number, step in enumerate(STEPS, start=1))]
     half = (len(texts) + 1) // 2
     for place, text in enumerate(texts):
         x, row = RIGHT - 16 + 200 * (place // half), place % half

@@ -17,7 +17,7 @@ NAMED: Final[dict[str, frozenset[str]]] = {
     **lists.LEDGER,
     **lists.COMMON,
     **lists.RUNNER_IMPORTS,
-    **{module: names for only in lists.ONLY_THERE.values() for module, names in only.items()},
+    **{module: names for only in lists.FILE_IMPORTS.values() for module, names in only.items()},
 }
 FILE: Final = re.compile(r'"([a-z_]+(?:/[a-z_]+)*(?:/\*)?\.py)"')
 
@@ -52,5 +52,5 @@ def test_every_module_and_name_that_is_listed_is_there(listed: Mapping[str, froz
 
 def test_everything_in_the_list_of_makers_and_writers_is_defined_somewhere() -> None:
     text = "\n".join(path.read_text() for path in SOURCES.rglob("*.py"))
-    for name in (*lists.MADE_IN, *lists.WRITERS):
+    for name in (*lists.CONSTRUCTED_IN, *lists.WRITERS):
         assert re.search(rf"(class|def) {name}\b", text), name

@@ -12,7 +12,7 @@ from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket, MissingS
 from remit.contracts.goals.simulation import Simulation
 from remit.goals import gates, recording
 from scripts.agent_guardrails import main
-from scripts.agent_guardrails_alive import check_alive
+from scripts.agent_guardrails_alive import check_running_code
 from scripts.agent_guardrails_sources import Violation
 from tests.guardrails.project_copy import ROOT, Copied
 
@@ -25,7 +25,7 @@ def rules(found: Iterator[Violation]) -> set[str]:
 
 @pytest.mark.req("AC-16")
 def test_the_code_as_it_is_passes() -> None:
-    assert [str(each) for each in check_alive(ROOT)] == []
+    assert [str(each) for each in check_running_code(ROOT)] == []
 
 
 @pytest.mark.req("AC-16", "AC-04")
@@ -38,7 +38,7 @@ def test_a_missing_packet_that_is_let_through_is_found(monkeypatch: pytest.Monke
             return replace(verdict, event=event) if isinstance(given.packet, MissingSimulationPacket) else verdict
 
         monkeypatch.setattr(gates, "decide", decide)
-        assert rules(check_alive(ROOT)) == {"missing-dispatch"}
+        assert rules(check_running_code(ROOT)) == {"missing-dispatch"}
 
 
 @pytest.mark.req("AC-16")
@@ -50,21 +50,21 @@ def test_a_question_that_is_let_through_is_found(monkeypatch: pytest.MonkeyPatch
         return replace(verdict, event="ACCESS_ALLOWED") if isinstance(given.packet, ClarifyPacket) else verdict
 
     monkeypatch.setattr(gates, "decide", decide)
-    assert rules(check_alive(ROOT)) == {"missing-dispatch"}
+    assert rules(check_running_code(ROOT)) == {"missing-dispatch"}
 
 
 @pytest.mark.req("AC-16", "AC-14")
 def test_a_gate_that_needs_no_way_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real = gates._rollback_entry  # noqa: SLF001 - the rule is broken where it stands
     monkeypatch.setattr(gates, "_rollback_entry", lambda given, known: real(given, known) or known.find("look"))
-    assert "rollback" in rules(check_alive(ROOT))
+    assert "rollback" in rules(check_running_code(ROOT))
 
 
 @pytest.mark.req("AC-16")
 def test_contracts_that_take_anything_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real: Callable[[Any], Simulation] = Simulation.from_tree
     monkeypatch.setattr(Simulation, "from_tree", lambda tree: tree if "name" in tree["binding"] else real(tree))
-    assert rules(check_alive(ROOT)) == {"tool-dispatch"}
+    assert rules(check_running_code(ROOT)) == {"tool-dispatch"}
 
 
 @pytest.mark.req("AC-16")
@@ -75,7 +75,7 @@ def test_packets_that_need_no_proof_are_found(monkeypatch: pytest.MonkeyPatch) -
         return real({"proof_ref": "x", **tree}, **named)
 
     monkeypatch.setattr(FINDER_PACKET, "from_tree", lax)
-    found = list(check_alive(ROOT))
+    found = list(check_running_code(ROOT))
     assert rules(iter(found)) == {"packet-proof"}
     assert {each.what for each in found} == {
         f"a {kind} packet without proof_ref is taken" for kind in ("match", "clarify", "refuse", "missing")
@@ -88,7 +88,7 @@ def test_a_step_without_its_refs_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         recording, "step_row", lambda *given: replace(real(*given), artifact_fingerprint_bundle_ref=None)
     )
-    assert rules(check_alive(ROOT)) == {"step-refs"}
+    assert rules(check_running_code(ROOT)) == {"step-refs"}
 
 
 @pytest.mark.req("AC-16", "AC-14")
@@ -100,7 +100,7 @@ simulations:
      binding: {type: task, capability_id: FILE_COPY, inputs: {source_path: /srv/a, destination_path: /srv/b}}}
 """
     (tmp_path / "docs" / "catalogue.yaml").write_text(text)
-    found = list(check_alive(tmp_path))
+    found = list(check_running_code(tmp_path))
     assert [(each.rule, each.file) for each in found] == [("rollback", "docs/catalogue.yaml")]
     assert "does not have" in found[0].what
 

@@ -97,12 +97,12 @@ def test_architecture_page_names_every_package_once() -> None:
 
 def test_every_step_has_its_function_in_the_engine_and_its_places_for_a_plan() -> None:
     engine = architecture.engine_functions()
-    assert [engine[number][0] for number in range(1, 12)] == [step.name for step in architecture.WAY]
-    places = [place for step in architecture.WAY for place in (*step.does, *step.by_way_of)]
-    methods = [method for step in architecture.WAY for method in step.methods]
+    assert [engine[number][0] for number in range(1, 12)] == [step.name for step in architecture.STEPS]
+    places = [place for step in architecture.STEPS for place in (*step.places, *step.other_places)]
+    methods = [method for step in architecture.STEPS for method in step.methods]
     places += [f"{architecture.ENGINE}:{function}" for _, function in engine.values()]
     places += [f"{architecture.ENGINE}:Operation.{method}" for method in methods]
-    missing = [place for place in (*architecture.COMES_IN, *places) if not architecture.exists(place)]
+    missing = [place for place in (*architecture.ENTRY_PLACES, *places) if not architecture.exists(place)]
     assert missing == []
     assert not architecture.exists("plans/operation.py:PlanOperation.fly")
 

@@ -15,7 +15,7 @@ from scripts.generate_reference import (
     END,
     PAGES,
     ROOT,
-    door_codes,
+    capability_codes,
     find_command,
     outdated,
     render_cli,
@@ -70,8 +70,8 @@ def test_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -
 def test_every_reason_and_every_door_is_on_the_error_page() -> None:
     page = render_errors()
     assert [reason for reason in Reason if f"| `{reason.value}` |" not in page] == []
-    assert door_codes()
-    assert [door for door in door_codes() if f"{door} code" not in page] == []
+    assert capability_codes()
+    assert [door for door in capability_codes() if f"{door} code" not in page] == []
 
 
 def test_a_module_without_a_command_group_is_reported() -> None:
