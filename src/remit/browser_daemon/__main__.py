@@ -38,7 +38,7 @@ def main(root: str, descriptor: int) -> int:
                 return 0
             stack.callback(os.close, lock)
             config = workspace.config.browser
-            workspace.browsing.recover()
+            workspace.browser_service.recover()
             listeners = [place.listen()]
             if config.metrics_port is not None:
                 listeners.append(listen_on(config.metrics_port))
@@ -47,14 +47,14 @@ def main(root: str, descriptor: int) -> int:
         except Exception as problem:  # noqa: BLE001 - told to whoever started this
             _say(descriptor, error_to_frame(as_remit_error(problem)))
             return 1
-        server = stack.enter_context(contextlib.closing(HostServer(workspace.browsing, config.idle_seconds)))
+        server = stack.enter_context(contextlib.closing(HostServer(workspace.browser_service, config.idle_seconds)))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: server.stop())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         _say(descriptor, {"ready": True})
         server.serve(listeners)
         place.clear()
-        workspace.browsing.close()
+        workspace.browser_service.close()
     return 0
 
 

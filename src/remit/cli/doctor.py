@@ -119,7 +119,7 @@ def inspect_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[
         config, folder = workspace.config, (root / workspace.config.root).resolve()
 
         def read_catalogue() -> FileFindings:
-            simulations, findings = check_with_queries(folder, config, lambda: workspace.fleet)
+            simulations, findings = check_with_queries(folder, config, lambda: workspace.sandboxes)
             return _to_file_findings(len(simulations), findings)
 
         def read_policies() -> FileFindings:

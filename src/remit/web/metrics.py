@@ -46,7 +46,7 @@ def scrape(desk: "Services") -> tuple[bytes, str]:
 
 
 def _look_at_desk(desk: "Services", found: Found) -> int:
-    found[gauges.SANDBOX_READY] = {(): float(desk.workspace.fleet.ready)}
+    found[gauges.SANDBOX_READY] = {(): float(desk.workspace.sandboxes.ready)}
     found[gauges.JOBS] = {("running",): float(desk.jobs.running), ("waiting",): float(desk.jobs.waiting)}
     found[gauges.LISTENERS] = {(): float(desk.events.listeners)}
     now = desk.workspace.clock()
@@ -82,10 +82,10 @@ def _host_text(workspace: "Workspace", found: Found) -> str | None:
 
 def _own_text(workspace: "Workspace") -> str | None:
     """Goals use a browser of this very process. If none did, there is nothing to tell."""
-    if "browsing" not in vars(workspace):
+    if "browser_service" not in vars(workspace):
         return None
     with contextlib.suppress(RemitError):
-        return workspace.browsing.metrics.render().decode()
+        return workspace.browser_service.metrics.render().decode()
     return None
 
 

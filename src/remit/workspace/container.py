@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from remit.tasks.service import Tasks
 
 KEYRING: Final = "keyring.json"
-GOALS_AT_ONCE: Final = {"sqlite": (6, 1), "postgresql": (8, 4)}
+GOAL_CONCURRENCY: Final = {"sqlite": (6, 1), "postgresql": (8, 4)}
 """In one process: how many have begun, and of these compute. A server is waited for more often than a file."""
-READ_ONCE: Final = ("base_directories", "limits", "sandbox", "timeouts", "web")
+READ_AT_OPENING: Final = ("base_directories", "limits", "sandbox", "timeouts", "web")
 """Of the configuration: what tasks, sandboxes and servers are made with. A change counts for those made after it."""
 
 
@@ -60,10 +60,10 @@ class WorkspaceServices:
         self._position_key = ("", b"")  # the id of the audit key, and what was derived from it
 
     def close(self) -> None:
-        if "browsing" in self.__dict__:
-            self.browsing.close()
-        if "fleet" in self.__dict__:
-            self.fleet.close()
+        if "browser_service" in self.__dict__:
+            self.browser_service.close()
+        if "sandboxes" in self.__dict__:
+            self.sandboxes.close()
         if "ledger" in self.__dict__:
             self.ledger.close()
         if "store" in self.__dict__:
@@ -75,8 +75,8 @@ class WorkspaceServices:
         return self._config()
 
     @cached_property
-    def opened_with(self) -> SystemConfig:
-        """As it was when the workspace was opened; what `READ_ONCE` names is taken from here."""
+    def initial_config(self) -> SystemConfig:
+        """As it was when the workspace was opened; what `READ_AT_OPENING` names is taken from here."""
         return self.config
 
     @cached_property
@@ -120,14 +120,16 @@ class WorkspaceServices:
         from remit.tasks.service import TaskKeys, Tasks
 
         keys = TaskKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("kernel"))
-        return Tasks(self.state, self.opened_with, self._bases, keys, lambda: self.ledger, self.fleet, self.clock)
+        return Tasks(
+            self.state, self.initial_config, self._bases, keys, lambda: self.ledger, self.sandboxes, self.clock
+        )
 
     @cached_property
-    def fleet(self) -> Fleet:
+    def sandboxes(self) -> Fleet:
         """The sandboxes of this workspace. None is started before something is to run in it."""
         from remit.sandbox.manager import Fleet
 
-        return Fleet(self.opened_with, self.state.hosts)
+        return Fleet(self.initial_config, self.state.hosts)
 
     @cached_property
     def plans(self) -> Plans:
@@ -136,7 +138,7 @@ class WorkspaceServices:
 
         keys = PlanKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("protocol"))
         rules = PlanRules(lambda: str((self.root / self.config.root).resolve()), self._config, self.clock, self.environ)
-        return Plans(self.state, rules, keys, lambda: self.ledger, self.fleet)
+        return Plans(self.state, rules, keys, lambda: self.ledger, self.sandboxes)
 
     @cached_property
     def approvals(self) -> ApprovalService:
@@ -152,8 +154,8 @@ class WorkspaceServices:
         from remit.identity.tokens import Tokens
 
         browser = (self.state.keys, lambda: self.config.browser)
-        waiting = (lambda: self.approvals, lambda: self.proposals)
-        return Tokens(*browser, lambda: self.ledger, waiting, self.clock)
+        token_dependents = (lambda: self.approvals, lambda: self.proposals)
+        return Tokens(*browser, lambda: self.ledger, token_dependents, self.clock)
 
     @cached_property
     def proposals(self) -> Proposals:
@@ -171,7 +173,7 @@ class WorkspaceServices:
         return People(self.state.people, lambda: self.ledger, self.clock)
 
     @cached_property
-    def browsing(self) -> Browsing:
+    def browser_service(self) -> Browsing:
         """The browser of this process. None is started before an action needs it."""
         from remit.browser.service import Browsing
 
@@ -197,12 +199,12 @@ class WorkspaceServices:
         from remit.goals.service import GoalService
 
         rules = WorkspaceRules(self.root, self._config, self._current_keyring)
-        operations = (lambda: self.browsing, lambda: self.tokens, lambda: self.ledger)
+        operations = (lambda: self.browser_service, lambda: self.tokens, lambda: self.ledger)
         browser = BrowserActionRunner(*operations, self.state.hosts, self.clock)
         runner = GoalActionRunner(
             lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts
         )
-        limiter = ConcurrencyLimiter(*GOALS_AT_ONCE[self.settings.store])
+        limiter = ConcurrencyLimiter(*GOAL_CONCURRENCY[self.settings.store])
         return GoalService(self.state, rules, runner, lambda: self.ledger, self._current_keyring, self.clock, limiter)
 
     @cached_property
@@ -216,13 +218,13 @@ class WorkspaceServices:
             lambda: load_definitions((self.root / self.config.root).resolve(), self.config),
             lambda: self.config.tenants,
             lambda: self.ledger,
-            lambda simulation: check_queries_of(simulation, self.config, lambda: self.fleet),
+            lambda simulation: check_queries_of(simulation, self.config, lambda: self.sandboxes),
         )
 
     def _bases(self) -> tuple[str, ...]:
         """Asked for by a task that names a path: an audit goes on without a folder that was removed."""
         try:
-            return require_bases(self.opened_with.base_directories, self.state.path)
+            return require_bases(self.initial_config.base_directories, self.state.path)
         except RefusedError as problem:
             where = f"{self.root / CONFIG_NAME}, $.base_directories: {problem.where}"
             raise RefusedError(problem.reason, problem.what, where=where, next_step=problem.next_step) from None

@@ -61,9 +61,9 @@ def initialise(
     if (directory / CONFIG_NAME).exists():
         read_config(directory)
         if fresh and not new:
-            _refuse_if_moved(state)
+            _require_not_moved(state)
     store = open_store(state, settings, environ)
-    _refuse_lost_parts(state, settings, store)
+    _require_nothing_lost(state, settings, store)
     make_private_directory(state.path)
     require_private(state.path, what="the state directory")
     create_keys(state.keys, clock)
@@ -85,14 +85,14 @@ def adopt(directory: Path, old: Path, environ: Mapping[str, str], clock: Clock) 
     """Bind the state directory of a workspace that was moved to the folder where it is now, and record it."""
     directory = _existing_folder(directory)
     read_config(directory)
-    state, former = locate_state(directory, environ), StateDirectory(old.absolute())
+    state, previous = locate_state(directory, environ), StateDirectory(old.absolute())
     if not state.path.exists():
-        settings = read_settings(former)
-        if former.path.parent.resolve() != state.path.parent:
+        settings = read_settings(previous)
+        if previous.path.parent.resolve() != state.path.parent:
             raise RefusedError(
                 Reason.STATE_UNSAFE,
                 "this state directory lies elsewhere than those of this account",
-                where=str(former.path),
+                where=str(previous.path),
                 next_step=f"Copy it to {state.path.parent} first, with its permissions, or set REMIT_STATE.",
             )
         if (Path(settings.root) / CONFIG_NAME).exists():
@@ -102,7 +102,7 @@ def adopt(directory: Path, old: Path, environ: Mapping[str, str], clock: Clock) 
                 where=settings.root,
                 next_step="A copy of a workspace is a workspace of its own: remit init --new",
             )
-        os.rename(former.path, state.path)
+        os.rename(previous.path, state.path)
         sync_directory(state.path.parent)
         reach("adopt.renamed")
     workspace = Workspace(directory, state, read_settings(state), environ, clock)
@@ -141,7 +141,7 @@ def _new_settings(directory: Path, url_variable: str | None, clock: Clock) -> Wo
     )
 
 
-def _refuse_if_moved(state: StateDirectory) -> None:
+def _require_not_moved(state: StateDirectory) -> None:
     """A remit.yaml without a state, beside a state without its folder: probably the two belong together."""
     for settings_file in sorted(state.path.parent.glob("*/workspace.json")):
         try:
@@ -158,25 +158,25 @@ def _refuse_if_moved(state: StateDirectory) -> None:
             )
 
 
-def _refuse_lost_parts(state: StateDirectory, settings: WorkspaceSettings, store: Store) -> None:
+def _require_nothing_lost(state: StateDirectory, settings: WorkspaceSettings, store: Store) -> None:
     """A part of the state that is gone is restored from a backup, never replaced by an empty one."""
     known = (state.keys / "keyring.json").exists()
     if settings.store == "sqlite" and not state.database.exists():
         if state.anchors.is_dir() and any(state.anchors.iterdir()):
-            raise _lost("the ledger's database is gone; its anchors are still here", state.database)
+            raise _lost_error("the ledger's database is gone; its anchors are still here", state.database)
         return
     head = _newest_head(store)
     if head is None:
         return
     if not known:
-        raise _lost("the ledger has entries and the keys that signed them are not here", state.keys)
+        raise _lost_error("the ledger has entries and the keys that signed them are not here", state.keys)
     try:
         verify_head(head, load_keyring(state.keys))
     except RefusedError:
-        raise _lost("the ledger was signed with other keys than those here", state.keys) from None
+        raise _lost_error("the ledger was signed with other keys than those here", state.keys) from None
 
 
-def _lost(what: str, where: Path) -> EnvironmentFailureError:
+def _lost_error(what: str, where: Path) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.STATE_MISSING,
         what,
@@ -197,8 +197,8 @@ def _record_move(workspace: Workspace) -> None:
     """First the entry, then the settings: a crash between the two leaves an entry too many, never one too few."""
     settings, now_at = workspace.settings, str(workspace.root)
     if settings.root != now_at:
-        moved = {"from": settings.root, "to": now_at}
-        workspace.ledger.append(NewEntry(DEFAULT_TENANT, "workspace.moved", workspace_id(workspace.root), moved))
+        move = {"from": settings.root, "to": now_at}
+        workspace.ledger.append(NewEntry(DEFAULT_TENANT, "workspace.moved", workspace_id(workspace.root), move))
         settings = settings.model_copy(update={"root": now_at})
         write_durably(workspace.state.settings, settings.canonical() + b"\n")
 

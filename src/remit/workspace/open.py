@@ -80,15 +80,15 @@ def read_config(root: Path) -> SystemConfig:
     with path.open("rb") as stream:
         raw = read_bounded(stream, SystemConfig.bounds, source=str(path))
     config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))
-    narrowed = (root / config.root).resolve()
-    if not narrowed.is_relative_to(root):
+    narrowed_root = (root / config.root).resolve()
+    if not narrowed_root.is_relative_to(root):
         raise RefusedError(
             Reason.STATE_UNSAFE,
             "the root lies outside the folder of remit.yaml",
             where=f"{path}, $.root",
             next_step="Put a remit.yaml into the folder that agents shall work in, with `root: .`",
         )
-    if is_own_folder(narrowed.relative_to(root).parts):
+    if is_own_folder(narrowed_root.relative_to(root).parts):
         raise RefusedError(
             Reason.STATE_UNSAFE,
             "the root is a folder where Remit keeps reports and backups, which no plan may touch",
@@ -150,7 +150,7 @@ def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapp
 
 def cached_by_mtime(file: Path, load: Callable[[], T]) -> Callable[[], T]:
     """Load once, and again whenever the file is another: a long-lived process notices new keys and settings."""
-    held: list[tuple[tuple[int, int, int, int], T]] = []
+    cached: list[tuple[tuple[int, int, int, int], T]] = []
     path = str(file)
 
     def current() -> T:
@@ -160,8 +160,8 @@ def cached_by_mtime(file: Path, load: Callable[[], T]) -> Callable[[], T]:
             return load()  # which says it better
         # The change time too: whoever edits a file can set its other times back.
         stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
-        if not held or held[0][0] != stamp:
-            held[:] = [(stamp, load())]
-        return held[0][1]
+        if not cached or cached[0][0] != stamp:
+            cached[:] = [(stamp, load())]
+        return cached[0][1]
 
     return current

@@ -67,7 +67,7 @@ class Workspace(WorkspaceServices):
                 next_step="If an adoption was interrupted: remit init. Otherwise find out who put it there.",
             )
         opened = cls(root, state, settings, environ, clock)
-        _ = opened.opened_with  # refused here, not ignored until somebody asks for a setting
+        _ = opened.initial_config  # refused here, not ignored until somebody asks for a setting
         return opened
 
     def __enter__(self) -> Self:
@@ -146,7 +146,7 @@ class Workspace(WorkspaceServices):
             *self.tasks.recover(**named),
             *self.plans.recover(**named),
             *self.plans.recover_rollbacks(**named),
-            *self.browsing.recover(**named),
+            *self.browser_service.recover(**named),
             *self.calls.recover(**named),
             *self.goals.recover(**named),
         ]
@@ -168,7 +168,7 @@ class Workspace(WorkspaceServices):
         """
         from remit.browser.inflight import BrowseHooks
 
-        return self.browsing.browse(action, token, BrowseHooks(on_refusal, on_stored, on_waiting))
+        return self.browser_service.browse(action, token, BrowseHooks(on_refusal, on_stored, on_waiting))
 
     def ask(
         self,

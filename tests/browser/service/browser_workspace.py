@@ -190,6 +190,6 @@ def made_place(folder: Path, *, url: str | None = None, **browser: Any) -> Itera
         (project / "remit.yaml").write_text(json.dumps(settings))
         with Workspace.open(project, environ=environ, clock=clock) as workspace:
             place = Place(workspace, site, clock)
-            workspace.browsing._sleep = place.sleeps.append  # noqa: SLF001 - nobody waits for real
+            workspace.browser_service._sleep = place.sleeps.append  # noqa: SLF001 - nobody waits for real
             place.issue()
             yield place

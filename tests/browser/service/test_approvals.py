@@ -32,7 +32,7 @@ SECRET = "correct horse 77"
 
 
 def held_now(place: Place) -> PendingRequest:
-    world: Any = place.workspace.browsing._world  # noqa: SLF001 - what an attacker in the process would reach for
+    world: Any = place.workspace.browser_service._world  # noqa: SLF001 - what an attacker in the process would reach for
     held: PendingRequest = next(held for tab in world._sessions.tabs for held in tab.gate.waiting)  # noqa: SLF001
     return held
 
@@ -257,7 +257,7 @@ def test_an_element_that_is_not_there_is_looked_for_four_times(place: Place) -> 
     place.open(FORM)
     heard: list[int] = []
     action = place.action("click", selector="#nowhere")
-    result = place.workspace.browsing.browse(action, place.token, BrowseHooks(on_retry=heard.append))
+    result = place.workspace.browser_service.browse(action, place.token, BrowseHooks(on_retry=heard.append))
     assert result.error is not None
     assert result.error.tree() == {"code": "ELEMENT_NOT_FOUND", "selector": "#nowhere"}
     assert place.sleeps == [1.0, 2.0, 4.0]
@@ -372,12 +372,12 @@ def test_a_browser_that_dies_takes_what_it_held_along_and_the_next_navigation_st
     place.open(FORM)
 
     def kill_and_approve(place: Place, approval: Approval) -> None:
-        world: Any = place.workspace.browsing._world  # noqa: SLF001 - only it knows the process
+        world: Any = place.workspace.browser_service._world  # noqa: SLF001 - only it knows the process
         os.kill(world._sessions.tabs[0].chromium.pid, signal.SIGKILL)  # noqa: SLF001
         assert place.workspace.approvals.wait(approval.approval_id, 20).state == "VOID"
 
     def end_all(place: Place, _: Approval) -> None:
-        world: Any = place.workspace.browsing._world  # noqa: SLF001 - as `remit browse --stop` does
+        world: Any = place.workspace.browser_service._world  # noqa: SLF001 - as `remit browse --stop` does
         world.end_sessions()
 
     killed = place.click(answer=kill_and_approve)
@@ -449,7 +449,9 @@ def test_whoever_joins_an_action_hears_of_the_open_question_and_not_of_the_answe
             on_answered=lambda approval: heard.append((approval.approval_id, approval.state)),
         )
         before = len(heard)
-        joined.append(threading.Thread(target=place.workspace.browsing.browse, args=(action, place.token, hooks)))
+        joined.append(
+            threading.Thread(target=place.workspace.browser_service.browse, args=(action, place.token, hooks))
+        )
         joined[-1].start()
         while len(heard) == before:
             joined[-1].join(0.01)

@@ -143,7 +143,7 @@ def test_a_page_that_takes_longer_than_the_step_may_is_given_up(goals_place: Pla
     assert time.monotonic() - began < SOON
     never.set()
     workspace = goals_place.workspace
-    assert not workspace.browsing.is_busy
+    assert not workspace.browser_service.is_busy
     assert goals_place.payloads("token.revoked")[-1]["reason"] == "the step's time is over"
     again = workspace.goals.answer(reply.goal.correlation_id, None, user="mia", tenant="acme")
     assert again.outcome.simulation_outcome == reply.outcome.simulation_outcome

@@ -45,7 +45,7 @@ def unwatched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def fresh(place: Place) -> Place:
     """With sessions of its own: its token is new. The sessions before it are ended, and their pages with them."""
-    world: Any = place.workspace.browsing._world  # noqa: SLF001
+    world: Any = place.workspace.browser_service._world  # noqa: SLF001
     if world is not None:
         world._thread.run(_close_sessions(world._sessions))  # noqa: SLF001
     place.site.routes.clear()
@@ -93,7 +93,7 @@ def at_once(work: Callable[[str], ActionResult], names: Iterable[str]) -> list[A
 
 def renderers(place: Place) -> dict[int, int]:
     """The processor time of each process of pages, in hundredths of a second, as the kernel counts it."""
-    world: Any = place.workspace.browsing._world  # noqa: SLF001 - which Chromium it is
+    world: Any = place.workspace.browser_service._world  # noqa: SLF001 - which Chromium it is
     [chromium] = {tab.chromium for tab in world._sessions.tabs}  # noqa: SLF001
     found = {}
     for pid in family_of(chromium.pid):
@@ -212,7 +212,7 @@ def until_busy(place: Place) -> None:
 
 def until_ended(place: Place, names: Iterable[str]) -> None:
     """Until Remit has ended the page of each session. No action asks: that would be another way to find it out."""
-    world: Any = place.workspace.browsing._world  # noqa: SLF001
+    world: Any = place.workspace.browser_service._world  # noqa: SLF001
     deadline = time.monotonic() + GUARD_SECONDS
     left = set(names)
     while left:
@@ -331,7 +331,7 @@ def test_a_service_worker_that_loops_keeps_its_site_from_loading_only_once(
         monkeypatch.setattr(acting, "NAVIGATE_SECONDS", GUARD_SECONDS)
 
     monkeypatch.setattr(acting, "NAVIGATE_SECONDS", 1.0)  # of the first time, which cannot succeed
-    monkeypatch.setattr(place.workspace.browsing, "_sleep", later)
+    monkeypatch.setattr(place.workspace.browser_service, "_sleep", later)
     assert place.do(place.action("navigate", "/fine", tls=True)).success
     assert len(place.sleeps) == 1
     require_at_rest(place)

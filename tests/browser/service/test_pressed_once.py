@@ -119,7 +119,7 @@ def test_what_is_under_the_pointer_before_the_press_gets_nothing_and_it_is_not_c
     )
     down = Mouse.down
 
-    tab = place.workspace.browsing._world._sessions.tabs[-1]  # type: ignore[union-attr]  # noqa: SLF001
+    tab = place.workspace.browser_service._world._sessions.tabs[-1]  # type: ignore[union-attr]  # noqa: SLF001
 
     async def too_late(mouse: Mouse) -> None:
         await tab.page._page.evaluate("pay.style.display = 'block'")  # noqa: SLF001 - as a timer of the page could

@@ -74,7 +74,7 @@ def test_no_secret_is_found_in_anything_that_is_kept_or_told(
     told = {
         "results": "".join(result.canonical().decode() for result in results),
         "questions": "".join(question.approval.canonical().decode() for question in place.asked),
-        "metrics": place.workspace.browsing.metrics.render().decode(),
+        "metrics": place.workspace.browser_service.metrics.render().decode(),
         "logs": log.read(),
         "output": "".join(capsys.readouterr()),
         "errors": "".join(str(refusal) + json.dumps(error_to_frame(refusal)) for refusal in place.refusals),

@@ -37,7 +37,7 @@ def no_sandbox() -> NoReturn:
 
 def found_in(office: Office, *trees: dict[str, Any]) -> list[CatalogueFinding]:
     definitions = [Definition("some.yaml", simulation(tree)) for tree in trees]
-    return list(check_queries(definitions, CONFIG, lambda: office.workspace.fleet))
+    return list(check_queries(definitions, CONFIG, lambda: office.workspace.sandboxes))
 
 
 BROKEN = [

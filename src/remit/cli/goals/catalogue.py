@@ -115,7 +115,7 @@ def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
     with Workspace.open(directory) as workspace:
         config = workspace.config
         root = (workspace.root / config.root).resolve()
-        definitions, findings = check_with_queries(root, config, lambda: workspace.fleet)
+        definitions, findings = check_with_queries(root, config, lambda: workspace.sandboxes)
     findings += check_policies(root, config)
     if as_json:
         findings_tree = [{"where": each.where, "what": each.what, "next_step": each.next_step} for each in findings]

@@ -81,7 +81,7 @@ def find_server(state: StateDirectory) -> RunningServer | None:
 
 def find_console_url(workspace: "Workspace") -> str | None:
     """Where people find the console, for links in the answers of other processes than the server itself."""
-    if (public := workspace.opened_with.web.public_url) is not None:
+    if (public := workspace.initial_config.web.public_url) is not None:
         return public
     server = find_server(workspace.state)
     return server.url if server is not None else None

@@ -5,10 +5,18 @@ Nothing is decided here: each answer goes to the room whose question it is, and 
 
 import re
 from collections.abc import Iterator
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
-from remit.contracts.browser.browser import Approval
-from remit.contracts.services.common import Decision, Question, QuestionKind, QuestionState, QuestionView
+from remit.contracts.browser.browser import Approval, HTTPPreview
+from remit.contracts.services.common import (
+    Decision,
+    GoalAsked,
+    Question,
+    QuestionKind,
+    QuestionState,
+    QuestionView,
+    RequestAsked,
+)
 from remit.contracts.services.plans import ProposalState, ProposalView
 from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
@@ -27,7 +35,6 @@ from remit.services.goals.approvals import (
     require_waiting,
 )
 from remit.services.goals.service import GoalRequestService
-from remit.services.inbox.views import read_risk, view_goal, view_request
 from remit.services.plans.service import PlanService
 
 MAX_RECENT: Final = 100
@@ -287,3 +294,45 @@ def _require_full_id(name: str) -> str:
 
 def _malformed_error(what: str, where: str, next_step: str) -> RefusedError:
     return RefusedError(Reason.MALFORMED, what, where=where, next_step=next_step)
+
+
+def view_request(approval: Approval) -> RequestAsked:
+    preview = approval.preview
+    tree: dict[str, Any] = dict.fromkeys(("method", "url", "way_back"))
+    tree |= {"headers": {}, "body": {}, "masked": {}, "arguments": {}}
+    if isinstance(preview, HTTPPreview):
+        tree |= {"method": preview.method, "url": preview.url, "headers": preview.headers}
+        tree |= {"body": preview.body.preview, "masked": preview.body.masked}
+    else:
+        tree |= {"arguments": preview.arguments, "way_back": preview.way_back}
+    return RequestAsked(
+        headline=preview.headline,
+        effect=preview.estimated_effect,
+        action_id=approval.action_id,
+        token_jti=approval.token_jti,
+        request_digest=approval.request_digest,
+        has_picture=approval.screenshot is not None,
+        **tree,
+    )
+
+
+def read_risk(approval: Approval) -> str | None:
+    """A request of a browser has none of its own: what it would do is said in words."""
+    return None if isinstance(approval.preview, HTTPPreview) else approval.preview.risk
+
+
+def view_goal(goal: WaitingGoal, prompt: str | None = None) -> GoalAsked:
+    return GoalAsked(
+        user_id=goal.user_id,
+        language_tag=goal.language_tag,
+        utterance=goal.utterance[:10_000],
+        simulation_id=goal.simulation_id,
+        title=goal.title[:1_000],
+        version=goal.version,
+        impact=goal.impact,
+        risk=goal.risk,
+        fields=dict(goal.fields),
+        policies=tuple(each[:1_000] for each in goal.policies),
+        problem=goal.problem or None,
+        prompt=prompt,
+    )

@@ -70,7 +70,7 @@ def look(workspace: Workspace, settings: SettingsRead, kernel: "_Kernel") -> Rea
         checks.KEYRING.run(lambda: checks.check_keyring(workspace.state.keys)),
         *_store(workspace),
         disk.SPACE.run(lambda: disk.check_space(*disk.read_space(workspace.state.path))),
-        CONFINEMENT.run(lambda: kernel.check(workspace.opened_with.sandbox)),
+        CONFINEMENT.run(lambda: kernel.check(workspace.initial_config.sandbox)),
     ]
     ready = all(check.status != "fail" for check in found)
     return Readiness(

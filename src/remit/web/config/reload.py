@@ -14,7 +14,7 @@ from typing import Final
 from remit.contracts.config.config import CONFIG_NAME
 from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.diagnostics.check import Check, Topic
-from remit.workspace.container import READ_ONCE
+from remit.workspace.container import READ_AT_OPENING
 from remit.workspace.open import read_config
 from remit.workspace.workspace import Workspace
 
@@ -26,7 +26,7 @@ class SettingsRead:
 
     def __init__(self, workspace: Workspace) -> None:
         self._root = workspace.root
-        self._began_with = workspace.opened_with
+        self._began_with = workspace.initial_config
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
         self._problem: RemitError | None = None
@@ -90,7 +90,7 @@ class SettingsRead:
                 where=str(self._root / CONFIG_NAME),
                 next_step="Make the file readable for whoever runs the server.",
             )
-        self._left = tuple(name for name in READ_ONCE if getattr(now, name) != getattr(self._began_with, name))
+        self._left = tuple(name for name in READ_AT_OPENING if getattr(now, name) != getattr(self._began_with, name))
         return None
 
 
