@@ -14,7 +14,7 @@ from tests.support import preloaded
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     code: int
     out: str
     err: str
@@ -24,11 +24,11 @@ class Ran:
         return json.loads(self.out)
 
 
-Remit = Callable[..., Ran]
+Remit = Callable[..., CommandResult]
 NO_DIGEST = f"sha256:{'0' * 64}"
 
 
-def approve(remit: Remit, plan: str, *options: str) -> Ran:
+def approve(remit: Remit, plan: str, *options: str) -> CommandResult:
     """`remit approve` without a terminal: of the preview that `remit preview --full` shows now."""
     digest = remit("preview", plan, "--json").document.get("digest", NO_DIGEST)
     return remit("approve", plan, *options, "--full", "--digest", digest)
@@ -39,7 +39,7 @@ def remit(tmp_path: Path) -> Remit:
     project = tmp_path / "project"
     project.mkdir()
 
-    def run(*arguments: str, stdin: bytes = b"", cwd: Path | None = None, **environ: str) -> Ran:
+    def run(*arguments: str, stdin: bytes = b"", cwd: Path | None = None, **environ: str) -> CommandResult:
         done = subprocess.run(
             [preloaded.remit(), *arguments],
             cwd=cwd or project,
@@ -49,6 +49,6 @@ def remit(tmp_path: Path) -> Remit:
             check=False,
             env={**os.environ, "REMIT_STATE": str(tmp_path / "state"), "COLUMNS": "120", **environ},
         )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run

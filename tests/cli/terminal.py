@@ -16,7 +16,7 @@ CTRL_C = b"\x03"
 CTRL_C_SECONDS = 1.0
 
 
-class Typed(NamedTuple):
+class TypedAnswer(NamedTuple):
     """Once this is on the screen, something happens elsewhere, and then this is typed."""
 
     after: str
@@ -24,7 +24,7 @@ class Typed(NamedTuple):
     meanwhile: Callable[[], object] = lambda: None
 
 
-class Seen(NamedTuple):
+class TerminalResult(NamedTuple):
     code: int
     shown: str
     """All that was on the screen."""
@@ -32,9 +32,13 @@ class Seen(NamedTuple):
     """Whether everything that was to be waited for was there."""
 
 
-def at_a_terminal(
-    project: Path, *arguments: str, answers: tuple[Typed, ...], environ: Mapping[str, str] | None = None, out: str = ""
-) -> Seen:
+def run_in_terminal(
+    project: Path,
+    *arguments: str,
+    answers: tuple[TypedAnswer, ...],
+    environ: Mapping[str, str] | None = None,
+    out: str = "",
+) -> TerminalResult:
     """`remit` with these arguments. `out`: a file for its standard output; the rest of it stays on the terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
@@ -65,4 +69,4 @@ def at_a_terminal(
             os.write(terminal, typed)
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
-    return Seen(os.waitstatus_to_exitcode(status), shown.decode(errors="replace"), not left)
+    return TerminalResult(os.waitstatus_to_exitcode(status), shown.decode(errors="replace"), not left)

@@ -11,7 +11,7 @@ import pytest
 
 from remit.contracts.plans.envelope import Envelope
 from tests.cli.conftest import Remit
-from tests.cli.terminal import Seen, Typed, at_a_terminal
+from tests.cli.terminal import TerminalResult, TypedAnswer, run_in_terminal
 
 pytestmark = pytest.mark.req("PV-07")
 BEFORE = '{\n  "retries": 3\n}\n'
@@ -43,8 +43,8 @@ def put(project: Path, *actions: dict[str, Any], name: str = "plan.json") -> str
     return name
 
 
-def approving(project: Path, *answers: Typed, options: tuple[str, ...] = ()) -> Seen:
-    return at_a_terminal(project, "approve", "plan.json", "-o", "envelope.json", *options, answers=answers)
+def approving(project: Path, *answers: TypedAnswer, options: tuple[str, ...] = ()) -> TerminalResult:
+    return run_in_terminal(project, "approve", "plan.json", "-o", "envelope.json", *options, answers=answers)
 
 
 def digest_of(remit: Remit, *options: str) -> str:
@@ -71,7 +71,7 @@ def test_in_a_terminal_the_preview_is_shown_as_remit_preview_shows_it_and_then_s
     remit: Remit, project: Path
 ) -> None:
     preview = remit("preview", "plan.json").out
-    seen = approving(project, Typed(ASKS, "y\n"))
+    seen = approving(project, TypedAnswer(ASKS, "y\n"))
     assert (seen.code, seen.answered) == (0, True), seen
     plain = re.sub(r"\x1b\[[0-9;]*m", "", seen.shown).replace("\r\n", "\n")
     shown = preview.partition("  digest ")[0]
@@ -83,7 +83,7 @@ def test_in_a_terminal_the_preview_is_shown_as_remit_preview_shows_it_and_then_s
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "\x03", "\x04", "sure\nn\n"], ids=repr)
 def test_only_a_yes_signs(remit: Remit, project: Path, answer: str) -> None:
-    seen = approving(project, Typed(ASKS, answer))
+    seen = approving(project, TypedAnswer(ASKS, answer))
     assert (seen.code, seen.answered, "nothing was signed" in seen.shown) == (2, True, True), seen
     require_unsigned(remit, project)
 
@@ -116,7 +116,7 @@ def _other_settings(project: Path) -> None:
 def test_what_is_swapped_between_the_preview_and_the_answer_is_not_signed(
     remit: Remit, project: Path, swap: Callable[[Path], None], named: str
 ) -> None:
-    seen = approving(project, Typed(ASKS, "y\n", lambda: swap(project)))
+    seen = approving(project, TypedAnswer(ASKS, "y\n", lambda: swap(project)))
     assert (seen.code, seen.answered) == (2, True), seen
     assert named in seen.shown
     assert "nothing was signed" in seen.shown
@@ -125,12 +125,14 @@ def test_what_is_swapped_between_the_preview_and_the_answer_is_not_signed(
 
 def test_the_preview_is_on_the_screen_also_when_the_output_goes_to_a_file(remit: Remit, project: Path) -> None:
     out = project.parent / "envelope-out.json"
-    seen = at_a_terminal(project, "approve", "plan.json", answers=(Typed(ASKS, "y\n"),), out=str(out))
+    seen = run_in_terminal(project, "approve", "plan.json", answers=(TypedAnswer(ASKS, "y\n"),), out=str(out))
     assert (seen.code, seen.answered) == (0, True), seen
     assert '+  "retries": 5' in seen.shown
     assert Envelope.parse(out.read_bytes()).plan.plan_id == "plan-1"
     ran = project.parent / "ran.txt"
-    asked = at_a_terminal(project, "run", "plan.json", answers=(Typed("Apply this plan? [y/N]", "n\n"),), out=str(ran))
+    asked = run_in_terminal(
+        project, "run", "plan.json", answers=(TypedAnswer("Apply this plan? [y/N]", "n\n"),), out=str(ran)
+    )
     assert (asked.code, asked.answered, '+  "retries": 5' in asked.shown) == (2, True, True), asked
     assert '+  "retries": 5' in ran.read_text()
 
@@ -143,8 +145,11 @@ HIDDEN = "463 lines of this preview were not shown."
 @pytest.mark.parametrize("command", ["approve", "run"])
 def test_lines_that_were_not_shown_need_a_word_and_no_plain_yes(remit: Remit, project: Path, command: str) -> None:
     put(project, create("long.txt", 500))
-    seen = at_a_terminal(
-        project, command, "plan.json", answers=(Typed(HIDDEN, "y\n"), Typed(HIDDEN, "yes\n"), Typed(HIDDEN, "n\n"))
+    seen = run_in_terminal(
+        project,
+        command,
+        "plan.json",
+        answers=(TypedAnswer(HIDDEN, "y\n"), TypedAnswer(HIDDEN, "yes\n"), TypedAnswer(HIDDEN, "n\n")),
     )
     for word in ("y", "yes"):
         assert f"{word} is no answer while lines are unseen: type f, unseen or n." in seen.shown
@@ -152,21 +157,21 @@ def test_lines_that_were_not_shown_need_a_word_and_no_plain_yes(remit: Remit, pr
     assert (seen.code, seen.answered) == (2, True), seen
     assert "line 400" not in seen.shown
     require_unsigned(remit, project)
-    said = at_a_terminal(project, command, "plan.json", answers=(Typed(HIDDEN, "unseen\n"),))
+    said = run_in_terminal(project, command, "plan.json", answers=(TypedAnswer(HIDDEN, "unseen\n"),))
     assert (said.code, said.answered) == (0, True), said
 
 
 def test_all_of_it_can_be_seen_first_and_then_a_yes_is_enough(remit: Remit, project: Path) -> None:
     put(project, create("long.txt", 500))
-    seen = approving(project, Typed(HIDDEN, "f\n"), Typed("+line 500", ""), Typed(ASKS, "y\n"))
+    seen = approving(project, TypedAnswer(HIDDEN, "f\n"), TypedAnswer("+line 500", ""), TypedAnswer(ASKS, "y\n"))
     assert (seen.code, seen.answered) == (0, True), seen
     (project / "envelope.json").unlink()
-    full = approving(project, Typed("+line 500", ""), Typed(ASKS, "y\n"), options=("--full",))
+    full = approving(project, TypedAnswer("+line 500", ""), TypedAnswer(ASKS, "y\n"), options=("--full",))
     assert (full.code, full.answered, "not shown" in full.shown) == (0, True, False), full
 
 
 def test_without_diffs_every_line_counts_as_not_shown(remit: Remit, project: Path) -> None:
-    seen = approving(project, Typed("7 lines of this preview were not shown.", "n\n"), options=("--no-diff",))
+    seen = approving(project, TypedAnswer("7 lines of this preview were not shown.", "n\n"), options=("--no-diff",))
     assert (seen.code, seen.answered) == (2, True), seen
 
 

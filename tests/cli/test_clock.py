@@ -12,8 +12,8 @@ from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.core.errors import RefusedError
 from remit.workspace.workspace import Workspace
-from tests.cli.conftest import Ran, Remit
-from tests.cli.terminal import Typed, at_a_terminal
+from tests.cli.conftest import CommandResult, Remit
+from tests.cli.terminal import TypedAnswer, run_in_terminal
 from tests.plans.project import plan_of, refused, replace
 
 AHEAD = timedelta(days=366)
@@ -45,7 +45,7 @@ def write_ahead(tmp_path: Path) -> str:
         return workspace.tokens.issue(WISH).text
 
 
-def run_task(remit: Remit, project: Path, task_id: str) -> Ran:
+def run_task(remit: Remit, project: Path, task_id: str) -> CommandResult:
     (project / "task.json").write_text(json.dumps({**TASK, "task_id": task_id}))
     leased = remit("task", "lease", "task.json", "-o", f"{task_id}.lease")
     if leased.code:
@@ -53,7 +53,7 @@ def run_task(remit: Remit, project: Path, task_id: str) -> Ran:
     return remit("task", "run", "task.json", "--lease", f"{task_id}.lease")
 
 
-def apply_plan(remit: Remit, project: Path, tmp_path: Path, old: str, new: str) -> Ran:
+def apply_plan(remit: Remit, project: Path, tmp_path: Path, old: str, new: str) -> CommandResult:
     with opened(tmp_path) as workspace:
         envelope = workspace.approve(plan_of(replace("a1", "notes.txt", old, new), plan_id=f"plan-{new}"))
     (project / "envelope.json").write_bytes(envelope.canonical())
@@ -146,7 +146,7 @@ def test_at_a_terminal_the_person_sees_the_times_and_is_asked(
     with opened(tmp_path) as workspace:
         kept = workspace.tokens.issue(WISH)
     write_ahead(tmp_path)
-    seen = at_a_terminal(project, "clock", "accept", answers=(Typed("[y/N]", answer.decode()),))
+    seen = run_in_terminal(project, "clock", "accept", answers=(TypedAnswer("[y/N]", answer.decode()),))
     shown = seen.shown
     assert (seen.code, seen.answered) == (code, True), shown
     assert "Is the clock right?" in shown

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ran, Remit
+from tests.cli.conftest import CommandResult, Remit
 
 
 @pytest.fixture
@@ -25,7 +25,9 @@ def base(remit: Remit, tmp_path: Path) -> Path:
     return folder
 
 
-def run_task(remit: Remit, base: Path, capability_id: str = "FILE_MOVE", source: str = "a", **environ: str) -> Ran:
+def run_task(
+    remit: Remit, base: Path, capability_id: str = "FILE_MOVE", source: str = "a", **environ: str
+) -> CommandResult:
     inputs = {"source_path": str(base / source)}
     if capability_id != "FILE_DELETE":
         inputs["destination_path"] = str(base / "b")

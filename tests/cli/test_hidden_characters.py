@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Remit
-from tests.cli.terminal import at_a_terminal
+from tests.cli.terminal import run_in_terminal
 
 pytestmark = pytest.mark.req("PV-10")
 
@@ -52,7 +52,7 @@ def test_names_from_right_to_left_are_isolated_on_a_terminal_and_left_as_they_ar
     }
     plan = {"plan_id": f"p{HEBREW}/9", "action_plan": [create(f"docs/{HEBREW}.txt", "x\n"), rename]}
     (project / "plan.json").write_text(json.dumps(plan))
-    seen = at_a_terminal(project, "preview", "plan.json", answers=())
+    seen = run_in_terminal(project, "preview", "plan.json", answers=())
     assert seen.code == 0, seen
     for line in (
         f"Plan \u2068p{HEBREW}/9\u2069: 2 changes",

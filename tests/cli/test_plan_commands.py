@@ -17,8 +17,8 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.plans.status import CompletionStatus
-from tests.cli.conftest import Ran, Remit, approve
-from tests.cli.terminal import Typed, at_a_terminal
+from tests.cli.conftest import CommandResult, Remit, approve
+from tests.cli.terminal import TypedAnswer, run_in_terminal
 
 BEFORE = '{\n  "retries": 3\n}\n'
 AFTER = '{\n  "retries": 5\n}\n'
@@ -53,7 +53,7 @@ def change_env() -> dict[str, Any]:
     return {"action_type": "FILE_MODIFY", "target": ".env", "operation": operation}
 
 
-def applied(remit: Remit, plan: str, *allowed: str) -> Ran:
+def applied(remit: Remit, plan: str, *allowed: str) -> CommandResult:
     approved = approve(remit, plan, "-o", "envelope.json", *allowed)
     assert approved.code == 0, approved
     return remit("apply", "envelope.json")
@@ -188,7 +188,9 @@ def test_run_names_the_flags_that_are_missing_before_it_asks(remit: Remit, proje
 
 @pytest.mark.parametrize("answer, code", [("y\n", 0), ("n\n", 2), ("\n", 2), ("\x03", 2)], ids=repr)
 def test_run_asks_a_person_and_only_a_yes_is_a_yes(remit: Remit, project: Path, answer: str, code: int) -> None:
-    seen = at_a_terminal(project, "run", put(project, update()), answers=(Typed("Apply this plan? [y/N]", answer),))
+    seen = run_in_terminal(
+        project, "run", put(project, update()), answers=(TypedAnswer("Apply this plan? [y/N]", answer),)
+    )
     assert (seen.code, seen.answered) == (code, True), seen
     assert "\x1b[32m" in seen.shown
     assert (project / "settings.json").read_text() == (AFTER if code == 0 else BEFORE)
@@ -197,8 +199,8 @@ def test_run_asks_a_person_and_only_a_yes_is_a_yes(remit: Remit, project: Path, 
 @pytest.mark.req("PX-29", "PV-07")
 def test_a_yes_to_one_diff_is_no_yes_to_another(remit: Remit, project: Path) -> None:
     other = BEFORE.replace("3", "4")
-    meanwhile = Typed("[y/N]", "y\n", lambda: (project / "settings.json").write_text(other))
-    seen = at_a_terminal(project, "run", put(project, update()), answers=(meanwhile,))
+    meanwhile = TypedAnswer("[y/N]", "y\n", lambda: (project / "settings.json").write_text(other))
+    seen = run_in_terminal(project, "run", put(project, update()), answers=(meanwhile,))
     assert (seen.code, seen.answered) == (2, True), seen
     assert "something changed while the preview was shown: settings.json (other content)" in seen.shown
     assert (project / "settings.json").read_text() == other

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.diagnostics.sound_workspace import Place, make_place
+from tests.diagnostics.sound_workspace import SoundWorkspace, make_sound_workspace
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return make_place(tmp_path)
+def sound_workspace(tmp_path: Path) -> SoundWorkspace:
+    return make_sound_workspace(tmp_path)

@@ -15,36 +15,36 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SECRET = "hunter2-Xq9"
 
 
-def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
+def checks_by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
     found = {check.name: check for check in checks}
     assert len(found) == len(checks)
     return found
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class SoundWorkspace:
     """A sound workspace, to be spoiled by one test."""
 
     root: Path
     state: StateDirectory
     environ: dict[str, str]
 
-    def look(self) -> dict[str, Check]:
-        return by_name(examine_workspace(self.root, self.environ, system_clock))
+    def run_checks(self) -> dict[str, Check]:
+        return checks_by_name(examine_workspace(self.root, self.environ, system_clock))
 
 
-def make_place(folder: Path) -> Place:
+def make_sound_workspace(folder: Path) -> SoundWorkspace:
     """The path is empty: starting a browser for its version is slow, and has tests of its own."""
     root = folder / "work"
     environ = {"REMIT_STATE": str(folder / "state"), "PATH": "", "HOME": str(folder)}
     root.mkdir()
     made, _ = initialise(root, environ, system_clock)
     made.close()
-    return Place(root, made.state, environ)
+    return SoundWorkspace(root, made.state, environ)
 
 
-def change(place: Place, statement: str, *parameters: str) -> None:
-    with closing(sqlite3.connect(place.state.database)) as connection:
+def change(sound_workspace: SoundWorkspace, statement: str, *parameters: str) -> None:
+    with closing(sqlite3.connect(sound_workspace.state.database)) as connection:
         connection.execute(statement, parameters)
         connection.commit()
 

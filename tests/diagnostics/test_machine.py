@@ -15,7 +15,7 @@ from remit.diagnostics import machine
 from remit.diagnostics.check import Check
 from remit.diagnostics.checkup import check_machine
 from remit.sandbox.kernel_probes import KernelFeatures, Probe, unsupported
-from tests.diagnostics.sound_workspace import by_name
+from tests.diagnostics.sound_workspace import checks_by_name
 from tests.support.patience import SOON
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -89,7 +89,7 @@ def test_a_kernel_with_everything_passes() -> None:
 def test_a_kernel_without_landlock_fails_and_is_told_what_to_boot(abi: int, found: str) -> None:
     no = Probe(False, "not tried: Landlock is too old")
     features = dataclasses.replace(_all_features(), landlock_abi=abi, landlock=Probe(False, found), confinement=no)
-    checks = by_name(tuple(machine.check_kernel(features)))
+    checks = checks_by_name(tuple(machine.check_kernel(features)))
     assert checks["Landlock"].status == "fail"
     assert checks["Landlock"].found == f"{found}; ABI 3 or newer is needed"
     assert "Linux 6.2" in checks["Landlock"].next_step
@@ -100,7 +100,7 @@ def test_a_kernel_without_landlock_fails_and_is_told_what_to_boot(abi: int, foun
 
 def test_landlock_that_a_container_forbids_is_told_apart_from_a_missing_one() -> None:
     refused = Probe(False, "a process cannot restrict itself (EPERM: Operation not permitted)")
-    checks = by_name(tuple(machine.check_kernel(dataclasses.replace(_all_features(), confinement=refused))))
+    checks = checks_by_name(tuple(machine.check_kernel(dataclasses.replace(_all_features(), confinement=refused))))
     assert checks["Landlock"].status == "ok"
     assert checks["confinement"].status == "fail"
     assert "container" in checks["confinement"].next_step
@@ -114,7 +114,7 @@ def test_another_system_than_linux_fails_whole() -> None:
 
 
 def test_the_machine_underneath_answers_every_check() -> None:
-    checks = by_name(check_machine(os.environ, system_clock))
+    checks = checks_by_name(check_machine(os.environ, system_clock))
     assert list(checks)[:3] == ["Python", "system", "Landlock"]
     assert checks["Python"].found == platform.python_version()
     assert checks["SQLite"].found.startswith(sqlite3.sqlite_version)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from remit.diagnostics.check import Check
-from tests.diagnostics.sound_workspace import Place
+from tests.diagnostics.sound_workspace import SoundWorkspace
 
 pytestmark = pytest.mark.req("PX-21")
 
 
 @pytest.fixture
-def look(place: Place) -> Callable[..., Check]:
+def check_config(sound_workspace: SoundWorkspace) -> Callable[..., Check]:
     def with_pipeline(**pipeline: Any) -> Check:
         settings = {
             "version": 1,
@@ -24,18 +24,18 @@ def look(place: Place) -> Callable[..., Check]:
             "pipeline_packages": ["etl"],
             "pipelines": {"own": pipeline},
         }
-        (place.root / "remit.yaml").write_text(json.dumps(settings))
-        return place.look()["pipeline own"]
+        (sound_workspace.root / "remit.yaml").write_text(json.dumps(settings))
+        return sound_workspace.run_checks()["pipeline own"]
 
-    (place.root / "etl").mkdir()
-    (place.root / "etl/run.py").write_text("raise SystemExit('it was run')\n")
-    (place.root / "one.sql").write_text("SELECT 1;\n")
+    (sound_workspace.root / "etl").mkdir()
+    (sound_workspace.root / "etl/run.py").write_text("raise SystemExit('it was run')\n")
+    (sound_workspace.root / "one.sql").write_text("SELECT 1;\n")
     return with_pipeline
 
 
-def test_what_could_run_is_fine_and_is_not_run(look: Callable[..., Check]) -> None:
-    assert look(type="python", steps=["etl.run:run"], writes=["out.txt"]).found == "python, 1 step"
-    found = look(type="sql", connection="shop", steps=["one.sql"])
+def test_what_could_run_is_fine_and_is_not_run(check_config: Callable[..., Check]) -> None:
+    assert check_config(type="python", steps=["etl.run:run"], writes=["out.txt"]).found == "python, 1 step"
+    found = check_config(type="sql", connection="shop", steps=["one.sql"])
     assert (found.status, found.found) == ("ok", "sql, 1 step")
 
 
@@ -52,13 +52,13 @@ def test_what_could_run_is_fine_and_is_not_run(look: Callable[..., Check]) -> No
     ],
 )
 def test_what_could_not_run_is_told(
-    look: Callable[..., Check], pipeline: dict[str, Any], status: str, words: str
+    check_config: Callable[..., Check], pipeline: dict[str, Any], status: str, words: str
 ) -> None:
-    found = look(**pipeline)
+    found = check_config(**pipeline)
     assert (found.status, words in found.found, found.next_step != "") == (status, True, True)
 
 
-def test_that_dbt_is_not_installed_is_told(look: Callable[..., Check]) -> None:
-    found = look(type="dbt", project="etl", connection="shop")
+def test_that_dbt_is_not_installed_is_told(check_config: Callable[..., Check]) -> None:
+    found = check_config(type="dbt", project="etl", connection="shop")
     assert found.status == "warn"
     assert "remit[dbt]" in found.next_step

@@ -13,7 +13,7 @@ from remit.diagnostics.check import Check
 from remit.diagnostics.checkup import check_workspace
 from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
-from tests.diagnostics.sound_workspace import SECRET, Place, by_name
+from tests.diagnostics.sound_workspace import SECRET, SoundWorkspace, checks_by_name
 
 SERVER = {
     "fsync": "on",
@@ -58,44 +58,48 @@ def server_store(postgres_url: str) -> Iterator[PostgresStore]:
     store.close()
 
 
-def _look_at(store: PostgresStore, place: Place, clock: Callable[[], datetime] = system_clock) -> dict[str, Check]:
-    return by_name(check_workspace(place.state, lambda: store, clock, holds_database=False))
+def _check_server(
+    store: PostgresStore, sound_workspace: SoundWorkspace, clock: Callable[[], datetime] = system_clock
+) -> dict[str, Check]:
+    return checks_by_name(check_workspace(sound_workspace.state, lambda: store, clock, holds_database=False))
 
 
-def test_a_workspace_on_postgresql_has_its_server_looked_at(server_store: PostgresStore, place: Place) -> None:
-    checks = _look_at(server_store, place)
+def test_a_workspace_on_postgresql_has_its_server_looked_at(
+    server_store: PostgresStore, sound_workspace: SoundWorkspace
+) -> None:
+    checks = _check_server(server_store, sound_workspace)
     assert checks["tables"].status == "fail"
     assert "remit migrate" in checks["tables"].next_step
     migrate(server_store, system_clock)
-    checks = _look_at(server_store, place)
+    checks = _check_server(server_store, sound_workspace)
     names = ("store", "tables", "PostgreSQL settings", "PostgreSQL clock", "guards", "clock and ledger")
     assert {name: checks[name].status for name in names} == dict.fromkeys(names, "ok")
     assert checks["PostgreSQL server"].found
 
 
-def test_a_clock_apart_from_the_servers_is_seen(server_store: PostgresStore, place: Place) -> None:
+def test_a_clock_apart_from_the_servers_is_seen(server_store: PostgresStore, sound_workspace: SoundWorkspace) -> None:
     migrate(server_store, system_clock)
-    checks = _look_at(server_store, place, lambda: datetime.now(UTC) - timedelta(hours=1))
+    checks = _check_server(server_store, sound_workspace, lambda: datetime.now(UTC) - timedelta(hours=1))
     assert checks["PostgreSQL clock"].status == "fail"
     assert "ahead" in checks["PostgreSQL clock"].found
 
 
 def test_the_servers_own_setting_is_seen_and_not_this_sessions(
-    postgres_url: str, server_store: PostgresStore, place: Place
+    postgres_url: str, server_store: PostgresStore, sound_workspace: SoundWorkspace
 ) -> None:
     migrate(server_store, system_clock)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         row = connection.execute("SELECT current_database()").fetchone()
         assert row is not None
         connection.execute(f'ALTER DATABASE "{row[0]}" SET synchronous_commit = off'.encode())
-    checks = _look_at(server_store, place)
+    checks = _check_server(server_store, sound_workspace)
     assert checks["PostgreSQL settings"].status == "warn"
     assert "synchronous_commit is off" in checks["PostgreSQL settings"].found
 
 
-def test_a_server_that_is_not_there_fails_without_its_password(place: Place) -> None:
+def test_a_server_that_is_not_there_fails_without_its_password(sound_workspace: SoundWorkspace) -> None:
     store = PostgresStore(f"postgresql://remit:{SECRET}@localhost:1/none", "remit_doctor")
-    checks = _look_at(store, place)
+    checks = _check_server(store, sound_workspace)
     assert checks["store"].status == "fail"
     assert checks["store"].next_step
     assert SECRET not in json.dumps([check.as_json() for check in checks.values()])

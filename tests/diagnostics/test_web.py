@@ -12,21 +12,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from remit.diagnostics.check import Check
-from tests.diagnostics.sound_workspace import Place
+from tests.diagnostics.sound_workspace import SoundWorkspace
 
-Look = Callable[..., dict[str, Check]]
+CheckConfig = Callable[..., dict[str, Check]]
 
 
 @pytest.fixture
-def look(place: Place) -> Look:
+def check_config(sound_workspace: SoundWorkspace) -> CheckConfig:
     def with_web(**web: Any) -> dict[str, Check]:
-        (place.root / "remit.yaml").write_text(json.dumps({"version": 1, "web": web}))
-        return {name: check for name, check in place.look().items() if name.startswith("web")}
+        (sound_workspace.root / "remit.yaml").write_text(json.dumps({"version": 1, "web": web}))
+        return {name: check for name, check in sound_workspace.run_checks().items() if name.startswith("web")}
 
     return with_web
 
 
-def certificate(place: Place, days: float) -> str:
+def certificate(sound_workspace: SoundWorkspace, days: float) -> str:
     """Valid for so many days from now."""
     key, name = Ed25519PrivateKey.generate(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "remit.example")])
     begin = datetime.now(UTC) - timedelta(days=30)
@@ -40,28 +40,32 @@ def certificate(place: Place, days: float) -> str:
         .not_valid_after(datetime.now(UTC) + timedelta(days=days))
         .sign(key, None)
     )
-    path = place.root / f"{days}.pem"
+    path = sound_workspace.root / f"{days}.pem"
     path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
     return str(path)
 
 
-def test_the_address_the_certificate_and_the_files_of_secrets_are_looked_at(look: Look, place: Place) -> None:
-    assert look() == {}, "the default needs nothing"
-    assert look(port=9000)["web address"].status == "ok"
-    assert look(host="192.0.2.7")["web address"].status == "fail"
-    assert look(host="192.0.2.7", insecure_http=True)["web address"].status == "warn"
-    key = place.root / "key.pem"
+def test_the_address_the_certificate_and_the_files_of_secrets_are_looked_at(
+    check_config: CheckConfig, sound_workspace: SoundWorkspace
+) -> None:
+    assert check_config() == {}, "the default needs nothing"
+    assert check_config(port=9000)["web address"].status == "ok"
+    assert check_config(host="192.0.2.7")["web address"].status == "fail"
+    assert check_config(host="192.0.2.7", insecure_http=True)["web address"].status == "warn"
+    key = sound_workspace.root / "key.pem"
     key.write_text("a key")
     key.chmod(0o600)
     for days, status in ((300, "ok"), (3, "warn"), (-1, "fail")):
-        found = look(host="192.0.2.7", tls={"certificate": certificate(place, days), "key": str(key)})
+        found = check_config(host="192.0.2.7", tls={"certificate": certificate(sound_workspace, days), "key": str(key)})
         assert {name: check.status for name, check in found.items()} == {
             "web address": "ok",
             "web certificate": status,
             "web.tls.key": "ok",
         }
     key.chmod(0o644)
-    found = look(tls={"certificate": str(key), "key": str(key)}, metrics={"secret_file": str(place.root / "none")})
+    found = check_config(
+        tls={"certificate": str(key), "key": str(key)}, metrics={"secret_file": str(sound_workspace.root / "none")}
+    )
     assert {check.status for name, check in found.items() if name != "web address"} == {"fail"}
     assert "chmod" in found["web.tls.key"].next_step
     assert all(check.next_step for name, check in found.items() if name != "web address")

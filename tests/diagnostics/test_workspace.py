@@ -18,13 +18,13 @@ from remit.crypto.keyring import create_keys, rotate_key
 from remit.diagnostics import workspace
 from remit.ledger.clock_acceptance import ChainClock
 from remit.workspace.workspace import Workspace
-from tests.diagnostics.sound_workspace import ROOT, Place, change, key_file
+from tests.diagnostics.sound_workspace import ROOT, SoundWorkspace, change, key_file
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
-def test_a_sound_workspace_passes_every_check(place: Place) -> None:
-    checks = place.look()
+def test_a_sound_workspace_passes_every_check(sound_workspace: SoundWorkspace) -> None:
+    checks = sound_workspace.run_checks()
     place_on_disk = {"file system", "free space", "durable write"}  # the machine's affair: it may warn there
     optional = {name for name, check in checks.items() if check.status == "absent"}
     assert optional == {"catalogue"}
@@ -50,108 +50,108 @@ def test_a_sound_workspace_passes_every_check(place: Place) -> None:
     ]
 
 
-def test_looking_changes_nothing_in_the_state_directory(place: Place) -> None:
+def test_looking_changes_nothing_in_the_state_directory(sound_workspace: SoundWorkspace) -> None:
     def content() -> dict[str, bytes]:
-        files = (path for path in place.state.path.rglob("*") if path.is_file())
+        files = (path for path in sound_workspace.state.path.rglob("*") if path.is_file())
         return {str(path): path.read_bytes() for path in files if not path.name.endswith(("-wal", "-shm"))}
 
     before = content()
-    place.look()
+    sound_workspace.run_checks()
     assert content() == before
 
 
-def test_a_private_key_is_never_opened(place: Place) -> None:
+def test_a_private_key_is_never_opened(sound_workspace: SoundWorkspace) -> None:
     """The check-up is run where opening one would be seen."""
     program = (
         "import os, sys, pathlib; from remit.cli.doctor import examine; from remit.core.ids import system_clock\n"
         "sys.addaudithook(lambda event, args: event == 'open' and str(args[0]).endswith('.pem') and os._exit(99))\n"
         "examine(pathlib.Path(sys.argv[1]), os.environ, system_clock)\n"
     )
-    environ = {**os.environ, **place.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", program, place.root], env=environ, check=False)
+    environ = {**os.environ, **sound_workspace.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", program, sound_workspace.root], env=environ, check=False)
     assert done.returncode == 0
 
 
-def test_the_key_that_signs_tokens_is_known_and_missed(place: Place) -> None:
-    with Workspace.open(place.root, environ=place.environ) as opened:
+def test_the_key_that_signs_tokens_is_known_and_missed(sound_workspace: SoundWorkspace) -> None:
+    with Workspace.open(sound_workspace.root, environ=sound_workspace.environ) as opened:
         opened.tokens.issue(TokenRequest("bot", ("browser.click",), TokenConstraints(), timedelta(hours=1)))
-    assert place.look()["keyring"].status == "ok"
-    (key,) = (place.state.keys / "policy").glob("*.pem")
+    assert sound_workspace.run_checks()["keyring"].status == "ok"
+    (key,) = (sound_workspace.state.keys / "policy").glob("*.pem")
     key.unlink()
-    check = place.look()["keyring"]
+    check = sound_workspace.run_checks()["keyring"]
     assert (check.status, "remit token rotate-key" in check.next_step) == ("fail", True)
 
 
-def _world_readable_key(place: Place) -> None:
-    key_file(place.state).chmod(0o644)
+def _world_readable_key(sound_workspace: SoundWorkspace) -> None:
+    key_file(sound_workspace.state).chmod(0o644)
 
 
-def _key_behind_a_link(place: Place) -> None:
-    path = key_file(place.state)
-    path.rename(place.root / "stolen.pem")
-    path.symlink_to(place.root / "stolen.pem")
+def _key_behind_a_link(sound_workspace: SoundWorkspace) -> None:
+    path = key_file(sound_workspace.state)
+    path.rename(sound_workspace.root / "stolen.pem")
+    path.symlink_to(sound_workspace.root / "stolen.pem")
 
 
-def _lost_keys(place: Place) -> None:
-    shutil.rmtree(place.state.keys)
+def _lost_keys(sound_workspace: SoundWorkspace) -> None:
+    shutil.rmtree(sound_workspace.state.keys)
 
 
-def _lost_private_key(place: Place) -> None:
-    key_file(place.state, "audit").unlink()
+def _lost_private_key(sound_workspace: SoundWorkspace) -> None:
+    key_file(sound_workspace.state, "audit").unlink()
 
 
-def _keyring_of_somebody_else(place: Place) -> None:
-    other = place.root / "other"
+def _keyring_of_somebody_else(sound_workspace: SoundWorkspace) -> None:
+    other = sound_workspace.root / "other"
     create_keys(other, system_clock)
-    shutil.copy(other / "keyring.json", place.state.keys / "keyring.json")
+    shutil.copy(other / "keyring.json", sound_workspace.state.keys / "keyring.json")
 
 
-def _keyring_with_a_wrong_id(place: Place) -> None:
-    path = place.state.keys / "keyring.json"
+def _keyring_with_a_wrong_id(sound_workspace: SoundWorkspace) -> None:
+    path = sound_workspace.state.keys / "keyring.json"
     document = json.loads(path.read_bytes())
     first, second = document["keys"][:2]
     first["key_id"], second["key_id"] = second["key_id"], first["key_id"]
     path.write_text(json.dumps(document))
 
 
-def _keyring_without_a_role(place: Place) -> None:
-    path = place.state.keys / "keyring.json"
+def _keyring_without_a_role(sound_workspace: SoundWorkspace) -> None:
+    path = sound_workspace.state.keys / "keyring.json"
     document = json.loads(path.read_bytes())
     document["keys"] = [key for key in document["keys"] if key["role"] != "protocol"]
     path.write_text(json.dumps(document))
 
 
-def _keyring_of_rubbish(place: Place) -> None:
-    (place.state.keys / "keyring.json").write_bytes(b"\xff{")
+def _keyring_of_rubbish(sound_workspace: SoundWorkspace) -> None:
+    (sound_workspace.state.keys / "keyring.json").write_bytes(b"\xff{")
 
 
-def _missing_store(place: Place) -> None:
-    place.state.database.unlink()
+def _missing_store(sound_workspace: SoundWorkspace) -> None:
+    sound_workspace.state.database.unlink()
 
 
-def _damaged_store(place: Place) -> None:
-    for path in place.state.path.glob("ledger.sqlite3*"):
+def _damaged_store(sound_workspace: SoundWorkspace) -> None:
+    for path in sound_workspace.state.path.glob("ledger.sqlite3*"):
         path.write_bytes(b"this is no database" * 1_000)
 
 
-def _open_store_file(place: Place) -> None:
-    place.state.database.chmod(0o666)
+def _open_store_file(sound_workspace: SoundWorkspace) -> None:
+    sound_workspace.state.database.chmod(0o666)
 
 
-def _outdated_store(place: Place) -> None:
-    change(place, "DELETE FROM schema_migrations")
+def _outdated_store(sound_workspace: SoundWorkspace) -> None:
+    change(sound_workspace, "DELETE FROM schema_migrations")
 
 
-def _newer_store(place: Place) -> None:
-    change(place, "INSERT INTO schema_migrations VALUES (9999, 'future', 'sha256:0', '2030-01-01T00:00:00Z')")
+def _newer_store(sound_workspace: SoundWorkspace) -> None:
+    change(sound_workspace, "INSERT INTO schema_migrations VALUES (9999, 'future', 'sha256:0', '2030-01-01T00:00:00Z')")
 
 
-def _store_of_other_tables(place: Place) -> None:
-    change(place, "UPDATE schema_migrations SET digest = 'sha256:0'")
+def _store_of_other_tables(sound_workspace: SoundWorkspace) -> None:
+    change(sound_workspace, "UPDATE schema_migrations SET digest = 'sha256:0'")
 
 
-def _lost_guard(place: Place) -> None:
-    change(place, "DROP TRIGGER ledger_entries_no_delete")
+def _lost_guard(sound_workspace: SoundWorkspace) -> None:
+    change(sound_workspace, "DROP TRIGGER ledger_entries_no_delete")
 
 
 _ENTRY = """INSERT INTO ledger_entries
@@ -159,46 +159,46 @@ _ENTRY = """INSERT INTO ledger_entries
   VALUES ('zz', 1, 'e', ?, 'k', 'c', '{}', 'p', 'h')"""
 
 
-def _entry_from_the_future(place: Place) -> None:
-    change(place, _ENTRY, render_time(datetime.now(UTC) + timedelta(hours=3)))
+def _entry_from_the_future(sound_workspace: SoundWorkspace) -> None:
+    change(sound_workspace, _ENTRY, render_time(datetime.now(UTC) + timedelta(hours=3)))
 
 
-def _entry_without_a_time(place: Place) -> None:
-    change(place, _ENTRY, "noon")
+def _entry_without_a_time(sound_workspace: SoundWorkspace) -> None:
+    change(sound_workspace, _ENTRY, "noon")
 
 
-def _open_state(place: Place) -> None:
-    place.state.path.chmod(0o755)
+def _open_state(sound_workspace: SoundWorkspace) -> None:
+    sound_workspace.state.path.chmod(0o755)
 
 
-def _lost_state(place: Place) -> None:
-    shutil.rmtree(place.state.path)
+def _lost_state(sound_workspace: SoundWorkspace) -> None:
+    shutil.rmtree(sound_workspace.state.path)
 
 
-def _lost_settings(place: Place) -> None:
-    place.state.settings.unlink()
+def _lost_settings(sound_workspace: SoundWorkspace) -> None:
+    sound_workspace.state.settings.unlink()
 
 
-def _wrong_config(place: Place) -> None:
-    (place.root / "remit.yaml").write_text("version: 1\nroot: .\nno_such_setting: 1\n")
+def _wrong_config(sound_workspace: SoundWorkspace) -> None:
+    (sound_workspace.root / "remit.yaml").write_text("version: 1\nroot: .\nno_such_setting: 1\n")
 
 
-def _configure(place: Place, text: str) -> None:
-    with (place.root / "remit.yaml").open("a") as config:
+def _configure(sound_workspace: SoundWorkspace, text: str) -> None:
+    with (sound_workspace.root / "remit.yaml").open("a") as config:
         config.write(text)
 
 
-def _missing_base(place: Place) -> None:
-    _configure(place, f"base_directories: [{place.root}, {place.root / 'nowhere'}]\n")
+def _missing_base(sound_workspace: SoundWorkspace) -> None:
+    _configure(sound_workspace, f"base_directories: [{sound_workspace.root}, {sound_workspace.root / 'nowhere'}]\n")
 
 
-def _base_behind_a_link(place: Place) -> None:
-    (place.root / "link").symlink_to(place.root)
-    _configure(place, f"base_directories: [{place.root / 'link'}]\n")
+def _base_behind_a_link(sound_workspace: SoundWorkspace) -> None:
+    (sound_workspace.root / "link").symlink_to(sound_workspace.root)
+    _configure(sound_workspace, f"base_directories: [{sound_workspace.root / 'link'}]\n")
 
 
-def _base_over_the_state(place: Place) -> None:
-    _configure(place, f"base_directories: [{place.state.path.parent}]\n")
+def _base_over_the_state(sound_workspace: SoundWorkspace) -> None:
+    _configure(sound_workspace, f"base_directories: [{sound_workspace.state.path.parent}]\n")
 
 
 @pytest.mark.parametrize(
@@ -239,74 +239,76 @@ def _base_over_the_state(place: Place) -> None:
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
 )
 def test_a_seeded_fault_fails_its_check_and_names_the_way_out(
-    place: Place, spoil: Callable[[Place], None], name: str, found: str, next_step: str
+    sound_workspace: SoundWorkspace, spoil: Callable[[SoundWorkspace], None], name: str, found: str, next_step: str
 ) -> None:
-    assert place.look()[name].status == "ok"
-    spoil(place)
-    check = place.look()[name]
+    assert sound_workspace.run_checks()[name].status == "ok"
+    spoil(sound_workspace)
+    check = sound_workspace.run_checks()[name]
     assert check.status == "fail"
     assert found in check.found
     assert next_step in check.next_step
     assert check.next_step
 
 
-def test_base_directories_are_named_and_none_means_that_no_task_may_touch_a_file(place: Place) -> None:
-    assert place.look()["base directories"].found == "none: no task may touch a file"
-    _configure(place, f"base_directories: [{place.root}]\n")
-    check = place.look()["base directories"]
-    assert (check.status, check.found) == ("ok", str(place.root))
+def test_base_directories_are_named_and_none_means_that_no_task_may_touch_a_file(
+    sound_workspace: SoundWorkspace,
+) -> None:
+    assert sound_workspace.run_checks()["base directories"].found == "none: no task may touch a file"
+    _configure(sound_workspace, f"base_directories: [{sound_workspace.root}]\n")
+    check = sound_workspace.run_checks()["base directories"]
+    assert (check.status, check.found) == ("ok", str(sound_workspace.root))
 
 
-def test_a_workspace_that_runs_effects_unconfined_is_warned_of_what_that_means(place: Place) -> None:
-    assert place.look()["sandbox"].status == "ok"
-    _configure(place, "sandbox: unsafe-none\n")
-    check = place.look()["sandbox"]
+def test_a_workspace_that_runs_effects_unconfined_is_warned_of_what_that_means(sound_workspace: SoundWorkspace) -> None:
+    assert sound_workspace.run_checks()["sandbox"].status == "ok"
+    _configure(sound_workspace, "sandbox: unsafe-none\n")
+    check = sound_workspace.run_checks()["sandbox"]
     assert check.status == "warn"
     assert "all that this user may do" in check.found
     assert "sandbox: required" in check.next_step
 
 
-def test_settings_that_cannot_be_read_are_one_failed_check_and_not_three(place: Place) -> None:
-    _wrong_config(place)
-    assert not {"base directories", "sandbox"} & place.look().keys()
+def test_settings_that_cannot_be_read_are_one_failed_check_and_not_three(sound_workspace: SoundWorkspace) -> None:
+    _wrong_config(sound_workspace)
+    assert not {"base directories", "sandbox"} & sound_workspace.run_checks().keys()
 
 
-def test_a_missing_store_is_not_made_by_looking_for_it(place: Place) -> None:
-    place.state.database.unlink()
-    place.look()
-    assert not place.state.database.exists()
+def test_a_missing_store_is_not_made_by_looking_for_it(sound_workspace: SoundWorkspace) -> None:
+    sound_workspace.state.database.unlink()
+    sound_workspace.run_checks()
+    assert not sound_workspace.state.database.exists()
 
 
-def test_a_key_that_a_rotation_left_behind_is_a_warning(place: Place) -> None:
-    old = key_file(place.state)
+def test_a_key_that_a_rotation_left_behind_is_a_warning(sound_workspace: SoundWorkspace) -> None:
+    old = key_file(sound_workspace.state)
     kept = old.read_bytes()
-    rotate_key(place.state.keys, "kernel", system_clock)
-    assert place.look()["keyring"].status == "ok"
+    rotate_key(sound_workspace.state.keys, "kernel", system_clock)
+    assert sound_workspace.run_checks()["keyring"].status == "ok"
     old.write_bytes(kept)
     old.chmod(0o600)
-    check = place.look()["keyring"]
+    check = sound_workspace.run_checks()["keyring"]
     assert check.status == "warn"
     assert check.next_step == f"Left by an interrupted rotation, or planted: rm {old}"
 
 
-def test_a_database_out_of_wal_is_a_warning(place: Place) -> None:
-    change(place, "PRAGMA journal_mode=DELETE")
-    check = place.look()["store"]
+def test_a_database_out_of_wal_is_a_warning(sound_workspace: SoundWorkspace) -> None:
+    change(sound_workspace, "PRAGMA journal_mode=DELETE")
+    check = sound_workspace.run_checks()["store"]
     assert (check.status, "journal mode delete" in check.found) == ("warn", True)
 
 
-def test_a_folder_where_others_could_exchange_the_state_is_a_warning(place: Place) -> None:
-    home = place.state.path.parent
+def test_a_folder_where_others_could_exchange_the_state_is_a_warning(sound_workspace: SoundWorkspace) -> None:
+    home = sound_workspace.state.path.parent
     home.chmod(0o777)
-    check = place.look()["state directory"]
+    check = sound_workspace.run_checks()["state directory"]
     assert (check.status, f"chmod go-w {home}" in check.next_step) == ("warn", True)
     home.chmod(0o1777)
-    assert place.look()["state directory"].status == "ok"
+    assert sound_workspace.run_checks()["state directory"].status == "ok"
 
 
-def test_state_that_overlaps_the_workspace_fails(place: Place) -> None:
-    environ = {**place.environ, "REMIT_STATE": str(place.root / "inside")}
-    (check,) = examine_workspace(place.root, environ, system_clock)
+def test_state_that_overlaps_the_workspace_fails(sound_workspace: SoundWorkspace) -> None:
+    environ = {**sound_workspace.environ, "REMIT_STATE": str(sound_workspace.root / "inside")}
+    (check,) = examine_workspace(sound_workspace.root, environ, system_clock)
     assert (check.name, check.status) == ("state directory", "fail")
     assert check.next_step == "Set REMIT_STATE to a folder outside of every workspace."
 

@@ -51,6 +51,6 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
 
 
 @pytest.fixture(scope="module")
-def desk(office: Office) -> Iterator[Services]:
+def services(office: Office) -> Iterator[Services]:
     with Services(office.workspace, console_url=CONSOLE) as made:
         yield made

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.services.common import Event as EventTold
+from remit.contracts.services.common import Event as EventDocument
 from remit.core.errors import Reason, RefusedError
 from remit.fs.change_signal import ChangeSignal
 from remit.identity.callers import Caller
@@ -47,15 +47,15 @@ def record(office: Office, kind: str, correlation_id: str, tenant: str = "defaul
     return entry.seq
 
 
-async def take(subscription: Subscription, most: int) -> list[StreamEvent]:
+async def take_events(subscription: Subscription, most: int) -> list[StreamEvent]:
     return [await anext(subscription) for _ in range(most)]
 
 
-def told(sent: StreamEvent) -> tuple[str, str | None]:
+def summarise(sent: StreamEvent) -> tuple[str, str | None]:
     return sent.kind, sent.event.correlation_id
 
 
-def place_of(sent: StreamEvent) -> tuple[str | None, int | None]:
+def position_of(sent: StreamEvent) -> tuple[str | None, int | None]:
     return sent.event.tenant, sent.event.seq
 
 
@@ -69,9 +69,9 @@ def test_what_is_recorded_is_told_once_and_whoever_comes_back_misses_nothing(off
             for number in range(3):
                 record(office, "test.one", f"d{number}")
                 record(office, "test.one", f"g{number}", "globex")
-            whole = await take(listener, 6)
-        assert {told(each) for each in whole} == {("test.one", f"{x}{n}") for x in "dg" for n in range(3)}
-        assert all(EventTold.parse(each.text.encode()) == each.event for each in whole)
+            whole = await take_events(listener, 6)
+        assert {summarise(each) for each in whole} == {("test.one", f"{x}{n}") for x in "dg" for n in range(3)}
+        assert all(EventDocument.parse(each.text.encode()) == each.event for each in whole)
         assert whole[0].event.payload == {"n": whole[0].event.correlation_id}
         since: set[tuple[str | None, int | None]] = set()
         for number, sent in enumerate(whole, start=1):
@@ -79,12 +79,12 @@ def test_what_is_recorded_is_told_once_and_whoever_comes_back_misses_nothing(off
                 lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
             )
             async with await other.subscribe(person("viewer"), after=sent.id) as again:
-                expected = {place_of(each) for each in whole[number:]} | since
-                missed = [place_of(each) for each in await take(again, len(expected))]
+                expected = {position_of(each) for each in whole[number:]} | since
+                missed = [position_of(each) for each in await take_events(again, len(expected))]
                 assert len(missed) == len(set(missed))
                 assert set(missed) == expected
                 new = ("globex", record(office, "test.now", str(number), "globex"))
-                assert place_of(await anext(again)) == new
+                assert position_of(await anext(again)) == new
             other.close()
             since.add(new)
 
@@ -106,14 +106,14 @@ def test_an_agent_cannot_count_the_entries_between_its_events_and_goes_on_from_e
             for number in range(100):  # so that the count gains a digit, whatever it was
                 record(office, "test.other", f"o{number}")
             record(office, "task.asked", "third", actor="agent:mine")
-            heard = await take(listener, 3)
+            heard = await take_events(listener, 3)
         assert [each.event.seq for each in heard] == [None] * 3
         assert len({len(each.id or "") for each in heard}) == 1, "not even its length counts"
         other = Events(
             lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
         )
         async with await other.subscribe(mine, heard[0].id) as listener:
-            assert [told(each)[1] for each in await take(listener, 2)] == ["second", "third"]
+            assert [summarise(each)[1] for each in await take_events(listener, 2)] == ["second", "third"]
         other.close()
         broken = (heard[0].id or "")[:-2] + "AA"
         for place in (f"default:{second}", "agent.", "agent.AAAA", broken, "agent." + "A" * 200_000, "x" * 10):
@@ -151,8 +151,8 @@ def test_an_agent_is_told_of_its_own_things_only_and_of_no_payload(office: Offic
             got: list[StreamEvent] = []
             while not got or got[-1].event.correlation_id != "the-end":
                 got.append(await anext(listener))
-            people = await take(everybody, 14)
-        kinds = [told(each) for each in got]
+            people = await take_events(everybody, 14)
+        kinds = [summarise(each) for each in got]
         assert set(kinds) == {
             ("task.asked", "t-own"),
             ("task.outcome", "t-own"),
@@ -198,7 +198,7 @@ def test_who_missed_too_much_is_told_so_and_not_all_of_it(
         async with await events.subscribe(person(), after="-") as listener:
             assert (await anext(listener)).kind == "desk.lagged"
             record(office, "test.after", "z")
-            assert told(await anext(listener)) == ("test.after", "z")
+            assert summarise(await anext(listener)) == ("test.after", "z")
 
     run(listen())
 
@@ -234,13 +234,13 @@ def test_progress_is_told_to_people_and_to_its_owner(office: Office, events: Eve
             job = work.start(subject, labour, subject=subject, owner=bot.id)
             assert await asyncio.to_thread(job.wait, SECONDS)
         # How far a task or a plan is tells of the files that it works on.
-        for listener, told in ((heard[0], ("task:t", "plan:p", "verify:v")), (heard[1], ("verify:v",))):
+        for listener, summarise in ((heard[0], ("task:t", "plan:p", "verify:v")), (heard[1], ("verify:v",))):
             subjects: list[str] = []
             while subjects[-1:] != ["verify:v"]:
                 sent = await anext(listener)
                 assert (sent.kind, sent.id) == ("work.progress", None)
                 subjects.append(json.loads(sent.text)["payload"]["subject"])
-            assert tuple(dict.fromkeys(subjects)) == told
+            assert tuple(dict.fromkeys(subjects)) == summarise
         record(office, "task.asked", "own", actor="agent:stranger")
         assert (await anext(heard[2])).kind == "task.asked"
         for listener in heard:
@@ -275,16 +275,16 @@ def test_closing_ends_every_listener(office: Office, events: Events) -> None:
     run(listen())
 
 
-def test_a_task_at_the_desk_is_told_to_its_agent(office: Office, desk: Services) -> None:
+def test_a_task_at_the_desk_is_told_to_its_agent(office: Office, services: Services) -> None:
     """The real thing: who ran it is recorded with the intent, so what follows is its own."""
     bot = agent(office.workspace, "task.run", sub="real")
 
     async def listen() -> None:
-        async with await desk.events.subscribe(bot) as listener:
+        async with await services.events.subscribe(bot) as listener:
             task = manifest("t-real")
-            lease = desk.tasks.lease(person(), task, timedelta(minutes=1)).canonical()
-            await asyncio.to_thread(desk.tasks.run, bot, task, lease, 20.0)
-            kinds = [each.kind for each in await take(listener, 3)]
+            lease = services.tasks.lease(person(), task, timedelta(minutes=1)).canonical()
+            await asyncio.to_thread(services.tasks.run, bot, task, lease, 20.0)
+            kinds = [each.kind for each in await take_events(listener, 3)]
         assert kinds == ["task.intent", "task.asked", "task.outcome"]
 
     run(listen())
@@ -303,9 +303,11 @@ def test_several_are_told_at_once_what_was_missed_without_waiting_for_more(
         async with await events.subscribe(person("viewer"), after=start.id) as again:
             missed = [await again.next_batch(), await again.next_batch()]
             assert [len(each) for each in missed] == [3, 2]
-            assert [told(each)[1] for each in (*missed[0], *missed[1])] == [f"missed-{number}" for number in range(5)]
+            assert [summarise(each)[1] for each in (*missed[0], *missed[1])] == [
+                f"missed-{number}" for number in range(5)
+            ]
             record(office, "test.several", "new")
-            assert [told(each)[1] for each in await again.next_batch()] == ["new"]
+            assert [summarise(each)[1] for each in await again.next_batch()] == ["new"]
             events.close()
             assert await again.next_batch() == []
         assert start.stream == f"id: {start.id}\nevent: test.several\ndata: {start.text}\n\n".encode()
@@ -355,7 +357,7 @@ def test_what_other_chains_gain_after_an_ending_is_not_told_to_whoever_it_ended(
                 record(office, "token.revoked", "his")
                 record(office, "test.after", "a", tenant="aaa")
                 record(office, "test.after", "b")
-            assert [told(sent) for sent in await take(stays, 3)] == [
+            assert [summarise(sent) for sent in await take_events(stays, 3)] == [
                 ("token.revoked", "his"),
                 ("test.after", "b"),
                 ("test.after", "a"),
@@ -366,14 +368,14 @@ def test_what_other_chains_gain_after_an_ending_is_not_told_to_whoever_it_ended(
         alive[0] = True
         async with await events.subscribe(person(), is_valid=counts) as listener:
             record(office, "test.first", "asked")  # he joined a moment ago
-            await take(listener, 1)
+            await take_events(listener, 1)
             before = len(asked)
             for number in range(3):
                 record(office, "test.more", str(number))
-            await take(listener, 3)
+            await take_events(listener, 3)
             assert len(asked) == before
             record(office, "person.removed", "another")
-            await take(listener, 1)
+            await take_events(listener, 1)
             assert len(asked) == before + 1
 
     run(work())

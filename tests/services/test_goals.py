@@ -21,8 +21,8 @@ def bot(office: Office) -> AgentCaller:
     return agent(office.workspace, "goal.ask", user="mia")
 
 
-def test_an_agent_asks_and_the_user_confirms_in_the_inbox(desk: Services, office: Office, bot: AgentCaller) -> None:
-    asked = desk.goals.ask(bot, "archive the note one", wait=WAIT)
+def test_an_agent_asks_and_the_user_confirms_in_the_inbox(services: Services, office: Office, bot: AgentCaller) -> None:
+    asked = services.goals.ask(bot, "archive the note one", wait=WAIT)
     assert (asked.state, asked.waiting_for, asked.user_id) == ("waiting", "confirmation", "mia")
     assert asked.waiting is not None
     assert asked.waiting.link == f"{CONSOLE}/inbox/confirmation/acme/{asked.correlation_id}"
@@ -30,44 +30,48 @@ def test_an_agent_asks_and_the_user_confirms_in_the_inbox(desk: Services, office
     assert "one" in office.notes()
     for caller in (bot, agent(office.workspace, "goal.ask", user="mia", sub="other")):
         with pytest.raises(RefusedError):
-            desk.goals.answer(caller, asked.correlation_id, "yes")
+            services.goals.answer(caller, asked.correlation_id, "yes")
         with pytest.raises(RefusedError):
-            desk.inbox.decide(caller, "confirmation", asked.correlation_id, Decision(answer="yes"))
+            services.inbox.decide(caller, "confirmation", asked.correlation_id, Decision(answer="yes"))
     for somebody in (person("admin"), person("admin", user="leo"), person("admin", user="mia", tenant="globex")):
         with pytest.raises(RefusedError):
-            desk.goals.answer(somebody, asked.correlation_id, "yes")
+            services.goals.answer(somebody, asked.correlation_id, "yes")
         with pytest.raises(RefusedError):
-            desk.inbox.decide(somebody, "confirmation", asked.correlation_id, Decision(answer="yes"))
+            services.inbox.decide(somebody, "confirmation", asked.correlation_id, Decision(answer="yes"))
         with pytest.raises(RefusedError):
-            desk.inbox.show(somebody, "confirmation", asked.correlation_id, tenant=somebody.tenant)
-        assert not [each for each in desk.inbox.list_open(somebody) if each.kind == "confirmation"]
+            services.inbox.show(somebody, "confirmation", asked.correlation_id, tenant=somebody.tenant)
+        assert not [each for each in services.inbox.list_open(somebody) if each.kind == "confirmation"]
     assert "one" in office.notes()
     mia = person("viewer", "mia", user="mia")
-    [line] = [each for each in desk.inbox.list_open(mia) if each.kind == "confirmation"]
+    [line] = [each for each in services.inbox.list_open(mia) if each.kind == "confirmation"]
     assert (line.id, line.tenant, line.asked_by, line.risk) == (asked.correlation_id, "acme", "agent:bot", "MEDIUM")
-    view = desk.inbox.show(mia, "confirmation", line.id, tenant="acme")
+    view = services.inbox.show(mia, "confirmation", line.id, tenant="acme")
     assert view.goal is not None
     assert (view.goal.prompt, view.goal.fields) == (asked.text, {"note": "one"})
     with pytest.raises(RefusedError, match="his own words"):
-        desk.inbox.decide(mia, "confirmation", line.id, Decision(approved=True))
-    unclear = desk.inbox.decide(mia, "confirmation", line.id, Decision(answer="perhaps"))
+        services.inbox.decide(mia, "confirmation", line.id, Decision(approved=True))
+    unclear = services.inbox.decide(mia, "confirmation", line.id, Decision(answer="perhaps"))
     assert (unclear.state, "one" in office.notes()) == ("PENDING", True)
-    decided = desk.inbox.decide(mia, "confirmation", line.id, Decision(answer="yes"))
+    decided = services.inbox.decide(mia, "confirmation", line.id, Decision(answer="yes"))
     assert (decided.state, "one" in office.notes()) == ("APPROVED", False)
-    done = desk.goals.get(bot, "acme", asked.correlation_id)
+    done = services.goals.get(bot, "acme", asked.correlation_id)
     assert (done.state, done.event, done.can_take_back) == ("done", "SUCCEEDED", True)
-    assert desk.goals.ask(bot, "archive the note one", correlation_id=asked.correlation_id, wait=WAIT).state == "done"
-    back = desk.goals.undo(bot, asked.correlation_id, wait=WAIT)
+    assert (
+        services.goals.ask(bot, "archive the note one", correlation_id=asked.correlation_id, wait=WAIT).state == "done"
+    )
+    back = services.goals.undo(bot, asked.correlation_id, wait=WAIT)
     assert back.correlation_id != asked.correlation_id
     if back.waiting_for == "confirmation":
-        desk.inbox.decide(mia, "confirmation", back.correlation_id, Decision(answer="yes"))
+        services.inbox.decide(mia, "confirmation", back.correlation_id, Decision(answer="yes"))
     assert "one" in office.notes()
-    assert desk.goals.get(bot, "acme", asked.correlation_id).event == "ROLLED_BACK"
+    assert services.goals.get(bot, "acme", asked.correlation_id).event == "ROLLED_BACK"
 
 
-def test_an_agent_sees_the_goals_it_asked_for_and_no_others(desk: Services, office: Office, bot: AgentCaller) -> None:
-    mias = desk.goals.ask(person("operator", "mia", user="mia"), "archive the note two", wait=WAIT)
-    others = desk.goals.ask(
+def test_an_agent_sees_the_goals_it_asked_for_and_no_others(
+    services: Services, office: Office, bot: AgentCaller
+) -> None:
+    mias = services.goals.ask(person("operator", "mia", user="mia"), "archive the note two", wait=WAIT)
+    others = services.goals.ask(
         agent(office.workspace, "goal.ask", user="mia", sub="other"), "archive the note two", wait=WAIT
     )
     by_command_line = office.ask("archive the note three")
@@ -78,142 +82,142 @@ def test_an_agent_sees_the_goals_it_asked_for_and_no_others(desk: Services, offi
         "none",
         "a\nb",
     ):
-        for look in (desk.goals.get, lambda caller, _tenant, name: desk.goals.resume(caller, name)):
+        for look in (services.goals.get, lambda caller, _tenant, name: services.goals.resume(caller, name)):
             with pytest.raises(RefusedError) as refused:
                 look(bot, "acme", correlation)
             assert refused.value.reason is Reason.STATE_MISSING
         with pytest.raises(RefusedError):
-            desk.goals.undo(bot, correlation)
+            services.goals.undo(bot, correlation)
         with pytest.raises(RefusedError):
-            desk.goals.ask(bot, "yes", reply_to=correlation)
+            services.goals.ask(bot, "yes", reply_to=correlation)
     with pytest.raises(RefusedError) as refused:  # nor by asking the same under its id
-        desk.goals.ask(bot, "archive the note two", correlation_id=mias.correlation_id, wait=WAIT)
+        services.goals.ask(bot, "archive the note two", correlation_id=mias.correlation_id, wait=WAIT)
     assert refused.value.reason is Reason.GOAL_CONFLICT
     with pytest.raises(RefusedError):
-        desk.goals.get(bot, "acme", mias.correlation_id)
+        services.goals.get(bot, "acme", mias.correlation_id)
     with pytest.raises(RefusedError):
-        desk.goals.get(bot, "globex", mias.correlation_id)
-    assert desk.goals.get(person("viewer"), "acme", others.correlation_id).state == "waiting"
-    lines = desk.goals.list_goals(person("viewer"), "acme")
+        services.goals.get(bot, "globex", mias.correlation_id)
+    assert services.goals.get(person("viewer"), "acme", others.correlation_id).state == "waiting"
+    lines = services.goals.list_goals(person("viewer"), "acme")
     assert {mias.correlation_id, others.correlation_id} <= {each.correlation_id for each in lines}
-    for method in (desk.goals.list_goals, desk.goals.list_intake):
+    for method in (services.goals.list_goals, services.goals.list_intake):
         with pytest.raises(RefusedError):
             method(bot, "acme")
     with pytest.raises(RefusedError):
-        desk.ledger.trace(bot, "acme", mias.correlation_id)
+        services.ledger.trace(bot, "acme", mias.correlation_id)
 
 
-def test_who_can_ask_and_for_whom(desk: Services, office: Office) -> None:
+def test_who_can_ask_and_for_whom(services: Services, office: Office) -> None:
     nobodys = agent(office.workspace, "goal.ask")
     with pytest.raises(RefusedError) as refused:
-        desk.goals.ask(nobodys, "are you there")
+        services.goals.ask(nobodys, "are you there")
     assert refused.value.reason is Reason.CONSTRAINT_VIOLATED
     for caller in (person("admin"), person("viewer", user="mia"), agent(office.workspace, "task.run")):
         with pytest.raises(RefusedError):
-            desk.goals.ask(caller, "are you there")
-    done = desk.goals.ask(agent(office.workspace, "goal.ask", user="mia"), "are you there", wait=WAIT)
+            services.goals.ask(caller, "are you there")
+    done = services.goals.ask(agent(office.workspace, "goal.ask", user="mia"), "are you there", wait=WAIT)
     assert done.state == "done"
     unknown = agent(office.workspace, "goal.ask", user="mia", tenant="nowhere")
-    assert desk.goals.ask(unknown, "are you there", wait=WAIT).state == "refused"
-    assert "nowhere" not in [each.tenant_id for each in desk.ledger.list_chains(person())]
+    assert services.goals.ask(unknown, "are you there", wait=WAIT).state == "refused"
+    assert "nowhere" not in [each.tenant_id for each in services.ledger.list_chains(person())]
 
 
-def test_somebody_else_approves_and_the_agent_goes_on(desk: Services, office: Office) -> None:
+def test_somebody_else_approves_and_the_agent_goes_on(services: Services, office: Office) -> None:
     bot = agent(office.workspace, "goal.ask", user="leo", sub="leos")
     leo = person("admin", "leo", user="leo")
-    asked = desk.goals.ask(bot, "copy the form as fresh", wait=WAIT)
+    asked = services.goals.ask(bot, "copy the form as fresh", wait=WAIT)
     if asked.waiting_for == "confirmation":
-        desk.inbox.decide(leo, "confirmation", asked.correlation_id, Decision(answer="yes"))
-    stands = desk.goals.get(bot, "acme", asked.correlation_id)
+        services.inbox.decide(leo, "confirmation", asked.correlation_id, Decision(answer="yes"))
+    stands = services.goals.get(bot, "acme", asked.correlation_id)
     assert (stands.state, stands.waiting_for) == ("waiting", "approval")
     assert stands.waiting is not None
     assert stands.waiting.kind == "goal"
-    [line] = [each for each in desk.inbox.list_open(person("viewer")) if each.kind == "goal"]
+    [line] = [each for each in services.inbox.list_open(person("viewer")) if each.kind == "goal"]
     assert (line.id, line.asked_by, line.tenant) == (asked.correlation_id, "leo", "acme")
     assert "leo-asks-first" in line.authority
-    shown = desk.inbox.show(person("viewer"), "goal", line.id, tenant="acme")
+    shown = services.inbox.show(person("viewer"), "goal", line.id, tenant="acme")
     assert shown.goal is not None
     assert shown.goal.utterance == "copy the form as fresh"
     yes = Decision(approved=True, reason="fine")
     for caller in (bot, person("viewer"), person("operator")):
         with pytest.raises(RefusedError):
-            desk.inbox.decide(caller, "goal", line.id, yes, tenant="acme")
+            services.inbox.decide(caller, "goal", line.id, yes, tenant="acme")
     with pytest.raises(RefusedError, match="tenant"):
-        desk.inbox.decide(person("approver"), "goal", line.id, yes)
-    assert desk.goals.resume(bot, line.id, wait=WAIT).waiting_for == "approval"
+        services.inbox.decide(person("approver"), "goal", line.id, yes)
+    assert services.goals.resume(bot, line.id, wait=WAIT).waiting_for == "approval"
     assert not (office.base / "fresh.txt").exists()
-    decided = desk.inbox.decide(person("approver"), "goal", line.id, yes, tenant="acme")
+    decided = services.inbox.decide(person("approver"), "goal", line.id, yes, tenant="acme")
     assert (decided.state, decided.decided_by, decided.reason) == ("APPROVED", "login:ann", "fine")
     assert not (office.base / "fresh.txt").exists()
-    assert desk.goals.resume(bot, line.id, wait=WAIT).state == "done"
+    assert services.goals.resume(bot, line.id, wait=WAIT).state == "done"
     assert (office.base / "fresh.txt").exists()
-    trace = desk.ledger.trace(person("viewer"), "acme", line.id)
+    trace = services.ledger.trace(person("viewer"), "acme", line.id)
     assert trace.holds, trace.problems
-    assert desk.goals.replay(person("viewer"), "acme", line.id).agrees
+    assert services.goals.replay(person("viewer"), "acme", line.id).agrees
 
 
-def test_what_goes_on_is_told_while_it_runs(desk: Services, office: Office, bot: AgentCaller) -> None:
-    asked = desk.goals.ask(bot, "are you there", correlation_id="follow-me", wait=0)
+def test_what_goes_on_is_told_while_it_runs(services: Services, office: Office, bot: AgentCaller) -> None:
+    asked = services.goals.ask(bot, "are you there", correlation_id="follow-me", wait=0)
     assert asked.correlation_id == "follow-me"
     assert asked.state in {"running", "done"}
-    assert desk.goals.get(bot, "acme", "follow-me", wait=WAIT).state == "done"
-    clarify = desk.goals.ask(bot, "archive the note", wait=WAIT)
+    assert services.goals.get(bot, "acme", "follow-me", wait=WAIT).state == "done"
+    clarify = services.goals.ask(bot, "archive the note", wait=WAIT)
     assert (clarify.state, clarify.waiting_for) == ("waiting", "clarification")
-    more = desk.goals.ask(bot, "three", reply_to=clarify.correlation_id, wait=WAIT)
+    more = services.goals.ask(bot, "three", reply_to=clarify.correlation_id, wait=WAIT)
     assert more.waiting_for == "confirmation"
 
 
 def test_an_id_that_came_to_nothing_is_nobodys_and_who_uses_it_later_is_alone_with_it(
-    desk: Services, office: Office, bot: AgentCaller
+    services: Services, office: Office, bot: AgentCaller
 ) -> None:
     """An agent asks under ids that others will use, in a way that comes to no goal; it has no claim on them by that."""
     leos = agent(office.workspace, "goal.ask", user="leo", sub="squatter")
     mias = agent(office.workspace, "goal.ask", user="mia", sub="squatter")
     for squatter, utterance in ((leos, "copy the form as evil"), (mias, "archive the note three")):
-        own = desk.goals.ask(squatter, utterance, wait=WAIT)
+        own = services.goals.ask(squatter, utterance, wait=WAIT)
         for name in ("ticket-17", "ticket-18", "ticket-19"):
             with pytest.raises(RefusedError):  # it did not ask back, so this is no reply to anything
-                desk.goals.ask(squatter, "yes", correlation_id=name, reply_to=own.correlation_id, wait=WAIT)
+                services.goals.ask(squatter, "yes", correlation_id=name, reply_to=own.correlation_id, wait=WAIT)
             with pytest.raises(RefusedError):
-                desk.goals.get(squatter, "acme", name)
+                services.goals.get(squatter, "acme", name)
     mia = person("operator", "mia", user="mia")
-    assert desk.goals.ask(mia, "archive the note three", correlation_id="ticket-17", wait=WAIT).user_id == "mia"
+    assert services.goals.ask(mia, "archive the note three", correlation_id="ticket-17", wait=WAIT).user_id == "mia"
     assert office.ask("archive the note three", correlation_id="ticket-18").goal.user_id == "mia"
-    assert desk.goals.ask(bot, "archive the note three", correlation_id="ticket-19", wait=WAIT).user_id == "mia"
+    assert services.goals.ask(bot, "archive the note three", correlation_id="ticket-19", wait=WAIT).user_id == "mia"
     for name in ("ticket-17", "ticket-18", "ticket-19"):
         for squatter in (leos, mias):
             with pytest.raises(RefusedError) as refused:
-                desk.goals.get(squatter, "acme", name)
+                services.goals.get(squatter, "acme", name)
             assert refused.value.reason is Reason.STATE_MISSING
             with pytest.raises(RefusedError):
-                desk.goals.ask(squatter, "archive the note three", correlation_id=name, wait=WAIT)
+                services.goals.ask(squatter, "archive the note three", correlation_id=name, wait=WAIT)
             with office.workspace.store.reading() as connection:
                 found = find_entries(connection, "acme", SearchFilter(correlation_id=name), None, 100).entries
                 owners = {find_owner(connection, entry) for entry in found if entry.kind != "agent.refused"}
             assert squatter.id not in owners
-    assert desk.goals.get(bot, "acme", "ticket-19").waiting_for == "confirmation"
+    assert services.goals.get(bot, "acme", "ticket-19").waiting_for == "confirmation"
 
 
 def test_one_agent_asks_a_user_so_much_and_no_more_and_his_own_questions_come_first(
-    desk: Services, office: Office, monkeypatch: pytest.MonkeyPatch
+    services: Services, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(goal_questions, "MAX_WAITING_PER_AGENT", 3)
     monkeypatch.setattr(goal_questions, "MAX_CONFIRMATIONS", 2)
     mia = person("operator", "mia", user="mia")
-    own = desk.goals.ask(mia, "archive the note three", wait=WAIT)
+    own = services.goals.ask(mia, "archive the note three", wait=WAIT)
     flood = agent(office.workspace, "goal.ask", user="mia", sub="flood")
-    asked = [desk.goals.ask(flood, "archive the note three", wait=WAIT) for _ in range(3)]
+    asked = [services.goals.ask(flood, "archive the note three", wait=WAIT) for _ in range(3)]
     assert {each.waiting_for for each in asked} == {"confirmation"}
     with pytest.raises(RefusedError) as refused:
-        desk.goals.ask(flood, "archive the note three", wait=WAIT)
+        services.goals.ask(flood, "archive the note three", wait=WAIT)
     assert refused.value.reason is Reason.RESOURCE_EXHAUSTED
-    again = desk.goals.ask(flood, "archive the note three", correlation_id=asked[0].correlation_id, wait=WAIT)
+    again = services.goals.ask(flood, "archive the note three", correlation_id=asked[0].correlation_id, wait=WAIT)
     assert again.waiting_for == "confirmation", "it is one of the three"
-    shown = [each.id for each in desk.inbox.list_open(mia) if each.kind == "confirmation"]
+    shown = [each.id for each in services.inbox.list_open(mia) if each.kind == "confirmation"]
     assert (len(shown), own.correlation_id in shown) == (2, True)
-    desk.goals.answer(mia, asked[0].correlation_id, "no", wait=WAIT)
-    assert desk.goals.ask(flood, "archive the note three", wait=WAIT).waiting_for == "confirmation"
+    services.goals.answer(mia, asked[0].correlation_id, "no", wait=WAIT)
+    assert services.goals.ask(flood, "archive the note three", wait=WAIT).waiting_for == "confirmation"
     leos = agent(office.workspace, "goal.ask", user="leo", sub="flood")
     with pytest.raises(RefusedError) as refused:  # the same agent, for somebody else
-        desk.goals.get(leos, "acme", asked[1].correlation_id)
+        services.goals.get(leos, "acme", asked[1].correlation_id)
     assert refused.value.reason is Reason.STATE_MISSING

@@ -16,7 +16,7 @@ from remit.services.base.jobs import Job, JobRunner
 SOON = 10.0
 
 
-def begin(work: JobRunner, key: str, gate: threading.Event, owner: str = "agent:bot") -> Job[str]:
+def start_job(work: JobRunner, key: str, gate: threading.Event, owner: str = "agent:bot") -> Job[str]:
     def wait(job: Job[str]) -> str:
         gate.wait(SOON)
         return job.key
@@ -26,8 +26,8 @@ def begin(work: JobRunner, key: str, gate: threading.Event, owner: str = "agent:
 
 def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
     work, gate = JobRunner(), threading.Event()
-    first, second = begin(work, "a", gate), begin(work, "a", gate)
-    other = begin(work, "b", gate)
+    first, second = start_job(work, "a", gate), start_job(work, "a", gate)
+    other = start_job(work, "b", gate)
     assert first is second
     assert other is not first
     assert not first.wait(0)
@@ -42,10 +42,10 @@ def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
 def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
     """Else a caller that asks again at once is told of the ended job that nothing is stored."""
     work, gate = JobRunner(), threading.Event()
-    first = begin(work, "a", gate)
+    first = start_job(work, "a", gate)
     asked: list[Job[str]] = []
     # Called when callers are told, before they run.
-    first._wake_callbacks.append(lambda: asked.append(begin(work, "a", gate)))  # noqa: SLF001
+    first._wake_callbacks.append(lambda: asked.append(start_job(work, "a", gate)))  # noqa: SLF001
     gate.set()
     assert first.wait_until_ended(SOON)
     assert work.close()
@@ -54,14 +54,14 @@ def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
 
 def test_before_this_process_ends_whoever_waits_is_let_go_and_the_work_goes_on() -> None:
     work, gate = JobRunner(), threading.Event()
-    job = begin(work, "a", gate)
+    job = start_job(work, "a", gate)
     told: list[bool] = []
     waiting = threading.Thread(target=lambda: told.append(job.wait(60)))
     waiting.start()
     work.release_waiters()
     waiting.join(SOON)
     assert told == [False]
-    assert not begin(work, "b", gate).wait(60), "nor does anybody wait who comes later"
+    assert not start_job(work, "b", gate).wait(60), "nor does anybody wait who comes later"
     threading.Timer(0.05, gate.set).start()
     assert work.close(SOON), "it was not waited for"
     assert job.result() == "a"
@@ -84,13 +84,13 @@ def test_one_caller_cannot_take_all_places_and_all_together_neither(monkeypatch:
     monkeypatch.setattr(work_module, "MAX_QUEUED", 2)
     work, gate = JobRunner(most=2), threading.Event()
     for number in range(3):
-        begin(work, f"greedy {number}", gate)
+        start_job(work, f"greedy {number}", gate)
     with pytest.raises(RefusedError) as refused:
-        begin(work, "one more", gate)
+        start_job(work, "one more", gate)
     assert refused.value.reason is Reason.RESOURCE_EXHAUSTED
-    begin(work, "modest", gate, owner="agent:other")
+    start_job(work, "modest", gate, owner="agent:other")
     with pytest.raises(RefusedError, match="too much work is under way"):
-        begin(work, "late", gate, owner="agent:third")
+        start_job(work, "late", gate, owner="agent:third")
     assert work.running + work.waiting == 4
     gate.set()
     assert work.close()
@@ -108,14 +108,14 @@ def test_when_it_closes_what_runs_is_told_and_nothing_more_begins() -> None:
 
     running = work.start("a", until_cancelled, subject="a", owner="o")
     assert begun.wait(SOON)
-    in_line = begin(work, "in line", threading.Event())
+    in_line = start_job(work, "in line", threading.Event())
     assert work.close(SOON)
     assert in_line.wait(0)
     with pytest.raises(RefusedError, match="about to end"):
         in_line.result()
     assert (seen, running.is_running, work.active_jobs()) == (["cancelled"], False, [])
     with pytest.raises(RefusedError, match="about to end"):
-        begin(work, "b", threading.Event())
+        start_job(work, "b", threading.Event())
 
 
 def test_a_job_carries_the_context_of_whoever_asked() -> None:
@@ -140,7 +140,7 @@ def test_only_so_many_ended_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_event_loop_waits_without_a_thread_and_goes_on_meanwhile() -> None:
     work, gate = JobRunner(), threading.Event()
-    job = begin(work, "a", gate)
+    job = start_job(work, "a", gate)
 
     async def wait() -> tuple[bool, bool, bool, bool]:
         too_short = await job.wait_async(0.01)
@@ -157,7 +157,7 @@ def test_an_event_loop_waits_without_a_thread_and_goes_on_meanwhile() -> None:
 
 def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() -> None:
     work, gate = JobRunner(), threading.Event()
-    job = begin(work, "a", gate)
+    job = start_job(work, "a", gate)
     told: list[Callable[[], None]] = []
 
     def end() -> None:

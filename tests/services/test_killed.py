@@ -43,15 +43,15 @@ def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, po
     ended = run_child([preloaded.python(), "-c", CHILD, str(project)], fault=Fault(point), environment=environ)
     assert ended.killed, ended
     assert not ended.acknowledged
-    with Workspace.open(project, environ=environ) as workspace, Services(workspace) as desk:
+    with Workspace.open(project, environ=environ) as workspace, Services(workspace) as services:
         bot, other = agent(workspace, "task.run"), agent(workspace, "task.run", sub="other")
-        answer = desk.tasks.get(bot, "task-1", wait=30.0)
+        answer = services.tasks.get(bot, "task-1", wait=30.0)
         assert answer.state == "done"
         assert answer.result is not None
         assert answer.result.status == "SUCCESS"
         with pytest.raises(RefusedError):
-            desk.tasks.get(other, "task-1")
-        verdict = desk.ledger.verify(person("viewer"), wait=30.0).verdict
+            services.tasks.get(other, "task-1")
+        verdict = services.ledger.verify(person("viewer"), wait=30.0).verdict
         assert verdict is not None
         assert verdict.holds, verdict.findings
 
@@ -77,10 +77,10 @@ def test_a_goal_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path) ->
         environment=office.environ,
     )
     assert ended.killed, ended
-    with Services(office.workspace) as desk:
+    with Services(office.workspace) as services:
         bot, other = (agent(office.workspace, "goal.ask", sub=sub, user="mia") for sub in ("bot", "other"))
-        answer = desk.goals.get(bot, "acme", "g-1", wait=30.0)
+        answer = services.goals.get(bot, "acme", "g-1", wait=30.0)
         assert (answer.state, answer.event) in {("done", "SUCCEEDED"), ("failed", "FAILED")}, answer
         with pytest.raises(RefusedError):
-            desk.goals.get(other, "acme", "g-1")
+            services.goals.get(other, "acme", "g-1")
     office.close()

@@ -9,16 +9,16 @@ from remit.fs.change_signal import ChangeSignal
 from remit.identity.callers import Caller
 from remit.services.base.events import Events
 from tests.plans.project import action, plan_of
-from tests.services.plans.proposal_workspace import VIEWER, Office
+from tests.services.plans.proposal_workspace import VIEWER, ProposalWorkspace
 
 
 def test_an_agent_hears_of_its_own_plan_and_of_no_other(tmp_path: Path) -> None:
-    office = Office(tmp_path)
+    office = ProposalWorkspace(tmp_path)
     workspace = office.workspace
     events = Events(
         lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
     )
-    other = office.token("other")
+    other = office.issue_token("other")
 
     async def kinds_heard(caller: Caller) -> set[str]:
         """From the beginning on, until the end of this listener's own plan."""
@@ -33,7 +33,7 @@ def test_an_agent_hears_of_its_own_plan_and_of_no_other(tmp_path: Path) -> None:
 
     of = {}
     for caller in (office.agent, other):
-        made, _ = office.applied(caller)
+        made, _ = office.make_applied(caller)
         of[caller.id] = {made.proposal_id, made.envelope_id}
     wanted = {"proposal.made", "proposal.approved", "envelope.issued", "plan.intent", "plan.outcome"}
     for caller in (office.agent, other):
@@ -49,13 +49,13 @@ def test_of_plans_and_tasks_an_agent_is_told_steps_that_do_not_depend_on_what_fi
     heard = []
     for shade in ("0", "1"):
         (tmp_path / shade).mkdir()
-        office = Office(tmp_path / shade)
+        office = ProposalWorkspace(tmp_path / shade)
         heard.append(asyncio.run(asyncio.wait_for(_kinds_while_applied(office, shade), 60)))
         office.close()
     assert heard[0] == heard[1]
 
 
-async def _kinds_while_applied(office: Office, shade: str) -> list[str]:
+async def _kinds_while_applied(office: ProposalWorkspace, shade: str) -> list[str]:
     workspace = office.workspace
     events = Events(
         lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
@@ -73,10 +73,10 @@ async def _kinds_while_applied(office: Office, shade: str) -> list[str]:
     raise AssertionError("it ended early")
 
 
-def _apply(office: Office, shade: str) -> None:
+def _apply(office: ProposalWorkspace, shade: str) -> None:
     office.project.write("shades.json", f'{{"shade": "{shade}"}}\n')
     change = action("a", "FILE_MODIFY", "shades.json", {"type": "json_update_value", "path": "$.shade", "value": "0"})
     made = office.plans.propose(office.agent, plan_of(change))
     assert office.plans.finish_previews(60)
-    office.yes(made.proposal_id)
+    office.approve(made.proposal_id)
     assert office.plans.apply(office.agent, made.proposal_id, wait=30).state == "APPLIED"

@@ -42,29 +42,31 @@ def logged_in(office: Office, name: str, role: Role, user: str) -> tuple[PersonC
     return PersonCaller(found.person, found.role, found.user, found.tenant), cookie
 
 
-def test_his_answer_does_not_count_to_whatever_it_is(desk: Services, office: Office) -> None:
+def test_his_answer_does_not_count_to_whatever_it_is(services: Services, office: Office) -> None:
     workspace = office.workspace
     asked = workspace.approvals.ask(question(1, agent_id="bot"))
-    made = desk.plans.propose(person("operator"), plan_of(create("a", "new.txt"), plan_id="p1"))
-    digest = desk.plans.read_preview(person(), made.proposal_id).preview_digest
-    own = desk.goals.ask(person("operator", "mia", user="mia"), "archive the note one", wait=WAIT)
-    others = desk.goals.ask(agent(workspace, "goal.ask", user="leo", sub="leos"), "copy the form as fresh", wait=WAIT)
+    made = services.plans.propose(person("operator"), plan_of(create("a", "new.txt"), plan_id="p1"))
+    digest = services.plans.read_preview(person(), made.proposal_id).preview_digest
+    own = services.goals.ask(person("operator", "mia", user="mia"), "archive the note one", wait=WAIT)
+    others = services.goals.ask(
+        agent(workspace, "goal.ask", user="leo", sub="leos"), "copy the form as fresh", wait=WAIT
+    )
     if others.waiting_for == "confirmation":
-        desk.inbox.decide(person("admin", "leo", user="leo"), "confirmation", others.correlation_id, SAY_YES)
+        services.inbox.decide(person("admin", "leo", user="leo"), "confirmation", others.correlation_id, SAY_YES)
 
     def answers(who: PersonCaller) -> dict[str, Callable[[], Any]]:
         yes = Decision(approved=True, shown_digest=asked.request_digest)
         return {
-            "request": lambda: desk.inbox.decide(who, "request", asked.approval_id, yes),
-            "request, no": lambda: desk.inbox.decide(who, "request", asked.approval_id, Decision(approved=False)),
-            "plan": lambda: desk.plans.decide(who, made.proposal_id, approved=True, preview_digest=digest),
-            "plan, no": lambda: desk.plans.decide(who, made.proposal_id, approved=False),
-            "goal": lambda: desk.inbox.decide(
+            "request": lambda: services.inbox.decide(who, "request", asked.approval_id, yes),
+            "request, no": lambda: services.inbox.decide(who, "request", asked.approval_id, Decision(approved=False)),
+            "plan": lambda: services.plans.decide(who, made.proposal_id, approved=True, preview_digest=digest),
+            "plan, no": lambda: services.plans.decide(who, made.proposal_id, approved=False),
+            "goal": lambda: services.inbox.decide(
                 who, "goal", others.correlation_id, Decision(approved=True), tenant="acme"
             ),
-            "confirmation": lambda: desk.inbox.decide(who, "confirmation", own.correlation_id, SAY_YES),
-            "asking": lambda: desk.goals.ask(who, "are you there", correlation_id="asked-late", wait=WAIT),
-            "retiring": lambda: desk.catalogue.retire(who, "acme", "ping"),
+            "confirmation": lambda: services.inbox.decide(who, "confirmation", own.correlation_id, SAY_YES),
+            "asking": lambda: services.goals.ask(who, "are you there", correlation_id="asked-late", wait=WAIT),
+            "retiring": lambda: services.catalogue.retire(who, "acme", "ping"),
         }
 
     for way, end in WAYS.items():
@@ -75,27 +77,27 @@ def test_his_answer_does_not_count_to_whatever_it_is(desk: Services, office: Off
                 answer()
             assert refused.value.reason is Reason.REVOKED, (way, what)
     assert workspace.approvals.show(asked.approval_id).state == "PENDING"
-    assert desk.plans.get(person(), made.proposal_id).state == "PENDING"
-    assert desk.goals.get(person(), "acme", others.correlation_id).waiting_for == "approval"
-    assert desk.goals.get(person(), "acme", own.correlation_id).waiting_for == "confirmation"
+    assert services.plans.get(person(), made.proposal_id).state == "PENDING"
+    assert services.goals.get(person(), "acme", others.correlation_id).waiting_for == "approval"
+    assert services.goals.get(person(), "acme", own.correlation_id).waiting_for == "confirmation"
     with pytest.raises(RefusedError):
-        desk.goals.get(person(), "acme", "asked-late")
+        services.goals.get(person(), "acme", "asked-late")
     there, _ = logged_in(office, "mia", "admin", "mia")  # and where he is let in, each of them counts
     for what in ("request", "plan", "goal", "confirmation", "asking"):
         answers(there)[what]()
     assert "one" not in office.notes()
 
 
-def approved_goal(desk: Services, bot: AgentCaller, words: str) -> str:
+def approved_goal(services: Services, bot: AgentCaller, words: str) -> str:
     """Asked by an agent, confirmed by its user, approved by somebody else, and not gone on with."""
-    asked = desk.goals.ask(bot, words, wait=WAIT)
+    asked = services.goals.ask(bot, words, wait=WAIT)
     if asked.waiting_for == "confirmation":
-        desk.inbox.decide(person("admin", "leo", user="leo"), "confirmation", asked.correlation_id, SAY_YES)
-    desk.inbox.decide(person(), "goal", asked.correlation_id, Decision(approved=True), tenant="acme")
+        services.inbox.decide(person("admin", "leo", user="leo"), "confirmation", asked.correlation_id, SAY_YES)
+    services.inbox.decide(person(), "goal", asked.correlation_id, Decision(approved=True), tenant="acme")
     return asked.correlation_id
 
 
-def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Services, office: Office) -> None:
+def test_an_agent_whose_token_does_not_count_any_more_does_nothing(services: Services, office: Office) -> None:
     tokens, clock = office.workspace.tokens, office.clock
     assert isinstance(clock, MovableClock)
 
@@ -103,20 +105,20 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Service
         return agent(office.workspace, "goal.ask", "task.run", user="leo", sub="late", life=timedelta(minutes=5))
 
     bot, task = issued(), manifest("late")
-    leased = desk.tasks.lease(person(), task, timedelta(hours=1)).canonical()
-    done, waits = (approved_goal(desk, bot, f"copy the form as {name}") for name in ("before", "after"))
-    assert desk.goals.resume(bot, done, WAIT).state == "done"
+    leased = services.tasks.lease(person(), task, timedelta(hours=1)).canonical()
+    done, waits = (approved_goal(services, bot, f"copy the form as {name}") for name in ("before", "after"))
+    assert services.goals.resume(bot, done, WAIT).state == "done"
 
     def run(who: AgentCaller) -> None:
-        answer = desk.tasks.run(who, task, leased, WAIT)
+        answer = services.tasks.run(who, task, leased, WAIT)
         if answer.refused is not None:
             raise RefusedError(answer.refused.code, answer.refused.what)
 
     verbs: dict[str, Callable[[AgentCaller], Any]] = {
         "run": run,
-        "ask": lambda who: desk.goals.ask(who, "are you there", correlation_id="asked-too-late", wait=WAIT),
-        "go on": lambda who: desk.goals.resume(who, waits, WAIT),
-        "take back": lambda who: desk.goals.undo(who, done, WAIT),
+        "ask": lambda who: services.goals.ask(who, "are you there", correlation_id="asked-too-late", wait=WAIT),
+        "go on": lambda who: services.goals.resume(who, waits, WAIT),
+        "take back": lambda who: services.goals.undo(who, done, WAIT),
     }
 
     def grow_old() -> None:
@@ -139,16 +141,16 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Service
                 assert refused.value.reason is reason, verb
     assert (office.base / "before.txt").exists()
     assert not (office.base / "after.txt").exists()
-    assert desk.tasks.run(issued(), task, leased, WAIT).state == "done"
+    assert services.tasks.run(issued(), task, leased, WAIT).state == "done"
     assert verbs["ask"](issued()).state == "done"
 
 
 def test_nor_does_it_go_on_with_what_another_process_had_begun(
-    desk: Services, office: Office, monkeypatch: pytest.MonkeyPatch
+    services: Services, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bot, late = (agent(office.workspace, "task.run", sub="late") for _ in range(2))
     task = manifest("cut-short")
-    leased = desk.tasks.lease(person(), task, timedelta(minutes=5)).canonical()
+    leased = services.tasks.lease(person(), task, timedelta(minutes=5)).canonical()
 
     def cut_short(*_: object) -> None:
         raise IncompleteError(Reason.EFFECT_FAILED, "cut short")
@@ -156,9 +158,9 @@ def test_nor_does_it_go_on_with_what_another_process_had_begun(
     with monkeypatch.context() as broken:
         broken.setattr(TaskOperation, "effect", cut_short)
         with pytest.raises(IncompleteError):
-            desk.tasks.run(bot, task, leased, WAIT)
+            services.tasks.run(bot, task, leased, WAIT)
     office.workspace.tokens.revoke(late.token.jti, actor="os:ann")
-    answer = desk.tasks.run(late, task, leased, WAIT)
+    answer = services.tasks.run(late, task, leased, WAIT)
     assert answer.refused is not None
     assert answer.refused.code is Reason.REVOKED
-    assert desk.tasks.run(bot, task, leased, WAIT).state == "done"
+    assert services.tasks.run(bot, task, leased, WAIT).state == "done"

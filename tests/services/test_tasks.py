@@ -28,8 +28,8 @@ def bot(office: Office) -> AgentCaller:
     return agent(office.workspace, "task.run")
 
 
-def lease(desk: Services, task: bytes) -> bytes:
-    return desk.tasks.lease(person(), task, LIFE).canonical()
+def lease(services: Services, task: bytes) -> bytes:
+    return services.tasks.lease(person(), task, LIFE).canonical()
 
 
 def without_digest(result: ExecutionResult) -> dict[str, Any]:
@@ -38,18 +38,20 @@ def without_digest(result: ExecutionResult) -> dict[str, Any]:
     return {**tree, "signature": "", "output": {**tree["output"], "undo_metadata": {}}}
 
 
-def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(desk: Services, office: Office, bot: AgentCaller) -> None:
+def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(
+    services: Services, office: Office, bot: AgentCaller
+) -> None:
     (office.base / "from.txt").write_text("x")
     task = file_task("t-1", "FILE_COPY", office.base / "from.txt", office.base / "to.txt")
-    leased = lease(desk, task)
-    answer = desk.tasks.run(bot, task, leased, WAIT)
+    leased = lease(services, task)
+    answer = services.tasks.run(bot, task, leased, WAIT)
     assert answer.state == "done"
     assert answer.result is not None
     assert (answer.result.status, (office.base / "to.txt").read_text(), answer.stored) == ("SUCCESS", "x", False)
-    again = desk.tasks.run(bot, task, leased, WAIT)
+    again = services.tasks.run(bot, task, leased, WAIT)
     assert (again.stored, again.result) == (True, answer.result)
-    assert desk.tasks.get(bot, "t-1").result == answer.result
-    recorded = desk.tasks.get(person("viewer"), "t-1").result
+    assert services.tasks.get(bot, "t-1").result == answer.result
+    recorded = services.tasks.get(person("viewer"), "t-1").result
     assert recorded is not None
     assert without_digest(recorded) == without_digest(answer.result)
     assert ("sha256" in json.dumps(recorded.tree()), "sha256" in json.dumps(answer.result.tree())) == (True, False)
@@ -58,80 +60,82 @@ def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(desk: Services, offi
     stranger = agent(office.workspace, "task.run", sub="other")
     for caller, name in ((stranger, "t-1"), (bot, "t-2"), (bot, "../t-1"), (bot, "t\n1"), (bot, "")):
         with pytest.raises(RefusedError) as refused:
-            desk.tasks.get(caller, name)
+            services.tasks.get(caller, name)
         assert refused.value.reason is Reason.STATE_MISSING
     asked = [
-        each.entry for each in desk.ledger.list_entries(person(), "default").items if each.entry.kind == "task.asked"
+        each.entry
+        for each in services.ledger.list_entries(person(), "default").items
+        if each.entry.kind == "task.asked"
     ]
     assert [(each.actor, each.correlation_id) for each in asked] == [("agent:bot", "t-1")]
     leases = [
         each.entry.actor
-        for each in desk.ledger.list_entries(person(), "default").items
+        for each in services.ledger.list_entries(person(), "default").items
         if each.entry.kind == "lease.issued"
     ]
     assert leases == ["login:ann"]
 
 
-def test_a_refused_task_says_why_and_claims_nothing(desk: Services, office: Office, bot: AgentCaller) -> None:
+def test_a_refused_task_says_why_and_claims_nothing(services: Services, office: Office, bot: AgentCaller) -> None:
     task = manifest("t-refused")
-    other = lease(desk, manifest("t-another"))
-    answer = desk.tasks.run(bot, task, other, WAIT)
+    other = lease(services, manifest("t-another"))
+    answer = services.tasks.run(bot, task, other, WAIT)
     assert answer.state == "refused"
     assert answer.refused is not None
     assert answer.refused.code is Reason.SIGNATURE_INVALID
     assert answer.result is not None
     assert answer.result.status == "FAILURE"
-    assert desk.tasks.get(bot, "t-refused") == answer, "as long as this process remembers it"
+    assert services.tasks.get(bot, "t-refused") == answer, "as long as this process remembers it"
     for caller in (person("viewer"), agent(office.workspace, "task.run", sub="other")):
         with pytest.raises(RefusedError):
-            desk.tasks.get(caller, "t-refused")
+            services.tasks.get(caller, "t-refused")
 
 
-def test_nobody_is_answered_by_the_run_of_another_task_with_the_same_id(desk: Services, office: Office) -> None:
+def test_nobody_is_answered_by_the_run_of_another_task_with_the_same_id(services: Services, office: Office) -> None:
     """Joined is only who gives the same task and lease; the same id with another content is the road's to refuse."""
     first, second = manifest("t-same"), manifest("t-same", constraints={"reversible": False})
     one, two = agent(office.workspace, "task.run"), agent(office.workspace, "task.run", sub="two")
-    begun = desk.tasks.run(one, first, lease(desk, first), 0)
-    answer = desk.tasks.run(two, second, lease(desk, second), WAIT)
+    begun = services.tasks.run(one, first, lease(services, first), 0)
+    answer = services.tasks.run(two, second, lease(services, second), WAIT)
     assert begun.state in {"running", "done"}
-    ended = desk.tasks.run(one, first, lease(desk, first), WAIT)
+    ended = services.tasks.run(one, first, lease(services, first), WAIT)
     done = [each.result is not None and each.result.status == "SUCCESS" for each in (ended, answer)]
     assert sorted(done) == [False, True], "the faster one has the id, and the other one is refused"
 
 
-def test_who_may_run_and_who_may_have_a_lease_signed(desk: Services, office: Office, bot: AgentCaller) -> None:
+def test_who_may_run_and_who_may_have_a_lease_signed(services: Services, office: Office, bot: AgentCaller) -> None:
     task = manifest("t-rights")
-    leased = lease(desk, task)
+    leased = lease(services, task)
     unable: list[Caller] = [person("viewer"), person("approver"), agent(office.workspace, "plan.propose")]
     for caller in unable:
         with pytest.raises(RefusedError):
-            desk.tasks.run(caller, task, leased, 0)
+            services.tasks.run(caller, task, leased, 0)
     for caller in (*unable, bot, person("operator")):
         with pytest.raises(RefusedError) as refused:
-            desk.tasks.lease(caller, task, LIFE)
+            services.tasks.lease(caller, task, LIFE)
         assert refused.value.reason is Reason.PERMISSION_DENIED
     with pytest.raises(RefusedError, match="a day at most"):
-        desk.tasks.lease(person(), task, timedelta(days=2))
+        services.tasks.lease(person(), task, timedelta(days=2))
     for wait in (-1.0, 30.5, float("nan")):
         with pytest.raises(RefusedError) as refused:
-            desk.tasks.run(bot, task, leased, wait)
+            services.tasks.run(bot, task, leased, wait)
         assert refused.value.reason is Reason.MALFORMED
 
 
 def test_what_is_secret_in_a_result_is_masked_for_those_who_only_see(
-    desk: Services, office: Office, bot: AgentCaller
+    services: Services, office: Office, bot: AgentCaller
 ) -> None:
     name = "password=hunter2hunter2"
     (office.base / name).write_text("x")
     task = file_task("t-secret", "FILE_COPY", office.base / name, office.base / "copy-of-it")
-    answer = desk.tasks.run(bot, task, lease(desk, task), WAIT)
+    answer = services.tasks.run(bot, task, lease(services, task), WAIT)
     assert answer.result is not None
     assert "hunter2hunter2" in json.dumps(answer.result.tree())
     for role in ("viewer", "approver"):
-        seen = desk.tasks.get(person(role), "t-secret").result
+        seen = services.tasks.get(person(role), "t-secret").result
         assert seen is not None
         assert "hunter2hunter2" not in json.dumps(seen.tree())
-    recorded = desk.tasks.get(person("operator"), "t-secret").result
+    recorded = services.tasks.get(person("operator"), "t-secret").result
     assert recorded is not None
     assert without_digest(recorded) == without_digest(answer.result)
 

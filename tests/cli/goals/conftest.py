@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Ran
+from tests.cli.conftest import CommandResult
 from tests.goals.goal_office import Office
 from tests.support import preloaded
 from tests.support.postgres_databases import fresh_database
@@ -21,7 +21,7 @@ class Shell:
     def __init__(self, office: Office) -> None:
         self.office = office
 
-    def __call__(self, *arguments: str, stdin: bytes = b"", **environ: str) -> Ran:
+    def __call__(self, *arguments: str, stdin: bytes = b"", **environ: str) -> CommandResult:
         done = subprocess.run(
             [preloaded.remit(), *arguments],
             cwd=self.office.root,
@@ -31,16 +31,16 @@ class Shell:
             check=False,
             env=self.environ(**environ),
         )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def environ(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "REMIT_"))}
         return {**kept, **self.office.environ, "COLUMNS": "200", **more}
 
-    def ask(self, *arguments: str, **named: Any) -> Ran:
+    def ask(self, *arguments: str, **named: Any) -> CommandResult:
         return self("ask", *arguments, "--json", **named)
 
-    def asked(self, text: str, correlation: str, *arguments: str, user: str = "mia") -> Any:
+    def ask_goal(self, text: str, correlation: str, *arguments: str, user: str = "mia") -> Any:
         """Asked in the tenant acme under an id of one's own: the document."""
         ran = self.ask(text, "--user", user, "--tenant", "acme", "--correlation", correlation, *arguments)
         return json.loads(ran.out)
@@ -55,7 +55,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
+def shell_on_each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     if request.param == "sqlite":
         office = Office(tmp_path)
         yield Shell(office)

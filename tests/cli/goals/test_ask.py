@@ -26,29 +26,31 @@ DISPATCHED = "SELECT count(*) FROM agent_execution_ledger WHERE event = 'DISPATC
 
 
 @pytest.mark.req("AC-20", "AC-05", "AC-11", "AC-13", "AC-14")
-def test_the_whole_road_from_the_shell(both: Shell) -> None:
-    office = both.office
-    asked = both.ask("archive", "the", "note", "one", "--user", "mia", "--tenant", "acme", "--correlation", "g-1")
+def test_the_whole_road_from_the_shell(shell_on_each_store: Shell) -> None:
+    office = shell_on_each_store.office
+    asked = shell_on_each_store.ask(
+        "archive", "the", "note", "one", "--user", "mia", "--tenant", "acme", "--correlation", "g-1"
+    )
     assert asked.code == 3
     assert set(asked.document) == KEYS
     assert asked.document["waiting_for"] == "confirmation"
     assert asked.document["next"] == [["remit", "ask", "--tenant", "acme", "--continue", "g-1", "--confirm", "ANSWER"]]
-    unclear = both.ask("--continue", "g-1", "--confirm", "okay")
+    unclear = shell_on_each_store.ask("--continue", "g-1", "--confirm", "okay")
     assert (unclear.code, unclear.document["outcome"]["reason_code"]) == (3, "CONFIRMATION_AMBIGUOUS")
     assert (office.archived(), office.count(DISPATCHED)) == ([], 0)
-    done = both.ask("--continue", "g-1", "--confirm", "yes")
+    done = shell_on_each_store.ask("--continue", "g-1", "--confirm", "yes")
     assert (done.code, done.document["waiting_for"], done.document["next"]) == (0, None, [])
     assert done.document["outcome"]["reason_code"] == "SIMULATION_SUCCEEDED"
     assert office.archived() == ["one"]
-    again = both("ask", "--continue", "g-1", "--confirm", "yes")
+    again = shell_on_each_store("ask", "--continue", "g-1", "--confirm", "yes")
     assert (again.code, office.count(DISPATCHED)) == (0, 1)
     assert "done before: Done." in again.out
     assert "undo:  remit ask --tenant acme --undo g-1" in again.out
-    assert both("ask", "--undo", "g-1", "--confirm", "yes", "--correlation", "g-2").code == 0
+    assert shell_on_each_store("ask", "--undo", "g-1", "--confirm", "yes", "--correlation", "g-2").code == 0
     assert (office.archived(), office.notes()) == ([], ["one", "three", "two"])
-    replayed = both("ledger", "replay", "--all", "--tenant", "acme", "--json").document
+    replayed = shell_on_each_store("ledger", "replay", "--all", "--tenant", "acme", "--json").document
     assert (replayed["goals"], replayed["disagree"], replayed["code"]) == (2, 0, None)
-    traced = both("ledger", "trace", "g-1", "--json")
+    traced = shell_on_each_store("ledger", "trace", "g-1", "--json")
     assert (traced.code, traced.document["holds"]) == (0, True)
     kinds = [child["kind"] for child in traced.document["trace"]["children"]]
     assert kinds == [
@@ -80,7 +82,7 @@ def test_a_question_is_shown_and_the_next_command_said_where_nobody_can_be_asked
 
 @pytest.mark.req("AC-03")
 def test_a_question_back_is_answered_by_a_reply_of_the_same_user_in_the_same_language(shell: Shell) -> None:
-    asked = shell.asked("archiviere die Notiz", "g-1", "--lang", "de")
+    asked = shell.ask_goal("archiviere die Notiz", "g-1", "--lang", "de")
     assert (asked["waiting_for"], asked["outcome"]["user_visible_text"]) == ("clarification", "Which note?")
     assert asked["next"] == [["remit", "ask", "--tenant", "acme", "--reply", "g-1", "TEXT"]]
     replied = shell.ask("two", "--reply", "g-1", "--confirm", "ja")
@@ -127,7 +129,7 @@ def test_a_refusal_names_its_code_and_the_next_step_and_leaves_everything_as_it_
     assert "code:  ACCESS_SCOPE_VIOLATION" in denied.err
     assert "next:" in denied.err
     shell.office.retire("archive-note")
-    retired = shell.asked("archive the note one", "g-2", "--confirm", "yes")
+    retired = shell.ask_goal("archive the note one", "g-2", "--confirm", "yes")
     assert retired["outcome"]["reason_code"] == "SIMULATION_NOT_ACTIVE"
     assert retired["waiting_for"] is None
     shell.office.write_policy("permit (nobody);")
@@ -201,7 +203,7 @@ def test_what_an_agent_asks_for_is_its_own_and_what_others_asked_for_is_not_ther
         return AgentCaller.by(workspace.tokens, text)
 
     helper, other = agent("helper"), agent("other")
-    shell.asked("archive the note two", "g-mia")
+    shell.ask_goal("archive the note two", "g-mia")
     assert shell("ask", "archive the note one", "--correlation", "g-1", REMIT_TOKEN=helper.text).code == 3
     back = shell("ask", "archive the note", "--json", REMIT_TOKEN=helper.text).document  # asks back: which one?
     replied = shell("ask", "--reply", back["correlation_id"], "one", "--json", REMIT_TOKEN=helper.text).document
@@ -224,7 +226,7 @@ def test_what_an_agent_asks_for_is_its_own_and_what_others_asked_for_is_not_ther
 
 
 def test_nobody_goes_on_with_another_users_goal(shell: Shell) -> None:
-    shell.asked("archive the note one", "g-1")
+    shell.ask_goal("archive the note one", "g-1")
     other = shell.ask("--continue", "g-1", "--confirm", "yes", "--user", "leo")
     assert (other.code, other.document["outcome"]["reason_code"]) == (2, "IDEMPOTENCY_VIOLATION")
     assert other.document["waiting_for"] is None  # the goal does, and not this user

@@ -17,7 +17,7 @@ from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
 from tests.approvals.terminal import Terminal
 from tests.cli.goals.conftest import Shell
-from tests.cli.terminal import Typed, at_a_terminal
+from tests.cli.terminal import TypedAnswer, run_in_terminal
 from tests.goals.goal_office import POLICY, Office
 from tests.plans.project import plan_of, replace
 
@@ -26,9 +26,9 @@ LOGIN = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.mark.req("AC-06")
-def test_a_goal_waits_until_somebody_else_has_approved_it(both: Shell) -> None:
-    office = both.office
-    waits = both.ask(
+def test_a_goal_waits_until_somebody_else_has_approved_it(shell_on_each_store: Shell) -> None:
+    office = shell_on_each_store.office
+    waits = shell_on_each_store.ask(
         "copy the form as new", "--user", "leo", "--tenant", "acme", "--correlation", "g-1", "--confirm", "yes"
     )
     assert (waits.code, waits.document["waiting_for"]) == (3, "approval")
@@ -36,21 +36,21 @@ def test_a_goal_waits_until_somebody_else_has_approved_it(both: Shell) -> None:
         ["remit", "approvals", "approve", "--tenant", "acme", "g-1"],
         ["remit", "ask", "--tenant", "acme", "--continue", "g-1"],
     ]
-    assert both("ask", "--continue", "g-1").code == 3
-    listed = both("approvals")
+    assert shell_on_each_store("ask", "--continue", "g-1").code == 3
+    listed = shell_on_each_store("approvals")
     assert "Copy the form (copy-form 1): name = new" in listed.out
-    assert both("approvals", "--json").document == []  # as it was: the questions of the browser
-    (told,) = both("approvals", "list", "--goals", "--json").document["goals"]
+    assert shell_on_each_store("approvals", "--json").document == []  # as it was: the questions of the browser
+    (told,) = shell_on_each_store("approvals", "list", "--goals", "--json").document["goals"]
     assert (told["user_id"], told["policies"], told["fields"]) == ("leo", ["leo-asks-first"], {"name": "new"})
-    shown = both("approvals", "show", "g-1")
+    shown = shell_on_each_store("approvals", "show", "g-1")
     assert "copy the form as new (en)" in shown.out
-    approved = both("approvals", "approve", "g-1", "--as", "Ann", "--reason", "seen it")
+    approved = shell_on_each_store("approvals", "approve", "g-1", "--as", "Ann", "--reason", "seen it")
     assert approved.code == 0
     assert "remit ask --tenant acme --continue g-1" in approved.out
     assert not (office.base / "new.txt").exists()  # an approval does nothing by itself
-    assert both("ask", "--continue", "g-1").code == 0
+    assert shell_on_each_store("ask", "--continue", "g-1").code == 0
     assert (office.base / "new.txt").exists()
-    assert both("approvals", "deny", "g-1").code == 2  # the first answer counts
+    assert shell_on_each_store("approvals", "deny", "g-1").code == 2  # the first answer counts
 
 
 def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell: Shell) -> None:
@@ -59,7 +59,7 @@ def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell:
     bot, desk = AgentCaller.by(workspace.tokens, token), PlanService(workspace)
     (office.root / "a.txt").write_text("one\ntwo\n")
     (office.root / ".env").write_text("A=1\n")
-    shell.asked("copy the form as new", "g-1", "--confirm", "yes", user="leo")
+    shell.ask_goal("copy the form as new", "g-1", "--confirm", "yes", user="leo")
     terminal = Terminal(office.root, office.environ)
     try:
         terminal.until("Goal g-1")
@@ -95,7 +95,7 @@ def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell:
 
 @pytest.mark.req("AC-06")
 def test_a_no_is_a_refusal_and_an_agent_cannot_answer(shell: Shell) -> None:
-    shell.asked("copy the form as new", "g-1", "--confirm", "yes", user="leo")
+    shell.ask_goal("copy the form as new", "g-1", "--confirm", "yes", user="leo")
     for answer in ("approve", "deny", "show"):
         assert shell("approvals", answer, "g-1", REMIT_AGENT="helper").code == 2
     denied = shell("approvals", "deny", "g-1", "--tenant", "acme", "--json")
@@ -153,10 +153,10 @@ def test_the_tab_key_offers_goals_that_it_makes_sense_for(shell: Shell) -> None:
 
 @pytest.mark.req("PV-07")
 def test_at_a_terminal_a_goal_is_shown_before_it_is_approved(shell: Shell) -> None:
-    shell.asked("copy the form as new", "g-1", "--confirm", "yes", user="leo")
+    shell.ask_goal("copy the form as new", "g-1", "--confirm", "yes", user="leo")
     command = ("approvals", "approve", "g-1")
     for typed, code, state in (("n\n", 3, 1), ("y\n", 0, 0)):
-        answers = (Typed("copy the form as new (en)", ""), Typed("Approve this goal? [y/N]", typed))
-        seen = at_a_terminal(shell.office.root, *command, answers=answers, environ=shell.environ())
+        answers = (TypedAnswer("copy the form as new (en)", ""), TypedAnswer("Approve this goal? [y/N]", typed))
+        seen = run_in_terminal(shell.office.root, *command, answers=answers, environ=shell.environ())
         assert (seen.code, seen.answered) == (code, True), seen
         assert len(shell("approvals", "list", "--goals", "--json").document["goals"]) == state

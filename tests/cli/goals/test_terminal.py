@@ -78,6 +78,6 @@ def test_right_to_left_words_are_set_apart_on_a_terminal_only(monkeypatch: pytes
 
 
 def test_json_is_never_touched_by_it(shell: Shell) -> None:
-    asked = shell.asked("أرشف", "g-1", "--lang", "ar")
+    asked = shell.ask_goal("أرشف", "g-1", "--lang", "ar")
     assert "\u2068" not in str(asked)
     assert shell("intake", "--tenant", "acme", "--json").document["items"][0]["utterances"] == ["أرشف"]

@@ -91,7 +91,7 @@ def test_a_rollback_and_what_it_takes_back_name_each_other(shell: Shell) -> None
 
 
 def test_a_dispatch_that_was_cut_short_shows_what_was_begun(shell: Shell) -> None:
-    shell.asked("copy the form as new", "g-1")
+    shell.ask_goal("copy the form as new", "g-1")
     killed = shell("ask", "--continue", "g-1", "--confirm", "yes", REMIT_FAULT="simulation.ran")
     assert killed.code < 0
     root = traced(shell.office, "g-1")

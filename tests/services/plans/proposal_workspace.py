@@ -26,7 +26,7 @@ VIEWER = PersonCaller(Person("os:vera"), "viewer")
 CONSOLE = "https://remit.example"
 
 
-class Office:
+class ProposalWorkspace:
     """Its clock can be moved; what it makes has names of its own, so that tests share it."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
@@ -35,7 +35,7 @@ class Office:
         self.work = JobRunner()
         self.plans = PlanService(self.project.workspace, jobs=self.work, console_url=CONSOLE)
         self._numbers = itertools.count(1)
-        self.agent = self.token("bot")
+        self.agent = self.issue_token("bot")
 
     @property
     def workspace(self) -> Any:
@@ -46,40 +46,40 @@ class Office:
         self.work.close()
         self.project.close()
 
-    def token(self, agent: str, *caps: str, life: timedelta = timedelta(days=2)) -> AgentCaller:
+    def issue_token(self, agent: str, *caps: str, life: timedelta = timedelta(days=2)) -> AgentCaller:
         wish = TokenRequest(agent, caps or CAPS, TokenConstraints(), life)
         issued = self.workspace.tokens.issue(wish)
         return AgentCaller.by(self.workspace.tokens, issued.text)
 
-    def plan(self, name: str = "") -> tuple[bytes, str]:
+    def make_plan(self, name: str = "") -> tuple[bytes, str]:
         """A plan that changes a file of its own, and the file's path."""
         path = name or f"file{next(self._numbers)}.txt"
         self.project.write(path)
         return plan_of(replace("a", path), plan_id=f"plan-{path}"), path
 
-    def proposed(self, caller: Caller | None = None, **more: Any) -> tuple[ProposalView, str]:
-        document, path = self.plan()
+    def make_proposed(self, caller: Caller | None = None, **more: Any) -> tuple[ProposalView, str]:
+        document, path = self.make_plan()
         return self.plans.propose(caller or self.agent, document, **more), path
 
-    def yes(self, proposal_id: str, caller: Caller = APPROVER, **more: Any) -> ProposalView:
+    def approve(self, proposal_id: str, caller: Caller = APPROVER, **more: Any) -> ProposalView:
         shown = self.plans.read_preview(caller, proposal_id)
         return self.plans.decide(caller, proposal_id, approved=True, preview_digest=shown.preview_digest, **more)
 
-    def approved(self, caller: Caller | None = None) -> tuple[ProposalView, str]:
-        made, path = self.proposed(caller)
-        return self.yes(made.proposal_id), path
+    def make_approved(self, caller: Caller | None = None) -> tuple[ProposalView, str]:
+        made, path = self.make_proposed(caller)
+        return self.approve(made.proposal_id), path
 
-    def applied(self, caller: Caller | None = None) -> tuple[ProposalView, str]:
-        made, path = self.approved(caller)
+    def make_applied(self, caller: Caller | None = None) -> tuple[ProposalView, str]:
+        made, path = self.make_approved(caller)
         return self.plans.apply(caller or self.agent, made.proposal_id, wait=30), path
 
-    def entries(self, correlation_id: str) -> list[tuple[str, str | None]]:
+    def read_entries(self, correlation_id: str) -> list[tuple[str, str | None]]:
         with self.workspace.store.reading() as connection:
             query = "SELECT kind, actor FROM ledger_entries WHERE correlation_id = ? ORDER BY seq"
             return [(row[0], row[1]) for row in connection.rows(query, (correlation_id,))]
 
 
-def refused(call: Any, *arguments: Any, **more: Any) -> RemitError:
+def refusal_of(call: Any, *arguments: Any, **more: Any) -> RemitError:
     with pytest.raises(RemitError) as caught:
         call(*arguments, **more)
     return caught.value

@@ -8,14 +8,14 @@ from click.testing import CliRunner
 
 from remit.cli import main
 from remit.core.errors import Reason, RemitError
-from tests.services.plans.proposal_workspace import ADMIN, Office
+from tests.services.plans.proposal_workspace import ADMIN, ProposalWorkspace
 
 Said = int | Reason
 Remit = Callable[..., Said]
 
 
 @pytest.fixture
-def remit(office: Office, monkeypatch: pytest.MonkeyPatch) -> Remit:
+def remit(office: ProposalWorkspace, monkeypatch: pytest.MonkeyPatch) -> Remit:
     """The command in this process, as whoever the variables say: its exit code, or why it was refused."""
     monkeypatch.setenv("REMIT_STATE", office.workspace.environ["REMIT_STATE"])
 
@@ -32,11 +32,11 @@ def remit(office: Office, monkeypatch: pytest.MonkeyPatch) -> Remit:
 
 
 def test_an_agent_applies_what_a_person_signed_only_with_a_token_for_it(
-    office: Office, remit: Remit, tmp_path: Path
+    office: ProposalWorkspace, remit: Remit, tmp_path: Path
 ) -> None:
-    plan, path = office.plan()
+    plan, path = office.make_plan()
     (tmp_path / "plan.json").write_bytes(plan)
-    able, weak = office.agent.text, office.token("bot", "plan.propose").text
+    able, weak = office.agent.text, office.issue_token("bot", "plan.propose").text
     envelope = str(tmp_path / "envelope.json")
     for decisive in (("approve", "-o", envelope), ("run", "--yes")):
         command = (*decisive, str(tmp_path / "plan.json"))
@@ -51,10 +51,10 @@ def test_an_agent_applies_what_a_person_signed_only_with_a_token_for_it(
     assert office.project.read(path) != before
 
 
-def test_an_agent_takes_back_and_cancels_what_is_its_own(office: Office, remit: Remit) -> None:
-    able, weak = office.agent.text, office.token("bot", "plan.propose").text
-    foreign, foreign_path = office.applied(ADMIN)
-    own, path = office.applied()
+def test_an_agent_takes_back_and_cancels_what_is_its_own(office: ProposalWorkspace, remit: Remit) -> None:
+    able, weak = office.agent.text, office.issue_token("bot", "plan.propose").text
+    foreign, foreign_path = office.make_applied(ADMIN)
+    own, path = office.make_applied()
     after = office.project.read(path)
     assert remit("rollback", own.proposal_id, token=weak) is Reason.CAPABILITY_MISSING
     assert remit("rollback", own.proposal_id, agent="bot") is Reason.AUTHORITY_MALFORMED
@@ -67,6 +67,6 @@ def test_an_agent_takes_back_and_cancels_what_is_its_own(office: Office, remit: 
     assert office.project.read(path) != after
     assert office.project.read(foreign_path) != office.project.read(path)
 
-    waiting, _ = office.proposed()
+    waiting, _ = office.make_proposed()
     assert remit("cancel", waiting.proposal_id, token=able) == 0
     assert office.plans.get(ADMIN, waiting.proposal_id).state == "VOID"

@@ -10,7 +10,7 @@ from remit.contracts.services.plans import ProposalState
 from remit.core.errors import Reason
 from remit.ledger.search import SearchFilter, find_entries
 from remit.services.base.ownership import find_owner
-from tests.services.plans.proposal_workspace import APPROVER, OPERATOR, VIEWER, Office, refused
+from tests.services.plans.proposal_workspace import APPROVER, OPERATOR, VIEWER, ProposalWorkspace, refusal_of
 from tests.support.store_fixtures import Attacker
 
 PROPOSER = "UPDATE plan_proposals SET proposed_by = 'agent:other' WHERE proposal_id = ?"
@@ -21,7 +21,7 @@ BACK = "UPDATE plan_proposals SET proposed_by = 'agent:bot' WHERE proposal_id = 
 
 
 @pytest.fixture(scope="module")
-def attacker(office: Office) -> Iterator[Attacker]:
+def attacker(office: ProposalWorkspace) -> Iterator[Attacker]:
     made = Attacker(office.workspace.store, "")
     yield made
     made.close()
@@ -36,11 +36,11 @@ def changed(attacker: Attacker, proposal_id: str) -> Iterator[None]:
         attacker.tamper((BACK, (proposal_id,)))
 
 
-def test_a_row_gives_no_agent_another_ones_plan(office: Office, attacker: Attacker) -> None:
-    other, plans = office.token("other"), office.plans
-    waits, _ = office.proposed()
-    approved, _ = office.approved()
-    applied, path = office.applied()
+def test_a_row_gives_no_agent_another_ones_plan(office: ProposalWorkspace, attacker: Attacker) -> None:
+    other, plans = office.issue_token("other"), office.plans
+    waits, _ = office.make_proposed()
+    approved, _ = office.make_approved()
+    applied, path = office.make_applied()
     for made in (waits, approved, applied):
         name = made.proposal_id
         with changed(attacker, name):
@@ -55,11 +55,11 @@ def test_a_row_gives_no_agent_another_ones_plan(office: Office, attacker: Attack
             calls += [plans.read_report, plans.read_run, plans.undo, plans.preview_undo]
             for caller in (other, office.agent, OPERATOR):
                 for call in calls:
-                    problem = refused(call, caller, name)
+                    problem = refusal_of(call, caller, name)
                     assert problem.reason in {Reason.EVIDENCE_INVALID, Reason.PERMISSION_DENIED}, (call, caller)
             if made.envelope_id is not None:
                 for of_run in (plans.undo, plans.read_run, plans.read_report):
-                    assert refused(of_run, other, made.envelope_id).reason is Reason.EVIDENCE_INVALID
+                    assert refusal_of(of_run, other, made.envelope_id).reason is Reason.EVIDENCE_INVALID
                 if made is applied:
                     looked = plans.preview_undo(OPERATOR, made.envelope_id)
                     assert looked.undo.state == "POSSIBLE", "a person needs no row to get at a run"
@@ -78,17 +78,17 @@ def test_a_row_gives_no_agent_another_ones_plan(office: Office, attacker: Attack
     assert plans.undo(office.agent, applied.proposal_id).status == "EXECUTED"
 
 
-def test_what_was_applied_is_not_approved_a_second_time(office: Office, attacker: Attacker) -> None:
-    applied, path = office.applied()
+def test_what_was_applied_is_not_approved_a_second_time(office: ProposalWorkspace, attacker: Attacker) -> None:
+    applied, path = office.make_applied()
     office.project.write(path)
     attacker.tamper((AGAIN, (applied.proposal_id,)))
-    assert refused(office.plans.read_preview, APPROVER, applied.proposal_id).reason is Reason.EVIDENCE_INVALID
-    seen = office.plans.preview(OPERATOR, office.plan(path)[0])
+    assert refusal_of(office.plans.read_preview, APPROVER, applied.proposal_id).reason is Reason.EVIDENCE_INVALID
+    seen = office.plans.preview(OPERATOR, office.make_plan(path)[0])
     assert seen.files, "the same plan could be applied, if anybody said yes"
     for said in (True, False):
-        problem = refused(
+        problem = refusal_of(
             office.plans.decide, APPROVER, applied.proposal_id, approved=said, preview_digest="sha256:" + "0" * 64
         )
         assert problem.reason is Reason.EVIDENCE_INVALID
-    assert refused(office.plans.apply, office.agent, applied.proposal_id).reason is Reason.EVIDENCE_INVALID
+    assert refusal_of(office.plans.apply, office.agent, applied.proposal_id).reason is Reason.EVIDENCE_INVALID
     assert office.project.read(path) == "one\ntwo\nthree\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ran, Remit, remit
-from tests.cli.terminal import Typed, at_a_terminal
+from tests.cli.conftest import CommandResult, Remit, remit
+from tests.cli.terminal import TypedAnswer, run_in_terminal
 from tests.plans.project import create, plan_of, replace
 
 __all__ = ["remit"]
@@ -100,10 +100,10 @@ def test_at_a_terminal_the_plan_is_shown_and_asked_for(remit: Remit, tmp_path: P
     made = remit("propose", "-", "--json", stdin=plan_of(create("a", "new.txt"), plan_id="new")).document
     answers = {"n\n": (3, "not denied either"), "y\n": (0, "Approved")}
     for typed, (code, told) in answers.items():
-        seen = at_a_terminal(
+        seen = run_in_terminal(
             tmp_path / "project",
             *("approvals", "approve", made["proposal_id"]),
-            answers=(Typed("+new", ""), Typed("Approve this plan? [y/N]", typed)),
+            answers=(TypedAnswer("+new", ""), TypedAnswer("Approve this plan? [y/N]", typed)),
         )
         assert (seen.code, seen.answered, told in seen.shown) == (code, True, True), seen
 
@@ -117,7 +117,9 @@ def test_lines_of_a_proposed_plan_that_were_not_shown_need_a_word_of_their_own(r
     assert remit("init").code == 0
     project = tmp_path / "project"
     name = remit("propose", "-", "--json", stdin=LONG).document["proposal_id"]
-    plain = at_a_terminal(project, "approvals", "approve", name, answers=(Typed(HIDDEN, "y\n"), Typed(HIDDEN, "n\n")))
+    plain = run_in_terminal(
+        project, "approvals", "approve", name, answers=(TypedAnswer(HIDDEN, "y\n"), TypedAnswer(HIDDEN, "n\n"))
+    )
     assert (plain.code, plain.answered) == (3, True), plain
     digest = remit("approvals", "show", name, "--json").document["preview"]["preview_digest"]
     given = ("approvals", "approve", name, "--digest", digest)
@@ -125,10 +127,14 @@ def test_lines_of_a_proposed_plan_that_were_not_shown_need_a_word_of_their_own(r
     assert (refused.code, "--unseen-lines 54" in refused.err) == (2, True), refused
     assert remit(*given, "--unseen-lines", "53").code == 2
     assert remit("approvals", "show", name, "--json").document["proposal"]["state"] == "PENDING"
-    seen = at_a_terminal(
+    seen = run_in_terminal(
         project,
         *("approvals", "approve", name),
-        answers=(Typed(HIDDEN, "f\n"), Typed("+the last", ""), Typed("Approve this plan? [y/N]", "y\n")),
+        answers=(
+            TypedAnswer(HIDDEN, "f\n"),
+            TypedAnswer("+the last", ""),
+            TypedAnswer("Approve this plan? [y/N]", "y\n"),
+        ),
     )
     assert (seen.code, seen.answered) == (0, True), seen
     for number, more in enumerate((("--unseen-lines", "54"), ("--full",))):
@@ -145,15 +151,15 @@ def test_whoever_waits_for_plans_names_lines_that_were_not_shown_or_sees_them_fi
     project = tmp_path / "project"
     for typed, told in ((("y\n", "f\n"), True), (("yes\n", "unseen\n"), False)):
         name = remit("propose", "-", "--json", stdin=LONG).document["proposal_id"]
-        asked = [Typed(HIDDEN, text) for text in typed]
-        asked += [Typed("+the last", ""), Typed("yes (y), no (n) or later (s)", "y\n")] if told else []
-        ends = [Typed("Why?", "\n"), Typed("Approved: ", "\x03")]
-        seen = at_a_terminal(project, "approvals", "--wait", answers=(*asked, *ends))
+        asked = [TypedAnswer(HIDDEN, text) for text in typed]
+        asked += [TypedAnswer("+the last", ""), TypedAnswer("yes (y), no (n) or later (s)", "y\n")] if told else []
+        ends = [TypedAnswer("Why?", "\n"), TypedAnswer("Approved: ", "\x03")]
+        seen = run_in_terminal(project, "approvals", "--wait", answers=(*asked, *ends))
         assert seen.answered, seen
         assert remit("approvals", "show", name, "--json").document["proposal"]["state"] == "APPROVED"
 
 
-def answers_of(shown: Ran) -> list[str]:
+def answers_of(shown: CommandResult) -> list[str]:
     """The commands under `answer`, as a person copies them."""
     assert shown.code == 0, shown
     found = re.search(r"^  answer    (.*)(?:\n            (.*))?", shown.out, re.MULTILINE)
@@ -209,8 +215,8 @@ def test_of_a_plan_that_only_can_be_denied_no_approval_is_offered(remit: Remit, 
         assert (refused.code, deny in refused.err) == (code, True), refused
         assert ("remit preview" in refused.err, "approvals approve" in refused.err) == (False, False), refused
     for command in (("approve", name), ("--wait",)):
-        ends = (Typed(f"deny {name}", "\x03"),)
-        seen = at_a_terminal(project, "approvals", *command, answers=ends)
+        ends = (TypedAnswer(f"deny {name}", "\x03"),)
+        seen = run_in_terminal(project, "approvals", *command, answers=ends)
         assert (seen.answered, deny in seen.shown) == (True, True), seen
         assert f"approvals approve {name}" not in seen.shown
     view, listed = shown["proposal"], remit("approvals", COLUMNS="240").out

@@ -13,18 +13,20 @@ from remit.services.base.drift import DriftReport, detect_drift
 from remit.services.base.jobs import Job
 from remit.services.people import PeopleService
 from remit.services.tokens import TokenService
-from tests.services.plans.proposal_workspace import ADMIN, CONSOLE, OPERATOR, Office, refused
+from tests.services.plans.proposal_workspace import ADMIN, CONSOLE, OPERATOR, ProposalWorkspace, refusal_of
 
 BEFORE = "one\ntwo\nthree\n"
 
 
-def _drifted(office: Office) -> tuple[str, str]:
-    made, path = office.applied()
+def _drifted(office: ProposalWorkspace) -> tuple[str, str]:
+    made, path = office.make_applied()
     office.project.write(path, "mine\n")
     return made.proposal_id, path
 
 
-def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(
+    office: ProposalWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, path = _drifted(office)
     looks: list[DriftReport] = []
 
@@ -46,8 +48,10 @@ def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(office: Office, mo
     assert (again.status, office.project.read(path)) == ("EXECUTED", BEFORE)
 
 
-def test_that_nothing_was_changed_since_is_held_to_as_well(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, path = office.applied()
+def test_that_nothing_was_changed_since_is_held_to_as_well(
+    office: ProposalWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, path = office.make_applied()
 
     def and_then_somebody_writes(*asked: Any) -> DriftReport:
         found = detect_drift(*asked)
@@ -59,7 +63,7 @@ def test_that_nothing_was_changed_since_is_held_to_as_well(office: Office, monke
     assert office.project.read(path) == "mine\n"
 
 
-def test_an_order_without_a_look_is_for_whatever_stands_there(office: Office) -> None:
+def test_an_order_without_a_look_is_for_whatever_stands_there(office: ProposalWorkspace) -> None:
     _, path = _drifted(office)
     outcome = office.workspace.rollback("last", force=True)
     assert (outcome.status, office.project.read(path)) == ("EXECUTED", BEFORE)
@@ -68,22 +72,22 @@ def test_an_order_without_a_look_is_for_whatever_stands_there(office: Office) ->
 # --- who asks --------------------------------------------------------------------------------------------------------
 
 
-def _session(office: Office, name: str) -> PersonCaller:
+def _session(office: ProposalWorkspace, name: str) -> PersonCaller:
     people = office.workspace.people
     found = people.session(people.redeem(people.invite(name, "admin", actor="os:ada").code).cookie)
     assert found is not None
     return PersonCaller(found.person, found.role, found.user, found.tenant)
 
 
-def _verbs(office: Office, name: str) -> dict[str, Callable[[PersonCaller], Any]]:
+def _verbs(office: ProposalWorkspace, name: str) -> dict[str, Callable[[PersonCaller], Any]]:
     room = ServiceContext(office.workspace, office.work, None)  # type: ignore[arg-type]  # no verb here tells anybody
     tokens, people = TokenService(room), PeopleService(room)
     applied, approved, proposed = (
-        made[0].proposal_id for made in (office.applied(), office.approved(), office.proposed())
+        made[0].proposal_id for made in (office.make_applied(), office.make_approved(), office.make_proposed())
     )
-    document, _ = office.plan()
+    document, _ = office.make_plan()
     wish = b'{"sub": "x", "caps": ["plan.propose"], "life_seconds": 60}'
-    jti = office.token(f"bot-of-{name}").token.jti
+    jti = office.issue_token(f"bot-of-{name}").token.jti
     return {
         "apply": lambda who: office.plans.apply(who, approved, wait=30),
         "undo": lambda who: office.plans.undo(who, applied),
@@ -98,7 +102,7 @@ def _verbs(office: Office, name: str) -> dict[str, Callable[[PersonCaller], Any]
 
 
 @pytest.mark.parametrize("meanwhile", ["removed", "demoted", "logged out"])
-def test_whoever_does_not_count_any_more_does_nothing_more(office: Office, meanwhile: str) -> None:
+def test_whoever_does_not_count_any_more_does_nothing_more(office: ProposalWorkspace, meanwhile: str) -> None:
     """Identified a moment ago: every verb has been let in by then, and none may leave a trace but a refusal."""
     people, name = office.workspace.people, meanwhile.replace(" ", "")
     who = _session(office, name)
@@ -113,7 +117,7 @@ def test_whoever_does_not_count_any_more_does_nothing_more(office: Office, meanw
         people.end_all(name, actor="os:ada")
     before = office.project.kinds()
     for verb, ask in verbs.items():
-        assert refused(ask, who).reason is Reason.REVOKED, verb
+        assert refusal_of(ask, who).reason is Reason.REVOKED, verb
     new = office.project.kinds()[len(before) :]
     assert set(new) <= {"plan.refused", "rollback.refused"}, new
     assert f"link:victim-of-{name}" in [each.id for each in people.listed()]
@@ -122,12 +126,13 @@ def test_whoever_does_not_count_any_more_does_nothing_more(office: Office, meanw
             ask(ADMIN)
 
 
-def _agents_verbs(office: Office) -> dict[str, Callable[[AgentCaller], Any]]:
+def _agents_verbs(office: ProposalWorkspace) -> dict[str, Callable[[AgentCaller], Any]]:
     applied, approved, unused, proposed = (
-        made[0].proposal_id for made in (office.applied(), office.approved(), office.approved(), office.proposed())
+        made[0].proposal_id
+        for made in (office.make_applied(), office.make_approved(), office.make_approved(), office.make_proposed())
     )
-    document, _ = office.plan()
-    keyed, key = office.plan()
+    document, _ = office.make_plan()
+    keyed, key = office.make_plan()
     return {
         "propose": lambda who: office.plans.propose(who, document),
         "propose under a key": lambda who: office.plans.propose(who, keyed, key=key),
@@ -139,9 +144,11 @@ def _agents_verbs(office: Office) -> dict[str, Callable[[AgentCaller], Any]]:
 
 
 @pytest.mark.parametrize("meanwhile", ["revoked", "expired", "its key revoked"])
-def test_an_agent_whose_token_does_not_count_any_more_does_nothing_more(office: Office, meanwhile: str) -> None:
+def test_an_agent_whose_token_does_not_count_any_more_does_nothing_more(
+    office: ProposalWorkspace, meanwhile: str
+) -> None:
     """By another token of the same agent, so that all of it is its own."""
-    verbs, late = _agents_verbs(office), office.token("bot", life=timedelta(minutes=10))
+    verbs, late = _agents_verbs(office), office.issue_token("bot", life=timedelta(minutes=10))
     assert office.plans.finish_previews(60)
     if meanwhile == "revoked":
         office.workspace.tokens.revoke(late.token.jti, actor="os:ada")
@@ -152,24 +159,24 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing_more(office: 
     before = office.project.kinds()
     why = Reason.EXPIRED if meanwhile == "expired" else Reason.REVOKED
     for verb, ask in verbs.items():
-        problem = refused(ask, late)
+        problem = refusal_of(ask, late)
         assert (problem.reason, problem.where.partition(",")[0]) == (why, "token"), verb
     assert set(office.project.kinds()[len(before) :]) <= {"plan.refused", "rollback.refused"}
-    office.agent = office.token("bot")
+    office.agent = office.issue_token("bot")
     for ask in verbs.values():  # and with a token that counts they do what they say
         ask(office.agent)
 
 
-def test_whoever_does_not_count_any_more_stops_nothing_that_runs(office: Office) -> None:
-    made, _ = office.approved()
-    late, person = office.token("bot"), _session(office, "late")
+def test_whoever_does_not_count_any_more_stops_nothing_that_runs(office: ProposalWorkspace) -> None:
+    made, _ = office.make_approved()
+    late, person = office.issue_token("bot"), _session(office, "late")
     office.workspace.tokens.revoke(late.token.jti, actor="os:ada")
     office.workspace.people.remove("late", actor="os:ada")
     tried: list[Reason] = []
 
     def stop(job: Job[Any]) -> None:
         if not tried and job.progress is not None and job.progress.phase == "RUNNING":
-            tried.extend(refused(office.plans.cancel, who, made.proposal_id).reason for who in (late, person))
+            tried.extend(refusal_of(office.plans.cancel, who, made.proposal_id).reason for who in (late, person))
 
     office.work.on_progress = stop
     try:
@@ -179,19 +186,21 @@ def test_whoever_does_not_count_any_more_stops_nothing_that_runs(office: Office)
     assert (tried, state) == ([Reason.REVOKED] * 2, "APPLIED")
 
 
-def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told_the_ways_on(office: Office) -> None:
-    made, path = office.approved()
+def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told_the_ways_on(
+    office: ProposalWorkspace,
+) -> None:
+    made, path = office.make_approved()
     assert office.plans.read_preview(OPERATOR, made.proposal_id).changed_since == ()
     office.project.write(path, "one\nTWO and two\nthree\n")
     (changed,) = office.plans.read_preview(OPERATOR, made.proposal_id).changed_since
     assert (changed.path, changed.how) == (path, "this file was changed since the plan was approved")
-    problem = refused(office.plans.apply, OPERATOR, made.proposal_id, 30)
+    problem = refusal_of(office.plans.apply, OPERATOR, made.proposal_id, 30)
     assert (problem.reason, problem.where) == (Reason.BINDING_MISMATCH, path)
     assert ("remit" in problem.next_step, "proposed anew" in problem.next_step) == (False, True)
     told = office.plans.get(OPERATOR, made.proposal_id).refused
     assert told is not None
     assert told.next_step == problem.next_step
-    problem = refused(office.plans.apply, office.agent, made.proposal_id, 30)
+    problem = refusal_of(office.plans.apply, office.agent, made.proposal_id, 30)
     assert (problem.reason, problem.where) == (Reason.BINDING_MISMATCH, ""), "which file it is is for people"
     told = office.plans.get(office.agent, made.proposal_id).refused
     assert told is not None
@@ -203,15 +212,19 @@ def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told
     assert office.plans.apply(office.agent, made.proposal_id, 30).state == "APPLIED"
 
 
-def test_what_was_never_applied_is_not_taken_back_and_that_is_no_question_of_its_name(office: Office) -> None:
-    for made in (office.proposed()[0], office.approved()[0]):
-        problem = refused(office.plans.undo, office.agent, made.proposal_id)
+def test_what_was_never_applied_is_not_taken_back_and_that_is_no_question_of_its_name(
+    office: ProposalWorkspace,
+) -> None:
+    for made in (office.make_proposed()[0], office.make_approved()[0]):
+        problem = refusal_of(office.plans.undo, office.agent, made.proposal_id)
         assert (problem.reason, "not applied yet" in problem.what) == (Reason.TRANSITION_INVALID, True)
-        stranger = refused(office.plans.undo, office.token("stranger"), made.proposal_id)
+        stranger = refusal_of(office.plans.undo, office.issue_token("stranger"), made.proposal_id)
         assert stranger.reason is Reason.STATE_MISSING
 
 
-def test_whoever_is_told_of_drift_hears_no_flags_of_a_command_and_where_the_old_text_is_kept(office: Office) -> None:
+def test_whoever_is_told_of_drift_hears_no_flags_of_a_command_and_where_the_old_text_is_kept(
+    office: ProposalWorkspace,
+) -> None:
     name, path = _drifted(office)
     to_agent = office.plans.undo(office.agent, name).refused
     to_person = office.plans.undo(OPERATOR, name).refused

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.plans.proposal_workspace import ADMIN, OPERATOR, Office
+from tests.services.plans.proposal_workspace import ADMIN, OPERATOR, ProposalWorkspace
 from tests.support import preloaded
 from tests.support.child_process import ChildExit, Fault, run_child
 
@@ -13,7 +13,7 @@ BEFORE = ("append.before_commit",)
 AFTER = ("append.committed",)
 
 
-def killed(office: Office, point: str, *what: str) -> ChildExit:
+def killed(office: ProposalWorkspace, point: str, *what: str) -> ChildExit:
     command = [preloaded.python(), str(ACTING), str(office.project.root), *what]
     ended = run_child(command, fault=Fault(point), environment=office.project.environ)
     assert ended.killed, f"{point}: {ended.output}"
@@ -21,9 +21,11 @@ def killed(office: Office, point: str, *what: str) -> ChildExit:
     return ended
 
 
-def test_whoever_is_killed_while_he_proposes_has_proposed_once_or_not(office: Office, tmp_path: Path) -> None:
+def test_whoever_is_killed_while_he_proposes_has_proposed_once_or_not(
+    office: ProposalWorkspace, tmp_path: Path
+) -> None:
     for point in (*BEFORE, "proposal.inserted", *AFTER, "proposal.made"):
-        document, _ = office.plan()
+        document, _ = office.make_plan()
         file = tmp_path / "plan.json"
         file.write_bytes(document)
         before = len(office.plans.list_pending(ADMIN))
@@ -32,14 +34,14 @@ def test_whoever_is_killed_while_he_proposes_has_proposed_once_or_not(office: Of
         assert len(office.plans.list_pending(ADMIN)) == before + is_made, point
         again = office.plans.propose(ADMIN, document, key=point)
         assert len(office.plans.list_pending(ADMIN)) == before + 1, point
-        assert [kind for kind, _ in office.entries(again.proposal_id)] == ["proposal.made"], point
+        assert [kind for kind, _ in office.read_entries(again.proposal_id)] == ["proposal.made"], point
         office.plans.cancel(ADMIN, again.proposal_id)
     assert office.workspace.verify_ledger().holds
 
 
-def test_an_envelope_is_recorded_with_the_answer_or_not_at_all(office: Office) -> None:
+def test_an_envelope_is_recorded_with_the_answer_or_not_at_all(office: ProposalWorkspace) -> None:
     for point in (*BEFORE, "proposal.approved", *AFTER, "proposal.answered"):
-        made, path = office.proposed()
+        made, path = office.make_proposed()
         office.plans.read_preview(
             ADMIN, made.proposal_id
         )  # waits until this process has stored the preview for the next one
@@ -50,18 +52,20 @@ def test_an_envelope_is_recorded_with_the_answer_or_not_at_all(office: Office) -
         assert now.state == ("APPROVED" if is_answered else "PENDING"), point
         assert office.project.kinds().count("envelope.issued") == issued + is_answered, point
         if not is_answered:
-            office.yes(made.proposal_id)
+            office.approve(made.proposal_id)
         assert office.plans.apply(OPERATOR, made.proposal_id, wait=30).state == "APPLIED", point
         assert office.project.read(path) == "one\nTWO\nthree\n"
-    made, _ = office.proposed()
+    made, _ = office.make_proposed()
     killed(office, "proposal.answered", "deny", made.proposal_id)
     assert office.plans.get(ADMIN, made.proposal_id).state == "DENIED"
     assert office.workspace.verify_ledger().holds
 
 
 @pytest.mark.parametrize("point", ["road.intent_recorded", "road.effect_done"])
-def test_a_run_that_was_killed_is_told_as_unfinished_and_settled_by_the_next(office: Office, point: str) -> None:
-    made, path = office.approved()
+def test_a_run_that_was_killed_is_told_as_unfinished_and_settled_by_the_next(
+    office: ProposalWorkspace, point: str
+) -> None:
+    made, path = office.make_approved()
     killed(office, point, "apply", made.proposal_id)
     now = office.plans.get(office.agent, made.proposal_id)
     assert (now.state, now.progress) == ("UNFINISHED", None)

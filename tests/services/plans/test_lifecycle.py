@@ -1,11 +1,11 @@
 """A plan from its proposal to its undo."""
 
 from remit.core.errors import Reason
-from tests.services.plans.proposal_workspace import APPROVER, CONSOLE, OPERATOR, VIEWER, Office, refused
+from tests.services.plans.proposal_workspace import APPROVER, CONSOLE, OPERATOR, VIEWER, ProposalWorkspace, refusal_of
 
 
-def test_an_agent_proposes_a_person_approves_the_agent_applies_and_takes_it_back(office: Office) -> None:
-    made, path = office.proposed(note="please")
+def test_an_agent_proposes_a_person_approves_the_agent_applies_and_takes_it_back(office: ProposalWorkspace) -> None:
+    made, path = office.make_proposed(note="please")
     assert (made.state, made.proposed_by, made.note) == ("PENDING", "agent:bot", "please")
     assert made.token_jti == office.agent.token.jti
     assert made.link == f"{CONSOLE}/inbox/plan/{made.proposal_id}"
@@ -20,8 +20,8 @@ def test_an_agent_proposes_a_person_approves_the_agent_applies_and_takes_it_back
     assert approved.envelope_id is not None
     assert approved.apply_until is not None
     steps = [("proposal.made", "agent:bot"), ("proposal.previewed", "agent:bot"), ("proposal.approved", "os:bob")]
-    assert office.entries(made.proposal_id) == steps
-    assert office.entries(approved.envelope_id) == [("envelope.issued", "os:bob")]
+    assert office.read_entries(made.proposal_id) == steps
+    assert office.read_entries(approved.envelope_id) == [("envelope.issued", "os:bob")]
 
     applied = office.plans.apply(office.agent, made.proposal_id, wait=30)
     assert (applied.state, office.project.read(path)) == ("APPLIED", "one\nTWO\nthree\n")
@@ -38,8 +38,8 @@ def test_an_agent_proposes_a_person_approves_the_agent_applies_and_takes_it_back
     assert office.plans.undo(office.agent, made.proposal_id).stored
 
 
-def test_what_is_applied_twice_is_done_once(office: Office) -> None:
-    made, path = office.applied()
+def test_what_is_applied_twice_is_done_once(office: ProposalWorkspace) -> None:
+    made, path = office.make_applied()
     office.project.write(path, "changed since\n")
     again = office.plans.apply(OPERATOR, made.proposal_id, wait=30)
     assert (again.state, office.project.read(path)) == ("APPLIED", "changed since\n")
@@ -48,7 +48,7 @@ def test_what_is_applied_twice_is_done_once(office: Office) -> None:
     assert (answer.status, [file.path for file in answer.drifted]) == ("REFUSED", [path])
     assert answer.refused is not None
     assert answer.refused.code is Reason.DRIFTED
-    assert refused(office.plans.undo, office.agent, made.proposal_id, force=True).reason is Reason.PERMISSION_DENIED
+    assert refusal_of(office.plans.undo, office.agent, made.proposal_id, force=True).reason is Reason.PERMISSION_DENIED
     assert office.plans.undo(OPERATOR, made.proposal_id, force=True).status == "REFUSED", "of which look?"
     assert answer.drift_digest is not None
     forced = office.plans.undo(OPERATOR, made.proposal_id, force=True, drift_digest=answer.drift_digest)

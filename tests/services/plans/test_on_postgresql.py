@@ -10,7 +10,7 @@ from remit.services.plans.service import PlanService
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 from tests.plans.project import create, plan_of
-from tests.services.plans.proposal_workspace import ADMIN, refused
+from tests.services.plans.proposal_workspace import ADMIN, refusal_of
 
 
 def test_a_plan_from_its_proposal_to_its_undo(
@@ -49,5 +49,5 @@ def test_a_plan_from_its_proposal_to_its_undo(
                 plans.read_run,
             )
             for call in calls:
-                assert refused(call, ADMIN, name).reason is Reason.STATE_MISSING, (call, name)
+                assert refusal_of(call, ADMIN, name).reason is Reason.STATE_MISSING, (call, name)
         assert workspace.verify_ledger().holds

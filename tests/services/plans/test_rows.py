@@ -37,7 +37,7 @@ ALL: dict[str, Any] = {"proposed_by": None, "states": (), "before": NEWEST_FIRST
 
 
 @dataclass
-class Shelf:
+class StoredProposals:
     world: World
     proposals: Proposals
 
@@ -53,20 +53,22 @@ class Shelf:
         plan = Plan.parse(self.proposals.plan_of(row))
         return issue_envelope(load_signer(self.world.keys, "protocol"), plan, CONFIG, (), NOTHING, self.world.clock())
 
-    def yes(self, row: ProposalRow) -> ProposalRow:
+    def approve(self, row: ProposalRow) -> ProposalRow:
         envelope = self.envelope(row)
         work = lambda batch: self.proposals.approve(batch, row.proposal_id, envelope, ADA)  # noqa: E731
         return self.world.ledger.transact(work)
 
-    def found(self, row: ProposalRow) -> ProposalRow:
+    def find(self, row: ProposalRow) -> ProposalRow:
         found = self.proposals.find(row.proposal_id)
         assert found is not None
         return found
 
 
 @pytest.fixture
-def shelf(world: World) -> Shelf:
-    return Shelf(world, Proposals(lambda: world.ledger, ChangeSignal(world.keys.parent / "bell"), world.clock))
+def stored(world: World) -> StoredProposals:
+    return StoredProposals(
+        world, Proposals(lambda: world.ledger, ChangeSignal(world.keys.parent / "bell"), world.clock)
+    )
 
 
 def reason_of(call: Any, *arguments: Any, **more: Any) -> Reason:
@@ -75,35 +77,35 @@ def reason_of(call: Any, *arguments: Any, **more: Any) -> Reason:
     return caught.value.reason
 
 
-def test_from_a_proposal_to_a_signed_envelope_and_each_step_stands_in_the_ledger(shelf: Shelf) -> None:
-    made = shelf.propose(note="token ghp_" + "a" * 36)
+def test_from_a_proposal_to_a_signed_envelope_and_each_step_stands_in_the_ledger(stored: StoredProposals) -> None:
+    made = stored.propose(note="token ghp_" + "a" * 36)
     assert made.note is not None
     assert "a" * 9 not in made.note, "the ledger is for ever, and so is no secret in it"
-    approved = shelf.yes(made)
-    raw = shelf.proposals.envelope_of(approved)
+    approved = stored.approve(made)
+    raw = stored.proposals.envelope_of(approved)
     envelope = Envelope.parse(raw)
-    verify_envelope(envelope, CONFIG, shelf.world.keyring, shelf.world.clock(), plan_digest=envelope.plan.digest())
+    verify_envelope(envelope, CONFIG, stored.world.keyring, stored.world.clock(), plan_digest=envelope.plan.digest())
     assert (envelope.envelope_id, envelope.plan.digest()) == (approved.envelope_id, made.plan_digest)
-    denied = shelf.proposals.deny(shelf.propose(2).proposal_id, ADA, "not today")
-    withdrawn = shelf.proposals.withdraw(shelf.propose(3).proposal_id, "agent:bot")
+    denied = stored.proposals.deny(stored.propose(2).proposal_id, ADA, "not today")
+    withdrawn = stored.proposals.withdraw(stored.propose(3).proposal_id, "agent:bot")
     assert (denied.reason, withdrawn.reason) == ("not today", "withdrawn by agent:bot")
-    assert shelf.proposals.plan_of(denied), "somebody answers for a no, so what he said it to is kept"
-    assert shelf.world.attacker.run("SELECT count(*) FROM plan_proposals WHERE plan IS NULL") == [(1,)]
-    assert shelf.world.verify().findings == []
+    assert stored.proposals.plan_of(denied), "somebody answers for a no, so what he said it to is kept"
+    assert stored.world.attacker.run("SELECT count(*) FROM plan_proposals WHERE plan IS NULL") == [(1,)]
+    assert stored.world.verify().findings == []
 
 
-def test_who_answers_first_counts_and_an_agent_that_proposed_is_nobody_to_answer(shelf: Shelf) -> None:
-    row = shelf.propose()
+def test_who_answers_first_counts_and_an_agent_that_proposed_is_nobody_to_answer(stored: StoredProposals) -> None:
+    row = stored.propose()
     for agent in (Person("agent:bot"), Person("os:x", "bot"), Person("bot")):
-        assert reason_of(shelf.proposals.deny, row.proposal_id, agent) is Reason.PERMISSION_DENIED
-    envelopes = [shelf.envelope(row) for _ in range(4)]
+        assert reason_of(stored.proposals.deny, row.proposal_id, agent) is Reason.PERMISSION_DENIED
+    envelopes = [stored.envelope(row) for _ in range(4)]
     ended: list[str] = []
     barrier = threading.Barrier(4)
 
     def answer(envelope: Envelope) -> None:
         barrier.wait()
         try:
-            shelf.world.ledger.transact(lambda batch: _recorded(shelf, batch, row, envelope))
+            stored.world.ledger.transact(lambda batch: _recorded(stored, batch, row, envelope))
         except RemitError as problem:
             ended.append(problem.reason.value)
         else:
@@ -115,69 +117,69 @@ def test_who_answers_first_counts_and_an_agent_that_proposed_is_nobody_to_answer
     for thread in threads:
         thread.join()
     assert sorted(ended) == ["approved", *["transition_invalid"] * 3]
-    issued = shelf.world.attacker.run("SELECT count(*) FROM ledger_entries WHERE kind = 'envelope.issued'")
+    issued = stored.world.attacker.run("SELECT count(*) FROM ledger_entries WHERE kind = 'envelope.issued'")
     assert issued == [(1,)], "an envelope is recorded with the answer, or not at all"
-    assert reason_of(shelf.proposals.deny, row.proposal_id, ADA) is Reason.TRANSITION_INVALID
+    assert reason_of(stored.proposals.deny, row.proposal_id, ADA) is Reason.TRANSITION_INVALID
 
 
-def _recorded(shelf: Shelf, batch: Batch, row: ProposalRow, envelope: Envelope) -> None:
+def _recorded(stored: StoredProposals, batch: Batch, row: ProposalRow, envelope: Envelope) -> None:
     """As `Plans.approve` does it."""
     batch.append(NewEntry(row.tenant_id, "envelope.issued", envelope.envelope_id, {}))
-    shelf.proposals.approve(batch, row.proposal_id, envelope, ADA)
+    stored.proposals.approve(batch, row.proposal_id, envelope, ADA)
 
 
-def test_a_key_is_one_proposal_and_another_plan_under_it_is_refused(shelf: Shelf) -> None:
-    first = shelf.propose(key="k1")
-    assert shelf.propose(key="k1") == first
-    assert shelf.propose(key="k1", proposed_by="agent:other").proposal_id != first.proposal_id
-    assert reason_of(shelf.propose, 2, key="k1") is Reason.IDEMPOTENCY_CONFLICT
-    assert reason_of(shelf.proposals.find_by_key, "agent:bot", "k1", CONFIG) is Reason.IDEMPOTENCY_CONFLICT
-    shelf.proposals.deny(first.proposal_id, ADA)
-    assert shelf.propose(key="k1").state == "DENIED", "what was answered is not asked again"
+def test_a_key_is_one_proposal_and_another_plan_under_it_is_refused(stored: StoredProposals) -> None:
+    first = stored.propose(key="k1")
+    assert stored.propose(key="k1") == first
+    assert stored.propose(key="k1", proposed_by="agent:other").proposal_id != first.proposal_id
+    assert reason_of(stored.propose, 2, key="k1") is Reason.IDEMPOTENCY_CONFLICT
+    assert reason_of(stored.proposals.find_by_key, "agent:bot", "k1", CONFIG) is Reason.IDEMPOTENCY_CONFLICT
+    stored.proposals.deny(first.proposal_id, ADA)
+    assert stored.propose(key="k1").state == "DENIED", "what was answered is not asked again"
 
 
-def test_it_expires_after_a_day_or_with_its_token_and_is_refused_then(shelf: Shelf) -> None:
-    world = shelf.world
-    short = shelf.propose(not_after=world.clock.now + timedelta(minutes=1))
-    long = shelf.propose(2)
-    envelope = shelf.envelope(short)
+def test_it_expires_after_a_day_or_with_its_token_and_is_refused_then(stored: StoredProposals) -> None:
+    world = stored.world
+    short = stored.propose(not_after=world.clock.now + timedelta(minutes=1))
+    long = stored.propose(2)
+    envelope = stored.envelope(short)
     world.clock.now += timedelta(minutes=2)
     late = lambda: world.ledger.transact(  # noqa: E731 - without the look that would close it first
-        lambda batch: shelf.proposals.approve(batch, short.proposal_id, envelope, ADA)
+        lambda batch: stored.proposals.approve(batch, short.proposal_id, envelope, ADA)
     )
     assert reason_of(late) is Reason.APPROVAL_TIMEOUT
-    assert (shelf.found(short).state, shelf.found(long).state) == ("EXPIRED", "PENDING")
+    assert (stored.find(short).state, stored.find(long).state) == ("EXPIRED", "PENDING")
     world.clock.now += PROPOSAL_LIFE
-    assert shelf.proposals.pending() == []
-    assert reason_of(shelf.proposals.deny, long.proposal_id, ADA) is Reason.TRANSITION_INVALID
-    assert reason_of(shelf.proposals.plan_of, shelf.found(long)) is Reason.TRANSITION_INVALID
+    assert stored.proposals.pending() == []
+    assert reason_of(stored.proposals.deny, long.proposal_id, ADA) is Reason.TRANSITION_INVALID
+    assert reason_of(stored.proposals.plan_of, stored.find(long)) is Reason.TRANSITION_INVALID
     world.clock.now -= timedelta(days=3)
-    assert shelf.found(long).state == "EXPIRED", "a clock that is set back revives nothing"
+    assert stored.find(long).state == "EXPIRED", "a clock that is set back revives nothing"
     assert world.verify().findings == []
 
 
-def test_one_proposer_cannot_fill_the_inbox(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_proposer_cannot_fill_the_inbox(stored: StoredProposals, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PENDING_OF_ONE", 2)
     monkeypatch.setattr(module, "MAX_PENDING", 3)
-    first = shelf.propose(1)
-    shelf.propose(2)
-    assert reason_of(shelf.propose, 3) is Reason.RESOURCE_EXHAUSTED
-    shelf.propose(3, proposed_by="agent:other")
-    assert reason_of(shelf.propose, 4, proposed_by="agent:third") is Reason.RESOURCE_EXHAUSTED
-    shelf.proposals.withdraw(first.proposal_id, "agent:bot")
-    shelf.propose(4)
+    first = stored.propose(1)
+    stored.propose(2)
+    assert reason_of(stored.propose, 3) is Reason.RESOURCE_EXHAUSTED
+    stored.propose(3, proposed_by="agent:other")
+    assert reason_of(stored.propose, 4, proposed_by="agent:third") is Reason.RESOURCE_EXHAUSTED
+    stored.proposals.withdraw(first.proposal_id, "agent:bot")
+    stored.propose(4)
 
 
-def test_a_revoked_token_takes_what_waits_and_what_was_not_begun_with_it(shelf: Shelf) -> None:
-    pending, approved = shelf.propose(1), shelf.yes(shelf.propose(2))
-    other, denied = shelf.propose(3, token_jti="token-2"), shelf.proposals.deny(shelf.propose(4).proposal_id, ADA)
-    voided = shelf.world.ledger.transact(lambda batch: shelf.proposals.void_of_token(batch, "token-1", "os:ada"))
-    states = [shelf.found(row).state for row in (pending, approved, other, denied)]
+def test_a_revoked_token_takes_what_waits_and_what_was_not_begun_with_it(stored: StoredProposals) -> None:
+    pending, approved = stored.propose(1), stored.approve(stored.propose(2))
+    other, denied = stored.propose(3, token_jti="token-2"), stored.proposals.deny(stored.propose(4).proposal_id, ADA)
+    voided = stored.world.ledger.transact(lambda batch: stored.proposals.void_of_token(batch, "token-1", "os:ada"))
+    states = [stored.find(row).state for row in (pending, approved, other, denied)]
     assert (voided, states) == (2, ["VOID", "VOID", "PENDING", "DENIED"])
-    cancelled = shelf.world.attacker.run("SELECT correlation_id FROM ledger_entries WHERE kind = 'envelope.cancelled'")
+    cancelled = stored.world.attacker.run("SELECT correlation_id FROM ledger_entries WHERE kind = 'envelope.cancelled'")
     assert cancelled == [(approved.envelope_id,)], "the envelope is void with its proposal"
-    assert reason_of(shelf.proposals.envelope_of, shelf.found(approved)) is Reason.REVOKED
-    assert shelf.world.verify().findings == []
+    assert reason_of(stored.proposals.envelope_of, stored.find(approved)) is Reason.REVOKED
+    assert stored.world.verify().findings == []
 
 
 CHANGES = {
@@ -195,27 +197,27 @@ CHANGES = {
 }
 
 
-def test_every_change_past_the_guards_is_found_and_the_guards_refuse_each(shelf: Shelf) -> None:
-    shelf.propose(1)
-    shelf.yes(shelf.propose(2))
-    shelf.proposals.deny(shelf.propose(3).proposal_id, ADA)
-    shelf.proposals.withdraw(shelf.yes(shelf.propose(4)).proposal_id, "os:ada")
-    attacker = shelf.world.attacker
+def test_every_change_past_the_guards_is_found_and_the_guards_refuse_each(stored: StoredProposals) -> None:
+    stored.propose(1)
+    stored.approve(stored.propose(2))
+    stored.proposals.deny(stored.propose(3).proposal_id, ADA)
+    stored.proposals.withdraw(stored.approve(stored.propose(4)).proposal_id, "os:ada")
+    attacker = stored.world.attacker
     rows = attacker.run("SELECT * FROM plan_proposals")
     back = [(f"INSERT INTO plan_proposals VALUES ({', '.join('?' * len(row))})", row) for row in rows]
-    assert shelf.world.verify().findings == []
+    assert stored.world.verify().findings == []
     for name, statement in CHANGES.items():
         with pytest.raises(Exception, match="append-only"):
             attacker.run(statement)
         attacker.tamper(statement)
-        found = shelf.world.faults()
+        found = stored.world.faults()
         assert found & {RecordFault.ROW_EDITED, RecordFault.ROW_MISSING}, name
         attacker.tamper("DELETE FROM plan_proposals", *back)
-    assert shelf.world.verify().findings == []
+    assert stored.world.verify().findings == []
 
 
-def test_a_row_that_somebody_changed_is_not_believed(shelf: Shelf) -> None:
-    row, approved = shelf.propose(1), shelf.yes(shelf.propose(2))
+def test_a_row_that_somebody_changed_is_not_believed(stored: StoredProposals) -> None:
+    row, approved = stored.propose(1), stored.approve(stored.propose(2))
     set_pending, set_approved = ("UPDATE plan_proposals SET %s WHERE state = '" + state + "'" for state in STATES[:2])
     again = (
         "state = 'PENDING', decided_by = NULL, decided_at = NULL, reason = NULL, envelope_id = NULL, envelope = NULL, "
@@ -237,45 +239,45 @@ def test_a_row_that_somebody_changed_is_not_believed(shelf: Shelf) -> None:
         "pending again": (set_approved % f"{again} entry_seq = proposed_seq", approved),
         "pending again, from a later place": (set_approved % f"{again} entry_seq = 99999999", approved),
     }
-    kept = shelf.world.attacker.run("SELECT * FROM plan_proposals")
+    kept = stored.world.attacker.run("SELECT * FROM plan_proposals")
     back = [(f"INSERT INTO plan_proposals VALUES ({', '.join('?' * len(each))})", each) for each in kept]
     for name, (statement, which) in forged.items():
-        assert shelf.found(which) == which, name
-        shelf.world.attacker.tamper(statement)
+        assert stored.find(which) == which, name
+        stored.world.attacker.tamper(statement)
         is_plan = name == "a plan in its place"
-        read = (lambda: shelf.proposals.plan_of(shelf.found(which))) if is_plan else (lambda: shelf.found(which))  # noqa: B023
+        read = (lambda: stored.proposals.plan_of(stored.find(which))) if is_plan else (lambda: stored.find(which))  # noqa: B023
         assert reason_of(read) is Reason.EVIDENCE_INVALID, name
-        answer = lambda: shelf.proposals.deny(which.proposal_id, ADA)  # noqa: B023, E731
+        answer = lambda: stored.proposals.deny(which.proposal_id, ADA)  # noqa: B023, E731
         assert name == "a plan in its place" or reason_of(answer) in NO_ANSWER, name
-        others = [each for each in shelf.proposals.newest(**ALL) if shelf.proposals.is_verified(each)]
+        others = [each for each in stored.proposals.newest(**ALL) if stored.proposals.is_verified(each)]
         assert len(others) == 1 + is_plan, name
-        shelf.world.attacker.tamper("DELETE FROM plan_proposals", *back)
-    dead = shelf.proposals.withdraw(approved.proposal_id, "os:ada")
-    shelf.world.attacker.tamper("DELETE FROM plan_proposals", *back)  # as it was before
+        stored.world.attacker.tamper("DELETE FROM plan_proposals", *back)
+    dead = stored.proposals.withdraw(approved.proposal_id, "os:ada")
+    stored.world.attacker.tamper("DELETE FROM plan_proposals", *back)  # as it was before
     assert dead.state == "VOID"
-    assert reason_of(shelf.found, approved) is Reason.EVIDENCE_INVALID
-    assert reason_of(shelf.proposals.envelope_of, approved) is Reason.EVIDENCE_INVALID
+    assert reason_of(stored.find, approved) is Reason.EVIDENCE_INVALID
+    assert reason_of(stored.proposals.envelope_of, approved) is Reason.EVIDENCE_INVALID
 
 
-def test_what_has_an_answer_gets_no_second_one_whatever_the_row_says(shelf: Shelf) -> None:
+def test_what_has_an_answer_gets_no_second_one_whatever_the_row_says(stored: StoredProposals) -> None:
     """The row says that it waits, and names a place after all others: the entries say what became of it."""
-    denied, approved = shelf.propose(1), shelf.propose(2)
-    plain = shelf.envelope(denied), shelf.envelope(approved)
-    shelf.proposals.deny(denied.proposal_id, ADA)
-    shelf.yes(approved)
+    denied, approved = stored.propose(1), stored.propose(2)
+    plain = stored.envelope(denied), stored.envelope(approved)
+    stored.proposals.deny(denied.proposal_id, ADA)
+    stored.approve(approved)
     for place in ("entry_seq", "proposed_seq", "99999999"):
-        shelf.world.attacker.tamper(
+        stored.world.attacker.tamper(
             "UPDATE plan_proposals SET state = 'PENDING', decided_by = NULL, decided_at = NULL, reason = NULL,"
             f" envelope_id = NULL, envelope = NULL, entry_seq = {place}"
         )
         for row, envelope in zip((denied, approved), plain, strict=True):
-            work = lambda batch: shelf.proposals.approve(batch, row.proposal_id, envelope, ADA)  # noqa: B023, E731
-            assert reason_of(shelf.world.ledger.transact, work) is Reason.EVIDENCE_INVALID, (place, row.plan_id)
-            assert reason_of(shelf.proposals.deny, row.proposal_id, ADA) is Reason.EVIDENCE_INVALID
+            work = lambda batch: stored.proposals.approve(batch, row.proposal_id, envelope, ADA)  # noqa: B023, E731
+            assert reason_of(stored.world.ledger.transact, work) is Reason.EVIDENCE_INVALID, (place, row.plan_id)
+            assert reason_of(stored.proposals.deny, row.proposal_id, ADA) is Reason.EVIDENCE_INVALID
 
 
-def test_the_database_takes_no_step_without_its_entry(shelf: Shelf) -> None:
-    row = shelf.propose()
+def test_the_database_takes_no_step_without_its_entry(stored: StoredProposals) -> None:
+    row = stored.propose()
     moved = "UPDATE plan_proposals SET state = 'DENIED', decided_by = 'os:eve', entry_seq = ? WHERE proposal_id = ?"
 
     def forge(batch: Batch) -> None:
@@ -283,27 +285,29 @@ def test_the_database_takes_no_step_without_its_entry(shelf: Shelf) -> None:
         batch.store.execute(moved, (entry.seq, row.proposal_id))
 
     with pytest.raises((GuardedTableError, RemitError)):
-        shelf.world.ledger.transact(forge)
-    assert shelf.found(row).state == "PENDING"
+        stored.world.ledger.transact(forge)
+    assert stored.find(row).state == "PENDING"
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_proposal_outlives_a_clock_that_was_ahead_only_if_it_was_made_before(shelf: Shelf, *, ahead: bool) -> None:
-    world, span = shelf.world, timedelta(days=366)
-    before = None if ahead else shelf.propose()
+def test_a_proposal_outlives_a_clock_that_was_ahead_only_if_it_was_made_before(
+    stored: StoredProposals, *, ahead: bool
+) -> None:
+    world, span = stored.world, timedelta(days=366)
+    before = None if ahead else stored.propose()
     right = world.clock.now
     world.clock.now += span
-    made = before or shelf.propose()
+    made = before or stored.propose()
     world.append("default", 1)
     world.clock.now = right
     if not ahead:
         with pytest.raises(RefusedError, match="behind the ledger's newest entry"):
-            shelf.proposals.deny(made.proposal_id, ADA)
-        assert shelf.found(made).state == "PENDING"
+            stored.proposals.deny(made.proposal_id, ADA)
+        assert stored.find(made).state == "PENDING"
     assert accept_clock(world.ledger, ADA.id, ADA.signature, world.clock.now)
     if ahead:
-        assert shelf.found(made).state == "EXPIRED", "its end lies a year ahead, and so does its begin"
+        assert stored.find(made).state == "EXPIRED", "its end lies a year ahead, and so does its begin"
     else:
-        assert shelf.yes(made).state == "APPROVED"
-    assert shelf.propose(2).state == "PENDING"
+        assert stored.approve(made).state == "APPROVED"
+    assert stored.propose(2).state == "PENDING"
     assert world.verify().findings == []

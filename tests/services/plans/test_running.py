@@ -9,11 +9,11 @@ from remit.contracts.services.plans import ProposalView
 from remit.core.errors import Reason, RefusedError
 from remit.services.base.jobs import Job, JobRunner
 from remit.services.plans.service import PlanService
-from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER, Office, refused
+from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER, ProposalWorkspace, refusal_of
 
 
-def test_whoever_does_not_wait_follows_it_by_its_id(office: Office) -> None:
-    made, path = office.approved()
+def test_whoever_does_not_wait_follows_it_by_its_id(office: ProposalWorkspace) -> None:
+    made, path = office.make_approved()
     begun = office.plans.apply(office.agent, made.proposal_id, wait=0)
     assert begun.state in {"RUNNING", "APPLIED"}
     joined = office.plans.apply(OPERATOR, made.proposal_id, wait=30)
@@ -24,10 +24,10 @@ def test_whoever_does_not_wait_follows_it_by_its_id(office: Office) -> None:
     assert office.plans.list_runs(VIEWER, limit=1).items == (run,)
 
 
-def test_a_file_that_changed_after_the_yes_stops_it_and_the_answer_stays(office: Office) -> None:
-    made, path = office.approved()
+def test_a_file_that_changed_after_the_yes_stops_it_and_the_answer_stays(office: ProposalWorkspace) -> None:
+    made, path = office.make_approved()
     office.project.write(path, "one\ntwo\nsomebody else\n")
-    problem = refused(office.plans.apply, office.agent, made.proposal_id, wait=30)
+    problem = refusal_of(office.plans.apply, office.agent, made.proposal_id, wait=30)
     assert problem.reason is Reason.BINDING_MISMATCH
     now = office.plans.get(office.agent, made.proposal_id)
     assert (now.state, now.refused and now.refused.code) == ("APPROVED", Reason.BINDING_MISMATCH)
@@ -35,30 +35,30 @@ def test_a_file_that_changed_after_the_yes_stops_it_and_the_answer_stays(office:
     assert office.plans.apply(office.agent, made.proposal_id, wait=30).state == "APPLIED"
 
 
-def test_what_is_withdrawn_in_time_is_never_applied(office: Office) -> None:
-    waiting, approved = office.proposed()[0], office.approved()[0]
+def test_what_is_withdrawn_in_time_is_never_applied(office: ProposalWorkspace) -> None:
+    waiting, approved = office.make_proposed()[0], office.make_approved()[0]
     assert office.plans.cancel(office.agent, waiting.proposal_id, reason="no need").reason == (
         "withdrawn by agent:bot: no need"
     )
-    assert refused(office.yes, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
+    assert refusal_of(office.approve, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
     assert office.plans.cancel(APPROVER, approved.proposal_id).state == "VOID"
-    assert refused(office.plans.apply, OPERATOR, approved.proposal_id).reason is Reason.REVOKED
+    assert refusal_of(office.plans.apply, OPERATOR, approved.proposal_id).reason is Reason.REVOKED
     assert approved.envelope_id is not None
-    assert office.entries(approved.envelope_id)[-1] == ("envelope.cancelled", "os:bob")
-    assert refused(office.plans.cancel, office.agent, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
+    assert office.read_entries(approved.envelope_id)[-1] == ("envelope.cancelled", "os:bob")
+    assert refusal_of(office.plans.cancel, office.agent, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
 
 
-def test_an_envelope_that_was_cancelled_elsewhere_is_told_as_void(office: Office) -> None:
-    made, _ = office.approved()
+def test_an_envelope_that_was_cancelled_elsewhere_is_told_as_void(office: ProposalWorkspace) -> None:
+    made, _ = office.make_approved()
     assert made.envelope_id is not None
     office.workspace.cancel(made.envelope_id)
     assert office.plans.get(VIEWER, made.proposal_id).state == "VOID"
-    assert refused(office.plans.apply, OPERATOR, made.proposal_id, wait=30).reason is Reason.REVOKED
+    assert refusal_of(office.plans.apply, OPERATOR, made.proposal_id, wait=30).reason is Reason.REVOKED
 
 
 @pytest.mark.parametrize("phase,state", [("CHECKPOINT", "VOID"), ("RUNNING", "CANCELLED")])
-def test_one_that_runs_is_stopped_and_taken_back(office: Office, phase: str, state: str) -> None:
-    made, path = office.approved()
+def test_one_that_runs_is_stopped_and_taken_back(office: ProposalWorkspace, phase: str, state: str) -> None:
+    made, path = office.make_approved()
     stopped: list[ProposalView] = []
 
     def stop(job: Job[Any]) -> None:
@@ -77,9 +77,9 @@ def test_one_that_runs_is_stopped_and_taken_back(office: Office, phase: str, sta
     assert office.plans.get(VIEWER, made.proposal_id).state == state
 
 
-def test_another_process_tells_the_same_of_it(office: Office) -> None:
-    made, _ = office.applied()
-    waiting, _ = office.proposed()
+def test_another_process_tells_the_same_of_it(office: ProposalWorkspace) -> None:
+    made, _ = office.make_applied()
+    waiting, _ = office.make_proposed()
     with office.project.opened() as workspace:
         other = PlanService(workspace, jobs=JobRunner())
         assert other.get(VIEWER, made.proposal_id).state == "APPLIED"
@@ -87,13 +87,13 @@ def test_another_process_tells_the_same_of_it(office: Office) -> None:
         assert other.read_report(VIEWER, made.proposal_id) == office.plans.read_report(VIEWER, made.proposal_id)
 
 
-def test_a_yes_that_nobody_uses_is_over_after_an_hour_and_a_question_after_a_day(office: Office) -> None:
-    approved, waiting = office.approved()[0], office.proposed()[0]
+def test_a_yes_that_nobody_uses_is_over_after_an_hour_and_a_question_after_a_day(office: ProposalWorkspace) -> None:
+    approved, waiting = office.make_approved()[0], office.make_proposed()[0]
     office.clock.offset += timedelta(hours=1, minutes=1)
     assert office.plans.get(VIEWER, approved.proposal_id).state == "EXPIRED"
-    assert refused(office.plans.apply, OPERATOR, approved.proposal_id, wait=30).reason is Reason.EXPIRED
+    assert refusal_of(office.plans.apply, OPERATOR, approved.proposal_id, wait=30).reason is Reason.EXPIRED
     assert office.plans.get(VIEWER, waiting.proposal_id).state == "PENDING"
     office.clock.offset += timedelta(hours=23)
     assert office.plans.get(VIEWER, waiting.proposal_id).state == "EXPIRED"
     assert waiting.proposal_id not in {each.proposal_id for each in office.plans.list_pending(VIEWER)}
-    assert refused(office.plans.read_preview, APPROVER, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
+    assert refusal_of(office.plans.read_preview, APPROVER, waiting.proposal_id).reason is Reason.TRANSITION_INVALID

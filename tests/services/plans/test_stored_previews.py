@@ -19,46 +19,46 @@ from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
 from remit.store.connection import GuardedTableError
 from tests.plans.project import create, plan_of
-from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER, Office, refused
+from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER, ProposalWorkspace, refusal_of
 from tests.services.plans.test_killed import AFTER, BEFORE, killed
 from tests.services.plans.test_rows import (
-    Shelf,
+    StoredProposals,
     database_url,
     dialect,
     empty_store,
     reason_of,
-    shelf,
     store,
     store_url,
+    stored,
     world,
 )
 
-__all__ = ["database_url", "dialect", "empty_store", "shelf", "store", "store_url", "world"]
+__all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "stored", "world"]
 
 FIRST = ComputedPreview("sha256:" + "1" * 64, b'{"first":true}', "first", "LOW")
 SECOND = ComputedPreview("sha256:" + "2" * 64, b'{"second":true}', "second", "LOW")
 OTHER = "'{\"forged\":true}'"
 
 
-def without_a_preview(office: Office) -> str:
+def without_a_preview(office: ProposalWorkspace) -> str:
     """As a proposal that was made before previews were stored."""
-    document, _ = office.plan()
+    document, _ = office.make_plan()
     plan = Plan.parse(document)
     draft = ProposalDraft(plan.canonical(), plan.plan_id, "an earlier plan", "LOW", ADMIN.actor)
     return str(office.workspace.proposals.propose(draft).proposal_id)
 
 
 @pytest.mark.req("PV-01")
-def test_one_preview_from_the_proposal_to_the_approval_and_its_digest_is_on_record(office: Office) -> None:
-    made, _ = office.proposed(ADMIN)
+def test_one_preview_from_the_proposal_to_the_approval_and_its_digest_is_on_record(office: ProposalWorkspace) -> None:
+    made, _ = office.make_proposed(ADMIN)
     first = office.plans.read_preview(VIEWER, made.proposal_id)
     assert (first.computed_by, first.changed_since) == ("os:ada", ())
     assert first == office.plans.read_preview(VIEWER, made.proposal_id), "not a field of it is made anew"
     again = office.plans.compute_preview(OPERATOR, made.proposal_id)
     assert again.preview_digest == first.preview_digest, "the same inputs give the same digest at any time"
     assert again.computed_by == "os:oto"
-    assert office.yes(made.proposal_id).state == "APPROVED"
-    kinds = office.entries(made.proposal_id)
+    assert office.approve(made.proposal_id).state == "APPROVED"
+    kinds = office.read_entries(made.proposal_id)
     assert kinds == [
         ("proposal.made", "os:ada"),
         ("proposal.previewed", "os:oto"),
@@ -68,8 +68,8 @@ def test_one_preview_from_the_proposal_to_the_approval_and_its_digest_is_on_reco
 
 
 @pytest.mark.req("PV-04")
-def test_people_read_the_preview_in_the_title_of_a_plan_and_its_agent_does_not(office: Office) -> None:
-    made, _ = office.proposed()
+def test_people_read_the_preview_in_the_title_of_a_plan_and_its_agent_does_not(office: ProposalWorkspace) -> None:
+    made, _ = office.make_proposed()
     assert office.plans.finish_previews(60)
     seen = {
         "page": office.plans.get(VIEWER, made.proposal_id).title,
@@ -82,7 +82,7 @@ def test_people_read_the_preview_in_the_title_of_a_plan_and_its_agent_does_not(o
 
 
 def test_a_plan_that_was_denied_or_withdrawn_is_not_looked_at_any_more(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    office: ProposalWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The preview of an agent's plan waits behind another one of the same agent."""
     gate, begun = threading.Event(), threading.Event()
@@ -91,16 +91,16 @@ def test_a_plan_that_was_denied_or_withdrawn_is_not_looked_at_any_more(
         begun.set()
         gate.wait(60)
 
-    first, _ = office.proposed()
+    first, _ = office.make_proposed()
     assert office.plans.finish_previews(60)
     row = office.workspace.proposals.find(first.proposal_id)
     assert row is not None
     office.plans._previews.start("hold", hold, subject="hold", owner=row.proposed_by)  # noqa: SLF001 - to be sure that it waits
     assert begun.wait(60)
-    denied, withdrawn = (office.proposed()[0].proposal_id for _ in range(2))
+    denied, withdrawn = (office.make_proposed()[0].proposal_id for _ in range(2))
     office.plans.decide(APPROVER, denied, approved=False)
     office.plans.cancel(office.agent, withdrawn)
-    wanted, _ = office.proposed()
+    wanted, _ = office.make_proposed()
     looked_at: list[bytes] = []
     preview: Callable[[bytes, PlanHooks], PlanPreview] = office.workspace.plans.preview
 
@@ -112,14 +112,14 @@ def test_a_plan_that_was_denied_or_withdrawn_is_not_looked_at_any_more(
     gate.set()
     assert office.plans.finish_previews(60)
     assert len(looked_at) == 1, "the one that still waits for an answer"
-    assert "proposal.previewed" in [kind for kind, _ in office.entries(wanted.proposal_id)]
+    assert "proposal.previewed" in [kind for kind, _ in office.read_entries(wanted.proposal_id)]
 
 
 @pytest.mark.req("PV-01")
 def test_a_changed_input_makes_it_stale_by_name_and_it_is_not_approved_until_it_is_computed_again(
-    office: Office,
+    office: ProposalWorkspace,
 ) -> None:
-    made, path = office.proposed(ADMIN)
+    made, path = office.make_proposed(ADMIN)
     new = office.plans.propose(ADMIN, plan_of(create("a", "fresh.txt"), plan_id="fresh"))
     office.project.write(path, "one\ntwo\nother\n")
     office.project.write("fresh.txt", "somebody was faster\n")
@@ -129,66 +129,72 @@ def test_a_changed_input_makes_it_stale_by_name_and_it_is_not_approved_until_it_
     ):
         (changed,) = office.plans.read_preview(VIEWER, proposal_id).changed_since
         assert (changed.path, how in changed.how) == (name, True)
-        problem = refused(office.yes, proposal_id)
+        problem = refusal_of(office.approve, proposal_id)
         assert (problem.reason, name in problem.where) == (Reason.HASH_MISMATCH, True)
     assert office.plans.compute_preview(OPERATOR, made.proposal_id).changed_since == ()
-    assert office.yes(made.proposal_id).state == "APPROVED"
+    assert office.approve(made.proposal_id).state == "APPROVED"
     doomed = office.plans.compute_preview(OPERATOR, new.proposal_id).document
     assert doomed.problems, "what would fail now is shown"
-    assert "would fail" in refused(office.yes, new.proposal_id).what
+    assert "would fail" in refusal_of(office.approve, new.proposal_id).what
 
 
 @pytest.mark.req("PV-02")
-def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_propose(office: Office) -> None:
+def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_propose(
+    office: ProposalWorkspace,
+) -> None:
     name = without_a_preview(office)
-    problem = refused(office.plans.read_preview, VIEWER, name)
+    problem = refusal_of(office.plans.read_preview, VIEWER, name)
     assert isinstance(problem, PreviewNotStoredError)
     assert f"remit approvals compute {name}" in problem.next_step
     digest = "sha256:" + "0" * 64
     answer: dict[str, Any] = {"approved": True, "preview_digest": digest}
-    assert refused(office.plans.decide, APPROVER, name, **answer).reason is Reason.STATE_MISSING
-    for caller in (VIEWER, APPROVER, office.token("reader", "plan.apply")):
-        assert refused(office.plans.compute_preview, caller, name).reason in {
+    assert refusal_of(office.plans.decide, APPROVER, name, **answer).reason is Reason.STATE_MISSING
+    for caller in (VIEWER, APPROVER, office.issue_token("reader", "plan.apply")):
+        assert refusal_of(office.plans.compute_preview, caller, name).reason in {
             Reason.PERMISSION_DENIED,
             Reason.CAPABILITY_MISSING,
         }
-    assert refused(office.plans.compute_preview, office.agent, name).reason is Reason.STATE_MISSING, (
+    assert refusal_of(office.plans.compute_preview, office.agent, name).reason is Reason.STATE_MISSING, (
         "another's proposal"
     )
-    assert [kind for kind, _ in office.entries(name)] == ["proposal.made"], "what was refused left no trace"
+    assert [kind for kind, _ in office.read_entries(name)] == ["proposal.made"], "what was refused left no trace"
     shown = office.plans.compute_preview(OPERATOR, name)
     assert shown == office.plans.read_preview(VIEWER, name)
-    assert office.yes(name).state == "APPROVED"
+    assert office.approve(name).state == "APPROVED"
 
 
 def test_of_an_approved_plan_only_what_was_approved_is_computed_again_and_of_a_closed_one_nothing(
-    office: Office,
+    office: ProposalWorkspace,
 ) -> None:
-    made, path = office.approved()
+    made, path = office.make_approved()
     assert office.plans.compute_preview(OPERATOR, made.proposal_id).changed_since == ()
     office.project.write(path, "another\n")
-    assert refused(office.plans.compute_preview, OPERATOR, made.proposal_id).reason is Reason.HASH_MISMATCH
+    assert refusal_of(office.plans.compute_preview, OPERATOR, made.proposal_id).reason is Reason.HASH_MISMATCH
     before = office.plans.read_preview(VIEWER, made.proposal_id).document
     assert "TWO" in before.files[0].diff, "what was approved is still shown"
-    for closed in (office.applied()[0], office.proposed()[0]):
+    for closed in (office.make_applied()[0], office.make_proposed()[0]):
         if closed.state == "PENDING":
             office.plans.decide(ADMIN, closed.proposal_id, approved=False)
-        assert refused(office.plans.compute_preview, OPERATOR, closed.proposal_id).reason is Reason.TRANSITION_INVALID
+        assert (
+            refusal_of(office.plans.compute_preview, OPERATOR, closed.proposal_id).reason is Reason.TRANSITION_INVALID
+        )
 
 
-def test_whoever_is_killed_while_a_preview_is_computed_again_has_stored_it_once_or_not(office: Office) -> None:
+def test_whoever_is_killed_while_a_preview_is_computed_again_has_stored_it_once_or_not(
+    office: ProposalWorkspace,
+) -> None:
     for point in (*BEFORE, "proposal.preview_stored", *AFTER, "proposal.previewed"):
-        made, path = office.proposed(ADMIN)
+        made, path = office.make_proposed(ADMIN)
         first = office.plans.read_preview(VIEWER, made.proposal_id)
         office.project.write(path, "one\ntwo\nother\n")
         killed(office, point, "compute", made.proposal_id)
         is_stored = point in {*AFTER, "proposal.previewed"}
         now = office.plans.read_preview(VIEWER, made.proposal_id)
         assert (now.preview_digest != first.preview_digest, now.changed_since == ()) == (is_stored, is_stored), point
-        assert len(office.entries(made.proposal_id)) == 1 + is_stored, point
+        assert len(office.read_entries(made.proposal_id)) == 1 + is_stored, point
         if not is_stored:
             office.plans.compute_preview(OPERATOR, made.proposal_id)
-        assert office.yes(made.proposal_id).state == "APPROVED", point
+        assert office.approve(made.proposal_id).state == "APPROVED", point
     assert office.workspace.verify_ledger().holds
 
 
@@ -208,71 +214,71 @@ CHANGES = {
 
 
 @pytest.mark.req("PV-01")
-def test_every_change_of_a_stored_preview_is_refused_found_and_never_shown(shelf: Shelf) -> None:
-    shelf.propose(9)  # so that the entries of the other begin later
-    row = shelf.propose(1, preview=FIRST)
-    shelf.proposals.replace_preview(row.proposal_id, SECOND, "os:ada")
-    attacker = shelf.world.attacker
+def test_every_change_of_a_stored_preview_is_refused_found_and_never_shown(stored: StoredProposals) -> None:
+    stored.propose(9)  # so that the entries of the other begin later
+    row = stored.propose(1, preview=FIRST)
+    stored.proposals.replace_preview(row.proposal_id, SECOND, "os:ada")
+    attacker = stored.world.attacker
     kept = attacker.run("SELECT * FROM proposal_previews")
     back = [("INSERT INTO proposal_previews VALUES (?, ?, ?, ?, ?, ?, ?, ?)", each) for each in kept]
-    assert shelf.world.verify().findings == []
+    assert stored.world.verify().findings == []
     for name, statement in CHANGES.items():
         with pytest.raises(Exception, match="append-only"):
             attacker.run(statement)
         attacker.tamper(statement)
-        assert shelf.world.faults() & {RecordFault.ROW_EDITED, RecordFault.ROW_MISSING}, name
+        assert stored.world.faults() & {RecordFault.ROW_EDITED, RecordFault.ROW_MISSING}, name
         if name in {"of another proposal", "removed"}:
-            assert shelf.proposals.preview_of(row) is None, name
+            assert stored.proposals.preview_of(row) is None, name
         else:
-            assert reason_of(shelf.proposals.preview_of, row) is Reason.EVIDENCE_INVALID, name
+            assert reason_of(stored.proposals.preview_of, row) is Reason.EVIDENCE_INVALID, name
         attacker.tamper("DELETE FROM proposal_previews", *back)
-    found = shelf.proposals.preview_of(row)
+    found = stored.proposals.preview_of(row)
     assert found is not None
     assert (found.document, found.computed_by) == (SECOND.document.decode(), "os:ada")
-    assert shelf.world.verify().findings == []
+    assert stored.world.verify().findings == []
 
 
-def test_an_earlier_preview_with_its_own_signed_entry_is_not_shown_for_the_later_one(shelf: Shelf) -> None:
-    row = shelf.propose(1, preview=FIRST)
-    attacker = shelf.world.attacker
+def test_an_earlier_preview_with_its_own_signed_entry_is_not_shown_for_the_later_one(stored: StoredProposals) -> None:
+    row = stored.propose(1, preview=FIRST)
+    attacker = stored.world.attacker
     earlier = attacker.run("SELECT * FROM proposal_previews")[0]
-    shelf.proposals.replace_preview(row.proposal_id, SECOND, "os:ada")
+    stored.proposals.replace_preview(row.proposal_id, SECOND, "os:ada")
     insert = ("INSERT INTO proposal_previews VALUES (?, ?, ?, ?, ?, ?, ?, ?)", earlier)
     attacker.tamper("DELETE FROM proposal_previews", insert)
-    assert reason_of(shelf.proposals.preview_of, row) is Reason.EVIDENCE_INVALID
-    assert RecordFault.ROW_EDITED in shelf.world.faults()
+    assert reason_of(stored.proposals.preview_of, row) is Reason.EVIDENCE_INVALID
+    assert RecordFault.ROW_EDITED in stored.world.faults()
 
 
-def test_a_lost_row_is_computed_again_and_one_of_an_earlier_version_needs_none(shelf: Shelf) -> None:
-    old, row = shelf.propose(1), shelf.propose(2, preview=FIRST)
-    assert shelf.proposals.preview_of(old) is None
-    assert shelf.world.verify().findings == []
-    shelf.world.attacker.tamper("DELETE FROM proposal_previews")
-    assert RecordFault.ROW_MISSING in shelf.world.faults()
+def test_a_lost_row_is_computed_again_and_one_of_an_earlier_version_needs_none(stored: StoredProposals) -> None:
+    old, row = stored.propose(1), stored.propose(2, preview=FIRST)
+    assert stored.proposals.preview_of(old) is None
+    assert stored.world.verify().findings == []
+    stored.world.attacker.tamper("DELETE FROM proposal_previews")
+    assert RecordFault.ROW_MISSING in stored.world.faults()
     for each in (old, row):
-        shelf.proposals.replace_preview(each.proposal_id, SECOND, "os:ada")
-        found = shelf.proposals.preview_of(each)
+        stored.proposals.replace_preview(each.proposal_id, SECOND, "os:ada")
+        found = stored.proposals.preview_of(each)
         assert found is not None
         assert found.preview_digest == SECOND.preview_digest
-    assert shelf.world.verify().findings == []
+    assert stored.world.verify().findings == []
 
 
-def test_the_document_goes_with_the_text_of_the_plan_and_stays_where_it_was_denied(shelf: Shelf) -> None:
-    withdrawn, denied = shelf.propose(1, preview=FIRST), shelf.propose(2, preview=FIRST)
-    shelf.proposals.withdraw(withdrawn.proposal_id, "agent:bot")
-    shelf.proposals.deny(denied.proposal_id, ADMIN.person)
-    gone = shelf.world.attacker.run("SELECT proposal_id FROM proposal_previews WHERE document IS NULL")
+def test_the_document_goes_with_the_text_of_the_plan_and_stays_where_it_was_denied(stored: StoredProposals) -> None:
+    withdrawn, denied = stored.propose(1, preview=FIRST), stored.propose(2, preview=FIRST)
+    stored.proposals.withdraw(withdrawn.proposal_id, "agent:bot")
+    stored.proposals.deny(denied.proposal_id, ADMIN.person)
+    gone = stored.world.attacker.run("SELECT proposal_id FROM proposal_previews WHERE document IS NULL")
     assert gone == [(withdrawn.proposal_id,)]
-    assert reason_of(shelf.proposals.preview_of, shelf.found(withdrawn)) is Reason.TRANSITION_INVALID
-    assert shelf.proposals.preview_of(shelf.found(denied)) is not None
+    assert reason_of(stored.proposals.preview_of, stored.find(withdrawn)) is Reason.TRANSITION_INVALID
+    assert stored.proposals.preview_of(stored.find(denied)) is not None
     for row in (withdrawn, denied):
-        again = shelf.proposals.replace_preview
+        again = stored.proposals.replace_preview
         assert reason_of(again, row.proposal_id, SECOND, "os:ada") is Reason.TRANSITION_INVALID
-    assert shelf.world.verify().findings == []
+    assert stored.world.verify().findings == []
 
 
-def test_the_database_takes_no_preview_without_its_entry(shelf: Shelf) -> None:
-    row = shelf.propose()
+def test_the_database_takes_no_preview_without_its_entry(stored: StoredProposals) -> None:
+    row = stored.propose()
     insert = "INSERT INTO proposal_previews VALUES (?, ?, 'd', 'd', 'os:eve', 'now', ?, '{}')"
 
     def forge(batch: Batch) -> None:
@@ -280,11 +286,13 @@ def test_the_database_takes_no_preview_without_its_entry(shelf: Shelf) -> None:
         batch.store.execute(insert, (row.tenant_id, row.proposal_id, entry.seq))
 
     with pytest.raises((GuardedTableError, Exception), match=r"append-only|evidence"):
-        shelf.world.ledger.transact(forge)
-    assert shelf.proposals.preview_of(row) is None
+        stored.world.ledger.transact(forge)
+    assert stored.proposals.preview_of(row) is None
 
 
-def test_commands_say_that_none_is_stored_and_compute_it(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands_say_that_none_is_stored_and_compute_it(
+    office: ProposalWorkspace, capfd: pytest.CaptureFixture[str]
+) -> None:
     name = without_a_preview(office)
     place = Path(office.project.root)
     show_plan(office.workspace, name, ADMIN.person, place, full=False, as_json=False)

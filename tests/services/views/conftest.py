@@ -34,7 +34,7 @@ INSERT INTO orders SELECT n, 'open', n FROM generate_series(1, 50) AS n;
 """
 
 
-class Watched:
+class LoggingServer:
     """The PostgreSQL server, and what it has logged of the role that Remit connects as."""
 
     def __init__(self, server: OwnServer, folder: Path) -> None:
@@ -53,31 +53,31 @@ class Watched:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(TABLES.encode())
 
-    def said(self) -> list[str]:
+    def read_log(self) -> list[str]:
         """Every line of the log that is about Remit's role: connections, statements, errors."""
         return [line for line in self._log.read_text().splitlines() if ROLE in line]
 
 
-class Sandboxes:
+class SandboxCounter:
     """How often a process was handed out to run something in. Counts, and changes nothing."""
 
     def __init__(self, patched: pytest.MonkeyPatch) -> None:
         self._lock = Lock()
-        self.taken = 0
+        self.count = 0
         take = SandboxHost._take_child  # noqa: SLF001 - every process that runs anything comes from here
 
         def counted(host: SandboxHost, *given: Any) -> Any:
             with self._lock:
-                self.taken += 1
+                self.count += 1
             return take(host, *given)
 
         patched.setattr(SandboxHost, "_take_child", counted)
 
 
-class Viewed:
+class ViewedSite:
     """A site with a plan that runs something on every engine."""
 
-    def __init__(self, folder: Path, server: Watched, sandboxes: Sandboxes) -> None:
+    def __init__(self, folder: Path, server: LoggingServer, sandboxes: SandboxCounter) -> None:
         self.server, self.sandboxes = server, sandboxes
         settings = {
             "connections": CONNECTIONS,
@@ -106,23 +106,23 @@ class Viewed:
 
     def executed(self) -> tuple[list[str], int]:
         """All that was executed so far, on the server and in sandboxes."""
-        return self.server.said(), self.sandboxes.taken
+        return self.server.read_log(), self.sandboxes.count
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Watched]:
+def server() -> Iterator[LoggingServer]:
     with TemporaryDirectory(prefix="remit-watched-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         own = OwnServer(folder)
         own.start()
-        yield Watched(own, folder)
+        yield LoggingServer(own, folder)
         own.stop()
 
 
 @pytest.fixture(scope="module")
-def viewed(tmp_path_factory: pytest.TempPathFactory, server: Watched) -> Iterator[Viewed]:
+def viewed(tmp_path_factory: pytest.TempPathFactory, server: LoggingServer) -> Iterator[ViewedSite]:
     with pytest.MonkeyPatch.context() as patched:
-        made = Viewed(tmp_path_factory.mktemp("viewed"), server, Sandboxes(patched))
+        made = ViewedSite(tmp_path_factory.mktemp("viewed"), server, SandboxCounter(patched))
         yield made
         made.close()

@@ -20,7 +20,7 @@ from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person
 from remit.plans.proposals.draft import ProposalDraft
 from tests.mcp_server.mcp_office import over_http, talking
-from tests.services.views.conftest import Viewed
+from tests.services.views.conftest import ViewedSite
 from tests.support.web_server import Who
 from tests.web.api.test_authority import routes_of
 
@@ -33,12 +33,12 @@ ENGINES = ("sql.copied", "pipeline.filled")
 """Fault points that DuckDB and pipelines pass, in the process that asks for them."""
 
 
-def bot(viewed: Viewed) -> AgentCaller:
+def bot(viewed: ViewedSite) -> AgentCaller:
     text = viewed.site.bot.headers["Authorization"].removeprefix("Bearer ")
     return AgentCaller.by(viewed.site.workspace.tokens, text)
 
 
-def proposed(viewed: Viewed, name: str) -> str:
+def proposed(viewed: ViewedSite, name: str) -> str:
     """Also shows that whatever is executed is seen: computing the preview runs something on every engine."""
     before, taken = viewed.executed()
     made = viewed.site.desk.plans.propose(bot(viewed), viewed.plan(name)).proposal_id
@@ -49,7 +49,7 @@ def proposed(viewed: Viewed, name: str) -> str:
     return made
 
 
-def approved(viewed: Viewed, name: str) -> str:
+def approved(viewed: ViewedSite, name: str) -> str:
     proposal_id = proposed(viewed, name)
     plans = viewed.site.desk.plans
     shown = plans.read_preview(APPROVER, proposal_id)
@@ -58,20 +58,20 @@ def approved(viewed: Viewed, name: str) -> str:
     return proposal_id
 
 
-def applied(viewed: Viewed, name: str) -> str:
+def applied(viewed: ViewedSite, name: str) -> str:
     proposal_id = approved(viewed, name)
     assert viewed.site.desk.plans.apply(OPERATOR, proposal_id, 30).state == "APPLIED"
     return proposal_id
 
 
-def not_kept(viewed: Viewed, name: str) -> str:
+def not_kept(viewed: ViewedSite, name: str) -> str:
     """As a proposal that was made before previews were stored, or whose process ended before it had one."""
     plan = Plan.parse(viewed.plan(name))
     draft = ProposalDraft(plan.canonical(), plan.plan_id, "no preview of it", "LOW", bot(viewed).actor)
     return str(viewed.site.workspace.proposals.propose(draft).proposal_id)
 
 
-MADE: dict[str, Callable[[Viewed, str], str]] = {
+MADE: dict[str, Callable[[ViewedSite, str], str]] = {
     "pending": proposed,
     "approved": approved,
     "applied": applied,
@@ -79,7 +79,7 @@ MADE: dict[str, Callable[[Viewed, str], str]] = {
 }
 
 
-def addresses(viewed: Viewed, proposal_id: str) -> list[str]:
+def addresses(viewed: ViewedSite, proposal_id: str) -> list[str]:
     """Every GET route of the API and the console, about this proposal wherever a route can be."""
     fills = {
         "proposal_id": proposal_id,
@@ -113,7 +113,7 @@ def wait_for(happened: Callable[[], object]) -> None:
         time.sleep(EVERY / 10)
 
 
-def opened(viewed: Viewed, path: str, who: Who) -> int:
+def opened(viewed: ViewedSite, path: str, who: Who) -> int:
     """The beginning of the answer is enough, since the stream of events has no end."""
     connection = http.client.HTTPConnection("127.0.0.1", viewed.site.settings.port, timeout=60)
     try:
@@ -128,7 +128,7 @@ def opened(viewed: Viewed, path: str, who: Who) -> int:
 
 @pytest.mark.req("PV-02")
 @pytest.mark.parametrize("state", MADE)
-def test_no_get_route_executes_anything(viewed: Viewed, state: str) -> None:
+def test_no_get_route_executes_anything(viewed: ViewedSite, state: str) -> None:
     proposal_id = MADE[state](viewed, f"walk-{state.replace(' ', '-')}")
     paths = addresses(viewed, proposal_id)
     assert len(paths) > 60
@@ -148,7 +148,7 @@ def test_no_get_route_executes_anything(viewed: Viewed, state: str) -> None:
 
 
 @pytest.mark.req("PV-02")
-def test_where_nothing_is_kept_views_say_so_and_offer_to_compute_again(viewed: Viewed) -> None:
+def test_where_nothing_is_kept_views_say_so_and_offer_to_compute_again(viewed: ViewedSite) -> None:
     """That is a POST, it needs the right to propose, and it is recorded with the person who asked for it."""
     proposal_id = not_kept(viewed, "nothing-kept")
     route, page = f"/v1/plans/{proposal_id}/preview", f"/inbox/question?kind=plan&id={proposal_id}"
@@ -178,7 +178,7 @@ def test_where_nothing_is_kept_views_say_so_and_offer_to_compute_again(viewed: V
 
 
 @pytest.mark.req("PV-02")
-def test_no_mcp_tool_or_resource_that_only_reads_executes_anything(viewed: Viewed) -> None:
+def test_no_mcp_tool_or_resource_that_only_reads_executes_anything(viewed: ViewedSite) -> None:
     proposal_id = proposed(viewed, "mcp")
     token = viewed.site.bot.headers["Authorization"].removeprefix("Bearer ")
     known: dict[str, Any] = {
@@ -208,7 +208,7 @@ def test_no_mcp_tool_or_resource_that_only_reads_executes_anything(viewed: Viewe
 
 
 @pytest.mark.req("PV-02")
-def test_no_command_that_shows_executes_anything(viewed: Viewed) -> None:
+def test_no_command_that_shows_executes_anything(viewed: ViewedSite) -> None:
     proposal_id = proposed(viewed, "command")
     viewed.site.project.write("command.txt", "another\n")  # stale: said, and nothing is run to say it
 
@@ -231,7 +231,7 @@ def test_no_command_that_shows_executes_anything(viewed: Viewed) -> None:
 
 
 @pytest.mark.req("PV-02")
-def test_views_beside_a_writer_send_no_statement_and_cost_it_no_error(viewed: Viewed) -> None:
+def test_views_beside_a_writer_send_no_statement_and_cost_it_no_error(viewed: ViewedSite) -> None:
     proposal_id = proposed(viewed, "beside")
     viewer = viewed.site.person("viewer", "vera-beside")
     paths = (f"/inbox/question?kind=plan&id={proposal_id}", f"/v1/plans/{proposal_id}/preview")
@@ -271,7 +271,7 @@ def test_views_beside_a_writer_send_no_statement_and_cost_it_no_error(viewed: Vi
     assert (errors, commits[0] >= VIEWS) == ([], True)
 
 
-def test_the_document_that_is_shown_is_the_one_that_the_api_gives(viewed: Viewed) -> None:
+def test_the_document_that_is_shown_is_the_one_that_the_api_gives(viewed: ViewedSite) -> None:
     """One document for all views, and the digest of it is what an approval names."""
     proposal_id = proposed(viewed, "same")
     viewer = viewed.site.person("viewer", "vera-same")
