@@ -122,7 +122,7 @@ def test_without_diffs_all_that_sql_does_is_shown(monkeypatch: pytest.MonkeyPatc
     """Only diffs of files are left out."""
     edited = CHANGE | {"action_id": "a1", "path": "notes.txt", "diff": "-two\n+TWO\n"}
     document = previewed(files=[edited, CHANGE], sql=[MIGRATION, READING], risk="HIGH")
-    lines = shown(document, monkeypatch, 120, most=0)
+    lines = shown(document, monkeypatch, 120, max_lines=0)
     assert "  a2: change data/shop.duckdb  5 statements, 1,206 rows changed" in lines
     told = "\n".join(lines)
     assert "removes   rows, columns or whole tables are gone after statements 1 (ALTER), 3 (DELETE)" in told
@@ -151,7 +151,7 @@ def test_long_texts_are_broken_and_cut_and_counted(monkeypatch: pytest.MonkeyPat
     assert count_hidden_lines(long, 40) == 12
     assert count_hidden_lines(long, 0) == 12
     assert count_hidden_lines(long, None) == 0
-    whole = shown(long, monkeypatch, 80, most=None)
+    whole = shown(long, monkeypatch, 80, max_lines=None)
     assert sum("xxxx" in line for line in whole) == 5
     assert all(len(line) <= 80 for line in whole)
 
@@ -176,7 +176,7 @@ def test_many_statements_are_cut_and_counted_before_anybody_says_yes(monkeypatch
     assert "    ... 7 more statements that are not listed" in lines
     assert count_hidden_lines(document, 40) == 67
     assert count_hidden_lines(document, None) == 7
-    assert not any("60 more" in line for line in shown(document, monkeypatch, 80, most=None))
+    assert not any("60 more" in line for line in shown(document, monkeypatch, 80, max_lines=None))
 
 
 def test_long_lists_of_tables_wrap_at_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
