@@ -156,7 +156,7 @@ class Stopwatch:
     PARTS: Final[tuple[tuple[str, Any, str], ...]] = (
         ("copying and hashing it", lineages, "copy_database"),
         ("the SQL, in the sandbox", Engine, "run"),
-        ("hashing what it left", lineages, "keep"),
+        ("hashing what it left", lineages, "detach_file"),
         ("the backup", plan_door, "back_up_files"),
         ("the exchange, in the sandbox", PlanRunner, "execute"),
         ("looking at it afterwards", PlanExecutor, "verify"),
