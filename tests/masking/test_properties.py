@@ -166,6 +166,7 @@ def test_any_card_ssn_or_key_is_hidden_wherever_it_stands(shape: str, secret: st
     text = before + SHAPED[shape](secret) + after
     public = ("sk_live_", "pk_test_", "rk_live_", "github_pat_", "sk-ant-api03-", "sk-proj-", "xoxb-", "glpat-")
     template = before + SHAPED[shape]("") + after + "".join(public)
+    template += without_separators(template)  # or a date beside it would be taken for a part of it
     assert survivors(without_separators(secret), template, without_separators(mask_text(text))) == [], mask_text(text)
 
 
