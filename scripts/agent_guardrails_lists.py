@@ -87,7 +87,7 @@ FILE_IMPORTS: Final = {
 }
 RUNNER_IMPORTS: Final = {
     "remit.authority.capability_token": names("TokenRequest"),
-    "remit.browser.service": names("Browsing"),
+    "remit.browser.service": names("BrowserActions"),
     "remit.plans.model.callbacks": names("PlanHooks"),
     "remit.execution.journal": names("Journal", "RequestIds"),
     "remit.plans.service": names("Plans"),

@@ -10,8 +10,8 @@ import pytest
 from playwright.async_api import Error as PlaywrightError
 
 import remit
-from remit.browser.chromium.errors import translated
-from remit.browser.recovery import RequestFate, tell_cut_short
+from remit.browser.chromium.errors import translate_error
+from remit.browser.recovery import RequestFate, build_interrupted
 from remit.calls.errors import NEXT_STEPS
 from remit.cli.goals.render import NEXT
 from remit.contracts.goals.error_codes import USER_TEXT
@@ -83,10 +83,12 @@ def test_no_words_of_an_interface_advise_to_repeat_what_is_or_may_be_done() -> N
     table["MCP, unexpected"] = _UNEXPECTED.next_step
     table |= {f"console, {effect}": outcomes._EFFECTS[effect] for effect in ("done", "unknown")}  # noqa: SLF001
     for state in ("SENT", "UNKNOWN"):
-        problem = tell_cut_short("a1", [RequestFate("POST https://shop.example/order", state, request_id="r1")]).problem
+        problem = build_interrupted(
+            "a1", [RequestFate("POST https://shop.example/order", state, request_id="r1")]
+        ).problem
         table[f"browser, {state}"] = problem.next_step
     for said in ("Page.click: Target page has been closed", "Page.click: Connection closed"):
-        table[f"browser, {said}"] = translated(PlaywrightError(said), "click", 5).next_step
+        table[f"browser, {said}"] = translate_error(PlaywrightError(said), "click", 5).next_step
     assert {place: text for place, text in table.items() if advice_to_repeat(text)} == {}
 
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from remit.browser.chromium.types import Described, Element, PageEndedError
+from remit.browser.chromium.types import Element, ElementDescription, PageEndedError
 from remit.browser.domains import parse_target
-from remit.browser.held_requests import PendingRequest, RunningAction, TurnedAway, questions_put
+from remit.browser.held_requests import PendingRequest, RunningAction, TurnedAway, wait_for_approval_ids
 from remit.browser.model.masking import cut, host_of, mask_url
 from remit.browser.policy import require_host
 from remit.browser.typed_secrets import TypedSecrets
@@ -25,14 +25,14 @@ NAVIGATE_SECONDS: Final = 30.0
 LOAD_SECONDS: Final = 10.0
 SUBMIT_SECONDS: Final = 5.0
 """How long a form that was submitted may take to send something."""
-MOMENT: Final = 0.1
+POLL_SECONDS: Final = 0.1
 PING_SECONDS: Final = 1.0
 """How long a look, or an act, may take before the page is asked whether it is still there; and between two times."""
 RESTLESS_SECONDS: Final = 2.0
 """How long an action waits for a page that goes on asking for things."""
-ASKING_SECONDS: Final = 5.0
+APPROVAL_ID_SECONDS: Final = 5.0
 """How long it may take until a request that is held is a question with an id. It wants a picture, and a commit."""
-MOST_HELD_TOLD: Final = 20
+MAX_HELD_REPORTED: Final = 20
 
 ON_ELEMENTS: Final = frozenset({"click", "type", "submit", "purchase"})
 SUBMITTING: Final = frozenset({"submit", "purchase"})
@@ -45,15 +45,15 @@ class ActionTarget:
     url: str
     """Of the page, unmasked."""
     content_hash: str | None
-    described: Described | None = None
+    description: ElementDescription | None = None
 
     @property
     def submits(self) -> bool:
-        return self.described is not None and self.described.submits
+        return self.description is not None and self.description.submits
 
 
 @dataclass(frozen=True)
-class ReportedAction:
+class PerformedAction:
     """What came of it, masked."""
 
     output: dict[str, Any]
@@ -65,63 +65,65 @@ class ReportedAction:
 class Expected:
     """How many requests the page had made, and how many had come by, before the action; and whether one must come."""
 
-    sent_out: int
-    seen: int
+    changing_requests: int
+    observed_requests: int
     submits: bool
 
-    def has_come(self, tab: "Tab") -> bool:
-        return tab.page.sent_out - self.sent_out <= tab.gate.seen - self.seen
+    def has_arrived(self, tab: "Tab") -> bool:
+        return (
+            tab.page.changing_requests - self.changing_requests <= tab.gate.observed_requests - self.observed_requests
+        )
 
 
 def element_of(action: Action) -> Element | None:
     return None if action.selector is None and action.ref is None else Element(action.selector, action.ref)
 
 
-async def look(tab: "Tab", action: Action) -> ActionTarget:
+async def inspect_target(tab: "Tab", action: Action) -> ActionTarget:
     """The page is the one the action names, and the element is there, once, in sight and free. Changes nothing."""
     if action.type == "navigate":
         with contextlib.suppress(PageEndedError):  # it is left behind
-            return ActionTarget(tab.page.url, await _watched(tab, _hash_at_end(tab)))
+            return ActionTarget(tab.page.url, await _run_watched(tab, _read_final_hash(tab)))
         return ActionTarget(tab.page.url, None)
     require_page(tab)
-    return await _watched(tab, _look(tab, action))
+    return await _run_watched(tab, _inspect_element(tab, action))
 
 
-async def _look(tab: "Tab", action: Action) -> ActionTarget:
+async def _inspect_element(tab: "Tab", action: Action) -> ActionTarget:
     require_same_page(tab.page.url, action.target, tab.secrets)
     element = element_of(action)
-    described = await tab.page.describe(element) if element is not None and action.type in ON_ELEMENTS else None
-    return ActionTarget(tab.page.url, await hash_of(tab), described)
+    description = await tab.page.describe(element) if element is not None and action.type in ON_ELEMENTS else None
+    return ActionTarget(tab.page.url, await read_hash(tab), description)
 
 
-async def _answered(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
+async def _require_answer(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
     """What comes of it. If the page took too long: whether it answers at all. PageEnded, and it is ended, if not."""
     try:
         return await work
     except EnvironmentFailureError as problem:
         if problem.reason is Reason.TIMED_OUT and not isinstance(problem, PageEndedError) and not tab.is_closed:
-            await tab.page.require_answer()
+            await tab.page.require_responsive()
         raise
 
 
-async def _watched(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
+async def _run_watched(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
     """The same, and the page is asked while the work goes on: one that is stuck has its `page_seconds` and no more.
 
     Not for navigating, which asks by itself: while the session is led elsewhere there may be no page to ask.
     """
-    working, asking = asyncio.ensure_future(_answered(tab, work)), None
+    running, answering = asyncio.ensure_future(_require_answer(tab, work)), None
     try:
-        await asyncio.wait({working}, timeout=PING_SECONDS)
-        while not working.done():
-            asking = asyncio.ensure_future(tab.page.answers())
-            await asyncio.wait({working, asking}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done() and not asking.result():
-                await _cancel(working)  # before its page goes: what it would say of that is not the reason
-                raise await tab.page.end_stuck()
-            await asyncio.wait({working}, timeout=PING_SECONDS)
-        return working.result()
+        await asyncio.wait({running}, timeout=PING_SECONDS)
+        while not running.done():
+            answering = asyncio.ensure_future(tab.page.is_responsive())
+            await asyncio.wait({running, answering}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done() and not answering.result():
+                await _cancel(running)  # before its page goes: what it would say of that is not the reason
+                raise await tab.page.end_unresponsive()
+            await asyncio.wait({running}, timeout=PING_SECONDS)
+        return running.result()
     finally:
-        await _cancel(working, asking)
+        await _cancel(running, answering)
 
 
 async def _cancel(*works: "asyncio.Future[Any] | None") -> None:
@@ -142,17 +144,17 @@ def require_page(tab: "Tab") -> None:
         )
 
 
-def require_same_page(here: str, target: str, secrets: TypedSecrets) -> None:
+def require_same_page(page_url: str, target: str, secrets: TypedSecrets) -> None:
     """Origin and path. A page that went elsewhere meanwhile is not the one that somebody meant."""
-    named = parse_target(target)
+    expected = parse_target(target)
     try:
-        found = parse_target(here.partition("#")[0].partition("?")[0])
+        found = parse_target(page_url.partition("#")[0].partition("?")[0])
     except RefusedError:
         found = None
-    if found is None or (found.origin, found.path) != (named.origin, named.path):
+    if found is None or (found.origin, found.path) != (expected.origin, expected.path):
         raise RefusedError(
             Reason.PAGE_CHANGED,
-            f"the session is at another page than the action names: {secrets.url(here)}",
+            f"the session is at another page than the action names: {secrets.mask_url(page_url)}",
             where=mask_url(target),
             next_step="If that is the page that is meant, give its address as the target; else navigate first.",
         )
@@ -160,103 +162,111 @@ def require_same_page(here: str, target: str, secrets: TypedSecrets) -> None:
 
 def require_unchanged(before: ActionTarget, now: ActionTarget, secrets: TypedSecrets) -> None:
     """What a person said yes to is still what is there."""
-    if before.url != now.url or _identity(before.described) != _identity(now.described):
+    if before.url != now.url or _identity(before.description) != _identity(now.description):
         raise RefusedError(
             Reason.PAGE_CHANGED,
             "the page changed under the approval, so nothing was done",
-            where=secrets.url(now.url),
+            where=secrets.mask_url(now.url),
             next_step="Look at the page again, and ask again.",
         )
 
 
-def _identity(described: Described | None) -> tuple[Any, ...] | None:
-    if described is None:
+def _identity(description: ElementDescription | None) -> tuple[Any, ...] | None:
+    if description is None:
         return None
-    return (described.tag, described.type, described.role, described.name, described.form, described.frame_url)
+    return (
+        description.tag,
+        description.type,
+        description.role,
+        description.name,
+        description.form,
+        description.frame_url,
+    )
 
 
-async def act(
-    tab: "Tab", action: Action, looked: ActionTarget, running: RunningAction, constraints: TokenConstraints
-) -> ReportedAction:
+async def perform_action(
+    tab: "Tab", action: Action, target: ActionTarget, running: RunningAction, constraints: TokenConstraints
+) -> PerformedAction:
     """Do it, and wait for what it caused: requests that are held, pages that load. Raises what went wrong."""
-    tab.page.pages_asked.clear()
-    tab.page.has_pressed = tab.page.puts_off = False
+    tab.page.requested_pages.clear()
+    tab.page.has_pressed = tab.page.has_deferred_work = False
     running.begin()
     try:
-        work = _act(tab, action, looked, running, constraints)
-        return await (_answered if action.type == "navigate" else _watched)(tab, work)
+        work = _perform_and_report(tab, action, target, running, constraints)
+        return await (_require_answer if action.type == "navigate" else _run_watched)(tab, work)
     finally:
         running.is_pressed |= tab.page.has_pressed
         running.end(asyncio.get_running_loop().time())
 
 
-async def _act(
-    tab: "Tab", action: Action, looked: ActionTarget, running: RunningAction, constraints: TokenConstraints
-) -> ReportedAction:
+async def _perform_and_report(
+    tab: "Tab", action: Action, target: ActionTarget, running: RunningAction, constraints: TokenConstraints
+) -> PerformedAction:
     before = tuple(tab.page.events)  # only the newest are kept, so a count would not tell which are new
     output: dict[str, Any] = {}
     picture: bytes | None = None
-    _note_what_is_given(tab, action, looked)
+    _note_typed_values(tab, action, target)
     if action.type == "navigate":
         output["status"] = await _navigate(tab, action, running, constraints)
     elif action.type == "screenshot":
         picture = await tab.page.screenshot(element_of(action))
     elif action.type == "snapshot":
-        output["snapshot"] = tab.secrets.tree(await tab.page.snapshot(element_of(action)))
+        output["snapshot"] = tab.secrets.mask_tree(await tab.page.snapshot(element_of(action)))
     else:
-        expected = Expected(tab.page.sent_out, tab.gate.seen, submits=action.type in SUBMITTING)
-        problem = await _do(tab, action)
+        expected = Expected(tab.page.changing_requests, tab.gate.observed_requests, submits=action.type in SUBMITTING)
+        problem = await _perform(tab, action)
         await _await_consequences(tab, running, expected)
         if problem is not None:
             raise problem
-        _require_good_end(tab, action, looked, running, constraints)
-    new = [event for event in tab.page.events if not any(event is known for known in before)]
+        _require_success(tab, action, target, running, constraints)
+    new = [event for event in tab.page.events if not any(event is old for old in before)]
     events = [{"kind": event.kind, "what": cut(tab.secrets.text(event.what), 200)} for event in new]
-    told = [*running.held, *(held for held in tab.gate.own_news() if held.cause is not running)]
-    await questions_put(told, ASKING_SECONDS)  # also those that it does not wait for: so that they can be named
-    content_hash = await _hash_at_end(tab)  # and with it the title
+    reported = [*running.held, *(held for held in tab.gate.unreported_requests() if held.cause is not running)]
+    # Also for those that it does not wait for: so that they can be named.
+    await wait_for_approval_ids(reported, APPROVAL_ID_SECONDS)
+    content_hash = await _read_final_hash(tab)  # and with it the title
     output |= {
-        "url": tab.secrets.url(tab.page.url),
+        "url": tab.secrets.mask_url(tab.page.url),
         "title": cut(tab.secrets.text(tab.page.title), 500),
-        "held": [tell_held(held) for held in told[:MOST_HELD_TOLD]],
-        "turned_away": [vars_of(each) for each in running.turned_away[:MOST_HELD_TOLD]],
-        "noted": events[:MOST_HELD_TOLD],
+        "held": [report_held(held) for held in reported[:MAX_HELD_REPORTED]],
+        "turned_away": [render_turned_away(each) for each in running.turned_away[:MAX_HELD_REPORTED]],
+        "noted": events[:MAX_HELD_REPORTED],
         "confined": tab.chromium.confined,
     }
-    return ReportedAction(output, content_hash, picture)
+    return PerformedAction(output, content_hash, picture)
 
 
-def _note_what_is_given(tab: "Tab", action: Action, looked: ActionTarget) -> None:
+def _note_typed_values(tab: "Tab", action: Action, target: ActionTarget) -> None:
     """What is about to be typed, after a person approved it where one is asked; and addresses, which hide nothing."""
-    described = looked.described
+    description = target.description
     if action.type == "navigate":
-        tab.secrets.note_open(action.target)
-    elif action.type == "type" and described is not None:
-        if described.secret_kind is None:
-            tab.secrets.note_open(action.value or "")
+        tab.secrets.note_shown_text(action.target)
+    elif action.type == "type" and description is not None:
+        if description.secret_kind is None:
+            tab.secrets.note_shown_text(action.value or "")
         else:
             tab.secrets.add(
                 action.value or "",
-                described.secret_kind,
-                is_password=described.is_password,
-                names=described.words,
-                page=looked.url,
+                description.secret_kind,
+                is_password=description.is_password,
+                names=description.words,
+                page=target.url,
             )
 
 
-async def _do(tab: "Tab", action: Action) -> RemitError | None:
+async def _perform(tab: "Tab", action: Action) -> RemitError | None:
     """The action itself, once. What went wrong after the page may have received it is returned: there may be
     consequences to wait for. What went wrong before is raised.
     """
     element = element_of(action) or Element()
-    doing: dict[str, Callable[[], Awaitable[None]]] = {
+    performers: dict[str, Callable[[], Awaitable[None]]] = {
         "click": lambda: tab.page.click(element),
         "type": lambda: tab.page.type(element, action.value or ""),
         "submit": lambda: tab.page.submit(element),
         "purchase": lambda: tab.page.submit(element),
     }
     try:
-        await doing[action.type]()
+        await performers[action.type]()
     except RemitError as problem:
         if not tab.page.has_pressed:
             raise
@@ -280,29 +290,35 @@ async def _await_consequences(tab: "Tab", running: RunningAction, expected: Expe
     started = loop.time()
     while True:
         # When the page rests, what it did at once is known, and only that it arrives here may take a moment more.
-        looked_at = loop.time()
-        rests = await tab.page.settle(MOMENT)
+        checked_at = loop.time()
+        rests = await tab.page.wait_for_rest(POLL_SECONDS)
         pending = [held.done for held in running.held if not held.done.done()]
         if pending:
             await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             started = loop.time()
             continue
         is_waiting = expected.submits and not running.held and not running.turned_away
-        is_over = rests and not is_waiting and tab.gate.is_quiet and expected.has_come(tab) and not tab.page.puts_off
+        is_over = (
+            rests
+            and not is_waiting
+            and tab.gate.is_quiet
+            and expected.has_arrived(tab)
+            and not tab.page.has_deferred_work
+        )
         patience = SUBMIT_SECONDS if is_waiting else LOAD_SECONDS if running.navigations else RESTLESS_SECONDS
-        if tab.page.puts_off:
-            patience = max(patience, tab.page.patience.late)
+        if tab.page.has_deferred_work:
+            patience = max(patience, tab.page.timeouts.late)
         # If it is closed, what it would rest from is gone.
         if tab.is_closed or is_over or loop.time() > started + patience:
             running.end(loop.time())
             if not rests and not tab.is_closed:
-                await tab.page.require_answer()
+                await tab.page.require_responsive()
             return
-        if rests or loop.time() < looked_at + MOMENT:  # else it was waited for as long already
-            await tab.gate.stirred(MOMENT)
+        if rests or loop.time() < checked_at + POLL_SECONDS:  # else it was waited for as long already
+            await tab.gate.wait_for_activity(POLL_SECONDS)
 
 
-async def _hash_at_end(tab: "Tab") -> str | None:
+async def _read_final_hash(tab: "Tab") -> str | None:
     """A page that cannot be read in time is no failure of the action; one that answers nothing is."""
     if not tab.page.url.startswith(("http://", "https://")):
         return None
@@ -312,14 +328,14 @@ async def _hash_at_end(tab: "Tab") -> str | None:
         raise
     except EnvironmentFailureError as problem:
         if problem.reason is Reason.TIMED_OUT and not tab.is_closed:
-            await tab.page.require_answer()
+            await tab.page.require_responsive()
     except RemitError:
         pass
     return None
 
 
-def _require_good_end(
-    tab: "Tab", action: Action, looked: ActionTarget, running: RunningAction, constraints: TokenConstraints
+def _require_success(
+    tab: "Tab", action: Action, target: ActionTarget, running: RunningAction, constraints: TokenConstraints
 ) -> None:
     """An action whose request was denied, or whose result is not known, did not succeed; nor did one that was
     to lead to a place where the page may not go, by the answer to what was sent too, and left it where it was.
@@ -331,8 +347,8 @@ def _require_good_end(
     _require_not_turned_away(tab, running, constraints)
     if running.held:
         return
-    if running.turned_away and (looked.submits or action.type in SUBMITTING):
-        raise _refusal(running.turned_away[0], constraints)
+    if running.turned_away and (target.submits or action.type in SUBMITTING):
+        raise _build_refusal(running.turned_away[0], constraints)
     if action.type in SUBMITTING:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
@@ -362,46 +378,48 @@ async def _navigate(tab: "Tab", action: Action, running: RunningAction, constrai
 
 def _require_not_turned_away(tab: "Tab", running: RunningAction, constraints: TokenConstraints) -> None:
     """Of the page itself: that it may not have a picture from elsewhere is no reason to fail."""
-    asked = {tab.secrets.url(url) for url in (*tab.page.pages_asked, *running.led_to)}
-    stopped = next((each for each in running.turned_away if each.url in asked), None)
+    requested = {tab.secrets.mask_url(url) for url in (*tab.page.requested_pages, *running.redirected_to)}
+    stopped = next((each for each in running.turned_away if each.url in requested), None)
     if stopped is not None:
-        raise _refusal(stopped, constraints)
+        raise _build_refusal(stopped, constraints)
 
 
-def _refusal(turned: TurnedAway, constraints: TokenConstraints) -> RefusedError:
+def _build_refusal(turned_away: TurnedAway, constraints: TokenConstraints) -> RefusedError:
     """The token does not name the host; or this machine does not let anybody go there, or not that often."""
     try:
-        require_host(constraints, host_of(turned.url))
-    except RefusedError as elsewhere:
-        return elsewhere
+        require_host(constraints, host_of(turned_away.url))
+    except RefusedError as problem:
+        return problem
     return RefusedError(
-        Reason.CONSTRAINT_VIOLATED, turned.why, next_step=f"Nothing was sent to {turned.url}; the page is where it was."
+        Reason.CONSTRAINT_VIOLATED,
+        turned_away.why,
+        next_step=f"Nothing was sent to {turned_away.url}; the page is where it was.",
     )
 
 
-def tell_held(held: PendingRequest) -> dict[str, Any]:
+def report_held(held: PendingRequest) -> dict[str, Any]:
     """What became of a request that was held, as far as that is known; the agent is told again only of a change."""
-    held.told = held.state
+    held.reported_state = held.state
     return {
         "request_id": held.request.request_id,
         "method": held.request.method or None,
-        "url": held.secrets.url(held.request.url),
+        "url": held.secrets.mask_url(held.request.url),
         "approval_id": held.approval_id,
         "by_itself": held.by_itself,
         "action_id": held.cause.action.action_id,
         "seconds_after": None if held.seconds_after is None else min(round(held.seconds_after, 1), MAX_SECONDS_AFTER),
         "approved_by": held.approved_by,
-        "reason": held.said,
-        "state": held.told,
+        "reason": held.approval_reason,
+        "state": held.reported_state,
         "status": held.done.result().status if held.done.done() else None,
     }
 
 
-def vars_of(turned_away: TurnedAway) -> dict[str, str]:
+def render_turned_away(turned_away: TurnedAway) -> dict[str, str]:
     return {"method": turned_away.method, "url": turned_away.url, "why": turned_away.why}
 
 
-async def hash_of(tab: "Tab") -> str | None:
+async def read_hash(tab: "Tab") -> str | None:
     """Null where there is no page yet, or one that does not answer: that is for the action itself to say."""
     if not tab.page.url.startswith(("http://", "https://")):
         return None

@@ -65,11 +65,11 @@ class PriceJudgement(NamedTuple):
     agreeing: tuple[FoundPrice, ...]
 
 
-def amounts_in(fields: Iterable[Field]) -> tuple[FoundPrice, ...]:
+def find_amounts(fields: Iterable[Field]) -> tuple[FoundPrice, ...]:
     """Fields whose name says that they hold a price, and that hold a number, in whatever way it is written."""
     found = []
     for field in fields:
-        words = _words(field.name)
+        words = _split_words(field.name)
         is_price, is_hint = any(map(_is_price, words)), not _HINTS.isdisjoint(words)
         if not (is_price or is_hint) or words[-1] in _NOT_MONEY or not any(map(str.isnumeric, field.value)):
             continue
@@ -84,15 +84,15 @@ def _is_near(field: Field, words: list[str]) -> bool:
     """Whether what is no number must be a price: in `totals.items[0].name` the first word says nothing of the last."""
     if words[-1] in _HINTS:
         return _DATE.fullmatch(field.value.strip()) is None
-    members = [member for member in re.split(r"[.\[\]]+", field.name) if _words(member)]
-    return any(map(_is_price, _words("_".join(members[-2:]))))
+    members = [member for member in re.split(r"[.\[\]]+", field.name) if _split_words(member)]
+    return any(map(_is_price, _split_words("_".join(members[-2:]))))
 
 
 def _is_price(word: str) -> bool:
     return word == _SUM or word.startswith(_PRICES) or word.endswith(_PRICES)
 
 
-def _words(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", unicodedata.normalize("NFKC", name)).casefold()
     return [re.sub(r"(?<![su])s$", "", word) for word in re.split(r"[^a-z]+", spelled) if word]
 
@@ -118,7 +118,7 @@ def parse_amount(text: str) -> tuple[Decimal, str | None] | None:
     return Decimal(bare), currency_of(sign) if sign else None
 
 
-def first_above(limit: Amount, found: Iterable[FoundPrice]) -> FoundPrice | None:
+def find_above(limit: Amount, found: Iterable[FoundPrice]) -> FoundPrice | None:
     """The first price above a limit. Without a declared price to go by, a number counts as cents only if it says so."""
     return next((each for each in found if each.is_above(limit)), None)
 

@@ -14,35 +14,35 @@ from remit.core.ids import render_time
 OnWaiting = Callable[[Approval], None]
 
 
-def ask(
+def request_approval(
     approvals: ApprovalService,
-    question: ApprovalRequest,
+    request: ApprovalRequest,
     on_waiting: OnWaiting,
-    is_given_up: Callable[[], bool] = lambda: False,
+    is_abandoned: Callable[[], bool] = lambda: False,
 ) -> Approval:
     """The approval that was given. Refuses when somebody said no, nobody answered in time, or it came to nothing."""
-    if is_given_up():
-        raise given_up("the browser gave the request up before anybody was asked")
-    asked = approvals.ask(question)
+    if is_abandoned():
+        raise abandoned_error("the browser gave the request up before anybody was asked")
+    approval = approvals.ask(request)
     reach("browser.asked")
-    on_waiting(asked)
-    if is_given_up():
-        approvals.void([asked.approval_id], "the browser gave the request up")
-    answer = approvals.wait(asked.approval_id)
+    on_waiting(approval)
+    if is_abandoned():
+        approvals.void([approval.approval_id], "the browser gave the request up")
+    answer = approvals.wait(approval.approval_id)
     if answer.state != "APPROVED":
-        _refuse(answer, question)
+        _raise_refusal(answer, request)
     reach("browser.answered")
     return answer
 
 
-def _refuse(answer: Approval, question: ApprovalRequest) -> NoReturn:
+def _raise_refusal(answer: Approval, request: ApprovalRequest) -> NoReturn:
     where = f"question {answer.approval_id}"
     if answer.state == "DENIED":
         because = f": {answer.reason}" if answer.reason else "."
-        said = f"{answer.decided_by} said no{because}"
-        raise RefusedError(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{REQUEST_NOT_SENT} {said}")
+        denial = f"{answer.decided_by} said no{because}"
+        raise RefusedError(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{REQUEST_NOT_SENT} {denial}")
     if answer.state == "EXPIRED":
-        if question.not_after is not None and answer.expires == render_time(question.not_after):
+        if request.not_after is not None and answer.expires == render_time(request.not_after):
             raise RefusedError(
                 Reason.EXPIRED, "the token expired before anybody answered", where=where, next_step=REQUEST_NOT_SENT
             )
@@ -52,6 +52,6 @@ def _refuse(answer: Approval, question: ApprovalRequest) -> NoReturn:
     raise void_error(answer.approval_id, answer.reason)
 
 
-def given_up(what: str) -> RefusedError:
+def abandoned_error(what: str) -> RefusedError:
     """By the browser, or with it: nobody said no."""
     return RefusedError(Reason.CANCELLED, f"{NOT_SENT}: {what}", next_step=ASK_AGAIN)

@@ -39,7 +39,7 @@ class AuditData:
 
 
 @dataclass(frozen=True, slots=True)
-class BegunAction:
+class ActionCheckpoint:
     """An action as its checkpoint knows it, masked."""
 
     action: Action
@@ -51,7 +51,7 @@ class BegunAction:
 
 
 @dataclass(frozen=True, slots=True)
-class BegunRequest:
+class RequestCheckpoint:
     """A held request as its checkpoint knows it. What it says is in the approval, by its digests here."""
 
     request_id: str
@@ -81,18 +81,18 @@ class RequestOutcome(Contract):
     problem: Text | None = None
 
 
-def masked_action(action: Action, secrets: TypedSecrets) -> Action:
+def mask_action(action: Action, secrets: TypedSecrets) -> Action:
     """The same action, without what nobody may read: what is typed, and secrets in its address or selector."""
     return action.model_copy(
         update={
             "target": mask_url(action.target)[:8_192],
-            "selector": None if action.selector is None else secrets.selector(action.selector)[:1_000],
+            "selector": None if action.selector is None else secrets.mask_selector(action.selector)[:1_000],
             "value": None if action.value is None else "********",
         }
     )
 
 
-def render_begun_action(begun: BegunAction) -> str:
+def render_action_checkpoint(begun: ActionCheckpoint) -> str:
     tree = {
         "action": begun.action.tree(),
         "digest": begun.digest,
@@ -103,39 +103,39 @@ def render_begun_action(begun: BegunAction) -> str:
     return canonical_bytes(tree).decode()
 
 
-def parse_begun_action(text: str) -> BegunAction:
+def parse_action_checkpoint(text: str) -> ActionCheckpoint:
     return read_checkpoint(
         text,
-        lambda tree: BegunAction(
+        lambda tree: ActionCheckpoint(
             Action.from_tree(tree["action"]), tree["digest"], tree["agent_id"], tree["jti"], tree["before"]
         ),
         "browser action",
     )
 
 
-def render_begun_request(begun: BegunRequest) -> str:
-    return canonical_bytes({name: getattr(begun, name) for name in BegunRequest.__slots__}).decode()
+def render_request_checkpoint(begun: RequestCheckpoint) -> str:
+    return canonical_bytes({name: getattr(begun, name) for name in RequestCheckpoint.__slots__}).decode()
 
 
-def parse_begun_request(text: str) -> BegunRequest:
-    return read_checkpoint(text, lambda tree: BegunRequest(**tree), "held request")
+def parse_request_checkpoint(text: str) -> RequestCheckpoint:
+    return read_checkpoint(text, lambda tree: RequestCheckpoint(**tree), "held request")
 
 
 def render_request(method: str, url: str, secrets: TypedSecrets) -> str:
     """`POST https://shop.example/pay`, masked."""
-    return cut(f"{method or 'message to'} {secrets.url(url)}", 500)
+    return cut(f"{method or 'message to'} {secrets.mask_url(url)}", 500)
 
 
-def render_element(described: Any, secrets: TypedSecrets | None = None) -> str:
+def render_element(description: Any, secrets: TypedSecrets | None = None) -> str:
     """`the button 'Pay now'`: of what the browser itself says about it, masked. `secrets` for a name in a record: a
     page may write there what was typed.
     """
-    role = cut(mask_text(described.role or described.tag), 40)
-    name = cut(mask_text(described.name) if secrets is None else secrets.text(described.name), 120)
+    role = cut(mask_text(description.role or description.tag), 40)
+    name = cut(mask_text(description.name) if secrets is None else secrets.text(description.name), 120)
     return f"the {role} {name!r}" if name else f"a {role} without a name"
 
 
-def render_summary(action: Action, here: str, described: Any, secrets: TypedSecrets) -> str:
+def render_summary(action: Action, page_url: str, description: Any, secrets: TypedSecrets) -> str:
     """One masked sentence: what will be done, where, and to which form it leads."""
     verb = {
         "navigate": "Go to",
@@ -148,16 +148,18 @@ def render_summary(action: Action, here: str, described: Any, secrets: TypedSecr
     }[action.type]
     if action.type == "navigate":
         return f"{verb} {mask_url(action.target)}"
-    what = render_element(described, secrets) if described is not None else "the page"
-    form = described.form if described is not None and (described.submits or action.type != "click") else None
-    leads = f"{cut(form.method.upper(), 10)} {secrets.url(form.action)}" if form is not None else ""
-    if leads:
-        leads = f" ({leads})" if described.tag == "form" else f" of the form {leads}"
+    what = render_element(description, secrets) if description is not None else "the page"
+    form = description.form if description is not None and (description.submits or action.type != "click") else None
+    form_target = f"{cut(form.method.upper(), 10)} {secrets.mask_url(form.action)}" if form is not None else ""
+    if form_target:
+        form_target = f" ({form_target})" if description.tag == "form" else f" of the form {form_target}"
     price = f" for {action.amount.value:.2f} {action.amount.currency}" if action.amount is not None else ""
-    return f"{verb} {what}{leads}{price}, at {secrets.url(here)}"
+    return f"{verb} {what}{form_target}{price}, at {secrets.mask_url(page_url)}"
 
 
-def late_event(action: Action, outcome: RequestOutcome, seconds_after: float, sent: int, agent_id: str) -> NewEntry:
+def build_late_entry(
+    action: Action, outcome: RequestOutcome, seconds_after: float, sent: int, agent_id: str
+) -> NewEntry:
     """The audit record of a request that came when its action had ended: so that the counts of both agree."""
     payload = {
         "action_id": action.action_id,
@@ -178,28 +180,28 @@ def late_event(action: Action, outcome: RequestOutcome, seconds_after: float, se
     )
 
 
-def audit_event(action: Action, seen: AuditData, result: ActionResult, now: datetime) -> NewEntry:
+def build_audit_entry(action: Action, audit: AuditData, result: ActionResult, now: datetime) -> NewEntry:
     """The audit record of one action, allowed or not."""
     record = AuditRecord(
         timestamp=render_time(now),
-        agentId=seen.agent_id,
+        agentId=audit.agent_id,
         action=action.type,
         target=mask_url(action.target)[:8_192],
-        tokenJti=seen.jti,
+        tokenJti=audit.jti,
         success=result.success,
         contentHashBefore=result.content_hash_before,
         contentHashAfter=result.content_hash_after,
     )
-    more: dict[str, Any] = {"action_id": action.action_id, "sent": result.sent}
+    details: dict[str, Any] = {"action_id": action.action_id, "sent": result.sent}
     if result.error is not None:
-        more["code"] = result.error.code
-    if seen.turned_away:
-        more["turned_away"] = seen.turned_away
+        details["code"] = result.error.code
+    if audit.turned_away:
+        details["turned_away"] = audit.turned_away
     return NewEntry(
         DEFAULT_TENANT,
         "browser.action",
         action.action_id,
-        {**record.tree(), **more},
+        {**record.tree(), **details},
         capability_id=f"browser.{action.type}",
-        actor=seen.agent_id,
+        actor=audit.agent_id,
     )

@@ -19,7 +19,7 @@ _URL: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]+)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?"
 )
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
-_PLACE: Final = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]+))?")
+_AUTHORITY: Final = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]+))?")
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 MAX_PORT: Final = 65_535
 # Chromium drops or escapes these, or walks up a folder: the page would have another address than the one given.
@@ -51,24 +51,28 @@ class Target(NamedTuple):
 def parse_target(url: str) -> Target:
     """An http or https URL taken apart; a refusal for all else, and for what could be read in two ways."""
     if len(url) > MAX_URL:
-        raise _refused("the target is too long")
+        raise _invalid_target("the target is too long")
     if _REWRITTEN.search(url):
-        raise _refused("the target holds a character that a browser drops or rewrites, such as a space or a backslash")
+        raise _invalid_target(
+            "the target holds a character that a browser drops or rewrites, such as a space or a backslash"
+        )
     scheme = _SCHEME.match(url)
     if scheme is None or "." in scheme[0]:  # a dot: rather a host, and its port
-        raise _refused("the target begins neither with https:// nor with http://", "Write the whole address.")
+        raise _invalid_target("the target begins neither with https:// nor with http://", "Write the whole address.")
     if scheme[0].lower() not in DEFAULT_PORTS:
-        raise _refused(f"a {scheme[0][:20]}: address is not one that can be gone to, only http: and https: are")
+        raise _invalid_target(f"a {scheme[0][:20]}: address is not one that can be gone to, only http: and https: are")
     found = _URL.fullmatch(url)
     if found is None:
-        raise _refused("the target has no host after exactly two slashes")
+        raise _invalid_target("the target has no host after exactly two slashes")
     name = found["scheme"].lower()
     host, port = _split_authority(found["authority"], DEFAULT_PORTS[name])
     path = found["path"] or "/"
     if _DOTS.search(path):
-        raise _refused("the path of the target holds . or .. as a folder")
-    query = _escaped(found["query"] or "").replace("'", "%27")  # in a query, and there alone, a browser escapes it
-    return Target(name, host, port, _escaped(path), query, _escaped(found["fragment"] or ""))
+        raise _invalid_target("the path of the target holds . or .. as a folder")
+    query = _percent_encode(found["query"] or "").replace(
+        "'", "%27"
+    )  # in a query, and there alone, a browser escapes it
+    return Target(name, host, port, _percent_encode(path), query, _percent_encode(found["fragment"] or ""))
 
 
 def matches(host: str, patterns: Iterable[str]) -> bool:
@@ -78,48 +82,50 @@ def matches(host: str, patterns: Iterable[str]) -> bool:
     nor for `a.b.example.com`. Each is to be named.
     """
     try:
-        asked = normal_host(host)
+        labels = normal_host(host)
     except ValueError:
         return False
-    _, _, parent = asked.partition(".")
+    _, _, parent = labels.partition(".")
     for pattern in patterns:
         is_wildcard = pattern.startswith(WILDCARD)
         named = normal_host(pattern.removeprefix(WILDCARD))
-        if named == (parent if is_wildcard else asked):
+        if named == (parent if is_wildcard else labels):
             return True
     return False
 
 
 def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
     if "@" in authority:
-        raise _refused("the target holds credentials, or hides its host behind an @", "Leave out all up to the @.")
+        raise _invalid_target(
+            "the target holds credentials, or hides its host behind an @", "Leave out all up to the @."
+        )
     if "%" in authority or not authority.isascii():
-        raise _refused(
+        raise _invalid_target(
             "the host is not written in plain ASCII letters", "Write it as it is registered, such as xn--..."
         )
-    found = _PLACE.fullmatch(authority)
+    found = _AUTHORITY.fullmatch(authority)
     if found is None:
-        raise _refused("the host or its port cannot be read")
+        raise _invalid_target("the host or its port cannot be read")
     port = default_port
     if found["port"] is not None:
         port = int(found["port"]) if _PORT.fullmatch(found["port"]) else 0
         if not 0 < port <= MAX_PORT:
-            raise _refused("the port of the target is none, or is not written plainly")
+            raise _invalid_target("the port of the target is none, or is not written plainly")
     try:
         return normal_host(found["host"]), port
     except ValueError as problem:
-        raise _refused(str(problem)) from None
+        raise _invalid_target(str(problem)) from None
 
 
-def _escaped(part: str) -> str:
+def _percent_encode(part: str) -> str:
     """What is not ASCII as a browser sends it. Never changes what is."""
     try:
         return part if part.isascii() else quote(part, safe="".join(map(chr, range(0x21, 0x7F))))
     except UnicodeEncodeError:
-        raise _refused("the target is not valid Unicode") from None
+        raise _invalid_target("the target is not valid Unicode") from None
 
 
-def _refused(
+def _invalid_target(
     what: str, next_step: str = "Give the plain address of a page, such as https://example.com/."
 ) -> RefusedError:
     # The URL itself is not repeated: whoever handed it over has it, and it may hold what nobody should read.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from remit.browser.amounts import FoundPrice
 from remit.browser.domains import parse_target
-from remit.browser.model.requests import Answer, Ending, OutgoingRequest
+from remit.browser.model.requests import Ending, GateDecision, OutgoingRequest
 from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser.browser import Action
 from remit.core.errors import RemitError
@@ -34,7 +34,7 @@ class RunningAction:
     """The action in a few words, masked: `click on the button 'Pay'`."""
     submits: bool = False
     """Whether the action submits a form: then every navigation that it causes is held."""
-    form_place: str = ""
+    form_address: str = ""
     """Where that form leads, without its fields: whoever asks for that place while it is submitted submits it."""
     picture: "concurrent.futures.Future[str | None] | None" = None
     """Where that of the page is, once it is done. Taken before: a page that waits to go answers nothing."""
@@ -43,7 +43,7 @@ class RunningAction:
     navigations: int = 0
     held: list["PendingRequest"] = field(default_factory=list)
     turned_away: list[TurnedAway] = field(default_factory=list)
-    led_to: set[str] = field(default_factory=set)
+    redirected_to: set[str] = field(default_factory=set)
     """Where the answers to its approved requests sent the browser on to."""
     is_pressed: bool = False
     """Whether the page may have received what the action does. Then the action is never tried again."""
@@ -81,11 +81,11 @@ class PendingRequest:
     cause: RunningAction
     by_itself: bool
     """The page asked for it, and nothing that the agent did in the page went before: so no action waits for it."""
-    answer: "asyncio.Future[Answer]"
+    decision: "asyncio.Future[GateDecision]"
     done: "asyncio.Future[PendingOutcome]"
     ending: "concurrent.futures.Future[Ending]" = field(default_factory=concurrent.futures.Future)
     approval_id: str | None = None
-    was_put: asyncio.Event = field(default_factory=asyncio.Event)
+    approval_settled: asyncio.Event = field(default_factory=asyncio.Event)
     """The question has an id, or there will be none."""
     navigations: int = 0
     """How many the session had made when this began to wait."""
@@ -96,14 +96,14 @@ class PendingRequest:
     redirected_from: str = ""
     """The address whose server sent the browser on to this one."""
     approved_by: str | None = None
-    said: str | None = None
+    approval_reason: str | None = None
     """What the person who approved it gave as a reason."""
-    given_up: bool = False
+    is_abandoned: bool = False
     """The browser does not want it any more."""
-    on_given_up: Callable[[], None] = lambda: None
+    on_abandoned: Callable[[], None] = lambda: None
     secrets: TypedSecrets = field(default_factory=TypedSecrets)
     """Of its session."""
-    told: str = ""
+    reported_state: str = ""
     """Its state when the agent was last told of it."""
     released: bool = False
     """Whether it was decided that it be sent. From here on it may have been."""
@@ -113,10 +113,10 @@ class PendingRequest:
         """Whether an action is at work that ends only when this has ended."""
         return not self.by_itself and self.seconds_after is None
 
-    def put(self, approval_id: str) -> None:
+    def set_approval(self, approval_id: str) -> None:
         """A person is asked. From any thread."""
         self.approval_id = approval_id
-        self.answer.get_loop().call_soon_threadsafe(self.was_put.set)
+        self.decision.get_loop().call_soon_threadsafe(self.approval_settled.set)
 
     @property
     def state(self) -> str:
@@ -128,16 +128,16 @@ class PendingRequest:
 
     @property
     def waits_for_person(self) -> bool:
-        return self.approval_id is not None and not self.released and not self.given_up
+        return self.approval_id is not None and not self.released and not self.is_abandoned
 
     def release(self) -> None:
         """Let it be sent. From any thread; what was given up meanwhile is not sent, and says so itself."""
         self.released = True
-        self.answer.get_loop().call_soon_threadsafe(self._answer_send)
+        self.decision.get_loop().call_soon_threadsafe(self._decide_send)
 
-    def _answer_send(self) -> None:
-        if not self.answer.done():
-            self.answer.set_result(Answer.SEND)
+    def _decide_send(self) -> None:
+        if not self.decision.done():
+            self.decision.set_result(GateDecision.SEND)
 
     def is_repeated_by(self, request: OutgoingRequest) -> bool:
         """Whether this was sent and got no answer, and is asked for once more: by a browser that tries again."""
@@ -160,13 +160,13 @@ class PendingOutcome:
     problem: RemitError | None = None
 
 
-async def questions_put(all_held: Sequence[PendingRequest], seconds: float) -> None:
+async def wait_for_approval_ids(all_held: Sequence[PendingRequest], seconds: float) -> None:
     """Until each has come so far that its question has an id, or needs none any more."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             for held in all_held:
-                await held.was_put.wait()
+                await held.approval_settled.wait()
 
 
-def place_of(url: str) -> str:
+def without_query(url: str) -> str:
     return url.partition("#")[0].partition("?")[0]

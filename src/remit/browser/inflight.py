@@ -26,7 +26,7 @@ class BrowseHooks:
     """A person has to answer this before the action can go on."""
     on_answered: Callable[[Approval], None] = lambda _: None
     """To whoever joins when the last question is answered already: what follows from it is on its way."""
-    left: "Future[None]" = field(default_factory=Future)
+    caller_left: "Future[None]" = field(default_factory=Future)
     """Done once the caller is gone."""
     on_retry: Callable[[int], None] = lambda _: None
     """It failed in a way that may pass, and is tried again, for the first, second or third time."""
@@ -38,45 +38,45 @@ class InflightAction:
 
     result: "Future[ActionResult]" = field(default_factory=Future)
     hooks: list[BrowseHooks] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    approval_ids: list[str] = field(default_factory=list)
     is_at_work: bool = False
     """Whether its token was verified. Before that it keeps nobody else from the action."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def tell(self, approval: Approval) -> None:
+    def notify_waiting(self, approval: Approval) -> None:
         with self.lock:
-            self.asked.append(approval.approval_id)
+            self.approval_ids.append(approval.approval_id)
             listeners = list(self.hooks)
         for each in listeners:
             each.on_waiting(approval)
 
-    def retry(self, number: int) -> None:
+    def notify_retry(self, number: int) -> None:
         for each in list(self.hooks):
             each.on_retry(number)
 
-    def refuse(self, problem: RefusedError) -> None:
+    def notify_refusal(self, problem: RefusedError) -> None:
         for each in list(self.hooks):
             each.on_refusal(problem)
 
-    def found_stored(self) -> None:
+    def notify_stored(self) -> None:
         for each in list(self.hooks):
             each.on_stored()
 
-    def join(self, hooks: BrowseHooks, look: Callable[[str], Approval]) -> None:
-        """Tells whoever comes later what is open now. `look` finds a question as it stands in the store."""
+    def join(self, hooks: BrowseHooks, read_approval: Callable[[str], Approval]) -> None:
+        """Tells whoever comes later what is open now. `read_approval` reads one from the store."""
         with self.lock:
             self.hooks.append(hooks)
-            asked = list(self.asked)
-        known = [look(approval_id) for approval_id in asked]
-        is_open = [approval for approval in known if approval.state == "PENDING"]
-        for approval in is_open:
+            approval_ids = list(self.approval_ids)
+        approvals = [read_approval(approval_id) for approval_id in approval_ids]
+        pending = [approval for approval in approvals if approval.state == "PENDING"]
+        for approval in pending:
             hooks.on_waiting(approval)
-        if known and not is_open:
-            hooks.on_answered(known[-1])
+        if approvals and not pending:
+            hooks.on_answered(approvals[-1])
 
     def wait(self, hooks: BrowseHooks) -> ActionResult:
         """For whoever joined: the result. CallerLeft if he is gone before; then nothing here remembers him."""
-        ends: list[Future[Any]] = [self.result, hooks.left]
+        ends: list[Future[Any]] = [self.result, hooks.caller_left]
         wait(ends, return_when=FIRST_COMPLETED)
         if not self.result.done():
             with self.lock:
@@ -85,7 +85,7 @@ class InflightAction:
         return self.result.result()
 
 
-class Flights:
+class InflightActions:
     """All that are under way, by the digests of the action and of the token."""
 
     def __init__(self) -> None:
@@ -95,34 +95,34 @@ class Flights:
     def __bool__(self) -> bool:
         return bool(self._under_way)
 
-    def results(self) -> "list[Future[ActionResult]]":
+    def list_results(self) -> "list[Future[ActionResult]]":
         with self._lock:
-            return [flight.result for flight in self._under_way.values()]
+            return [action.result for action in self._under_way.values()]
 
     def find(self, action: str, token: str) -> InflightAction | None:
         return self._under_way.get((action, token))
 
-    def take_off(self, action: str, token: str) -> tuple[InflightAction, bool]:
+    def register(self, action: str, token: str) -> tuple[InflightAction, bool]:
         """The flight, and whether the caller is the one who flies it."""
         with self._lock:
             found = self._under_way.get((action, token))
             if found is not None:
                 return found, False
-            self._under_way[action, token] = flight = InflightAction()
-            return flight, True
+            self._under_way[action, token] = inflight = InflightAction()
+            return inflight, True
 
-    def require_only(self, action: str, flight: InflightAction) -> None:
+    def require_exclusive(self, action: str, inflight: InflightAction) -> None:
         """From here on this one is at work. Refuses, at once, if the action is at work under another token."""
         with self._lock:
-            others = [other for (name, _), other in self._under_way.items() if name == action and other is not flight]
+            others = [other for (name, _), other in self._under_way.items() if name == action and other is not inflight]
             if any(other.is_at_work for other in others):
                 raise RefusedError(
                     Reason.IDEMPOTENCY_CONFLICT,
                     "this action is at work already, under another token",
                     next_step="Ask with the token that it was begun with; or give this one an action_id of its own.",
                 )
-            flight.is_at_work = True
+            inflight.is_at_work = True
 
-    def land(self, action: str, token: str) -> None:
+    def unregister(self, action: str, token: str) -> None:
         with self._lock:
             self._under_way.pop((action, token), None)

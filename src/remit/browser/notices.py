@@ -2,11 +2,11 @@
 
 from remit.browser.held_requests import PendingRequest
 from remit.browser.model.masking import cut
-from remit.browser.override_headers import names_another, parameter_names_another
+from remit.browser.override_headers import find_override_header, find_override_parameter
 from remit.core.text import spelled_name
 
 
-def notes_on(held: PendingRequest) -> tuple[str, ...]:
+def build_notes(held: PendingRequest) -> tuple[str, ...]:
     """Sentences for its preview: when it came, and what in its head means something else than its first line."""
     notes = []
     if held.seconds_after is not None:
@@ -17,13 +17,13 @@ def notes_on(held: PendingRequest) -> tuple[str, ...]:
         )
     if held.page_left:
         notes.append("The agent has gone to another page since then.")
-    header = names_another(held.request.headers)
+    header = find_override_header(held.request.headers)
     if header:
         notes.append(
             f"Its header {cut(header, 60)} names another method or address. Some servers do what that says, and not"
             " what the first line of the request says."
         )
-    parameter = parameter_names_another(held.request.url) if held.request.kind == "request" else ""
+    parameter = find_override_parameter(held.request.url) if held.request.kind == "request" else ""
     if parameter:
         notes.append(
             f"Its parameter {spelled_name(cut(parameter, 60))} names another method. Some servers do what that says,"

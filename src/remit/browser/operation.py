@@ -13,32 +13,39 @@ from typing import Any
 
 from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.authority.capability_token import claimed_agent, require_in_time
-from remit.browser.actions import SUBMITTING, ActionTarget, require_unchanged, vars_of
-from remit.browser.approval import OnWaiting, ask
+from remit.browser.actions import SUBMITTING, ActionTarget, render_turned_away, require_unchanged
+from remit.browser.approval import OnWaiting, request_approval
 from remit.browser.checkpoint import (
+    ActionCheckpoint,
     AuditData,
-    BegunAction,
-    audit_event,
-    masked_action,
-    parse_begun_action,
-    render_begun_action,
+    build_audit_entry,
+    mask_action,
+    parse_action_checkpoint,
+    render_action_checkpoint,
     render_element,
     render_summary,
 )
-from remit.browser.held_requests import RunningAction, place_of
+from remit.browser.held_requests import RunningAction, without_query
 from remit.browser.model.masking import cut, host_of
 from remit.browser.policy import browser_error, browser_reason, decide_browser, require_host
 from remit.browser.recovery import (
     EarlierAction,
     RequestFate,
-    beside_earlier,
-    beside_what_came_late,
-    beside_what_was_sent,
-    tell_cut_short,
+    build_interrupted,
+    with_earlier_outcome,
+    with_late_requests,
+    with_sent_count,
 )
 from remit.browser.request_preview import preview_typing
 from remit.browser.retry import Retries
-from remit.browser.types import BrowserRequest, BrowserWorld, GrantedAction, InterruptedAction, Made, TokenVerifier
+from remit.browser.types import (
+    ActionEffect,
+    BrowserPort,
+    BrowserRequest,
+    GrantedAction,
+    InterruptedAction,
+    TokenVerifier,
+)
 from remit.contracts.browser.browser import Action, ActionResult, Approval
 from remit.core.canonical import digest, digest_bytes
 from remit.core.errors import Reason, RefusedError, RemitError
@@ -50,25 +57,25 @@ from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.masking import mask_text
 
-_CLICKING = frozenset({"click", *SUBMITTING})
+_PRESSING = frozenset({"click", *SUBMITTING})
 
 
 @dataclass(frozen=True)
-class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Made, ActionResult]):
-    """`world` is asked for when an action gets that far: what is refused before starts no browser."""
+class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint, ActionEffect, ActionResult]):
+    """`browser` is called when an action gets that far: what is refused before starts no browser."""
 
     tokens: TokenVerifier
     approvals: ApprovalService
-    world: Callable[[], BrowserWorld]
+    browser: Callable[[], BrowserPort]
     retries: Retries
     currency: str
     clock: Clock
     on_waiting: OnWaiting = lambda _: None
-    require_only: Callable[[], None] = lambda: None
+    require_exclusive: Callable[[], None] = lambda: None
     """Refuses if the same action is at work under another token."""
-    requests_of: Callable[[str], list[RequestFate]] = lambda _: []
+    read_requests: Callable[[str], list[RequestFate]] = lambda _: []
     """What the ledger knows of the requests that an action caused."""
-    earlier: Callable[[str, str, str], EarlierAction | None] = lambda _action_id, _digest, _jti: None
+    find_earlier: Callable[[str, str, str], EarlierAction | None] = lambda _action_id, _digest, _jti: None
     """What the ledger knows of an action that was begun before, under that very token."""
     name: str = field(default="browser", init=False)
 
@@ -95,22 +102,22 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
         try:
             token = self.tokens.verify(request.token, now)
         except RefusedError as problem:
-            raise self._beside_earlier(request, problem) from None
+            raise self._add_earlier_outcome(request, problem) from None
         request.verified[:] = [token]
-        request.seen.agent_id, request.seen.jti = token.agent_id, token.jti
-        self.require_only()
+        request.audit.agent_id, request.audit.jti = token.agent_id, token.jti
+        self.require_exclusive()
         return GrantedAction(request, token)
 
-    def _beside_earlier(self, request: BrowserRequest, problem: RefusedError) -> RefusedError:
+    def _add_earlier_outcome(self, request: BrowserRequest, problem: RefusedError) -> RefusedError:
         """A token that is over gives no right any more, but it may hear what became of what it was used for."""
         if problem.reason not in {Reason.EXPIRED, Reason.REVOKED}:
             return problem
         jti = self.tokens.signed_jti(request.token)
-        earlier = self.earlier(request.action.action_id, request.digest, jti) if jti is not None else None
+        earlier = self.find_earlier(request.action.action_id, request.digest, jti) if jti is not None else None
         if earlier is None:
             return problem
-        request.seen.sent = earlier.sent
-        return beside_earlier(problem, earlier)
+        request.audit.sent = earlier.sent
+        return with_earlier_outcome(problem, earlier)
 
     def decide(self, request: BrowserRequest) -> PolicyDecision:
         if not request.verified:  # recalled after a crash: nothing will be done, only told
@@ -120,54 +127,54 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
     def preview(self, granted: GrantedAction) -> Preview:
         action = granted.action
         if not granted.tabs:
-            granted.tabs.append(self.world().enter(granted.token, action))
+            granted.tabs.append(self.browser().acquire_tab(granted.token, action))
         tab = granted.tabs[0]
-        granted.request.seen.secrets = tab.secrets
-        looked = self.retries.run(lambda: self.world().look(tab, action))
-        granted.looked[:] = [looked]
-        granted.request.seen.before = looked.content_hash
-        _require_form_at_home(granted, looked)
-        summary = mask_text(render_summary(action, looked.url, looked.described, tab.secrets))
-        met = {"action": granted.request.digest, "url": looked.url, "element": repr(looked.described)}
-        return Preview(cut(summary), digest(met))
+        granted.request.audit.secrets = tab.secrets
+        target = self.retries.run(lambda: self.browser().inspect(tab, action))
+        granted.targets[:] = [target]
+        granted.request.audit.before = target.content_hash
+        _require_allowed_form(granted, target)
+        summary = mask_text(render_summary(action, target.url, target.description, tab.secrets))
+        conditions = {"action": granted.request.digest, "url": target.url, "element": repr(target.description)}
+        return Preview(cut(summary), digest(conditions))
 
     def consent(self, granted: GrantedAction, preview: Preview, now: datetime) -> str:
         """The token's, for what only looks or may be judged by its requests. A password is a person's to give."""
-        described = granted.looked[0].described
-        if granted.action.type != "type" or described is None or not described.is_password:
+        description = granted.targets[0].description
+        if granted.action.type != "type" or description is None or not description.is_password:
             return f"token {granted.token.jti}"
-        looked, tab = granted.looked[0], granted.tabs[0]
-        question = ApprovalRequest(
+        target, tab = granted.targets[0], granted.tabs[0]
+        request = ApprovalRequest(
             agent_id=granted.token.agent_id,
             token_jti=granted.token.jti,
             action_id=granted.action.action_id,
             action_digest=granted.request.digest,
             request_digest=preview.digest,
-            preview=preview_typing(granted.action, looked.url, render_element(described), tab.secrets),
-            screenshot=self.world().picture_of(tab, looked),
+            preview=preview_typing(granted.action, target.url, render_element(description), tab.secrets),
+            screenshot=self.browser().take_picture(tab, target),
             not_after=granted.token.expires_at,
         )
 
-        def waiting(approval: Approval) -> None:
-            tab.asking = approval.approval_id
+        def on_waiting(approval: Approval) -> None:
+            tab.approval_id = approval.approval_id
             self.on_waiting(approval)
 
         try:
-            approval = ask(self.approvals, question, waiting, lambda: tab.is_closed)
+            approval = request_approval(self.approvals, request, on_waiting, lambda: tab.is_closed)
         finally:
-            tab.asking = None
+            tab.approval_id = None
         granted.approvals[:] = [approval]
         return f"approval {approval.approval_id} by {approval.decided_by}"
 
     def checkpoint(self, granted: GrantedAction, preview: Preview) -> str:
-        begun = BegunAction(
-            masked_action(granted.action, granted.request.seen.secrets),
+        begun = ActionCheckpoint(
+            mask_action(granted.action, granted.request.audit.secrets),
             granted.request.digest,
             granted.token.agent_id,
             granted.token.jti,
-            granted.request.seen.before,
+            granted.request.audit.before,
         )
-        return render_begun_action(begun)
+        return render_action_checkpoint(begun)
 
     def release(self, granted: GrantedAction) -> None:
         while granted.tabs:
@@ -190,81 +197,81 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
     def recheck_authority(self, granted: GrantedAction, batch: Batch, now: datetime) -> None:
         self.tokens.require_still_valid(batch.store, granted.token, now)
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[BrowserRequest, BegunAction]:
-        begun = parse_begun_action(checkpoint)
+    def load_checkpoint(self, checkpoint: str) -> tuple[BrowserRequest, ActionCheckpoint]:
+        begun = parse_action_checkpoint(checkpoint)
         return BrowserRequest(begun.action, "", begun.digest, AuditData(begun.agent_id, begun.jti, begun.before)), begun
 
-    def effect(self, granted: GrantedAction, begun: BegunAction, note: Note) -> Made:
-        tab, looked, action = granted.tabs[0], granted.looked[0], granted.action
+    def effect(self, granted: GrantedAction, begun: ActionCheckpoint, note: Note) -> ActionEffect:
+        tab, target, action = granted.tabs[0], granted.targets[0], granted.action
         if granted.approvals:
-            require_unchanged(looked, self.world().look(tab, action), tab.secrets)
-        submits = looked.submits or action.type in SUBMITTING
-        form = looked.described.form if looked.described is not None else None
-        place = place_of(form.action) if submits and form is not None else ""
-        what = f"{action.type} on {render_element(looked.described, tab.secrets)}" if looked.described else ""
-        running = RunningAction(action, granted.request.digest, what=what, submits=submits, form_place=place)
-        self.world().begin(tab, looked, running)
+            require_unchanged(target, self.browser().inspect(tab, action), tab.secrets)
+        submits = target.submits or action.type in SUBMITTING
+        form = target.description.form if target.description is not None else None
+        form_address = without_query(form.action) if submits and form is not None else ""
+        what = f"{action.type} on {render_element(target.description, tab.secrets)}" if target.description else ""
+        running = RunningAction(action, granted.request.digest, what=what, submits=submits, form_address=form_address)
+        self.browser().begin_action(tab, target, running)
 
         def is_safe(problem: RemitError) -> bool:
             """Nothing was sent, no person was asked; and the page has received nothing of the action."""
             if running.is_pressed or running.held or running.may_have_sent:
                 return False
-            return action.type not in _CLICKING or problem.reason is Reason.ELEMENT_MISSING
+            return action.type not in _PRESSING or problem.reason is Reason.ELEMENT_MISSING
 
-        seen = granted.request.seen
+        audit = granted.request.audit
         try:
-            made = self.retries.run(lambda: self.world().act(tab, looked, running, granted.token), is_safe)
+            made = self.retries.run(lambda: self.browser().perform(tab, target, running, granted.token), is_safe)
         except RemitError as problem:
-            seen.after = self.world().hash_of(tab)
-            raise beside_what_was_sent(problem, running.sent) from None
+            audit.after = self.browser().read_hash(tab)
+            raise with_sent_count(problem, running.sent) from None
         finally:
             running.finished = True
-            seen.sent = running.sent
-            seen.turned_away = [vars_of(each) for each in running.turned_away]
-        seen.after = made.content_hash
+            audit.sent = running.sent
+            audit.turned_away = [render_turned_away(each) for each in running.turned_away]
+        audit.after = made.content_hash
         for approval in granted.approvals:  # one at most
-            told = {"approval_id": approval.approval_id, "approved_by": approval.decided_by, "reason": approval.reason}
-            made.output["approval"] = told
+            entry = {"approval_id": approval.approval_id, "approved_by": approval.decided_by, "reason": approval.reason}
+            made.output["approval"] = entry
         if made.picture is not None:
             made.output["screenshot"] = {
-                "path": self.world().keep(made.picture),
+                "path": self.browser().save_picture(made.picture),
                 "sha256": sha256(made.picture).hexdigest(),
             }
         return made
 
-    def recover_effect(self, begun: BegunAction, notes: Notes, note: Note) -> Made | None:
+    def recover_effect(self, begun: ActionCheckpoint, notes: Notes, note: Note) -> ActionEffect | None:
         action_id = begun.action.action_id
-        return tell_cut_short(action_id, self.requests_of(action_id))
+        return build_interrupted(action_id, self.read_requests(action_id))
 
-    def undo(self, begun: BegunAction, notes: Notes, note: Note) -> None:
+    def undo(self, begun: ActionCheckpoint, notes: Notes, note: Note) -> None:
         """What was sent cannot be called back; each request was a person's to allow."""
 
-    def verify_effect(self, begun: BegunAction, made: Made) -> None:
+    def verify_effect(self, begun: ActionCheckpoint, made: ActionEffect) -> None:
         """The hashes before and after are the evidence; a page is as it is."""
 
-    def succeed(self, request: BrowserRequest, begun: BegunAction, made: Made) -> ActionResult:
+    def succeed(self, request: BrowserRequest, begun: ActionCheckpoint, made: ActionEffect) -> ActionResult:
         if isinstance(made, InterruptedAction):
-            request.seen.sent = made.sent
+            request.audit.sent = made.sent
             return self.fail(request, made.problem, begun)
         return ActionResult(
             action_id=request.action.action_id,
             success=True,
             output=made.output,
-            sent=request.seen.sent,
+            sent=request.audit.sent,
             contentHashBefore=begun.before,
             contentHashAfter=made.content_hash,
         )
 
-    def fail(self, request: BrowserRequest, problem: RemitError, begun: BegunAction | None = None) -> ActionResult:
-        named = request.seen.secrets.selector(request.action.selector or request.action.ref or "")
+    def fail(self, request: BrowserRequest, problem: RemitError, begun: ActionCheckpoint | None = None) -> ActionResult:
+        selector = request.audit.secrets.mask_selector(request.action.selector or request.action.ref or "")
         return ActionResult(
             action_id=request.action.action_id,
             success=False,
             reason=browser_reason(problem) or "failed",
-            error=browser_error(problem, selector=named),
-            sent=request.seen.sent,
-            contentHashBefore=request.seen.before,
-            contentHashAfter=request.seen.after,
+            error=browser_error(problem, selector=selector),
+            sent=request.audit.sent,
+            contentHashBefore=request.audit.before,
+            contentHashAfter=request.audit.after,
         )
 
     def store_outcome(self, outcome: ActionResult) -> str:
@@ -286,21 +293,21 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, BegunAction, Mad
         """With what was sent for the action since then, by requests that came when it had ended."""
         result = ActionResult.parse(stored.encode(), source="stored result")
         pending = [each for each in self.approvals.listed("PENDING") if each.action_id == result.action_id]
-        return beside_what_came_late(result, self.requests_of(result.action_id), pending)
+        return with_late_requests(result, self.read_requests(result.action_id), pending)
 
     def extra_entries(self, request: BrowserRequest, outcome: ActionResult) -> Sequence[NewEntry]:
-        return (audit_event(request.action, request.seen, outcome, self.clock()),)
+        return (build_audit_entry(request.action, request.audit, outcome, self.clock()),)
 
 
-def _require_form_at_home(granted: GrantedAction, looked: ActionTarget) -> None:
+def _require_allowed_form(granted: GrantedAction, target: ActionTarget) -> None:
     """A form that leads to a host which the token does not name is not even pressed."""
-    form = looked.described.form if looked.described is not None else None
-    leads_on = looked.submits or granted.action.type in SUBMITTING
-    if form is not None and leads_on and form.action.startswith(("http://", "https://")):
+    form = target.description.form if target.description is not None else None
+    follows_form = target.submits or granted.action.type in SUBMITTING
+    if form is not None and follows_form and form.action.startswith(("http://", "https://")):
         require_host(granted.token.constraints, host_of(form.action))
 
 
-def require_text(token: str) -> bytes:
+def encode_token(token: str) -> bytes:
     """A token as it was handed over. One that is no text is no token."""
     try:
         return token.encode()

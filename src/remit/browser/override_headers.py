@@ -28,7 +28,7 @@ _CHANGING: Final = frozenset(
 )
 
 
-def names_another(headers: Iterable[tuple[str, str]]) -> str:
+def find_override_header(headers: Iterable[tuple[str, str]]) -> str:
     """The name of the first such header, as it is written; empty where there is none."""
     for name, _ in headers:
         plain = _SEPARATORS.sub("-", name.lower()).strip("-")
@@ -37,7 +37,7 @@ def names_another(headers: Iterable[tuple[str, str]]) -> str:
     return ""
 
 
-def parameter_names_another(url: str) -> str:
+def find_override_parameter(url: str) -> str:
     """The name of the first parameter of an address that names a method which is more than reading; else empty.
 
     It is `_method`, or what a header for that is called. A bare `method=` is what many sites call something else.

@@ -57,8 +57,8 @@ def decide_browser(token: Token, action: Action, currency: str) -> PolicyDecisio
     )
     for rule in rules:
         try:
-            if said := rule():
-                granted.append(said)
+            if reason := rule():
+                granted.append(reason)
         except RefusedError as problem:
             denials.append(Denial(problem.reason, problem.what, problem.where, problem.next_step))
     return PolicyDecision(tuple(granted), tuple(denials))
@@ -87,13 +87,13 @@ def require_host(constraints: TokenConstraints, host: str) -> None:
     """For whoever has a host and no URL, such as the proxy."""
     if matches(host, constraints.domains or ()):
         return
-    named = ", ".join(constraints.domains or ()) or "no host at all"
+    allowed = ", ".join(constraints.domains or ()) or "no host at all"
     raise RefusedError(
         Reason.CONSTRAINT_VIOLATED,
         DOMAIN_NOT_ALLOWED,
         where=f"{_CONSTRAINT}domains",
         next_step=(
-            f"the token allows {named}, and not {host or 'a page without a host'}. If that is meant, have one issued"
+            f"the token allows {allowed}, and not {host or 'a page without a host'}. If that is meant, have one issued"
             " for it: remit token issue --domain"
         ),
     )
@@ -110,17 +110,17 @@ def require_within_limit(constraints: TokenConstraints, amount: Amount, currency
     """The same for any amount, such as one found in a request. As decimals: 0.1 + 0.2 is for others."""
     limit = purchase_limit(constraints, currency)
     if limit is None:
-        raise exceeds_limit(
+        raise limit_exceeded_error(
             f"{render_money(amount)} was declared; the token sets no limit for purchases, so it allows none. Have one"
             " issued with a limit: remit token issue --max-purchase"
         )
     if amount.currency != limit.currency:
-        raise exceeds_limit(
+        raise limit_exceeded_error(
             f"{render_money(amount)} was declared; the token allows {render_money(limit)}, and no other currency."
         )
-    if exact(amount) > exact(limit):
-        raise exceeds_limit(f"{render_money(amount)} was declared; the token allows {render_money(limit)}.")
-    return f"{exact(amount)} {amount.currency} is within the token's limit"
+    if to_decimal(amount) > to_decimal(limit):
+        raise limit_exceeded_error(f"{render_money(amount)} was declared; the token allows {render_money(limit)}.")
+    return f"{to_decimal(amount)} {amount.currency} is within the token's limit"
 
 
 def purchase_limit(constraints: TokenConstraints, currency: str) -> Amount | None:
@@ -130,12 +130,12 @@ def purchase_limit(constraints: TokenConstraints, currency: str) -> Amount | Non
 
 def render_money(amount: Amount) -> str:
     """`79.90 EUR`; more decimals if there are more."""
-    value = exact(amount)
+    value = to_decimal(amount)
     shown = f"{value:.2f}" if value == round(value, 2) else f"{value:f}"
     return f"{shown} {amount.currency}"
 
 
-def exact(amount: Amount) -> Decimal:
+def to_decimal(amount: Amount) -> Decimal:
     """The number as it was written: its shortest spelling, not the binary fraction that stands for it."""
     return Decimal(repr(amount.value))
 
@@ -182,14 +182,14 @@ def browser_error(problem: RemitError, *, selector: str = "") -> AnyExecutorErro
     if problem.reason is Reason.CAPABILITY_MISSING and where in _CAPABILITIES:
         return CapabilityMissing.from_tree({"code": "CAPABILITY_MISSING", "required": where})
     if problem.reason is Reason.CONSTRAINT_VIOLATED:
-        named = where.removeprefix(_CONSTRAINT) or problem.what
-        return ConstraintViolated(code="CONSTRAINT_VIOLATED", constraint=named[:_SHORT])
+        value = where.removeprefix(_CONSTRAINT) or problem.what
+        return ConstraintViolated(code="CONSTRAINT_VIOLATED", constraint=value[:_SHORT])
     if problem.reason is Reason.ELEMENT_MISSING:
-        named = mask_text(selector) or where or problem.what
-        return ElementNotFound(code="ELEMENT_NOT_FOUND", selector=named[:_SHORT])
+        value = mask_text(selector) or where or problem.what
+        return ElementNotFound(code="ELEMENT_NOT_FOUND", selector=value[:_SHORT])
     make = _MESSAGES.get(problem.reason)
-    told = str(problem)
-    return make(told) if make is not None else KernelError(code="KERNEL_ERROR", message=told)
+    message = str(problem)
+    return make(message) if make is not None else KernelError(code="KERNEL_ERROR", message=message)
 
 
 def browser_reason(problem: RemitError) -> str:
@@ -199,13 +199,16 @@ def browser_reason(problem: RemitError) -> str:
     """
     if problem.reason not in _WITHOUT_MESSAGE:
         return problem.what[:_SHORT]
-    said = {f"{_CONSTRAINT}domains": DOMAIN_NOT_ALLOWED, f"{_CONSTRAINT}max_purchase": AMOUNT_EXCEEDS_LIMIT}
-    specified = said.get(problem.where)
-    told = ". ".join(part for part in (problem.what, problem.next_step) if part and part != specified)
-    return ": ".join(part for part in (specified, told) if part)[:_SHORT]
+    specified_reasons = {
+        f"{_CONSTRAINT}domains": DOMAIN_NOT_ALLOWED,
+        f"{_CONSTRAINT}max_purchase": AMOUNT_EXCEEDS_LIMIT,
+    }
+    specified = specified_reasons.get(problem.where)
+    rest = ". ".join(part for part in (problem.what, problem.next_step) if part and part != specified)
+    return ": ".join(part for part in (specified, rest) if part)[:_SHORT]
 
 
-def exceeds_limit(why: str) -> RefusedError:
+def limit_exceeded_error(why: str) -> RefusedError:
     """`why` names the amount, where it stands, and what is allowed."""
     return RefusedError(
         Reason.CONSTRAINT_VIOLATED, AMOUNT_EXCEEDS_LIMIT, where=f"{_CONSTRAINT}max_purchase", next_step=why

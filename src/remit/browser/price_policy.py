@@ -6,9 +6,9 @@ is proposed as a click would have no limit but the person's attention.
 
 from typing import Final
 
-from remit.browser.amounts import FoundPrice, first_above, judge_amounts
+from remit.browser.amounts import FoundPrice, find_above, judge_amounts
 from remit.browser.model.masking import cut
-from remit.browser.policy import exceeds_limit, render_money
+from remit.browser.policy import limit_exceeded_error, render_money
 from remit.contracts.browser.browser import Amount
 
 _LONGEST_NAME: Final = 60
@@ -20,19 +20,19 @@ def require_price(
     if declared is not None:
         bounds = f"the agent declared {render_money(declared)}"
         bounds += f", and the token allows {render_money(limit)}" if limit is not None else ""
-        for found, place in ((in_request, "request"), (on_page, "page")):
+        for found, source in ((in_request, "request"), (on_page, "page")):
             too_much = judge_amounts(declared, found).too_much
             if too_much is not None:
-                raise exceeds_limit(f"{_told(too_much, place)}; {bounds}. It was not sent.")
-    elif limit is not None and (too_much := first_above(limit, in_request)) is not None:
-        raise exceeds_limit(
-            f"{_told(too_much, 'request')}; the token allows {render_money(limit)}. It was not sent. If this is a"
-            " purchase, propose it as one, with its amount."
+                raise limit_exceeded_error(f"{_describe_price(too_much, source)}; {bounds}. It was not sent.")
+    elif limit is not None and (too_much := find_above(limit, in_request)) is not None:
+        raise limit_exceeded_error(
+            f"{_describe_price(too_much, 'request')}; the token allows {render_money(limit)}. It was not sent. If this"
+            " is a purchase, propose it as one, with its amount."
         )
 
 
-def _told(found: FoundPrice, place: str) -> str:
-    where = f"in the field `{cut(found.where, _LONGEST_NAME)}` of the request" if place == "request" else "in the form"
+def _describe_price(found: FoundPrice, source: str) -> str:
+    where = f"in the field `{cut(found.where, _LONGEST_NAME)}` of the request" if source == "request" else "in the form"
     if found.value is None:
         return f"something that cannot be read as an amount {where}"
     return f"{found.value:f} {found.currency or ('cents ' if found.minor else '')}".rstrip() + f" {where}"

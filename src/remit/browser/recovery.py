@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from remit.approvals.errors import ASK_AGAIN
-from remit.browser.checkpoint import parse_begun_action
+from remit.browser.checkpoint import parse_action_checkpoint
 from remit.browser.model.masking import cut
 from remit.browser.types import InterruptedAction
 from remit.contracts.browser.browser import ActionResult, Approval, HTTPPreview
@@ -43,7 +43,7 @@ class RequestFate:
     approved_by: str | None = None
 
 
-def requests_of(connection: Connection, action_id: str) -> list[RequestFate]:
+def read_requests(connection: Connection, action_id: str) -> list[RequestFate]:
     found: dict[str, RequestFate] = {}
     for kind, payload in connection.rows(_REQUESTS, (DEFAULT_TENANT, action_id)):
         record = json.loads(payload)
@@ -58,7 +58,7 @@ def requests_of(connection: Connection, action_id: str) -> list[RequestFate]:
     return list(found.values())
 
 
-def tell_cut_short(action_id: str, requests: list[RequestFate]) -> InterruptedAction:
+def build_interrupted(action_id: str, requests: list[RequestFate]) -> InterruptedAction:
     sent = [request for request in requests if request.state != "NOT_SENT"]
     unknown = next((request for request in sent if request.state == "UNKNOWN"), None)
     if not sent:
@@ -77,10 +77,10 @@ def tell_cut_short(action_id: str, requests: list[RequestFate]) -> InterruptedAc
     return InterruptedAction(EnvironmentFailureError(reason, what, where=action_id, next_step=next_step), len(sent))
 
 
-def state_of(result: ActionResult) -> str:
+def read_state(result: ActionResult) -> str:
     """One word for what a recovered action left; unknown, unless it says otherwise."""
-    said = (result.reason or "").partition(": ")[0]
-    return said if said in {NOT_SENT, SENT} else UNKNOWN
+    prefix = (result.reason or "").partition(": ")[0]
+    return prefix if prefix in {NOT_SENT, SENT} else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +91,22 @@ class EarlierAction:
     sent: int
 
 
-def earlier_of(connection: Connection, action_id: str, request_digest: str, jti: str) -> EarlierAction | None:
+def find_earlier(connection: Connection, action_id: str, request_digest: str, jti: str) -> EarlierAction | None:
     """None for whoever asks for something else, or with another token than it was begun with."""
     found = read_claim(connection, ClaimKey(DEFAULT_TENANT, "browser", action_id))
     if found is None or found.request_digest != request_digest:
         return None
     with contextlib.suppress(RemitError):  # a checkpoint that cannot be read vouches for nobody
-        if parse_begun_action(found.checkpoint).jti == jti:
-            sent = sum(request.state != "NOT_SENT" for request in requests_of(connection, action_id))
+        if parse_action_checkpoint(found.checkpoint).jti == jti:
+            sent = sum(request.state != "NOT_SENT" for request in read_requests(connection, action_id))
             return EarlierAction(isinstance(found, ClaimCompleted), sent)
     return None
 
 
-def beside_earlier(problem: RefusedError, earlier: EarlierAction) -> RefusedError:
+def with_earlier_outcome(problem: RefusedError, earlier: EarlierAction) -> RefusedError:
     """The token does not count any more; what was done with it is done all the same."""
     how = "has ended before" if earlier.has_ended else "was begun before, and has no recorded end yet"
-    sent = f"{_counted(earlier.sent)} sent" if earlier.sent else "nothing was sent"
+    sent = f"{_count_requests(earlier.sent)} sent" if earlier.sent else "nothing was sent"
     warning = "; do not ask for it anew" if earlier.sent else ""
     what = f"{problem.what}; this action {how}: {sent}{warning}"
     return RefusedError(
@@ -114,20 +114,20 @@ def beside_earlier(problem: RefusedError, earlier: EarlierAction) -> RefusedErro
     )
 
 
-def beside_what_was_sent(problem: RemitError, sent: int) -> RemitError:
+def with_sent_count(problem: RemitError, sent: int) -> RemitError:
     """A no to the second request of an action does not call the first one back."""
     if not sent or problem.reason is Reason.FATE_UNKNOWN:
         return problem
-    about_request = f"This request was not sent; but {_counted(sent, 'before it')}"
-    before = about_request if isinstance(problem, RefusedError) else f"{_counted(sent)} sent"
-    told = (
+    about_request = f"This request was not sent; but {_count_requests(sent, 'before it')}"
+    before = about_request if isinstance(problem, RefusedError) else f"{_count_requests(sent)} sent"
+    next_step = (
         f"{problem.next_step.replace(ASK_AGAIN, '').strip()} {before}: look at the site, and do not repeat the action."
     )
     what = problem.what.removeprefix(f"{NOT_SENT}: ")
-    return type(problem)(problem.reason, what, where=problem.where, next_step=told.strip())
+    return type(problem)(problem.reason, what, where=problem.where, next_step=next_step.strip())
 
 
-def beside_what_came_late(
+def with_late_requests(
     result: ActionResult, requests: Sequence[RequestFate], pending: Sequence[Approval]
 ) -> ActionResult:
     """The recorded result of an action, with what its page has asked for since then: what was sent, and what waits.
@@ -137,31 +137,31 @@ def beside_what_came_late(
     sent = sum(request.state != "NOT_SENT" for request in requests)
     output = result.output
     if output is not None:
-        known: list[Any] = [dict(held) for held in _dicts(output.get("held"))]
-        by_id = {held.get("request_id"): held for held in known}
+        entries: list[Any] = [dict(held) for held in _dicts(output.get("held"))]
+        by_id = {held.get("request_id"): held for held in entries}
         for request in requests:
-            told = by_id.get(request.request_id) or _told_late(result.action_id, request.request_id)
+            entry = by_id.get(request.request_id) or _late_entry(result.action_id, request.request_id)
             if request.request_id not in by_id:
-                known.append(told)
-            if told["state"] == "waiting":
+                entries.append(entry)
+            if entry["state"] == "waiting":
                 method, _, url = request.what.partition(" ")
-                told["method"], told["url"] = (told["method"], told["url"]) if told["url"] else (method, url)
-                told["approval_id"], told["approved_by"] = request.approval_id, request.approved_by
-                told["state"], told["status"] = _STATES.get(request.state, request.state.lower()), request.status
-        named = {held.get("approval_id") for held in known}
+                entry["method"], entry["url"] = (entry["method"], entry["url"]) if entry["url"] else (method, url)
+                entry["approval_id"], entry["approved_by"] = request.approval_id, request.approved_by
+                entry["state"], entry["status"] = _STATES.get(request.state, request.state.lower()), request.status
+        named = {held.get("approval_id") for held in entries}
         for approval in pending:
             if approval.approval_id not in named and isinstance(approval.preview, HTTPPreview):
-                told = _told_late(result.action_id, approval.approval_id)
-                told |= {"method": approval.preview.method, "url": approval.preview.url}
-                known.append(told | {"approval_id": approval.approval_id})
-        output = {**output, "held": known}
+                entry = _late_entry(result.action_id, approval.approval_id)
+                entry |= {"method": approval.preview.method, "url": approval.preview.url}
+                entries.append(entry | {"approval_id": approval.approval_id})
+        output = {**output, "held": entries}
     return result.model_copy(update={"sent": max(result.sent, sent), "output": output})
 
 
 _STATES: Final = {"ANSWERED": "answered", "SENT": "answered", "UNKNOWN": Reason.FATE_UNKNOWN.value}
 
 
-def _told_late(action_id: str, request_id: str) -> dict[str, Any]:
+def _late_entry(action_id: str, request_id: str) -> dict[str, Any]:
     """As in `held` of an output. How late it came is told by its preview."""
     empty = dict.fromkeys(("method", "approval_id", "approved_by", "reason", "status", "seconds_after"))
     late = {"request_id": request_id, "url": "", "by_itself": False, "action_id": action_id, "state": "waiting"}
@@ -172,6 +172,6 @@ def _dicts(found: object) -> list[dict[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _counted(sent: int, which: str = "") -> str:
+def _count_requests(sent: int, which: str = "") -> str:
     """`1 request was`, `2 before it were`."""
     return f"{sent} {which or ('request' if sent == 1 else 'requests')} {'was' if sent == 1 else 'were'}"

@@ -13,14 +13,14 @@ from typing import Final
 from remit.approvals.errors import ASK_AGAIN
 from remit.approvals.service import ApprovalRequest, ApprovalService
 from remit.authority.capability_token import Token, require_in_time
-from remit.browser.approval import OnWaiting, ask, given_up
+from remit.browser.approval import OnWaiting, abandoned_error, request_approval
 from remit.browser.checkpoint import (
-    BegunRequest,
+    RequestCheckpoint,
     RequestOutcome,
-    late_event,
-    parse_begun_request,
-    render_begun_request,
+    build_late_entry,
+    parse_request_checkpoint,
     render_request,
+    render_request_checkpoint,
 )
 from remit.browser.held_requests import PendingRequest
 from remit.browser.model.masking import host_of
@@ -70,7 +70,7 @@ class RequestPreview(Preview):
 
 
 @dataclass(frozen=True)
-class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, Ending, RequestOutcome]):
+class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpoint, Ending, RequestOutcome]):
     """Of one held request. For recovery, which only tells what is known, there is none: `held` is None."""
 
     tokens: TokenVerifier
@@ -88,7 +88,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
     try_again: str = field(default=f"It is not sent again. {ASK_AGAIN}", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> HeldRequest:
-        held, token = self._own()
+        held, token = self._require_held()
         request, cause = held.request, held.cause
         bound = {
             "request_id": request.request_id,
@@ -102,13 +102,13 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
         return RequestIds(DEFAULT_TENANT, request.action_id, self.name, request.request_id, request.digest)
 
     def verify_authority(self, request: HeldRequest, now: datetime) -> GrantedRequest:
-        require_in_time(self._own()[1], now)
+        require_in_time(self._require_held()[1], now)
         return GrantedRequest(request)
 
     def decide(self, request: HeldRequest) -> PolicyDecision:
         if self.held is None:
             return PolicyDecision(("it was begun, and is only brought to an end",))
-        held, token = self._own()
+        held, token = self._require_held()
         try:
             require_showable(held.request)
             require_host(token.constraints, host_of(held.request.url))
@@ -120,14 +120,14 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
         return PolicyDecision((f"token {token.jti} allows the place; a person is to allow the request",))
 
     def preview(self, granted: GrantedRequest) -> RequestPreview:
-        held, _ = self._own()
+        held, _ = self._require_held()
         shown = preview_request(read_request(held.request), self.context)
         return RequestPreview(shown.estimated_effect, digest([held.request.digest, shown.digest()]), shown)
 
     def consent(self, granted: GrantedRequest, preview: Preview, now: datetime) -> str:
-        held, token = self._own()
+        held, token = self._require_held()
         shown = preview.shown if isinstance(preview, RequestPreview) else self.preview(granted).shown
-        question = ApprovalRequest(
+        approval_request = ApprovalRequest(
             agent_id=token.agent_id,
             token_jti=token.jti,
             action_id=granted.request.action_id,
@@ -138,19 +138,19 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
             not_after=token.expires_at,
         )
 
-        def waiting(approval: Approval) -> None:
-            held.put(approval.approval_id)
+        def on_waiting(approval: Approval) -> None:
+            held.set_approval(approval.approval_id)
             self.on_waiting(approval)
 
-        approval = ask(self.approvals, question, waiting, lambda: held.given_up)
-        held.approved_by, held.said = approval.decided_by, approval.reason
+        approval = request_approval(self.approvals, approval_request, on_waiting, lambda: held.is_abandoned)
+        held.approved_by, held.approval_reason = approval.decided_by, approval.reason
         granted.approvals[:] = [approval]
         return f"approval {approval.approval_id} by {approval.decided_by}"
 
     def checkpoint(self, granted: GrantedRequest, preview: Preview) -> str:
-        _, token = self._own()
+        _, token = self._require_held()
         request = granted.request
-        begun = BegunRequest(
+        begun = RequestCheckpoint(
             request_id=request.request_id,
             digest=request.digest,
             request_digest=request.request_digest,
@@ -158,19 +158,19 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
             agent_id=token.agent_id,
             jti=token.jti,
             approval_id=granted.approvals[0].approval_id,
-            what=self._what(),
+            what=self._render_request(),
         )
-        return render_begun_request(begun)
+        return render_request_checkpoint(begun)
 
     def require_still_valid(self, granted: GrantedRequest, now: datetime) -> None:
-        held, token = self._own()
+        held, token = self._require_held()
         require_in_time(token, now)
-        if held.given_up:
-            raise given_up("the browser gave the request up")
+        if held.is_abandoned:
+            raise abandoned_error("the browser gave the request up")
 
     def consume_authority(self, granted: GrantedRequest, batch: Batch, now: datetime) -> None:
         """The yes is used up with the intent: for this request, this action, this token, and never again."""
-        held, token = self._own()
+        held, token = self._require_held()
         self.tokens.require_still_valid(batch.store, token, now)
         self.approvals.use(
             batch,
@@ -180,13 +180,13 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
             token_jti=token.jti,
         )
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[HeldRequest, BegunRequest]:
-        begun = parse_begun_request(checkpoint)
-        known = (begun.request_id, begun.action_id, begun.digest, begun.request_digest, begun.approval_id)
-        return HeldRequest(*known), begun
+    def load_checkpoint(self, checkpoint: str) -> tuple[HeldRequest, RequestCheckpoint]:
+        begun = parse_request_checkpoint(checkpoint)
+        fields = (begun.request_id, begun.action_id, begun.digest, begun.request_digest, begun.approval_id)
+        return HeldRequest(*fields), begun
 
-    def effect(self, granted: GrantedRequest, begun: BegunRequest, note: Note) -> Ending:
-        held, _ = self._own()
+    def effect(self, granted: GrantedRequest, begun: RequestCheckpoint, note: Note) -> Ending:
+        held, _ = self._require_held()
         held.release()
         reach("browser.released")
         try:
@@ -202,21 +202,21 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
                 next_step=self.try_again,
             )
         if ending.status is None and (ending.problem or held.request.kind != "message"):
-            raise _unknown(begun, ending.problem)
+            raise _unknown_outcome_error(begun, ending.problem)
         return ending
 
-    def recover_effect(self, begun: BegunRequest, notes: Notes, note: Note) -> Ending | None:
+    def recover_effect(self, begun: RequestCheckpoint, notes: Notes, note: Note) -> Ending | None:
         return Ending(None, sent=True, problem="the process that sent it ended")
 
-    def undo(self, begun: BegunRequest, notes: Notes, note: Note) -> None:
+    def undo(self, begun: RequestCheckpoint, notes: Notes, note: Note) -> None:
         """What was sent cannot be called back."""
 
-    def verify_effect(self, begun: BegunRequest, made: Ending) -> None:
+    def verify_effect(self, begun: RequestCheckpoint, made: Ending) -> None:
         """The server's word is all there is."""
 
-    def succeed(self, request: HeldRequest, begun: BegunRequest, made: Ending) -> RequestOutcome:
+    def succeed(self, request: HeldRequest, begun: RequestCheckpoint, made: Ending) -> RequestOutcome:
         if made.problem:
-            return self.fail(request, _unknown(begun, made.problem), begun)
+            return self.fail(request, _unknown_outcome_error(begun, made.problem), begun)
         return RequestOutcome(
             request_id=request.request_id,
             action_id=request.action_id,
@@ -228,11 +228,11 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
             what=begun.what,
         )
 
-    def fail(self, request: HeldRequest, problem: RemitError, begun: BegunRequest | None = None) -> RequestOutcome:
+    def fail(self, request: HeldRequest, problem: RemitError, begun: RequestCheckpoint | None = None) -> RequestOutcome:
         unknown = problem.reason is Reason.FATE_UNKNOWN
         if begun is not None and not unknown and self.held is not None and self.held.may_have_been_sent:
             # Whatever went wrong after it was let go: that it was not sent would be a lie.
-            problem, unknown = _unknown(begun, str(problem)), True
+            problem, unknown = _unknown_outcome_error(begun, str(problem)), True
         self.on_problem(problem)
         return RequestOutcome(
             request_id=request.request_id,
@@ -241,7 +241,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
             state="UNKNOWN" if unknown else "NOT_SENT" if begun is not None else "REFUSED",
             approval_id=None if self.held is None else self.held.approval_id,
             approved_by=None if self.held is None else self.held.approved_by,
-            what=begun.what if begun is not None else self._what() or None,
+            what=begun.what if begun is not None else self._render_request() or None,
             reason=problem.reason.value,
             problem=str(problem)[:10_000],
         )
@@ -257,19 +257,19 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, BegunRequest, 
         if self.held is None or self.token is None or self.held.seconds_after is None:
             return ()
         cause = self.held.cause
-        return (late_event(cause.action, outcome, self.held.seconds_after, cause.sent, self.token.agent_id),)
+        return (build_late_entry(cause.action, outcome, self.held.seconds_after, cause.sent, self.token.agent_id),)
 
-    def _what(self) -> str:
+    def _render_request(self) -> str:
         held = self.held
         return "" if held is None else render_request(held.request.method, held.request.url, held.secrets)
 
-    def _own(self) -> tuple[PendingRequest, Token]:
+    def _require_held(self) -> tuple[PendingRequest, Token]:
         if self.held is None or self.token is None:
             raise EnvironmentFailureError(Reason.INTERNAL, "a request of which only the record is left cannot be sent")
         return self.held, self.token
 
 
-def _unknown(begun: BegunRequest, problem: str) -> EnvironmentFailureError:
+def _unknown_outcome_error(begun: RequestCheckpoint, problem: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.FATE_UNKNOWN,
         f"the request may have been sent, and nobody knows what the server made of it: {problem or 'no answer'}",

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
-from remit.browser.amounts import FoundPrice, amounts_in, priced_fields
-from remit.browser.model.form_fields import Field, describe_bytes, fields_of, pairs_of
+from remit.browser.amounts import FoundPrice, find_amounts, priced_fields
+from remit.browser.model.form_fields import Field, describe_bytes, parse_fields, parse_pairs
 from remit.browser.model.masking import LONGEST_URL, ShownFields, cut, mask_header, mask_url
 from remit.browser.model.requests import OutgoingRequest
 from remit.browser.typed_secrets import RequestSecrets, TypedSecrets
@@ -52,16 +52,16 @@ class ParsedRequest:
     @property
     def amounts(self) -> tuple[FoundPrice, ...]:
         """Also of the query beside a body: a server may read either."""
-        query = pairs_of(urlsplit(self.request.url).query) if self.request.body else ()
-        return amounts_in(priced_fields((*self.fields, *query)))
+        query = parse_pairs(urlsplit(self.request.url).query) if self.request.body else ()
+        return find_amounts(priced_fields((*self.fields, *query)))
 
 
 def read_request(request: OutgoingRequest) -> ParsedRequest:
     """The fields of its body; of a request without one, those of its query."""
     headers = {name.lower(): value for name, value in request.headers}
-    fields = fields_of(headers.get("content-type", ""), headers.get("content-encoding", ""), request.body)
+    fields = parse_fields(headers.get("content-type", ""), headers.get("content-encoding", ""), request.body)
     query = urlsplit(request.url).query
-    return ParsedRequest(request, fields if request.body else tuple(pairs_of(query)))
+    return ParsedRequest(request, fields if request.body else tuple(parse_pairs(query)))
 
 
 def require_showable(request: OutgoingRequest) -> None:
@@ -77,11 +77,11 @@ def require_showable(request: OutgoingRequest) -> None:
     )
 
 
-def preview_request(read: ParsedRequest, context: Context) -> HTTPPreview:
-    request = read.request
-    typed = _carried(read, context)
+def preview_request(parsed: ParsedRequest, context: Context) -> HTTPPreview:
+    request = parsed.request
+    typed = _typed_secrets_in(parsed, context)
     shown = ShownFields()
-    shown.add(read.fields, typed.mask)
+    shown.add(parsed.fields, typed.mask)
     url, headers = mask_url(request.url, typed.mask)[: 2 * LONGEST_URL], _headers(request, typed)
     plain = dict(shown.plain)
     if shown.left_out:
@@ -91,17 +91,17 @@ def preview_request(read: ParsedRequest, context: Context) -> HTTPPreview:
         url=url,
         headers=headers,
         body=PreviewBody(masked=shown.masked, preview=plain),
-        estimatedEffect=cut(" ".join((estimate_effect(read, context), *_masked_for_typing(typed.masked))), 4_000),
+        estimatedEffect=cut(" ".join((estimate_effect(parsed, context), *_note_masked_names(typed.masked))), 4_000),
     )
 
 
-def _carried(read: ParsedRequest, context: Context) -> RequestSecrets:
+def _typed_secrets_in(parsed: ParsedRequest, context: Context) -> RequestSecrets:
     """Also of the query beside a body."""
-    query = tuple(pairs_of(urlsplit(read.request.url).query)) if read.request.body else ()
-    return context.secrets.carried_by((*read.fields, *query), context.page)
+    query = tuple(parse_pairs(urlsplit(parsed.request.url).query)) if parsed.request.body else ()
+    return context.secrets.select_for_request((*parsed.fields, *query), context.page)
 
 
-def _masked_for_typing(names: Sequence[str]) -> Iterator[str]:
+def _note_masked_names(names: Sequence[str]) -> Iterator[str]:
     """What is hidden is told, also if its name says nothing of a secret."""
     if names:
         first = ", ".join(spelled_name(cut(name, 40)) or "a value without a name" for name in names[:MOST_NAMED])
@@ -112,10 +112,10 @@ def _masked_for_typing(names: Sequence[str]) -> Iterator[str]:
 def preview_typing(action: Action, where: str, element: str, secrets: TypedSecrets) -> HTTPPreview:
     """Typing a password sends nothing yet, so there is no method. Of the value only its length is told."""
     length = len(action.value or "")
-    in_clear = " The page is not encrypted, and most likely sends it on like that." if _is_clear(where) else ""
+    in_clear = " The page is not encrypted, and most likely sends it on like that." if _is_unencrypted(where) else ""
     return HTTPPreview(
         method=None,
-        url=secrets.url(where),
+        url=secrets.mask_url(where),
         headers={},
         body=PreviewBody(masked={"value": "********" if length else ""}, preview={}),
         estimatedEffect=cut(
@@ -124,25 +124,25 @@ def preview_typing(action: Action, where: str, element: str, secrets: TypedSecre
     )
 
 
-def estimate_effect(read: ParsedRequest, context: Context) -> str:
+def estimate_effect(parsed: ParsedRequest, context: Context) -> str:
     """A few sentences, made of the request itself; nothing in them was written by the agent or by the page alone."""
-    sentences = [_what(read), *_around(read, context)]
-    amounts = read.amounts
+    sentences = [_describe_request(parsed), *_describe_circumstances(parsed, context)]
+    amounts = parsed.amounts
     if context.action is not None and context.action.amount is not None:
-        sentences.append(_price(context.action.amount, amounts, context.on_page))
+        sentences.append(_describe_price(context.action.amount, amounts, context.on_page))
     elif amounts:
-        sentences.append(f"It names a price ({_named(amounts)}), and the agent does not call it a purchase.")
+        sentences.append(f"It names a price ({_list_amounts(amounts)}), and the agent does not call it a purchase.")
     return " ".join((*sentences, *context.notes))
 
 
-def _what(read: ParsedRequest) -> str:
-    request = read.request
+def _describe_request(parsed: ParsedRequest) -> str:
+    request = parsed.request
     host, path = _host(request.url), cut(_path(mask_url(request.url)), 200)
     if request.kind == "websocket":
         return f"Opens a WebSocket to {host} {path}. Every message on it will be asked about."
     if request.kind == "message":
         return f"Sends a message of {len(request.body):,} bytes over the WebSocket to {host} {path}."
-    count = len(read.fields)
+    count = len(parsed.fields)
     fields = f"{count} field{'' if count == 1 else 's'}"
     if request.method == "GET":
         return f"Submits a form with {fields} to {host}: GET {path}."
@@ -152,25 +152,25 @@ def _what(read: ParsedRequest) -> str:
     return f"{_VERBS.get(request.method, 'Sends')} {carried} at {host}: {request.method} {path}."
 
 
-def _around(read: ParsedRequest, context: Context) -> list[str]:
-    told, request = [], read.request
-    if _is_clear(request.url):
-        told.append("It is not encrypted on its way.")
-        typed = _carried(read, context)
-        if any(_is_password(field, typed) for field in read.fields):
-            told.append("So a password is sent unencrypted: whoever is on the way can read it.")
+def _describe_circumstances(parsed: ParsedRequest, context: Context) -> list[str]:
+    sentences, request = [], parsed.request
+    if _is_unencrypted(request.url):
+        sentences.append("It is not encrypted on its way.")
+        typed = _typed_secrets_in(parsed, context)
+        if any(_is_password(field, typed) for field in parsed.fields):
+            sentences.append("So a password is sent unencrypted: whoever is on the way can read it.")
     page = _host(context.page)
     if page and page != _host(request.url):
-        told.append(f"It goes to another host than the page that is shown, {page}.")
+        sentences.append(f"It goes to another host than the page that is shown, {page}.")
     if context.redirected_from:
-        came_from = mask_url(context.redirected_from, _carried(read, context).mask)
-        told.append(f"It comes after a redirect from {cut(came_from, 200)}.")
+        origin = mask_url(context.redirected_from, _typed_secrets_in(parsed, context).mask)
+        sentences.append(f"It comes after a redirect from {cut(origin, 200)}.")
     if context.by_itself:
-        told.append("The page asked for this by itself; it is not the agent's action.")
-    return told
+        sentences.append("The page asked for this by itself; it is not the agent's action.")
+    return sentences
 
 
-def _is_clear(url: str) -> bool:
+def _is_unencrypted(url: str) -> bool:
     return url.lower().startswith(("http:", "ws:"))
 
 
@@ -182,16 +182,18 @@ def _is_password(field: Field, typed: RequestSecrets) -> bool:
     )
 
 
-def _price(declared: Amount, in_request: tuple[FoundPrice, ...], on_page: tuple[FoundPrice, ...]) -> str:
-    said = f"The agent declares a price of {declared.value:.2f} {declared.currency}."
+def _describe_price(declared: Amount, in_request: tuple[FoundPrice, ...], on_page: tuple[FoundPrice, ...]) -> str:
+    sentence = f"The agent declares a price of {declared.value:.2f} {declared.currency}."
     if in_request:
-        return f"{said} The request agrees: {_named(in_request)}."
+        return f"{sentence} The request agrees: {_list_amounts(in_request)}."
     if on_page:
-        return f"{said} The request names none; the page shows {', '.join(str(each.value) for each in on_page[:5])}."
-    return f"{said} Neither the request nor the page names one that could be compared: look closely."
+        return (
+            f"{sentence} The request names none; the page shows {', '.join(str(each.value) for each in on_page[:5])}."
+        )
+    return f"{sentence} Neither the request nor the page names one that could be compared: look closely."
 
 
-def _named(amounts: tuple[FoundPrice, ...]) -> str:
+def _list_amounts(amounts: tuple[FoundPrice, ...]) -> str:
     """Those that cannot be read first: they are what to look at."""
     first = sorted(amounts, key=lambda each: each.value is not None)[:5]
     return ", ".join(
@@ -209,11 +211,11 @@ def _method(request: OutgoingRequest) -> ShownMethod | None:
 def _headers(request: OutgoingRequest, typed: RequestSecrets) -> dict[str, str]:
     shown: dict[str, str] = {}
     for name, value in request.headers[:MOST_HEADERS]:
-        own = cut(name, 100)
-        number, unused = 1, own
+        shortened = cut(name, 100)
+        number, unused = 1, shortened
         while unused in shown:
             number += 1
-            unused = f"{own}#{number}"
+            unused = f"{shortened}#{number}"
         shown[unused] = mask_header(name, value, typed.mask_header)
     if len(request.headers) > MOST_HEADERS:
         shown["(not shown)"] = f"{len(request.headers) - MOST_HEADERS:,} more headers"

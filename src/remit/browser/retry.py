@@ -28,7 +28,7 @@ class Retries:
     def __init__(self, record: Callable[[int, RemitError], None], sleep: Sleep = time.sleep) -> None:
         self._record = record
         self._sleep = sleep
-        self.made = 0
+        self.count = 0
 
     def run(self, work: Callable[[], T], is_safe: Callable[[RemitError], bool] = lambda _: True) -> T:
         """`is_safe` says whether what failed like this did nothing that must not be done twice."""
@@ -36,11 +36,11 @@ class Retries:
             try:
                 return work()
             except RemitError as problem:
-                if self.made >= MAX_RETRIES or not is_retryable(problem) or not is_safe(problem):
+                if self.count >= MAX_RETRIES or not is_retryable(problem) or not is_safe(problem):
                     raise
-                self.made += 1
-                self._record(self.made, problem)
-                self._sleep(pause_before(self.made))
+                self.count += 1
+                self._record(self.count, problem)
+                self._sleep(pause_before(self.count))
 
 
 def is_retryable(problem: RemitError) -> bool:

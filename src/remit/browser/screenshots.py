@@ -20,13 +20,13 @@ class Pictures:
         self._folder = folder
         self._most_seconds = most_days * 86_400
         self._most_bytes = most_bytes
-        self._kept = 0
+        self._saved = 0
 
-    def keep(self, picture: bytes, *, durably: bool) -> str:
+    def save(self, picture: bytes, *, durably: bool) -> str:
         """Where it is, under a name that says nothing of what is on it."""
         make_private_directory(self._folder)
         path = self._folder / f"{secrets.token_hex(16)}.png"
-        self._kept += 1
+        self._saved += 1
         if durably:
             write_durably(path, picture)
             return str(path)
@@ -39,7 +39,7 @@ class Pictures:
 
     @property
     def is_pruning_due(self) -> bool:
-        return self._kept % PRUNED_AFTER == 0
+        return self._saved % PRUNED_AFTER == 0
 
     def prune(self, now: float) -> int:
         """Removes those that are too old, and then the oldest while there are too many. How many."""

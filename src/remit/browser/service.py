@@ -17,14 +17,14 @@ from remit.approvals.service import ApprovalService
 from remit.authority.capability_token import Token
 from remit.browser.checkpoint import RequestOutcome
 from remit.browser.held_requests import PendingOutcome, PendingRequest
-from remit.browser.inflight import BrowseHooks, Flights, InflightAction
-from remit.browser.operation import BrowserOperation, require_text
-from remit.browser.recovery import EarlierAction, RequestFate, earlier_of, requests_of
+from remit.browser.inflight import BrowseHooks, InflightAction, InflightActions
+from remit.browser.operation import BrowserOperation, encode_token
+from remit.browser.recovery import EarlierAction, RequestFate, find_earlier, read_requests
 from remit.browser.request_operation import HeldRequestOperation
 from remit.browser.request_preview import Context
 from remit.browser.retry import Retries, Sleep
 from remit.browser.timeout import ActionTime
-from remit.browser.types import BrowserWorld, TokenVerifier
+from remit.browser.types import BrowserPort, TokenVerifier
 from remit.contracts.browser.browser import Action, ActionResult
 from remit.contracts.config.config import SystemConfig
 from remit.core.canonical import digest_bytes
@@ -46,7 +46,7 @@ END_SECONDS: Final = 15.0
 _LOG: Final = logging.getLogger("remit.browsing")
 
 
-class Browsing:
+class BrowserActions:
     """Safe to use from several threads. Close it: a browser that is left behind ends with this process."""
 
     def __init__(
@@ -67,8 +67,8 @@ class Browsing:
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._world: BrowserDriver | None = None
-        self._flights = Flights()
+        self._driver: BrowserDriver | None = None
+        self._inflight = InflightActions()
         self._recovered = False
         self._is_closing = False
 
@@ -79,11 +79,11 @@ class Browsing:
     @property
     def is_busy(self) -> bool:
         """Whether an action is at work, or a request waits for a person."""
-        return bool(self._flights) or (self._world is not None and self._world.is_busy)
+        return bool(self._inflight) or (self._driver is not None and self._driver.is_busy)
 
     @property
     def sessions(self) -> int:
-        return 0 if self._world is None else self._world.sessions
+        return 0 if self._driver is None else self._driver.sessions
 
     def browse(self, action: bytes, token: str, hooks: BrowseHooks | None = None) -> ActionResult:
         """One action, to its end. Bytes that are no action raise; all else comes back as a result, and is recorded.
@@ -91,29 +91,35 @@ class Browsing:
         The same action under the same token, while it is at work, is not begun again: both callers get its result.
         """
         hooks = hooks or BrowseHooks()
-        text = require_text(token)
+        text = encode_token(token)
         parsed = Action.parse(action)
         key = (parsed.digest(), digest_bytes(text))
-        flight, is_mine = self._flights.take_off(*key)
-        flight.join(hooks, lambda approval_id: self._approvals().show(approval_id))
-        if not is_mine:
-            return flight.wait(hooks)
+        inflight, is_first = self._inflight.register(*key)
+        inflight.join(hooks, lambda approval_id: self._approvals().show(approval_id))
+        if not is_first:
+            return inflight.wait(hooks)
         try:
-            result = self._travelled(parsed, key[0], (action, text), flight)
+            result = self._run_action(parsed, key[0], (action, text), inflight)
         except BaseException as problem:
-            flight.result.set_exception(problem)
+            inflight.result.set_exception(problem)
             raise
         else:
-            flight.result.set_result(result)
+            inflight.result.set_result(result)
             return result
         finally:
-            self._flights.land(*key)
+            self._inflight.unregister(*key)
 
-    def _travelled(self, parsed: Action, name: str, raw: tuple[bytes, bytes], flight: InflightAction) -> ActionResult:
+    def _run_action(
+        self, parsed: Action, name: str, raw: tuple[bytes, bytes], inflight: InflightAction
+    ) -> ActionResult:
         self._recover_once()
         started = time.monotonic()
-        door = self._door(parsed, flight, functools.partial(self._flights.require_only, name, flight))
-        outcome = run_operation(door, raw, self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
+        operation = self._build_operation(
+            parsed, inflight, functools.partial(self._inflight.require_exclusive, name, inflight)
+        )
+        outcome = run_operation(
+            operation, raw, self._build_context(), on_refusal=inflight.notify_refusal, on_stored=inflight.notify_stored
+        )
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         with contextlib.suppress(
@@ -129,14 +135,14 @@ class Browsing:
         """What processes that died had begun: questions are void, requests of unknown fate say so, actions failed."""
         self._approvals().void_orphans()
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
-        requests = recover(HeldRequestOperation(self._tokens(), self._approvals()), self._site(), **named)
-        actions = recover(self._door(None, InflightAction()), self._site(), **named)
+        requests = recover(HeldRequestOperation(self._tokens(), self._approvals()), self._build_context(), **named)
+        actions = recover(self._build_operation(None, InflightAction()), self._build_context(), **named)
         remove_stale_locks(self._state.hosts)
         return [*requests, *actions]
 
     def waits_for_person(self, jti: str) -> bool:
         """Whether an action under this token can go on only once somebody has answered."""
-        return self._world is not None and self._world.waits_for_person(jti)
+        return self._driver is not None and self._driver.waits_for_person(jti)
 
     def within(self, seconds: float, jti: str, revoke: Callable[[], None]) -> ActionTime:
         """A `with` for what is done under this token. When its time is over the token is revoked and its sessions end:
@@ -144,8 +150,8 @@ class Browsing:
         """
 
         def end_sessions() -> None:
-            if self._world is not None:
-                self._world.end_sessions_of(jti)
+            if self._driver is not None:
+                self._driver.end_sessions_of(jti)
 
         def end() -> None:
             for step in (revoke, end_sessions):
@@ -160,51 +166,51 @@ class Browsing:
         """What waits for a person is void; every action that is at work gets its outcome recorded."""
         with self._lock:
             self._is_closing = True
-            world = self._world
-        flights = self._flights.results()
-        if world is None:
+            driver = self._driver
+        results = self._inflight.list_results()
+        if driver is None:
             return
         try:
-            world.end_sessions()
-            concurrent.futures.wait(flights, END_SECONDS)
+            driver.end_sessions()
+            concurrent.futures.wait(results, END_SECONDS)
         finally:
-            self._world = None
-            world.close()
+            self._driver = None
+            driver.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _door(
-        self, action: Action | None, flight: InflightAction, require_only: Callable[[], None] = lambda: None
+    def _build_operation(
+        self, action: Action | None, inflight: InflightAction, require_exclusive: Callable[[], None] = lambda: None
     ) -> BrowserOperation:
         return BrowserOperation(
             self._tokens(),
             self._approvals(),
-            self._started,
-            Retries(functools.partial(self._record_retry, action, flight), self._sleep),
+            self._get_driver,
+            Retries(functools.partial(self._record_retry, action, inflight), self._sleep),
             self._config().policies.currency,
             self._clock,
-            on_waiting=flight.tell,
-            require_only=require_only,
-            requests_of=self._requests_of,
-            earlier=self._earlier,
+            on_waiting=inflight.notify_waiting,
+            require_exclusive=require_exclusive,
+            read_requests=self._read_requests,
+            find_earlier=self._find_earlier,
         )
 
-    def _earlier(self, action_id: str, request_digest: str, jti: str) -> EarlierAction | None:
+    def _find_earlier(self, action_id: str, request_digest: str, jti: str) -> EarlierAction | None:
         with self._ledger().store.reading() as connection:
-            return earlier_of(connection, action_id, request_digest, jti)
+            return find_earlier(connection, action_id, request_digest, jti)
 
-    def _requests_of(self, action_id: str) -> list[RequestFate]:
+    def _read_requests(self, action_id: str) -> list[RequestFate]:
         with self._ledger().store.reading() as connection:
-            return requests_of(connection, action_id)
+            return read_requests(connection, action_id)
 
-    def _started(self) -> BrowserWorld:
+    def _get_driver(self) -> BrowserPort:
         with self._lock:
-            if self._world is None and self._is_closing:
+            if self._driver is None and self._is_closing:
                 raise EnvironmentFailureError(Reason.CANCELLED, "the browser is being ended", next_step="Begin again.")
-            if self._world is None:
+            if self._driver is None:
                 try:
                     # Drives the browser: an extra, and heavy.
-                    from remit.browser.driver import BrowserDriver, WorldPlace  # noqa: PLC0415 - see above
+                    from remit.browser.driver import BrowserDriver, BrowserFolders  # noqa: PLC0415 - see above
                 except ImportError as missing:
                     raise EnvironmentFailureError(
                         Reason.EFFECT_FAILED,
@@ -212,22 +218,24 @@ class Browsing:
                         next_step=f"Install it with: {INSTALL}",
                     ) from None
                 config = self._config()
-                self._world = BrowserDriver(
+                self._driver = BrowserDriver(
                     config.browser,
-                    WorldPlace(self._state.path / "browser", (self._state.path,)),
-                    self._why_dead,
-                    self._travel_held,
-                    self._void,
+                    BrowserFolders(self._state.path / "browser", (self._state.path,)),
+                    self._why_invalid,
+                    self._run_held_request,
+                    self._void_approval,
                     unsafe=config.sandbox == "unsafe-none",
                 )
-            return self._world
+            return self._driver
 
-    def _travel_held(self, tab: "Tab", held: PendingRequest, context: Context, picture: str | None) -> PendingOutcome:
+    def _run_held_request(
+        self, tab: "Tab", held: PendingRequest, context: Context, picture: str | None
+    ) -> PendingOutcome:
         """One held request, down the road. In a thread of its own."""
         # No caller waits for what the page asks for by itself, or later.
-        flight = None if not held.is_awaited else self._flights.find(held.cause.action.digest(), tab.token.digest)
+        inflight = None if not held.is_awaited else self._inflight.find(held.cause.action.digest(), tab.token.digest)
         problems: list[RemitError] = []
-        door = HeldRequestOperation(
+        operation = HeldRequestOperation(
             self._tokens(),
             self._approvals(),
             held,
@@ -235,17 +243,17 @@ class Browsing:
             context,
             picture,
             self._config().policies.currency,
-            on_waiting=flight.tell if flight is not None else lambda _: None,
+            on_waiting=inflight.notify_waiting if inflight is not None else lambda _: None,
             on_problem=problems.append,
         )
-        outcome = run_operation(door, (b"",), self._site())
+        outcome = run_operation(operation, (b"",), self._build_context())
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         if outcome.state in {"ANSWERED", "SENT"}:
             return PendingOutcome(outcome.status)
-        return PendingOutcome(problem=problems[-1] if problems else _told(outcome))
+        return PendingOutcome(problem=problems[-1] if problems else _not_sent_error(outcome))
 
-    def _why_dead(self, token: Token) -> str:
+    def _why_invalid(self, token: Token) -> str:
         try:
             with self._ledger().store.reading_pooled() as connection:
                 self._tokens().require_still_valid(connection, token, self._clock())
@@ -253,19 +261,19 @@ class Browsing:
             return problem.what
         return ""
 
-    def _void(self, approval_id: str, why: str) -> None:
+    def _void_approval(self, approval_id: str, why: str) -> None:
         try:
             self._approvals().void([approval_id], why)
         except RemitError as problem:
             _LOG.warning("a question could not be made void", extra={"approval_id": approval_id, "why": str(problem)})
 
-    def _record_retry(self, action: Action | None, flight: InflightAction, number: int, problem: RemitError) -> None:
+    def _record_retry(self, action: Action | None, inflight: InflightAction, number: int, problem: RemitError) -> None:
         action_id = action.action_id if action is not None else "unknown"
         kind = action.type if action is not None else "unknown"
         payload: dict[str, Any] = {"retry": number, "why": problem.as_json()}
         event = NewEntry(DEFAULT_TENANT, "browser.retried", action_id, payload, capability_id=f"browser.{kind}")
         self._ledger().append(event)
-        flight.retry(number)
+        inflight.notify_retry(number)
 
     def _recover_once(self) -> None:
         with self._lock:
@@ -276,11 +284,11 @@ class Browsing:
             if report.problem is not None:
                 _LOG.warning("an action could not be settled", extra={"key": report.key, "why": str(report.problem)})
 
-    def _site(self) -> ExecutionContext:
+    def _build_context(self) -> ExecutionContext:
         return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
 
-def _told(outcome: RequestOutcome) -> EnvironmentFailureError:
+def _not_sent_error(outcome: RequestOutcome) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason(outcome.reason or Reason.EFFECT_FAILED.value), outcome.problem or "it was not sent"
     )

@@ -13,24 +13,24 @@ from typing import Final, NamedTuple
 
 from remit.authority.capability_token import Token
 from remit.browser.chromium.process import Chromium
-from remit.browser.chromium.renderer_load import BusyThreads, look_at_pages
+from remit.browser.chromium.renderer_load import BusyThreads, read_renderers
 from remit.browser.chromium.session import PageSession
 from remit.browser.gate import SessionGate
 from remit.browser.held_requests import PendingRequest
-from remit.browser.proxy.server import Egress, Serving
+from remit.browser.proxy.server import BrowserProxy, ProxyListener
 from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.config.browser import Browser
 from remit.core.errors import Reason, RefusedError, RemitError
 
-MOST_OF_ONE_TOKEN: Final = 8
-MOST_SESSIONS: Final = 24
+MAX_SESSIONS_PER_TOKEN: Final = 8
+MAX_SESSIONS: Final = 24
 """At a time, all tokens together. Chromium has a few more ways out than that."""
 DEFAULT_NAME: Final = "default"
 
 
-LOOKS: Final = 5
+SAMPLES: Final = 5
 """At the processes of pages, in the time that a page has to answer."""
-MOST_PAUSE: Final = 2.0
+MAX_PAUSE_SECONDS: Final = 2.0
 IDLE_FACTOR: Final = 10
 """How many times longer than a page a process that no page answers for may be busy without a rest."""
 
@@ -51,13 +51,13 @@ class Tab:
     token: Token
     page: PageSession
     gate: SessionGate
-    serving: Serving
+    serving: ProxyListener
     listener: socket
     port: int
     chromium: Chromium
     turn: threading.Lock = field(default_factory=threading.Lock)
     """Held by the action that is at work in it."""
-    asking: str | None = None
+    approval_id: str | None = None
     """The question that the action at work has put before it did anything, such as whether to type a password."""
     is_closed: bool = False
     used_at: float = field(default_factory=time.monotonic)
@@ -67,10 +67,10 @@ class Tab:
         return self.gate.secrets
 
     @property
-    def open_question(self) -> str | None:
+    def pending_approval_id(self) -> str | None:
         """What the action at work waits for a person to answer."""
-        held = self.gate.keeps_waiting
-        return self.asking if held is None else held.approval_id
+        held = self.gate.awaited_request
+        return self.approval_id if held is None else held.approval_id
 
     @property
     def is_idle(self) -> bool:
@@ -86,7 +86,7 @@ class BrowserSessions:
         config: Browser,
         folder: Path,
         hidden: Sequence[Path],
-        why_dead: Callable[[Token], str],
+        why_invalid: Callable[[Token], str],
         hold: Callable[[Tab, PendingRequest], Awaitable[None]],
         on_closed: Callable[[Tab], None],
         *,
@@ -95,15 +95,15 @@ class BrowserSessions:
         self._config = config
         self._folder = folder
         self._hidden = hidden
-        self._why_dead = why_dead
+        self._why_invalid = why_invalid
         self._hold = hold
         self._on_closed = on_closed
         self._unsafe = unsafe
-        self._egress = Egress(config)
+        self._egress = BrowserProxy(config)
         self._chromium: Chromium | None = None
         self._tabs: dict[SessionKey, Tab] = {}
         self._opening = asyncio.Lock()
-        self._later: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def tabs(self) -> tuple[Tab, ...]:
@@ -132,58 +132,58 @@ class BrowserSessions:
             if tab is not None and not tab.is_closed:
                 tab.used_at = time.monotonic()
                 return tab
-            if sum(other.token_jti == key.token_jti for other in self._tabs) >= MOST_OF_ONE_TOKEN:
+            if sum(other.token_jti == key.token_jti for other in self._tabs) >= MAX_SESSIONS_PER_TOKEN:
                 raise RefusedError(
                     Reason.CONSTRAINT_VIOLATED,
-                    f"this token has {MOST_OF_ONE_TOKEN} sessions open already",
+                    f"this token has {MAX_SESSIONS_PER_TOKEN} sessions open already",
                     where="session",
                     next_step="Go on in one of them.",
                 )
-            await self._make_room()
+            await self._evict_idle_session()
             return await self._open(key, token)
 
-    async def _make_room(self) -> None:
+    async def _evict_idle_session(self) -> None:
         """The session that nobody used for the longest time makes room for a new one."""
-        while len(self._tabs) >= MOST_SESSIONS:
+        while len(self._tabs) >= MAX_SESSIONS:
             idle = [tab for tab in self._tabs.values() if tab.is_idle]
             if not idle:
                 return  # and Chromium will say so
             await self.close(min(idle, key=lambda tab: tab.used_at).key)
 
     async def _open(self, key: SessionKey, token: Token) -> Tab:
-        chromium = await self._started()
-        port, listener = chromium.take_listener()
-        made: list[Tab] = []
+        chromium = await self._get_chromium()
+        port, listener = chromium.acquire_listener()
+        opened: list[Tab] = []
 
         async def hold(held: PendingRequest) -> None:
-            await self._hold(made[0], held)
+            await self._hold(opened[0], held)
 
         async def why_navigation(url: str) -> str | None:
-            return await made[0].page.why_navigation(url)
+            return await opened[0].page.navigation_reason(url)
 
         gate = SessionGate(
             token.constraints.domains or (),
-            lambda: self._why_dead(token),
+            lambda: self._why_invalid(token),
             hold,
             why_navigation,
-            lambda: self._close_later(key),
+            lambda: self._schedule_close(key),
         )
         try:
             serving = await self._egress.serve(listener, gate)
         except BaseException:
             listener.close()
-            chromium.give_back(port)
+            chromium.release_listener(port)
             raise
         try:
             page = await chromium.open_session(port)
         except BaseException:
             await serving.close()
             listener.close()
-            chromium.give_back(port)
+            chromium.release_listener(port)
             raise
-        page.is_excused = lambda: bool(gate.waiting) or (page.is_on_the_way and not gate.is_quiet)
+        page.may_stay_silent = lambda: bool(gate.waiting) or (page.is_navigating and not gate.is_quiet)
         tab = Tab(key, token, page, gate, serving, listener, port, chromium)
-        made.append(tab)
+        opened.append(tab)
         self._tabs[key] = tab
         return tab
 
@@ -199,9 +199,9 @@ class BrowserSessions:
         await tab.page.close()
         if not tab.chromium.closed.is_set():
             with contextlib.suppress(Exception):  # Chromium may have died just now
-                tab.chromium.give_back(tab.port)
+                tab.chromium.release_listener(tab.port)
 
-    async def close_of(self, token_jti: str) -> None:
+    async def close_for_token(self, token_jti: str) -> None:
         for key in [key for key in self._tabs if key.token_jti == token_jti]:
             await self.close(key)
 
@@ -211,19 +211,19 @@ class BrowserSessions:
         chromium, self._chromium = self._chromium, None
         if chromium is not None:
             await chromium.close()
-        for task in self._later:
+        for task in self._tasks:
             task.cancel()
 
-    async def _started(self) -> Chromium:
+    async def _get_chromium(self) -> Chromium:
         if self._chromium is None or self._chromium.closed.is_set():
             self._chromium = await Chromium.launch(
                 self._config, run_folder=self._folder, hidden=self._hidden, spki=self._egress.spki, unsafe=self._unsafe
             )
-            self._do_later(self._watch(self._chromium))
-            self._do_later(self._watch_pages(self._chromium))
+            self._schedule(self._watch_chromium(self._chromium))
+            self._schedule(self._watch_pages(self._chromium))
         return self._chromium
 
-    async def _watch(self, chromium: Chromium) -> None:
+    async def _watch_chromium(self, chromium: Chromium) -> None:
         """A Chromium that died takes its sessions along: what they held is void, at once."""
         await chromium.closed.wait()
         for key in [key for key, tab in self._tabs.items() if tab.chromium is chromium]:
@@ -235,48 +235,48 @@ class BrowserSessions:
     async def _watch_pages(self, chromium: Chromium) -> None:
         """No page keeps a processor for good while no action is at work, and none takes all the memory at any time."""
         patience = float(self._config.page_seconds)
-        pause = min(patience / LOOKS, MOST_PAUSE)
+        pause = min(patience / SAMPLES, MAX_PAUSE_SECONDS)
         long, busy, busy_idle = math.ceil(patience / pause), BusyThreads(), BusyThreads()
-        asking: set[asyncio.Task[None]] = set()
+        checks: set[asyncio.Task[None]] = set()
         while not await chromium.ended_within(pause):
             tabs = [tab for tab in self._tabs.values() if tab.chromium is chromium]
             if not tabs:
                 continue
-            seen = await asyncio.to_thread(look_at_pages, chromium.pid)
-            for each in seen:
+            renderers = await asyncio.to_thread(read_renderers, chromium.pid)
+            for each in renderers:
                 if each.resident_bytes > self._config.page_bytes:
                     chromium.kill_page(each.pid)
-            busy.note(seen)
-            if busy.processes(long) and not asking:
-                asking |= {asyncio.ensure_future(_end_if_stuck(tab)) for tab in tabs if tab.is_idle}
-                for task in tuple(asking):
-                    task.add_done_callback(asking.discard)
+            busy.note(renderers)
+            if busy.processes(long) and not checks:
+                checks |= {asyncio.ensure_future(_end_if_stuck(tab)) for tab in tabs if tab.is_idle}
+                for task in tuple(checks):
+                    task.add_done_callback(checks.discard)
             # What no page answers for, such as a worker that several pages share, has no session that could be asked.
             if any(not tab.is_idle for tab in tabs):
                 busy_idle.clear()
-            busy_idle.note(seen)
+            busy_idle.note(renderers)
             for pid in busy_idle.processes(long * IDLE_FACTOR):
                 chromium.kill_page(pid)
-        for task in tuple(asking):
+        for task in tuple(checks):
             task.cancel()
 
-    def _close_later(self, key: SessionKey) -> None:
-        self._do_later(self.close(key))
+    def _schedule_close(self, key: SessionKey) -> None:
+        self._schedule(self.close(key))
 
-    def _do_later(self, work: "Awaitable[None]") -> None:
+    def _schedule(self, work: "Awaitable[None]") -> None:
         task = asyncio.ensure_future(work)
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 async def _end_if_stuck(tab: Tab) -> None:
     """A page that does not answer, or a worker of it, though no action is at work in its session."""
     with contextlib.suppress(RemitError):
-        if await tab.page.answers(workers=True) or not tab.is_idle or not tab.turn.acquire(blocking=False):
+        if await tab.page.is_responsive(workers=True) or not tab.is_idle or not tab.turn.acquire(blocking=False):
             return
         try:
             if not tab.is_closed:
-                why = f"it did not answer for {tab.page.patience.page:g} seconds or more and was ended"
+                why = f"it did not answer for {tab.page.timeouts.page:g} seconds or more and was ended"
                 await tab.page.end_page(why)
         finally:
             tab.turn.release()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Self
 
-GLANCE_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.1
 """How exactly a person's time is told from the browser's."""
 
 
@@ -20,7 +20,7 @@ class ActionTime:
         self._waits_for_person = waits_for_person
         self._end = end
         self._done = threading.Event()
-        self._watch = threading.Thread(target=self._watched, name="remit-action-time")
+        self._watch = threading.Thread(target=self._watch_time, name="remit-action-time")
         self.is_over = False
 
     def __enter__(self) -> Self:
@@ -31,18 +31,18 @@ class ActionTime:
         self._done.set()
         self._watch.join()
 
-    def _watched(self) -> None:
-        looked_at = time.monotonic()
-        while not self._done.wait(min(self._left, GLANCE_SECONDS)):
+    def _watch_time(self) -> None:
+        checked_at = time.monotonic()
+        while not self._done.wait(min(self._left, POLL_SECONDS)):
             now = time.monotonic()
-            spent = 0.0 if self._is_persons() else now - looked_at
-            self._left, looked_at = max(0.0, self._left - spent), now
+            spent = 0.0 if self._waits_for_person_now() else now - checked_at
+            self._left, checked_at = max(0.0, self._left - spent), now
             if self._left == 0:
                 self.is_over = True
                 self._end()
                 return
 
-    def _is_persons(self) -> bool:
+    def _waits_for_person_now(self) -> bool:
         """What cannot be told is the browser's time: else there would be no limit."""
         with contextlib.suppress(Exception):
             return self._waits_for_person()

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
-from remit.browser.amounts import amounts_in, parse_amount
+from remit.browser.amounts import find_amounts, parse_amount
 from remit.browser.model.form_fields import Field
 from remit.browser.model.masking import MASK, is_hidden_name, mask_url
 from remit.core.errors import RemitError
@@ -63,7 +63,7 @@ _HEADERS_OF_THE_BROWSER: Final = re.compile(
 )
 
 
-class Typed(NamedTuple):
+class TypedText(NamedTuple):
     """One text, and the field that it was typed into."""
 
     value: str
@@ -81,44 +81,46 @@ class TypedSecrets:
     """Of one session. Added to in the browser's thread and read in any: what is known is replaced, never changed."""
 
     def __init__(self) -> None:
-        self._known: tuple[Typed, ...] = ()
+        self._known: tuple[TypedText, ...] = ()
         self._passwords: tuple[str, ...] = ()
         """All that were ever typed, for what the page says."""
-        self._open: tuple[str, ...] = ()
+        self._shown_texts: tuple[str, ...] = ()
         """What the agent typed where it is shown, and the addresses that it asked for."""
         self._patterns: tuple[re.Pattern[str], ...] = ()
 
     def add(self, value: str, kind: Kind, *, is_password: bool, names: Iterable[str], page: str) -> None:
         """From here on the field holds this, and no longer what was typed into it before."""
-        typed = Typed(value, kind, is_password, frozenset(name for name in names if name), _page_of(page))
+        typed = TypedText(value, kind, is_password, frozenset(name for name in names if name), _page_of(page))
         others = (known for known in self._known if not typed.names or known[3:] != typed[3:])
         self._known = (*others, *((typed,) if value else ()))[-MOST_KNOWN:]
         if is_password and len(value) >= SHORTEST and value not in self._passwords:
             self._passwords = (*self._passwords, value)[-MOST_KNOWN:]
-            self._spell()
+            self._build_patterns()
 
-    def note_open(self, text: str) -> None:
+    def note_shown_text(self, mask_text: str) -> None:
         """A text that the agent typed where it is shown, or an address that it asked for: no secret is in it."""
-        if text and text not in self._open:
-            self._open = (*self._open, text)[-MOST_OPEN:]
-            self._spell()
+        if mask_text and mask_text not in self._shown_texts:
+            self._shown_texts = (*self._shown_texts, mask_text)[-MOST_OPEN:]
+            self._build_patterns()
 
-    def _spell(self) -> None:
-        pieces = {piece for text in self._passwords if not self._is_open(text) for piece in _pieces(text)}
-        self._patterns = tuple(_spelled(piece) for piece in sorted(pieces, key=lambda piece: (-len(piece), piece)))
+    def _build_patterns(self) -> None:
+        pieces = {piece for text in self._passwords if not self._is_shown(text) for piece in _pieces(text)}
+        self._patterns = tuple(
+            _spelling_pattern(piece) for piece in sorted(pieces, key=lambda piece: (-len(piece), piece))
+        )
 
-    def _is_open(self, value: str) -> bool:
-        return any(value in known or value in unquote_plus(known, errors="replace") for known in self._open)
+    def _is_shown(self, value: str) -> bool:
+        return any(value in known or value in unquote_plus(known, errors="replace") for known in self._shown_texts)
 
     # --- places of a request -----------------------------------------------------------------------------------------
 
-    def carried_by(self, fields: Iterable[Field], page: str) -> "RequestSecrets":
+    def select_for_request(self, fields: Iterable[Field], page: str) -> "RequestSecrets":
         """The typed values among the fields of one request that this page sends."""
-        return RequestSecrets(self._known, page=_page_of(page), fields=tuple(fields), is_open=self._is_open)
+        return RequestSecrets(self._known, page=_page_of(page), fields=tuple(fields), is_open=self._is_shown)
 
-    def url(self, url: str) -> str:
+    def mask_url(self, url: str) -> str:
         """An address for a record or for the agent: values of its parameters are masked, and nothing else of it."""
-        return mask_url(url, RequestSecrets(self._known, page=None, fields=(), is_open=self._is_open).mask)
+        return mask_url(url, RequestSecrets(self._known, page=None, fields=(), is_open=self._is_shown).mask)
 
     # --- what a page says --------------------------------------------------------------------------------------------
 
@@ -126,29 +128,29 @@ class TypedSecrets:
         """What the page says, for the agent. Not for what a person decides on."""
         return mask_text(self._hide(text))
 
-    def tree(self, tree: Any) -> Json:
+    def mask_tree(self, tree: Any) -> Json:
         """A snapshot."""
-        return mask_json(self._hidden(tree) if self._patterns else tree)
+        return mask_json(self._mask_node(tree) if self._patterns else tree)
 
     def _hide(self, text: str) -> str:
         for pattern in self._patterns:
             text = pattern.sub(MASK, text)
         return text
 
-    def _hidden(self, tree: Any, name: str = "") -> Any:
+    def _mask_node(self, tree: Any, name: str = "") -> Any:
         if isinstance(tree, dict):
-            return {member: self._hidden(child, member) for member, child in tree.items()}
+            return {member: self._mask_node(child, member) for member, child in tree.items()}
         if isinstance(tree, list):
-            return [self._hidden(child) for child in tree]
+            return [self._mask_node(child) for child in tree]
         if not isinstance(tree, str) or name in _OURS:
             return tree
-        return self.url(tree) if name == "url" else self._hide(tree)
+        return self.mask_url(tree) if name == "url" else self._hide(tree)
 
     # --- what the agent says -----------------------------------------------------------------------------------------
 
-    def selector(self, selector: str) -> str:
+    def mask_selector(self, selector: str) -> str:
         """A selector of the agent's. A text in quotes that is a password is masked, and nothing else of it."""
-        secret = {text for text in self._passwords if not self._is_open(text)}
+        secret = {text for text in self._passwords if not self._is_shown(text)}
 
         def masked(found: re.Match[str]) -> str:
             written = found["value"]
@@ -158,13 +160,13 @@ class TypedSecrets:
         return mask_text(_QUOTED.sub(masked, selector) if secret else selector)
 
     @contextlib.contextmanager
-    def kept_out_of_errors(self, selector: str | None) -> Iterator[None]:
+    def masked_errors(self, selector: str | None) -> Iterator[None]:
         """Errors name the element by the selector that the agent gave."""
         try:
             yield
         except RemitError as problem:
             if selector:
-                shown = self.selector(selector)
+                shown = self.mask_selector(selector)
                 problem.what = problem.what.replace(selector, shown)
                 problem.where = problem.where.replace(selector, shown)
                 problem.next_step = problem.next_step.replace(selector, shown)
@@ -179,13 +181,20 @@ class RequestSecrets:
     """
 
     def __init__(
-        self, known: tuple[Typed, ...], *, page: str | None, fields: tuple[Field, ...], is_open: Callable[[str], bool]
+        self,
+        known: tuple[TypedText, ...],
+        *,
+        page: str | None,
+        fields: tuple[Field, ...],
+        is_open: Callable[[str], bool],
     ) -> None:
         self._known = known
         self._page = page
-        self._is_open = is_open
-        self._at_home = {
-            typed.value for field in fields if (typed := self._own(field.name, _readings(field.value))) is not None
+        self._is_shown = is_open
+        self._under_own_name = {
+            typed.value
+            for field in fields
+            if (typed := self._find_by_name(field.name, _readings(field.value))) is not None
         }
         """Those that the request carries under the name of the field that they were typed into."""
         self.masked: list[str] = []
@@ -194,8 +203,8 @@ class RequestSecrets:
     def mask(self, name: str, value: str) -> str | None:
         """The mask of a whole value; None where nothing that was typed says that it is a secret."""
         readings = _readings(value)
-        typed = self._own(name, readings) or self._elsewhere(name, readings)
-        if typed is None or amounts_in((Field(name, typed.value),)):
+        typed = self._find_by_name(name, readings) or self._find_renamed(name, readings)
+        if typed is None or find_amounts((Field(name, typed.value),)):
             return None
         if name not in self.masked:
             self.masked.append(name)
@@ -209,39 +218,39 @@ class RequestSecrets:
         readings = _readings(value)
         return any(typed.is_password and typed.value in readings for typed in self._known)
 
-    def _own(self, name: str, readings: frozenset[str]) -> Typed | None:
-        called = {name, _last_member(name)}
+    def _find_by_name(self, name: str, readings: frozenset[str]) -> TypedText | None:
+        names = {name, _last_member(name)}
         return next(
             (
                 typed
                 for typed in self._known
                 if typed.value in readings
-                and not called.isdisjoint(typed.names)
-                and self._is_of_site(typed)
-                and (typed.is_password or _may_hide(name, typed))
+                and not names.isdisjoint(typed.names)
+                and self._is_same_site(typed)
+                and (typed.is_password or _may_mask_under(name, typed))
             ),
             None,
         )
 
-    def _elsewhere(self, name: str, readings: frozenset[str]) -> Typed | None:
-        if not _SAYS_WHAT_IT_IS.isdisjoint(_words(name)):
+    def _find_renamed(self, name: str, readings: frozenset[str]) -> TypedText | None:
+        if not _SAYS_WHAT_IT_IS.isdisjoint(_split_words(name)):
             return None
         found = (typed for typed in self._known if typed.is_password and typed.value in readings)
         return next((typed for typed in found if self._may_be_renamed(typed)), None)
 
-    def _may_be_renamed(self, typed: Typed) -> bool:
+    def _may_be_renamed(self, typed: TypedText) -> bool:
         is_number = _NUMBER.fullmatch(typed.value) is not None or parse_amount(typed.value) is not None
         if is_number or len(typed.value) < SHORTEST or self._page not in {None, typed.page}:
             return False
-        return typed.value not in self._at_home and not self._is_open(typed.value)
+        return typed.value not in self._under_own_name and not self._is_shown(typed.value)
 
-    def _is_of_site(self, typed: Typed) -> bool:
+    def _is_same_site(self, typed: TypedText) -> bool:
         return self._page is None or _site_of(self._page) == _site_of(typed.page)
 
 
-def _may_hide(name: str, typed: Typed) -> bool:
+def _may_mask_under(name: str, typed: TypedText) -> bool:
     """Of what no person approved: not where the name says what it is, unless the mask shows the end of a number."""
-    if is_hidden_name(name) or (_SAYS_WHAT_IT_IS - _SAYS_LITTLE).isdisjoint(_words(name)):
+    if is_hidden_name(name) or (_SAYS_WHAT_IT_IS - _SAYS_LITTLE).isdisjoint(_split_words(name)):
         return True
     return named_mask(typed.kind, typed.value) in {written_card_mask(typed.value), ssn_mask(typed.value)}
 
@@ -264,7 +273,7 @@ def _last_member(name: str) -> str:
     return next((part for part in reversed(re.split(r"[.\[\]]+", name)) if part), name)
 
 
-def _words(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     return re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
@@ -274,7 +283,7 @@ def _pieces(secret: str) -> Iterator[str]:
     return (secret[start : start + size] for start in range(0, len(secret), size))
 
 
-def _spelled(secret: str) -> re.Pattern[str]:
+def _spelling_pattern(secret: str) -> re.Pattern[str]:
     """Each character as it is, percent-encoded once or twice, or escaped as in JSON or HTML; hosts in lower case."""
     # Atomic: a row of backslashes may be as many characters or half of them, and nobody is to try all the ways.
     coded = "".join(f"(?>{'|'.join(_spellings(character))})" for character in secret)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from remit.authority.capability_token import Token
-from remit.browser.actions import ActionTarget, ReportedAction
+from remit.browser.actions import ActionTarget, PerformedAction
 from remit.browser.checkpoint import AuditData
 from remit.browser.held_requests import RunningAction
 from remit.contracts.browser.browser import Action, Approval
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from remit.browser.sessions import Tab  # which loads the browser's driver
 
 
-class BrowserWorld(Protocol):
+class BrowserPort(Protocol):
     """The browser, as far as this door asks for it: `remit.browser.driver.BrowserDriver`."""
 
-    def enter(self, token: Token, action: Action) -> "Tab": ...
-    def look(self, tab: "Tab", action: Action) -> ActionTarget: ...
-    def begin(self, tab: "Tab", looked: ActionTarget, running: RunningAction) -> None: ...
-    def act(self, tab: "Tab", looked: ActionTarget, running: RunningAction, token: Token) -> ReportedAction: ...
-    def hash_of(self, tab: "Tab") -> str | None: ...
-    def picture_of(self, tab: "Tab", looked: ActionTarget) -> str | None: ...
-    def keep(self, picture: bytes) -> str: ...
+    def acquire_tab(self, token: Token, action: Action) -> "Tab": ...
+    def inspect(self, tab: "Tab", action: Action) -> ActionTarget: ...
+    def begin_action(self, tab: "Tab", target: ActionTarget, running: RunningAction) -> None: ...
+    def perform(self, tab: "Tab", target: ActionTarget, running: RunningAction, token: Token) -> PerformedAction: ...
+    def read_hash(self, tab: "Tab") -> str | None: ...
+    def take_picture(self, tab: "Tab", target: ActionTarget) -> str | None: ...
+    def save_picture(self, picture: bytes) -> str: ...
 
 
 class TokenVerifier(Protocol):
@@ -44,7 +44,7 @@ class BrowserRequest:
     action: Action
     token: str = field(repr=False)
     digest: str
-    seen: AuditData = field(default_factory=AuditData, compare=False)
+    audit: AuditData = field(default_factory=AuditData, compare=False)
     verified: list[Token] = field(default_factory=list, compare=False)
 
 
@@ -55,7 +55,7 @@ class GrantedAction:
     request: BrowserRequest
     token: Token
     tabs: list["Tab"] = field(default_factory=list, compare=False)
-    looked: list[ActionTarget] = field(default_factory=list, compare=False)
+    targets: list[ActionTarget] = field(default_factory=list, compare=False)
     approvals: list[Approval] = field(default_factory=list, compare=False)
 
     @property
@@ -72,4 +72,4 @@ class InterruptedAction:
     """How many requests that change something were sent, or may have been."""
 
 
-Made = ReportedAction | InterruptedAction
+ActionEffect = PerformedAction | InterruptedAction

@@ -10,7 +10,7 @@ import time
 from typing import Any, Final
 
 from remit.browser.inflight import BrowseHooks, CallerLeftError
-from remit.browser.service import Browsing
+from remit.browser.service import BrowserActions
 from remit.browser_daemon.framing import LENGTH, error_to_frame, receive_exactly, receive_frame, send_frame
 from remit.browser_daemon.outbox import Saying, Sayings
 from remit.browser_daemon.socket_path import peer_user
@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger("remit.browser_host")
 class HostServer:
     """Serves until it is stopped, or nothing was asked of it for `idle_seconds`."""
 
-    def __init__(self, browsing: Browsing, idle_seconds: float) -> None:
+    def __init__(self, browsing: BrowserActions, idle_seconds: float) -> None:
         self._browsing = browsing
         self._idle_seconds = idle_seconds
         self._stopping = threading.Event()
@@ -151,7 +151,7 @@ class HostServer:
             on_waiting=tell,
             on_answered=tell,
             on_retry=tell_retry,
-            left=sayings.left,
+            caller_left=sayings.left,
         )
 
         def run() -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from remit.browser.checkpoint import RequestOutcome
-from remit.browser.recovery import state_of
+from remit.browser.recovery import read_state
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.plans.render import render_final_state
 from remit.contracts.base import Contract
@@ -113,7 +113,7 @@ def describe_recovery(report: Recovered[Any]) -> str:
     if isinstance(report.outcome, RequestOutcome):
         return "unknown"
     if isinstance(report.outcome, ActionResult):
-        return state_of(report.outcome)
+        return read_state(report.outcome)
     if isinstance(report.outcome, CallResult):
         return "cleared" if report.outcome.effect == "none" else report.outcome.effect
     return "finished" if report.took_effect else "cleared"

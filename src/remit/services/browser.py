@@ -7,7 +7,7 @@ waits is told that a person has to answer, and the same action again, or a look 
 import time
 from typing import Any, Final, NamedTuple
 
-from remit.browser.checkpoint import parse_begun_action
+from remit.browser.checkpoint import parse_action_checkpoint
 from remit.browser_daemon.client import ActionReply, HostClient, PendingApproval
 from remit.browser_daemon.socket_path import HostPlace
 from remit.contracts.browser.browser import Action, ActionResult, Approval
@@ -133,7 +133,10 @@ class BrowserService:
         return found.state == "PENDING"
 
     def _require_own(self, caller: Caller, found: ClaimCompleted | ClaimHeld, missing: RefusedError) -> None:
-        if isinstance(caller, AgentCaller) and parse_begun_action(found.checkpoint).agent_id != caller.token.agent_id:
+        if (
+            isinstance(caller, AgentCaller)
+            and parse_action_checkpoint(found.checkpoint).agent_id != caller.token.agent_id
+        ):
             raise missing
 
     def _read_result(self, done: ClaimCompleted) -> ActionResult:

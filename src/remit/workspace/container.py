@@ -28,7 +28,7 @@ from remit.workspace.open import WorkspaceSettings, cached_by_mtime, open_store,
 
 if TYPE_CHECKING:
     from remit.approvals.service import ApprovalService
-    from remit.browser.service import Browsing
+    from remit.browser.service import BrowserActions
     from remit.calls.service import Calls
     from remit.goals.promotion import PromotionService
     from remit.goals.service import GoalService
@@ -173,11 +173,11 @@ class WorkspaceServices:
         return People(self.state.people, lambda: self.ledger, self.clock)
 
     @cached_property
-    def browser_service(self) -> Browsing:
+    def browser_service(self) -> BrowserActions:
         """The browser of this process. None is started before an action needs it."""
-        from remit.browser.service import Browsing
+        from remit.browser.service import BrowserActions
 
-        return Browsing(
+        return BrowserActions(
             self.state, self._config, lambda: self.tokens, lambda: self.approvals, lambda: self.ledger, self.clock
         )
 

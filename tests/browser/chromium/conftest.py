@@ -45,7 +45,7 @@ class Stage:
         self.session = self.run(self._open())
 
     async def _open(self) -> PageSession:
-        self.port, listener = self.chromium.take_listener()
+        self.port, listener = self.chromium.acquire_listener()
         await self.site.serve(listener)
         return await self.chromium.open_session(self.port)
 
@@ -69,7 +69,7 @@ class Stage:
     async def _close(self) -> None:
         await self.session.close()
         await self.site.close()
-        self.chromium.give_back(self.port)
+        self.chromium.release_listener(self.port)
 
 
 async def until(holds: Callable[[], bool]) -> None:

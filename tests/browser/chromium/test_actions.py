@@ -59,8 +59,8 @@ def test_a_page_that_was_to_go_elsewhere_and_may_not_counts_as_loaded(stage: Sta
     stage.site.put("a.test/", "<title>Home</title><script>location = 'http://b.test/'</script><p>never read")
     landed = stage.run(stage.session.navigate("http://a.test/", 10))
     assert (landed.url, landed.loaded, stage.title) == ("http://a.test/", True, "Home")
-    assert list(stage.session.pages_asked) == ["http://a.test/", "http://b.test/"]
-    assert stage.run(stage.session.settle(5))
+    assert list(stage.session.requested_pages) == ["http://a.test/", "http://b.test/"]
+    assert stage.run(stage.session.wait_for_rest(5))
 
 
 def test_a_host_that_refuses_is_told(stage: Stage) -> None:
@@ -80,7 +80,7 @@ def test_typing_replaces_what_was_there_and_a_click_submits_it(stage: Stage) -> 
     ):
         stage.run(session.type(Element(selector), text))
     stage.run(session.click(Element("#buy")))
-    assert stage.run(session.settle(5))
+    assert stage.run(session.wait_for_rest(5))
     assert session.url == "http://a.test/order"
     sent = stage.site.asked[-1]
     assert (sent.method, sent.url) == ("POST", "http://a.test/order")
@@ -92,7 +92,7 @@ def test_an_empty_text_empties_the_field_and_free_text_can_be_written(stage: Sta
     stage.run(stage.session.type(Element("[name=item]"), ""))
     stage.run(stage.session.type(Element("#free"), "words"))
     stage.run(stage.session.submit(Element("[name=item]")))
-    stage.run(stage.session.settle(5))
+    stage.run(stage.session.wait_for_rest(5))
     assert stage.site.asked[-1].body.startswith(b"item=&note=")
 
 
@@ -134,9 +134,9 @@ def test_a_description_tells_what_a_click_would_submit(stage: Stage) -> None:
 def test_submit_of_a_field_sends_its_form_and_no_button(stage: Stage) -> None:
     stage.show(FORM)
     stage.run(stage.session.submit(Element("[name=item]")))
-    stage.run(stage.session.settle(5))
+    stage.run(stage.session.wait_for_rest(5))
     assert b"go=yes" not in stage.site.asked[-1].body
-    assert stage.run(stage.session.why_navigation("http://a.test/order")) == "formSubmissionPost"
+    assert stage.run(stage.session.navigation_reason("http://a.test/order")) == "formSubmissionPost"
     stage.show("<p id=p>no form</p>")
     with pytest.raises(RefusedError, match="belongs to no form"):
         stage.run(stage.session.submit(Element("#p")))
@@ -166,8 +166,8 @@ def test_the_reason_of_a_navigation_is_known_while_its_request_is_held(
     stage.show(body)
     stage.site.held.add("a.test/get")
     stage.run(stage.session.click(Element("#x")))
-    assert stage.run(stage.session.why_navigation(url)) == reason
-    assert stage.run(stage.session.why_navigation("http://a.test/other")) is None
+    assert stage.run(stage.session.navigation_reason(url)) == reason
+    assert stage.run(stage.session.navigation_reason("http://a.test/other")) is None
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_what_leads_nowhere_is_not_waited_for(stage: Stage, href: str) -> None:
     stage.site.empty.add("a.test/empty")
     stage.show(f"<title>here</title><a id=x href='{href}'>go</a><iframe srcdoc='<a href=/x>in</a>'></iframe>")
     stage.run(stage.session.click(Element("#x")))
-    assert stage.run(stage.session.settle(4))
-    assert not stage.session.is_on_the_way
+    assert stage.run(stage.session.wait_for_rest(4))
+    assert not stage.session.is_navigating
 
 
 def test_a_form_in_a_frame_of_another_site_has_its_reason_too(stage: Stage) -> None:
@@ -187,7 +187,7 @@ def test_a_form_in_a_frame_of_another_site_has_its_reason_too(stage: Stage) -> N
     stage.show("<iframe src=http://b.test/f></iframe>")
     ref = ref_of(stage.run(stage.session.snapshot()), "Go")
     stage.run(stage.session.click(Element(ref=ref)))
-    assert stage.run(stage.session.why_navigation("http://b.test/get?q=1")) == "formSubmissionGet"
+    assert stage.run(stage.session.navigation_reason("http://b.test/get?q=1")) == "formSubmissionGet"
 
 
 def test_the_hash_follows_the_page_and_its_frames_and_not_the_fields(stage: Stage) -> None:

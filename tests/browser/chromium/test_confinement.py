@@ -120,7 +120,7 @@ def test_a_page_reaches_the_hosts_loopback_by_no_way(stage: Stage, outside: tupl
 async def _titled(stage: Stage, title: str) -> None:
     async with asyncio.timeout(8):
         while stage.session.title != title:
-            await stage.session.settle(1)
+            await stage.session.wait_for_rest(1)
             await stage.session.content_hash()
 
 
@@ -150,7 +150,7 @@ def test_a_page_reaches_no_listener_of_another_session(running: Running) -> None
 
 
 def test_what_a_session_still_asked_for_does_not_reach_the_next_one(running: Running) -> None:
-    port, listener = running.chromium.take_listener()
+    port, listener = running.chromium.acquire_listener()
     listener.close()
 
     async def ask_and_leave() -> None:
@@ -160,24 +160,24 @@ def test_what_a_session_still_asked_for_does_not_reach_the_next_one(running: Run
         await session.close()
 
     running.run(ask_and_leave())
-    running.chromium.give_back(port)
+    running.chromium.release_listener(port)
     with pytest.raises(BlockingIOError):
         running.chromium._listeners[port].accept()  # noqa: SLF001 - the queue itself
     with pytest.raises(UsageError):
-        running.chromium.give_back(port)
+        running.chromium.release_listener(port)
 
 
 def test_there_are_only_so_many_sessions(running: Running) -> None:
     taken = []
     for _ in range(32):
-        port, listener = running.chromium.take_listener()
+        port, listener = running.chromium.acquire_listener()
         listener.close()
         taken.append(port)
     with pytest.raises(EnvironmentFailureError) as full:
-        running.chromium.take_listener()
+        running.chromium.acquire_listener()
     assert full.value.reason is Reason.RESOURCE_EXHAUSTED
     for port in taken:
-        running.chromium.give_back(port)
+        running.chromium.release_listener(port)
 
 
 def test_two_sessions_share_nothing(running: Running) -> None:

@@ -66,7 +66,7 @@ def test_that_it_was_killed_is_noticed_at_once(state: Path) -> None:
     async def work() -> None:
         chromium = await Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki=SPKI)
         family = family_of(chromium.pid)
-        port, listener = chromium.take_listener()
+        port, listener = chromium.acquire_listener()
         listener.close()
         session = await chromium.open_session(port)
         os.kill(chromium.pid, signal.SIGKILL)
@@ -215,7 +215,7 @@ def test_without_confinement_it_says_so_and_its_folder_is_removed(state: Path, t
         assert [name for name in os.listdir(temporary) if name.startswith("remit-browser-")]
         assert os.readlink(f"/proc/{chromium.pid}/ns/net") == os.readlink("/proc/self/ns/net")
         assert b"--no-sandbox" not in command_of(chromium.pid)
-        port, listener = chromium.take_listener()
+        port, listener = chromium.acquire_listener()
         site = Site()
         site.put("a.test/", "<title>hi</title>")
         await site.serve(listener)

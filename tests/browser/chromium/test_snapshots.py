@@ -39,7 +39,7 @@ def test_a_reference_can_be_used_and_stays_while_the_element_lives(stage: Stage)
     again = stage.run(stage.session.snapshot(Element("#b")))
     assert (again["role"], again["name"], again["ref"]) == ("button", "B", ref_of(first, "B"))
     stage.run(stage.session.click(Element(ref=ref_of(first, "A"))))
-    stage.run(stage.session.settle(5))
+    stage.run(stage.session.wait_for_rest(5))
     assert stage.title == "pressed"
 
 
@@ -52,7 +52,7 @@ def test_a_reference_of_an_element_that_is_gone_or_replaced_is_refused(stage: St
     stage.show(f'<p id=x><button>Gone</button></p><button id=go onclick="{change}">go</button>')
     ref = ref_of(stage.run(stage.session.snapshot()), "Gone")
     stage.run(stage.session.click(Element("#go")))
-    stage.run(stage.session.settle(5))
+    stage.run(stage.session.wait_for_rest(5))
     for unknown in (ref, "e99999", "button"):
         with pytest.raises(RefusedError) as refused:
             stage.run(stage.session.click(Element(ref=unknown)))
@@ -99,7 +99,7 @@ def test_elements_in_shadow_roots_are_used_by_reference(stage: Stage, mode: str)
     assert seen.form is not None
     assert (seen.submits, seen.form.action) == (True, "http://a.test/take")
     stage.run(stage.session.click(Element(ref=ref_of(tree, "In"))))
-    stage.run(stage.session.settle(5))
+    stage.run(stage.session.wait_for_rest(5))
     assert stage.session.url == "http://a.test/take?f=typed"
 
 

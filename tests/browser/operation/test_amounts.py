@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from remit.browser.amounts import FoundPrice, amounts_in, judge_amounts, parse_amount
+from remit.browser.amounts import FoundPrice, find_amounts, judge_amounts, parse_amount
 from remit.browser.model.form_fields import Field
 from remit.browser.model.requests import OutgoingRequest
 from remit.browser.price_policy import require_price
@@ -157,7 +157,7 @@ def test_a_price_that_cannot_be_read_is_said_to_be_one() -> None:
     ],
 )
 def test_a_request_that_costs_more_than_declared_is_found(fields: dict[str, str], is_too_much: bool) -> None:  # noqa: FBT001
-    found = amounts_in(Field(*pair) for pair in fields.items())
+    found = find_amounts(Field(*pair) for pair in fields.items())
     judged = judge_amounts(Amount(value=49.99, currency="EUR"), found)
     assert (judged.too_much is not None) is is_too_much
 

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import pytest
 
-from remit.browser.gate import MOST_HELD, MOST_NAVIGATIONS, SessionGate
-from remit.browser.held_requests import PendingOutcome, PendingRequest, RunningAction, questions_put
-from remit.browser.model.requests import Answer, Ending, OutgoingRequest, RequestKind
+from remit.browser.gate import MAX_HELD, MAX_NAVIGATIONS, SessionGate
+from remit.browser.held_requests import PendingOutcome, PendingRequest, RunningAction, wait_for_approval_ids
+from remit.browser.model.requests import Ending, GateDecision, OutgoingRequest, RequestKind
 from remit.contracts.browser.browser import Action
 from remit.masking.field_names import Kind
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Stage:
     """A gate, and whoever holds what it holds."""
 
-    def __init__(self, *, reason: str | None = None, answer: Answer | None = Answer.SEND) -> None:
+    def __init__(self, *, reason: str | None = None, answer: GateDecision | None = GateDecision.SEND) -> None:
         self.held: list[PendingRequest] = []
         self.dead = ""
         self.ended = 0
@@ -36,7 +36,7 @@ class Stage:
     async def _hold(self, held: PendingRequest) -> None:
         self.held.append(held)
         if self._answer is not None:
-            held.answer.set_result(self._answer)
+            held.decision.set_result(self._answer)
             held.done.set_result(PendingOutcome(200))
         else:
             await asyncio.wait_for(held.done, 5)
@@ -100,7 +100,7 @@ def test_reading_passes_and_everything_else_is_held(asked: OutgoingRequest, is_h
     async def work() -> None:
         stage = Stage()
         stage.begin()
-        assert await stage.gate.judge(asked) is (Answer.SEND if is_held else Answer.READ)
+        assert await stage.gate.judge(asked) is (GateDecision.SEND if is_held else GateDecision.READ)
         assert bool(stage.held) is is_held
 
     run(work)
@@ -136,7 +136,7 @@ def test_where_the_agent_asked_to_go_is_not_taken_for_a_form_that_it_sent_before
 )
 def test_places_are_those_of_the_token(host: str, is_refused: bool) -> None:  # noqa: FBT001
     async def work() -> None:
-        assert bool(Stage().gate.refuse_place("https", host, 443)) is is_refused
+        assert bool(Stage().gate.check_destination("https", host, 443)) is is_refused
 
     run(work)
 
@@ -147,9 +147,9 @@ def test_a_token_that_died_stops_everything_and_ends_the_session_once() -> None:
         stage = Stage()
         stage.begin()
         stage.dead = "the token was revoked"
-        assert stage.gate.refuse_place("https", "shop.test", 443) == "the token was revoked"
+        assert stage.gate.check_destination("https", "shop.test", 443) == "the token was revoked"
         stage.dead = ""
-        assert await stage.gate.judge(request()) is Answer.DROP
+        assert await stage.gate.judge(request()) is GateDecision.DROP
         assert stage.ended == 1
 
     run(work)
@@ -157,7 +157,7 @@ def test_a_token_that_died_stops_everything_and_ends_the_session_once() -> None:
 
 def test_before_the_first_action_nothing_is_sent() -> None:
     async def work() -> None:
-        assert await Stage().gate.judge(request()) is Answer.DROP
+        assert await Stage().gate.judge(request()) is GateDecision.DROP
 
     run(work)
 
@@ -172,7 +172,7 @@ def test_what_is_noted_of_a_request_that_was_turned_away_is_masked() -> None:
                 typed, Kind.PASSWORD, is_password=True, names=[typed], page="https://shop.test/login"
             )
         url = "https://evil.test/open%20sesame?card=4111111111111112&x=open%20sesame"
-        stage.gate.refused("GET", url, "no way to OPEN SESAME")
+        stage.gate.note_refused("GET", url, "no way to OPEN SESAME")
         noted = running.turned_away[0]
         assert (noted.url, noted.why) == (
             "https://evil.test/open%20sesame?card=****-****-****-1112&x=********",
@@ -186,14 +186,14 @@ def test_people_are_not_asked_more_than_they_can_read() -> None:
     async def work() -> None:
         stage = Stage(answer=None)
         running = stage.begin()
-        tasks = [asyncio.ensure_future(stage.gate.judge(request("POST", number=n))) for n in range(MOST_HELD)]
+        tasks = [asyncio.ensure_future(stage.gate.judge(request("POST", number=n))) for n in range(MAX_HELD)]
         await asyncio.sleep(0)
-        assert await stage.gate.judge(request("POST", number=99)) is Answer.DROP
+        assert await stage.gate.judge(request("POST", number=99)) is GateDecision.DROP
         assert "wait for a person already" in running.turned_away[0].why
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert len(stage.held) == MOST_HELD
+        assert len(stage.held) == MAX_HELD
         for held in stage.held:
             held.done.set_result(PendingOutcome())
 
@@ -204,8 +204,8 @@ def test_an_action_may_lead_through_so_many_pages() -> None:
     async def work() -> None:
         stage = Stage()
         stage.begin()
-        answers = [await stage.gate.judge(request(number=number, goes=True)) for number in range(MOST_NAVIGATIONS + 1)]
-        assert answers == [*[Answer.READ] * MOST_NAVIGATIONS, Answer.DROP]
+        answers = [await stage.gate.judge(request(number=number, goes=True)) for number in range(MAX_NAVIGATIONS + 1)]
+        assert answers == [*[GateDecision.READ] * MAX_NAVIGATIONS, GateDecision.DROP]
 
     run(work)
 
@@ -219,7 +219,7 @@ def test_what_the_browser_gives_up_was_not_sent_even_if_the_yes_came_at_that_mom
         judging = asyncio.ensure_future(stage.gate.judge(request("POST")))
         await asyncio.sleep(0.01)
         held = stage.held[0]
-        held.on_given_up = lambda: told.append("given up")
+        held.on_abandoned = lambda: told.append("given up")
         held.release()
         judging.cancel()
         await asyncio.gather(judging, return_exceptions=True)
@@ -238,8 +238,8 @@ def test_what_a_server_sends_the_browser_on_to_is_known_as_redirected_once(locat
     async def work() -> list[str]:
         stage = Stage()
         stage.begin()
-        stage.gate.ended(request("POST"), Ending(307, sent=True, location="http://[no address"))
-        stage.gate.ended(request("POST"), Ending(307, sent=True, location=location))
+        stage.gate.note_end(request("POST"), Ending(307, sent=True, location="http://[no address"))
+        stage.gate.note_end(request("POST"), Ending(307, sent=True, location=location))
         for number in range(2):
             await stage.gate.judge(request("POST", "https://shop.test/next", number=number))
         return [held.redirected_from for held in stage.held]
@@ -274,7 +274,7 @@ def test_only_the_very_place_that_an_approved_answer_leads_to_is_read_unasked(
         await asyncio.sleep(0.01)
         stage.held[0].release()
         await posting
-        stage.gate.ended(
+        stage.gate.note_end(
             request("POST", "https://shop.test/buy"), Ending(status, sent=True, location="/next?order=1#thanks")
         )
         counts = []
@@ -300,14 +300,14 @@ def test_where_the_answer_to_anything_else_leads_is_asked_about(approved: str) -
         if approved == "nothing":
             reading = request("GET", "https://shop.test/script.js")
             await stage.gate.judge(reading)
-            stage.gate.ended(reading, Ending(302, sent=True, location="/next"))
+            stage.gate.note_end(reading, Ending(302, sent=True, location="/next"))
         else:
             posting = asyncio.ensure_future(stage.gate.judge(request("POST", "https://shop.test/buy")))
             await asyncio.sleep(0.01)
             stage.held[0].release()
             await posting
             stage.begin("submit", submits=True)
-            stage.gate.ended(request("POST", "https://shop.test/buy"), Ending(302, sent=True, location="/next"))
+            stage.gate.note_end(request("POST", "https://shop.test/buy"), Ending(302, sent=True, location="/next"))
         before = len(stage.held)
         going = asyncio.ensure_future(stage.gate.judge(request("GET", "https://shop.test/next", number=2, goes=True)))
         await asyncio.sleep(0.01)
@@ -329,9 +329,9 @@ def test_what_was_released_may_have_been_sent_until_it_is_known_otherwise() -> N
         await asyncio.sleep(0.01)
         seen = [running.may_have_sent]
         stage.held[0].release()
-        assert await judging is Answer.SEND
+        assert await judging is GateDecision.SEND
         seen.append(running.may_have_sent)
-        stage.gate.ended(request("POST"), Ending(None, sent=False, problem="no connection"))
+        stage.gate.note_end(request("POST"), Ending(None, sent=False, problem="no connection"))
         seen.append(running.may_have_sent)
         assert seen == [False, True, False]
         stage.held[0].done.set_result(PendingOutcome())
@@ -343,21 +343,23 @@ def test_what_was_released_may_have_been_sent_until_it_is_known_otherwise() -> N
 @pytest.mark.parametrize(
     "ending, url, answer",
     [
-        (Ending(None, sent=True, problem="no answer"), "https://shop.test/x", Answer.DROP),
-        (Ending(None, sent=True, problem="no answer"), "https://shop.test/other", Answer.SEND),
-        (Ending(None, sent=False, problem="no connection"), "https://shop.test/x", Answer.SEND),
-        (Ending(200, sent=True), "https://shop.test/x", Answer.SEND),
+        (Ending(None, sent=True, problem="no answer"), "https://shop.test/x", GateDecision.DROP),
+        (Ending(None, sent=True, problem="no answer"), "https://shop.test/other", GateDecision.SEND),
+        (Ending(None, sent=False, problem="no connection"), "https://shop.test/x", GateDecision.SEND),
+        (Ending(200, sent=True), "https://shop.test/x", GateDecision.SEND),
     ],
 )
-def test_what_was_sent_to_an_unknown_end_is_not_asked_about_again(ending: Ending, url: str, answer: Answer) -> None:
-    async def work() -> tuple[Answer, int]:
+def test_what_was_sent_to_an_unknown_end_is_not_asked_about_again(
+    ending: Ending, url: str, answer: GateDecision
+) -> None:
+    async def work() -> tuple[GateDecision, int]:
         stage = Stage(answer=None)
         stage.begin()
         judging = asyncio.ensure_future(stage.gate.judge(request("POST")))
         await asyncio.sleep(0.01)
         stage.held[0].release()
         await judging
-        stage.gate.ended(request("POST"), ending)
+        stage.gate.note_end(request("POST"), ending)
         again = asyncio.ensure_future(stage.gate.judge(request("POST", url, number=2)))
         await asyncio.sleep(0.01)
         for held in stage.held[1:]:
@@ -367,7 +369,7 @@ def test_what_was_sent_to_an_unknown_end_is_not_asked_about_again(ending: Ending
             held.done.set_result(PendingOutcome())
         return given, len(stage.held)
 
-    assert run(work) == (answer, 1 if answer is Answer.DROP else 2)
+    assert run(work) == (answer, 1 if answer is GateDecision.DROP else 2)
 
 
 @pytest.mark.req("VX-06")
@@ -384,7 +386,7 @@ def test_a_script_or_a_worker_that_sends_a_form_in_its_stead_is_held(url: str, i
     async def work() -> bool:
         stage = Stage()
         running = stage.begin("submit", submits=True)
-        running.form_place = "https://shop.test/buy"
+        running.form_address = "https://shop.test/buy"
         await stage.gate.judge(request("GET", url))
         return bool(stage.held)
 
@@ -393,13 +395,13 @@ def test_a_script_or_a_worker_that_sends_a_form_in_its_stead_is_held(url: str, i
 
 @pytest.mark.req("VX-06")
 def test_what_opens_a_window_of_its_own_is_turned_away() -> None:
-    async def work() -> tuple[Answer, list[PendingRequest], list[str]]:
+    async def work() -> tuple[GateDecision, list[PendingRequest], list[str]]:
         stage = Stage(reason="newWindow")
         running = stage.begin()
         answer = await stage.gate.judge(request("GET", "https://shop.test/other", goes=True))
         return answer, stage.held, [each.why for each in running.turned_away]
 
-    assert run(work) == (Answer.DROP, [], ["it is for a window of its own, which is not opened"])
+    assert run(work) == (GateDecision.DROP, [], ["it is for a window of its own, which is not opened"])
 
 
 @pytest.mark.req("VX-09")
@@ -443,14 +445,14 @@ def test_what_is_asked_for_before_any_action_is_the_pages_own_and_after_one_it_i
     ],
 )  # fmt: skip
 def test_reading_that_names_another_method_or_address_in_its_head_is_held(name: str) -> None:
-    async def work() -> tuple[Answer, int]:
+    async def work() -> tuple[GateDecision, int]:
         stage = Stage()
         stage.begin()
         asked = request("GET")
         answer = await stage.gate.judge(replace(asked, headers=(*asked.headers, (name, "DELETE"))))
         return answer, len(stage.held)
 
-    assert run(work) == (Answer.SEND, 1)
+    assert run(work) == (GateDecision.SEND, 1)
 
 
 @pytest.mark.parametrize(
@@ -458,14 +460,14 @@ def test_reading_that_names_another_method_or_address_in_its_head_is_held(name: 
     ["Access-Control-Request-Method", "Referer", "Origin", "Cookie", "X-Requested-With", "X-Forwarded-For", "Method"],
 )
 def test_other_headers_have_nothing_held(name: str) -> None:
-    async def work() -> tuple[Answer, int]:
+    async def work() -> tuple[GateDecision, int]:
         stage = Stage()
         stage.begin()
         asked = request("GET")
         answer = await stage.gate.judge(replace(asked, headers=(*asked.headers, (name, "DELETE"))))
         return answer, len(stage.held)
 
-    assert run(work) == (Answer.READ, 0)
+    assert run(work) == (GateDecision.READ, 0)
 
 
 @pytest.mark.req("VX-09")
@@ -485,7 +487,7 @@ def test_it_is_told_why_a_request_was_given_up(is_closed: bool, goes_on: bool, w
         if goes_on:
             await stage.gate.judge(request(number=2, goes=True))
         stage.gate.closed = is_closed
-        return stage.gate.why_given_up(stage.held[0])
+        return stage.gate.abandonment_reason(stage.held[0])
 
     assert run(work) == why
 
@@ -497,7 +499,7 @@ def test_an_action_waits_for_its_own_questions_until_they_are_answered() -> None
         told: list[str | None] = []
 
         def note() -> None:
-            held = stage.gate.keeps_waiting
+            held = stage.gate.awaited_request
             told.append(None if held is None else held.approval_id)
 
         running = stage.begin()
@@ -505,8 +507,8 @@ def test_an_action_waits_for_its_own_questions_until_they_are_answered() -> None
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         note()
-        stage.held[0].put("q-1")
-        await questions_put(running.held, 5)
+        stage.held[0].set_approval("q-1")
+        await wait_for_approval_ids(running.held, 5)
         note()
         stage.held[0].by_itself = True
         note()
@@ -522,19 +524,21 @@ def test_an_action_waits_for_its_own_questions_until_they_are_answered() -> None
 
 @pytest.mark.req("VX-07")
 @pytest.mark.parametrize(
-    "kind, expected", [("navigate", Answer.DROP), ("snapshot", Answer.DROP), ("click", Answer.SEND)]
+    "kind, expected", [("navigate", GateDecision.DROP), ("snapshot", GateDecision.DROP), ("click", GateDecision.SEND)]
 )
-def test_going_to_an_address_that_names_another_method_is_asked_about_or_not_done(kind: str, expected: Answer) -> None:
+def test_going_to_an_address_that_names_another_method_is_asked_about_or_not_done(
+    kind: str, expected: GateDecision
+) -> None:
     """Navigating is reading, and is not asked about: so it is not done."""
 
-    async def work() -> tuple[Answer, list[str]]:
+    async def work() -> tuple[GateDecision, list[str]]:
         stage = Stage()
         running = stage.begin(kind)
         answer = await stage.gate.judge(request("GET", "https://shop.test/x?_method=DELETE", goes=True))
         return answer, [each.why for each in running.turned_away]
 
     why = "its parameter _method names another method, and going to an address is only to read it"
-    assert run(work) == (expected, [why] if expected is Answer.DROP else [])
+    assert run(work) == (expected, [why] if expected is GateDecision.DROP else [])
 
 
 @pytest.mark.req("VX-17")

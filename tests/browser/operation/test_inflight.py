@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.browser.inflight import BrowseHooks, Flights, InflightAction
+from remit.browser.inflight import BrowseHooks, InflightAction, InflightActions
 from remit.contracts.browser.browser import Approval
 from remit.core.errors import Reason, RefusedError
 from tests.contracts.operation_examples import BROWSER
@@ -21,7 +21,7 @@ def heard_by_joining(*states: str) -> tuple[list[str], list[str]]:
     now = {each.approval_id: each for each in (approval(number, state) for number, state in enumerate(states))}
     flight = InflightAction()
     for number in range(len(states)):
-        flight.tell(approval(number, "PENDING"))
+        flight.notify_waiting(approval(number, "PENDING"))
     waiting: list[str] = []
     answered: list[str] = []
     hooks = BrowseHooks(
@@ -51,22 +51,22 @@ def test_whoever_joins_hears_of_the_question_that_is_open_and_of_no_other(
 
 
 def test_an_action_at_work_is_not_begun_under_another_token() -> None:
-    flights = Flights()
-    first, is_mine = flights.take_off("action", "token-1")
+    flights = InflightActions()
+    first, is_mine = flights.register("action", "token-1")
     assert is_mine
-    assert flights.take_off("action", "token-1") == (first, False)
-    second, _ = flights.take_off("action", "token-2")
-    flights.require_only("action", first)  # the second is not verified yet, and keeps nobody
+    assert flights.register("action", "token-1") == (first, False)
+    second, _ = flights.register("action", "token-2")
+    flights.require_exclusive("action", first)  # the second is not verified yet, and keeps nobody
     with pytest.raises(RefusedError) as refused:
-        flights.require_only("action", second)
+        flights.require_exclusive("action", second)
     assert refused.value.reason is Reason.IDEMPOTENCY_CONFLICT
-    flights.land("action", "token-1")
-    flights.require_only("action", second)
+    flights.unregister("action", "token-1")
+    flights.require_exclusive("action", second)
     assert second.is_at_work
 
 
 def test_a_question_that_rises_while_somebody_joins_is_heard_by_him() -> None:
     flight, heard = InflightAction(), threading.Event()
     flight.join(BrowseHooks(on_waiting=lambda _: heard.set()), lambda _: approval(0, "PENDING"))
-    flight.tell(approval(0, "PENDING"))
+    flight.notify_waiting(approval(0, "PENDING"))
     assert heard.is_set()

@@ -3,7 +3,7 @@
 import pytest
 
 from remit.browser.policy import browser_error, browser_reason
-from remit.browser.recovery import RequestFate, state_of, tell_cut_short
+from remit.browser.recovery import RequestFate, build_interrupted, read_state
 from remit.cli.browse import exit_code
 from remit.contracts.browser.browser import ActionResult
 from remit.core.errors import Reason
@@ -26,7 +26,7 @@ PAY = "Sends 1 field at shop.test: POST /pay"
 def test_it_is_told_apart_what_was_surely_not_sent(
     requests: list[RequestFate], state: str, sent: int, advice: str
 ) -> None:
-    told = tell_cut_short("act-1", requests)
+    told = build_interrupted("act-1", requests)
     assert told.sent == sent
     assert advice in told.problem.next_step
     assert (told.problem.reason is Reason.FATE_UNKNOWN) == (state == "unknown")
@@ -37,5 +37,5 @@ def test_it_is_told_apart_what_was_surely_not_sent(
         error=browser_error(told.problem),
         sent=told.sent,
     )
-    assert state_of(result) == state
+    assert read_state(result) == state
     assert exit_code(result, refused=False) == (2 if state == "not sent" else 1)

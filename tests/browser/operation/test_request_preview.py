@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remit.browser.checkpoint import render_summary
-from remit.browser.model.form_fields import Field, fields_of
+from remit.browser.model.form_fields import Field, parse_fields
 from remit.browser.model.masking import mask_url
 from remit.browser.model.requests import OutgoingRequest, RequestKind
 from remit.browser.request_preview import Context, preview_request, preview_typing, read_request, require_showable
@@ -102,7 +102,7 @@ def test_json_is_flattened_and_a_secret_named_by_its_sibling_is_masked() -> None
 
 def test_json_that_two_readers_read_differently_is_shown_as_text() -> None:
     body = b'{"amount": 1, "amount": 1000}'
-    assert fields_of("application/json", "", body) == (Field("(text)", body.decode(), is_ours=True),)
+    assert parse_fields("application/json", "", body) == (Field("(text)", body.decode(), is_ours=True),)
 
 
 def test_a_file_in_a_form_is_shown_by_name_size_and_digest() -> None:
@@ -125,14 +125,14 @@ def test_a_file_in_a_form_is_shown_by_name_size_and_digest() -> None:
     ],
 )
 def test_parts_that_are_not_plainly_parted_are_shown_whole(body: bytes) -> None:
-    assert fields_of("multipart/form-data; boundary=B", "", body) == (Field("(text)", body.decode(), is_ours=True),)
+    assert parse_fields("multipart/form-data; boundary=B", "", body) == (Field("(text)", body.decode(), is_ours=True),)
 
 
 def test_bytes_and_encoded_bodies_are_shown_by_size_and_digest() -> None:
     body = b"\xff\xfe\x00"
     told = f"3 bytes, sha256:{sha256(body).hexdigest()}"
-    assert fields_of("application/octet-stream", "", body) == (Field("(bytes)", told, is_ours=True),)
-    assert fields_of(FORM, "gzip", body) == (Field("(gzip)", told, is_ours=True),)
+    assert parse_fields("application/octet-stream", "", body) == (Field("(bytes)", told, is_ours=True),)
+    assert parse_fields(FORM, "gzip", body) == (Field("(gzip)", told, is_ours=True),)
 
 
 def test_what_is_not_shown_says_so() -> None:

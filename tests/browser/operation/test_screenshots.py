@@ -12,7 +12,7 @@ DAY = 86_400
 
 
 def made(pictures: Pictures, age: float) -> Path:
-    path = Path(pictures.keep(b"x" * 1_000, durably=age > DAY))
+    path = Path(pictures.save(b"x" * 1_000, durably=age > DAY))
     os.utime(path, (NOW - age, NOW - age))
     return path
 
@@ -36,12 +36,12 @@ def test_the_old_go_and_then_the_oldest_beyond_the_bytes_but_none_of_the_last_ho
 
 @pytest.mark.parametrize("durably", [True, False])
 def test_nobody_else_can_read_one(tmp_path: Path, *, durably: bool) -> None:
-    path = Path(Pictures(tmp_path / "screens", most_days=1, most_bytes=1).keep(b"picture", durably=durably))
+    path = Path(Pictures(tmp_path / "screens", most_days=1, most_bytes=1).save(b"picture", durably=durably))
     assert path.read_bytes() == b"picture"
     assert [oct(each.stat().st_mode & 0o777) for each in (path, path.parent)] == ["0o600", "0o700"]
 
 
 def test_it_is_time_to_prune_after_so_many(tmp_path: Path) -> None:
     pictures = Pictures(tmp_path / "screens", most_days=1, most_bytes=1)
-    due = [pictures.keep(b"", durably=False) and pictures.is_pruning_due for _ in range(PRUNED_AFTER)]
+    due = [pictures.save(b"", durably=False) and pictures.is_pruning_due for _ in range(PRUNED_AFTER)]
     assert due == [False] * (PRUNED_AFTER - 1) + [True]

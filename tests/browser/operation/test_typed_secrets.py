@@ -31,7 +31,7 @@ def typed(
 
 
 def masked(secrets: TypedSecrets, name: str, value: str, page: str = PAGE, *others: Field) -> str | None:
-    return secrets.carried_by((Field(name, value), *others), page).mask(name, value)
+    return secrets.select_for_request((Field(name, value), *others), page).mask(name, value)
 
 
 # --- places of a request ---------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_another_page_and_another_site_are_not_masked() -> None:
 def test_what_the_agent_shows_elsewhere_is_no_secret() -> None:
     for text in ("open sesame", "https://shop.test/?q=open+sesame", "https://shop.test/open%20sesame"):
         secrets = typed("open sesame")
-        secrets.note_open(text)
+        secrets.note_shown_text(text)
         assert masked(secrets, "x1", "open sesame") is None
         assert masked(secrets, "z9", "open sesame") == "********"
         assert secrets.text("say open sesame") == "say open sesame"
@@ -107,7 +107,7 @@ def test_a_field_holds_what_was_typed_last() -> None:
 
 @pytest.mark.req("VX-08", "VX-16")
 def test_headers_that_only_a_browser_sets_are_never_masked() -> None:
-    carried = typed("keep-alive").carried_by((), PAGE)
+    carried = typed("keep-alive").select_for_request((), PAGE)
     for name in ("Connection", "Host", "Content-Type", "Sec-Fetch-Mode", "X-HTTP-Method-Override", "Origin"):
         assert carried.mask_header(name, "keep-alive") is None
     assert carried.mask_header("X-Odd", "keep-alive") == "********"
@@ -117,9 +117,9 @@ def test_headers_that_only_a_browser_sets_are_never_masked() -> None:
 @pytest.mark.req("VX-08", "VX-16")
 def test_of_an_address_only_values_are_masked() -> None:
     secrets = typed("shop.test", "secret-path", "open sesame", "name")
-    assert secrets.url("https://shop.test:8443/secret-path?name=1&q=open%20sesame&to=open+sesame#open%20sesame") == (
-        "https://shop.test:8443/secret-path?name=1&q=********&to=open+sesame#********"
-    )
+    assert secrets.mask_url(
+        "https://shop.test:8443/secret-path?name=1&q=open%20sesame&to=open+sesame#open%20sesame"
+    ) == ("https://shop.test:8443/secret-path?name=1&q=********&to=open+sesame#********")
 
 
 # --- what a page says ------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 @given(st.text(st.characters(codec="utf-8"), min_size=4, max_size=30), st.sampled_from(sorted(SPELLINGS)))
 def test_every_spelling_of_a_password_is_found_in_what_a_page_says(secret: str, spelling: str) -> None:
     spelled = SPELLINGS[spelling](secret)
-    assert typed(secret).tree({"name": f"<{spelled}>"}) == {"name": "<********>"}
+    assert typed(secret).mask_tree({"name": f"<{spelled}>"}) == {"name": "<********>"}
 
 
 @pytest.mark.req("VX-08")
@@ -155,9 +155,13 @@ def test_a_snapshot_is_masked_but_for_the_words_of_the_browser_and_the_places_of
     secrets = typed("open jane@private.example sesame")
     carried = quote("open jane@private.example sesame")
     tree = {"role": "text", "name": "Open jane@private.example sesame", "children": [{"name": carried, "level": 1}]}
-    assert secrets.tree(tree) == {"role": "text", "name": "********", "children": [{"name": "********", "level": 1}]}
+    assert secrets.mask_tree(tree) == {
+        "role": "text",
+        "name": "********",
+        "children": [{"name": "********", "level": 1}],
+    }
     told = {"role": "button", "name": "a button", "url": "https://button.test/button?button=1&x=button"}
-    assert typed("button").tree(told) == {
+    assert typed("button").mask_tree(told) == {
         "role": "button",
         "name": "a ********",
         "url": "https://button.test/button?button=1&x=********",
@@ -167,7 +171,7 @@ def test_a_snapshot_is_masked_but_for_the_words_of_the_browser_and_the_places_of
 @pytest.mark.req("VX-08", "VX-16")
 def test_a_selector_in_an_error_is_masked_in_its_quotes_and_our_words_are_not() -> None:
     selector = "[title='open sesame'] > .open"
-    with pytest.raises(RefusedError) as refused, typed("open sesame", "was found").kept_out_of_errors(selector):
+    with pytest.raises(RefusedError) as refused, typed("open sesame", "was found").masked_errors(selector):
         raise RefusedError(
             Reason.ELEMENT_MISSING, f"{selector} was found twice", where=selector, next_step="open sesame"
         )
@@ -186,6 +190,6 @@ def test_short_ones_stand_anywhere_and_long_ones_are_found_in_pieces() -> None:
     assert set(typed(long).text(quote(long))) == {"*"}
     started = time.process_time()
     secrets = typed("x" * 10_000, "&" * 10_000)
-    secrets.tree("x" * 150 + "&" * 1_000_000)
+    secrets.mask_tree("x" * 150 + "&" * 1_000_000)
     typed("\\" * 60 + "x", "%25" * 60).text("\\" * 100 + "%25" * 90)
     assert time.process_time() - started < 5

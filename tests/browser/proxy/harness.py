@@ -10,25 +10,25 @@ from typing import Any
 
 import h11
 
-from remit.browser.gate import READING
-from remit.browser.model.requests import Answer, Ending, OutgoingRequest
-from remit.browser.proxy import Authority, Egress, Serving
+from remit.browser.gate import SAFE_METHODS
+from remit.browser.model.requests import Ending, GateDecision, OutgoingRequest
+from remit.browser.proxy import Authority, BrowserProxy, ProxyListener
 from remit.browser.proxy.connection import ConnectionTimeouts
-from remit.browser.proxy.dns import Resolve, ask_the_system
+from remit.browser.proxy.dns import Resolve, resolve_with_system
 from tests.support.browser_site import LOOPBACK, Site
 
 IMPATIENT = ConnectionTimeouts(idle=0.4, head=0.2, body=0.2, linger=0.05)
 
 
-async def send_all(request: OutgoingRequest) -> Answer:
-    return Answer.READ if request.method in READING else Answer.SEND
+async def send_all(request: OutgoingRequest) -> GateDecision:
+    return GateDecision.READ if request.method in SAFE_METHODS else GateDecision.SEND
 
 
 @dataclass
 class RecordingGate:
     """Answers as it is told, and remembers what it was asked."""
 
-    answer: Callable[[OutgoingRequest], Awaitable[Answer]] = send_all
+    answer: Callable[[OutgoingRequest], Awaitable[GateDecision]] = send_all
     refuses: Callable[[str, str, int], str | None] = lambda _scheme, _host, _port: None
     places: list[tuple[str, str, int]] = field(default_factory=list)
     judged: list[OutgoingRequest] = field(default_factory=list)
@@ -37,11 +37,11 @@ class RecordingGate:
     turned_away: list[tuple[str, str, str]] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def refuse_place(self, scheme: str, host: str, port: int) -> str | None:
+    def check_destination(self, scheme: str, host: str, port: int) -> str | None:
         self.places.append((scheme, host, port))
         return self.refuses(scheme, host, port)
 
-    async def judge(self, request: OutgoingRequest) -> Answer:
+    async def judge(self, request: OutgoingRequest) -> GateDecision:
         self.judged.append(request)
         self.changed.set()
         try:
@@ -51,11 +51,11 @@ class RecordingGate:
             self.changed.set()
             raise
 
-    def ended(self, request: OutgoingRequest, ending: Ending) -> None:
+    def note_end(self, request: OutgoingRequest, ending: Ending) -> None:
         self.endings.append((request, ending))
         self.changed.set()
 
-    def refused(self, method: str, url: str, why: str) -> None:
+    def note_refused(self, method: str, url: str, why: str) -> None:
         self.turned_away.append((method, url, why))
         self.changed.set()
 
@@ -70,9 +70,9 @@ class Holding:
     """A judgement that waits for a person."""
 
     def __init__(self) -> None:
-        self.decision: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.decision: asyncio.Future[GateDecision] = asyncio.get_running_loop().create_future()
 
-    async def __call__(self, _request: OutgoingRequest) -> Answer:
+    async def __call__(self, _request: OutgoingRequest) -> GateDecision:
         return await asyncio.shield(self.decision)
 
 
@@ -145,7 +145,7 @@ class Client:
 class Way:
     site: Site
     gate: RecordingGate
-    serving: Serving
+    serving: ProxyListener
     authority: Authority
     address: tuple[str, int]
     clients: list[Client] = field(default_factory=list)
@@ -192,13 +192,13 @@ async def open_way(
     site: Site,
     gate: RecordingGate | None = None,
     *,
-    resolve: Resolve = ask_the_system,
-    patience: ConnectionTimeouts | None = None,
+    resolve: Resolve = resolve_with_system,
+    timeouts: ConnectionTimeouts | None = None,
     **config: Any,
 ) -> AsyncIterator[Way]:
     gate = gate or RecordingGate()
     authority = Authority()
-    egress = Egress(site.config(**config), authority=authority, resolve=resolve, patience=patience)
+    egress = BrowserProxy(site.config(**config), authority=authority, resolve=resolve, timeouts=timeouts)
     with socket(AF_INET, SOCK_STREAM) as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen(256)

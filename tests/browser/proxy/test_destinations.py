@@ -268,7 +268,7 @@ def test_request_goes_to_the_address_that_was_checked_whatever_the_name_says_nex
 
 
 def test_rebound_name_is_refused_when_it_is_looked_up_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.browser.proxy.dns.KEPT_SECONDS", 0.0)
+    monkeypatch.setattr("remit.browser.proxy.dns.CACHE_SECONDS", 0.0)
     answers = [[LOOPBACK], ["127.0.0.2"]]
 
     async def rebinding(_host: str) -> list[str]:

@@ -85,7 +85,7 @@ def test_two_hundred_requests_at_once_all_arrive_once(site: Site) -> None:
     site.routes["/many"] = lambda seen: Reply(200, seen.body)
 
     async def scenario() -> None:
-        async with open_way(site, patience=ConnectionTimeouts(head=60)) as way:
+        async with open_way(site, timeouts=ConnectionTimeouts(head=60)) as way:
 
             async def one(number: int) -> bytes:
                 tls = number % 4 == 0

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from remit.browser.model.requests import Answer, Ending, OutgoingRequest
+from remit.browser.model.requests import Ending, GateDecision, OutgoingRequest
 from remit.browser.proxy.addresses import Endpoint
 from remit.browser.proxy.stream import ByteStream
 from remit.browser.proxy.upstream import Upstream
@@ -161,7 +161,7 @@ def test_closing_after_the_sending_tells_that_it_was_sent(site: Site) -> None:
 
 @pytest.mark.req("VX-07")
 def test_gate_that_fails_lets_nothing_through(site: Site) -> None:
-    async def fail(_request: OutgoingRequest) -> Answer:
+    async def fail(_request: OutgoingRequest) -> GateDecision:
         raise RuntimeError("password=hunter2")
 
     async def scenario() -> None:
@@ -192,8 +192,8 @@ def test_gate_that_fails_when_it_is_told_the_end_is_reported_and_the_browser_ans
     site.routes["/pay"] = "paid"
 
     class Forgetful(RecordingGate):
-        def ended(self, request: OutgoingRequest, ending: Ending) -> None:
-            super().ended(request, ending)
+        def note_end(self, request: OutgoingRequest, ending: Ending) -> None:
+            super().note_end(request, ending)
             raise RuntimeError("the store is gone")
 
     async def scenario() -> None:
@@ -209,10 +209,10 @@ def test_gate_that_fails_when_it_is_told_the_end_is_reported_and_the_browser_ans
 
 @pytest.mark.req("VX-07")
 def test_yes_that_comes_after_the_browser_hung_up_sends_nothing_and_says_so(site: Site) -> None:
-    async def stubborn(_request: OutgoingRequest) -> Answer:
+    async def stubborn(_request: OutgoingRequest) -> GateDecision:
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        return Answer.SEND
+        return GateDecision.SEND
 
     async def scenario() -> None:
         async with open_way(site, RecordingGate(stubborn)) as way:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser.model.requests import Answer, Ending, OutgoingRequest
+from remit.browser.model.requests import Ending, GateDecision, OutgoingRequest
 from tests.browser.proxy.harness import Holding, RecordingGate, open_way
 from tests.support.browser_site import Reply, Site, redirect
 
@@ -40,7 +40,7 @@ def test_held_request_arrives_after_the_answer_and_exactly_as_it_was_shown(site:
             client.write(write("POST", "/pay?x=%20y", "Cookie: a=b", "X-Odd:  \xe9 x", body=b"amount=1&to=\x00\xff"))
             await way.gate.until(lambda gate: gate.judged)
             assert site.connections == 0
-            holding.decision.set_result(Answer.SEND)
+            holding.decision.set_result(GateDecision.SEND)
             got = await client.answer("POST")
             assert (got.status, got.body) == (201, b"paid")
             (shown,) = way.gate.judged
@@ -60,8 +60,8 @@ def test_dropped_request_never_arrives_and_a_navigation_leaves_the_page(
     site: Site, *, navigates: bool, status: int
 ) -> None:
     async def scenario() -> None:
-        async def drop(_request: OutgoingRequest) -> Answer:
-            return Answer.DROP
+        async def drop(_request: OutgoingRequest) -> GateDecision:
+            return GateDecision.DROP
 
         async with open_way(site, RecordingGate(drop)) as way:
             client = await way.tunnel()
@@ -92,7 +92,7 @@ def test_request_that_the_browser_gives_up_while_it_is_held_is_not_sent(
             await way.gate.until(lambda gate: gate.judged)
             await client.close()
             await way.gate.until(lambda gate: gate.cancelled)
-            holding.decision.set_result(Answer.SEND)
+            holding.decision.set_result(GateDecision.SEND)
             # Another request shows that the proxy is done with the first one.
             assert (await (await way.connect()).ask(way.plain("GET", "/"))).status == 200
             assert site.paths() == ["GET /"]
@@ -111,7 +111,7 @@ def test_closing_cancels_what_is_held_and_sends_nothing_more(site: Site) -> None
             await way.gate.until(lambda gate: gate.judged)
             await way.serving.close()
             assert len(way.gate.cancelled) == 1
-            holding.decision.set_result(Answer.SEND)
+            holding.decision.set_result(GateDecision.SEND)
             assert await client.ended() == b""
             assert (site.connections, way.gate.endings) == (0, [])
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser.model.requests import Answer, OutgoingRequest
+from remit.browser.model.requests import GateDecision, OutgoingRequest
 from tests.browser.proxy.harness import RecordingGate, open_way
 from tests.support.browser_site import LOOPBACK, Reply, Seen, Site
 
@@ -37,9 +37,9 @@ def test_only_plain_reading_uses_a_connection_again(site: Site) -> None:
     asyncio.run(scenario())
 
 
-async def hold_searches(request: OutgoingRequest) -> Answer:
+async def hold_searches(request: OutgoingRequest) -> GateDecision:
     """Answers at once, as somebody quick does."""
-    return Answer.SEND if request.target == "/search" else Answer.READ
+    return GateDecision.SEND if request.target == "/search" else GateDecision.READ
 
 
 @pytest.mark.req("VX-12")
@@ -124,7 +124,7 @@ def test_what_is_sent_anew_gets_a_new_connection_though_another_one_is_idle(site
 def test_answer_that_nobody_asked_for_is_not_taken_for_the_next_one(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remit.browser.proxy.upstream.KEPT_SECONDS", 60.0)
+    monkeypatch.setattr("remit.browser.proxy.upstream.IDLE_SECONDS", 60.0)
     connections: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -149,7 +149,7 @@ def test_answer_that_nobody_asked_for_is_not_taken_for_the_next_one(
 
 
 def test_idle_connection_is_closed_soon(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.browser.proxy.upstream.KEPT_SECONDS", 0.0)
+    monkeypatch.setattr("remit.browser.proxy.upstream.IDLE_SECONDS", 0.0)
     site.routes["/"] = "hello"
 
     async def scenario() -> None:

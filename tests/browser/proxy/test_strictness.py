@@ -119,7 +119,7 @@ def test_ambiguous_request_is_refused_and_the_connection_ends(site: Site, name: 
     status, text = AMBIGUOUS[name]
 
     async def scenario() -> None:
-        async with open_way(site, patience=IMPATIENT) as way:
+        async with open_way(site, timeouts=IMPATIENT) as way:
             client = await way.connect()
             got = await client.ask(text.replace("{A}", f"shop.test:{site.http_port}").encode("latin-1"))
             assert (got.status, got.header("x-remit"), got.header("connection")) == (status, "refused", "close")
@@ -141,7 +141,7 @@ def test_ambiguous_request_is_refused_and_the_connection_ends(site: Site, name: 
 )
 def test_tunnel_is_for_its_own_host_only(site: Site, text: str) -> None:
     async def scenario() -> None:
-        async with open_way(site, patience=IMPATIENT) as way:
+        async with open_way(site, timeouts=IMPATIENT) as way:
             client = await way.tunnel()
             got = await client.ask(text.replace("{A}", f"shop.test:{site.https_port}").encode())
             assert got.status in {400, 405}
@@ -152,7 +152,7 @@ def test_tunnel_is_for_its_own_host_only(site: Site, text: str) -> None:
 
 def test_plain_request_in_a_tunnel_is_refused(site: Site) -> None:
     async def scenario() -> None:
-        async with open_way(site, patience=IMPATIENT) as way:
+        async with open_way(site, timeouts=IMPATIENT) as way:
             client = await way.tunnel(tls=False)
             got = await client.ask(f"GET / HTTP/1.1\r\nHost: shop.test:{site.http_port}\r\n\r\n".encode())
             assert (got.status, way.gate.judged) == (400, [])
@@ -176,7 +176,7 @@ def test_bytes_that_come_while_a_request_is_held_end_it(site: Site) -> None:
 
 def test_body_over_the_limit_is_refused_before_it_is_read(site: Site) -> None:
     async def scenario() -> None:
-        async with open_way(site, patience=IMPATIENT, max_body_bytes=2_000) as way:
+        async with open_way(site, timeouts=IMPATIENT, max_body_bytes=2_000) as way:
             client = await way.connect()
             got = await client.ask(way.plain("POST", "/pay", body=b"x" * 2_001), "POST")
             assert (got.status, got.header("x-remit")) == (413, "refused")
@@ -202,7 +202,7 @@ def test_body_over_the_limit_is_refused_before_it_is_read(site: Site) -> None:
 )
 def test_who_is_too_slow_is_cut_off(site: Site, begun: bytes) -> None:
     async def scenario() -> None:
-        async with open_way(site, patience=IMPATIENT) as way:
+        async with open_way(site, timeouts=IMPATIENT) as way:
             client = await way.connect()
             client.write(begun)
             async with asyncio.timeout(5):

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from remit.browser.proxy import Authority, Egress
+from remit.browser.proxy import Authority, BrowserProxy
 from remit.contracts.config.browser import Browser
 from remit.core.errors import RefusedError
 from tests.browser.proxy.harness import open_way
@@ -30,7 +30,7 @@ def test_spki_is_that_of_the_authority_and_of_no_other() -> None:
     certificate = x509.load_pem_x509_certificate(authority.certificate)
     key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     assert authority.spki == b64encode(sha256(key).digest()).decode()
-    assert Egress(Browser(), authority=authority).spki == authority.spki
+    assert BrowserProxy(Browser(), authority=authority).spki == authority.spki
     assert Authority().spki != authority.spki
 
 
@@ -124,4 +124,4 @@ def test_unreadable_authorities_are_refused_at_the_start(tmp_path: Path, content
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(RefusedError, match="cannot be read"):
-        Egress(Browser(certificates=str(file)))
+        BrowserProxy(Browser(certificates=str(file)))

@@ -20,7 +20,7 @@ from wsproto.events import Request as Handshake
 from wsproto.extensions import PerMessageDeflate
 from wsproto.frame_protocol import FrameProtocol, Opcode
 
-from remit.browser.model.requests import Answer, Ending, OutgoingRequest
+from remit.browser.model.requests import Ending, GateDecision, OutgoingRequest
 from tests.browser.proxy.harness import IMPATIENT, Client, Holding, RecordingGate, Way, open_way
 from tests.support.browser_site import Reply, Site
 
@@ -59,8 +59,8 @@ async def connect(way: Way, path: str = "/ws", *, tls: bool = True) -> Socket:
 
 
 def messages_held_by(holding: Holding) -> RecordingGate:
-    async def judge(request: OutgoingRequest) -> Answer:
-        return await holding(request) if request.kind == "message" else Answer.SEND
+    async def judge(request: OutgoingRequest) -> GateDecision:
+        return await holding(request) if request.kind == "message" else GateDecision.SEND
 
     return RecordingGate(judge)
 
@@ -74,7 +74,7 @@ def test_handshake_is_held_and_sent_as_it_was_shown_without_extensions(site: Sit
             browser = await connect(way, "/ws?room=1", tls=tls)
             await way.gate.until(lambda gate: gate.judged)
             assert site.connections == 0
-            holding.decision.set_result(Answer.SEND)
+            holding.decision.set_result(GateDecision.SEND)
             opened = await browser.next()
             assert isinstance(opened, AcceptConnection)
             assert not opened.extensions
@@ -96,8 +96,8 @@ def test_handshake_is_held_and_sent_as_it_was_shown_without_extensions(site: Sit
 @pytest.mark.req("VX-07")
 def test_handshake_that_is_dropped_reaches_nobody(site: Site) -> None:
     async def scenario() -> None:
-        async def drop(_request: OutgoingRequest) -> Answer:
-            return Answer.DROP
+        async def drop(_request: OutgoingRequest) -> GateDecision:
+            return GateDecision.DROP
 
         async with open_way(site, RecordingGate(drop)) as way:
             rejected = await (await connect(way)).next()
@@ -117,7 +117,7 @@ def test_each_message_is_held_and_arrives_as_it_was_shown(site: Site) -> None:
             browser.send(TextMessage("pay é 1"))
             await way.gate.until(lambda gate: len(gate.judged) == 2)
             assert site.messages == []
-            holding.decision.set_result(Answer.SEND)
+            holding.decision.set_result(GateDecision.SEND)
             assert await browser.next() == TextMessage("echo: pay é 1")
             browser.send(BytesMessage(b"\x00\xff"))
             assert await browser.next() == BytesMessage(bytearray(b"echo: \x00\xff"))
@@ -177,7 +177,7 @@ def test_message_that_is_dropped_ends_the_socket_on_both_sides(site: Site) -> No
             assert isinstance(await browser.next(), AcceptConnection)
             browser.send(TextMessage("one"))
             browser.send(TextMessage("two"))
-            holding.decision.set_result(Answer.DROP)
+            holding.decision.set_result(GateDecision.DROP)
             closed = await browser.next()
             assert isinstance(closed, CloseConnection)
             assert closed.code == 1008
@@ -204,11 +204,11 @@ def test_message_that_is_held_is_dropped_when_the_browser_hangs_up(site: Site) -
 
 def test_server_may_speak_while_a_message_is_held(site: Site) -> None:
     async def scenario() -> None:
-        decisions = [Answer.SEND]
+        decisions = [GateDecision.SEND]
         waiting = Holding()
 
-        async def judge(request: OutgoingRequest) -> Answer:
-            return Answer.SEND if request.body != b"held" else await waiting(request)
+        async def judge(request: OutgoingRequest) -> GateDecision:
+            return GateDecision.SEND if request.body != b"held" else await waiting(request)
 
         async with open_way(site, RecordingGate(judge)) as way:
             browser = await connect(way)
@@ -329,7 +329,7 @@ def test_server_that_wants_no_socket_answers_as_to_any_request(site: Site) -> No
 )
 def test_other_upgrades_are_refused(site: Site, lines: tuple[str, ...]) -> None:
     async def scenario() -> None:
-        async with open_way(site, patience=IMPATIENT) as way:
+        async with open_way(site, timeouts=IMPATIENT) as way:
             got = await (await way.tunnel()).ask(way.tunnelled("GET", "/ws", *lines))
             assert (got.status, way.gate.judged, site.connections) == (400, [], 0)
 

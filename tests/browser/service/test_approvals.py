@@ -32,7 +32,7 @@ SECRET = "correct horse 77"
 
 
 def held_now(place: Place) -> PendingRequest:
-    world: Any = place.workspace.browser_service._world  # noqa: SLF001 - what an attacker in the process would reach for
+    world: Any = place.workspace.browser_service._driver  # noqa: SLF001 - what an attacker in the process would reach for
     held: PendingRequest = next(held for tab in world._sessions.tabs for held in tab.gate.waiting)  # noqa: SLF001
     return held
 
@@ -372,12 +372,12 @@ def test_a_browser_that_dies_takes_what_it_held_along_and_the_next_navigation_st
     place.open(FORM)
 
     def kill_and_approve(place: Place, approval: Approval) -> None:
-        world: Any = place.workspace.browser_service._world  # noqa: SLF001 - only it knows the process
+        world: Any = place.workspace.browser_service._driver  # noqa: SLF001 - only it knows the process
         os.kill(world._sessions.tabs[0].chromium.pid, signal.SIGKILL)  # noqa: SLF001
         assert place.workspace.approvals.wait(approval.approval_id, 20).state == "VOID"
 
     def end_all(place: Place, _: Approval) -> None:
-        world: Any = place.workspace.browser_service._world  # noqa: SLF001 - as `remit browse --stop` does
+        world: Any = place.workspace.browser_service._driver  # noqa: SLF001 - as `remit browse --stop` does
         world.end_sessions()
 
     killed = place.click(answer=kill_and_approve)

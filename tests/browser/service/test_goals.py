@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit.browser import timeout as browser_time
-from remit.browser.service import Browsing
+from remit.browser.service import BrowserActions
 from remit.goals.service import Reply
 from tests.browser.service.browser_workspace import SOMEBODY, Place
 from tests.support import browser_site
@@ -158,15 +158,15 @@ def test_what_a_person_takes_to_answer_is_not_the_steps_time(
     goals_place.site.routes["/rooms/red"] = FORM
     goals_place.site.routes["/act"] = "booked"
     looked = threading.Semaphore(0)
-    waits = Browsing.waits_for_person
+    waits = BrowserActions.waits_for_person
 
-    def seen_waiting(browsing: Browsing, jti: str) -> bool:
+    def seen_waiting(browsing: BrowserActions, jti: str) -> bool:
         found = waits(browsing, jti)
         if found:
             looked.release()
         return found
 
-    monkeypatch.setattr(Browsing, "waits_for_person", seen_waiting)
+    monkeypatch.setattr(BrowserActions, "waits_for_person", seen_waiting)
 
     def decide() -> None:
         question = goals_place.next_question()

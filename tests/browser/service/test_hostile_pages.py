@@ -15,7 +15,7 @@ import pytest
 from remit.browser import actions as acting
 from remit.browser import sessions
 from remit.browser.chromium import session
-from remit.browser.gate import MOST_NAVIGATIONS
+from remit.browser.gate import MAX_NAVIGATIONS
 from remit.contracts.browser.browser import ActionResult
 from tests.browser.chromium.processes import command_of, family_of
 from tests.browser.service.browser_workspace import Place, approve, made_place
@@ -45,7 +45,7 @@ def unwatched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def fresh(place: Place) -> Place:
     """With sessions of its own: its token is new. The sessions before it are ended, and their pages with them."""
-    world: Any = place.workspace.browser_service._world  # noqa: SLF001
+    world: Any = place.workspace.browser_service._driver  # noqa: SLF001
     if world is not None:
         world._thread.run(_close_sessions(world._sessions))  # noqa: SLF001
     place.site.routes.clear()
@@ -93,7 +93,7 @@ def at_once(work: Callable[[str], ActionResult], names: Iterable[str]) -> list[A
 
 def renderers(place: Place) -> dict[int, int]:
     """The processor time of each process of pages, in hundredths of a second, as the kernel counts it."""
-    world: Any = place.workspace.browser_service._world  # noqa: SLF001 - which Chromium it is
+    world: Any = place.workspace.browser_service._driver  # noqa: SLF001 - which Chromium it is
     [chromium] = {tab.chromium for tab in world._sessions.tabs}  # noqa: SLF001
     found = {}
     for pid in family_of(chromium.pid):
@@ -212,7 +212,7 @@ def until_busy(place: Place) -> None:
 
 def until_ended(place: Place, names: Iterable[str]) -> None:
     """Until Remit has ended the page of each session. No action asks: that would be another way to find it out."""
-    world: Any = place.workspace.browser_service._world  # noqa: SLF001
+    world: Any = place.workspace.browser_service._driver  # noqa: SLF001
     deadline = time.monotonic() + GUARD_SECONDS
     left = set(names)
     while left:
@@ -306,9 +306,9 @@ def test_a_page_that_loads_itself_without_an_end_is_stopped_and_left(place: Plac
     place.site.routes["/again"] = "<script>setTimeout(() => location.reload(), 0)</script>"
     for path in ("/login", "/again"):
         place.do(place.action("navigate", path, session="again"))
-    place.site.wait_until(lambda site: site.paths().count("GET /again") >= MOST_NAVIGATIONS, GUARD_SECONDS)
+    place.site.wait_until(lambda site: site.paths().count("GET /again") >= MAX_NAVIGATIONS, GUARD_SECONDS)
     require_at_rest(place)
-    assert place.site.paths().count("GET /again") == MOST_NAVIGATIONS
+    assert place.site.paths().count("GET /again") == MAX_NAVIGATIONS
     require_usable(place, ["again"])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.browser.checkpoint import RequestOutcome
-from remit.browser.recovery import state_of
+from remit.browser.recovery import read_state
 from remit.contracts.browser.browser import ActionResult
 from tests.browser.service.browser_workspace import Place, made_place
 from tests.support import preloaded
@@ -79,7 +79,7 @@ def test_a_killed_host_sends_nothing_twice_and_leaves_a_record_that_says_what_is
         assert all(outcome.state == "UNKNOWN" for outcome in requests)
         cut_short = recovered["act-2"]
         assert isinstance(cut_short, ActionResult)
-        assert state_of(cut_short) == said
+        assert read_state(cut_short) == said
         assert (cut_short.sent > 0) == (said != "not sent")
         assert ADVICE[said] in str(cut_short.error)
         states = {approval.state for approval in place.workspace.approvals.listed()}

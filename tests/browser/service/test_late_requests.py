@@ -147,13 +147,13 @@ def test_a_timer_of_the_pages_own_keeps_no_action_waiting(patient: Place) -> Non
     )
     result = place.click()
     assert result.success
-    place.workspace.browser_service._world._thread.run(_rested(place))  # type: ignore[union-attr]  # noqa: SLF001
+    place.workspace.browser_service._driver._thread.run(_rested(place))  # type: ignore[union-attr]  # noqa: SLF001
 
 
 async def _rested(place: Place) -> None:
-    tab = place.workspace.browser_service._world._sessions.tabs[-1]  # type: ignore[union-attr]  # noqa: SLF001
-    assert await tab.page.settle(30)
-    assert not tab.page.puts_off
+    tab = place.workspace.browser_service._driver._sessions.tabs[-1]  # type: ignore[union-attr]  # noqa: SLF001
+    assert await tab.page.wait_for_rest(30)
+    assert not tab.page.has_deferred_work
 
 
 def waiting_for(place: Place) -> threading.Event:

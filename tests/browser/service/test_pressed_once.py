@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Mouse
 
 from remit.browser.chromium import session
-from remit.browser.chromium.documents import FoundElement, call
+from remit.browser.chromium.documents import FoundElement, call_on_element
 from remit.core.errors import Reason, RefusedError
 from tests.browser.service.browser_workspace import Place, approve, deny
 
@@ -119,7 +119,7 @@ def test_what_is_under_the_pointer_before_the_press_gets_nothing_and_it_is_not_c
     )
     down = Mouse.down
 
-    tab = place.workspace.browser_service._world._sessions.tabs[-1]  # type: ignore[union-attr]  # noqa: SLF001
+    tab = place.workspace.browser_service._driver._sessions.tabs[-1]  # type: ignore[union-attr]  # noqa: SLF001
 
     async def too_late(mouse: Mouse) -> None:
         await tab.page._page.evaluate("pay.style.display = 'block'")  # noqa: SLF001 - as a timer of the page could
@@ -183,12 +183,12 @@ def test_a_document_that_goes_while_it_is_submitted_is_not_submitted_again(
     place.open("<form id=go action=/act method=post><input name=a value=1></form>")
 
     async def gone(found: FoundElement, method: str, argument: Any = None) -> Any:
-        told = await call(found, method, argument)
+        told = await call_on_element(found, method, argument)
         if method == "submit":
             raise RefusedError(Reason.ELEMENT_MISSING, "the page changed while it was looked at")
         return told
 
-    monkeypatch.setattr(session, "call", gone)
+    monkeypatch.setattr(session, "call_on_element", gone)
     result = place.do(place.action("submit", selector="#go"))
     assert result.error is not None
     assert (result.error.code, result.sent, place.sleeps) == ("KERNEL_ERROR", 1, [])

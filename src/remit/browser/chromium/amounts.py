@@ -4,10 +4,10 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from remit.browser.chromium.types import SeenAmount
+from remit.browser.chromium.types import PageAmount
 from remit.masking.regex_cache import vocabulary
 
-MOST: Final = 200
+MAX_AMOUNTS: Final = 200
 
 _SYMBOLS: Final = {
     "US$": "USD", "CA$": "CAD", "AU$": "AUD", "NZ$": "NZD", "HK$": "HKD", "R$": "BRL", "$": "USD", "€": "EUR",
@@ -30,7 +30,7 @@ _AMOUNT: Final = re.compile(
 )
 
 
-def find_amounts(text: str, *, in_form: bool) -> list[SeenAmount]:
+def find_amounts(text: str, *, in_form: bool) -> list[PageAmount]:
     """In the order of the text. `$` alone is read as USD and `¥` as JPY: a page need not say whose they are."""
     found = []
     for match in _AMOUNT.finditer(text):
@@ -38,8 +38,8 @@ def find_amounts(text: str, *, in_form: bool) -> list[SeenAmount]:
         value = read_number(written)
         if value is not None:
             money = match["before"] or match["after"]
-            found.append(SeenAmount(value, currency_of(money), match[0], in_form))
-        if len(found) == MOST:
+            found.append(PageAmount(value, currency_of(money), match[0], in_form))
+        if len(found) == MAX_AMOUNTS:
             break
     return found
 

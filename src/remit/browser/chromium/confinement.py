@@ -22,9 +22,9 @@ def raise_failure(message: bytes) -> None:
             "the launcher of Chromium died",
             next_step="Look at `remit doctor`, and try again.",
         )
-    told = json.loads(message).get("failed")
-    if told is not None:
-        raise _cannot_confine(str(told["what"]), int(told["errno"]))
+    failure = json.loads(message).get("failed")
+    if failure is not None:
+        raise _confinement_error(str(failure["what"]), int(failure["errno"]))
 
 
 def probe_confinement(executable: str, user: tuple[int, int] | None) -> bool:
@@ -43,11 +43,11 @@ def probe_confinement(executable: str, user: tuple[int, int] | None) -> bool:
             Reason.SANDBOX_UNAVAILABLE, "the launcher of Chromium could not be run"
         ) from problem
     raise_failure(done.stdout)
-    own: bool = json.loads(done.stdout)["own_sandbox"]
-    return own
+    has_own_sandbox: bool = json.loads(done.stdout)["own_sandbox"]
+    return has_own_sandbox
 
 
-def _cannot_confine(what: str, code: int) -> EnvironmentFailureError:
+def _confinement_error(what: str, code: int) -> EnvironmentFailureError:
     why = f": {os.strerror(code)}" if code else ""
     advice = "Set browser.executable, browser.user or the rights of the files so that it can be done."
     if "namespace" in what or "uid_map" in what:

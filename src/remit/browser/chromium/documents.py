@@ -67,23 +67,23 @@ class Documents:
         self._context = context
         self._page = page
         self.main = main
-        self._own: dict[Frame, CDPSession] = {}
+        self._frame_sessions: dict[Frame, CDPSession] = {}
         self._top: FrameDocument | None = None
         self.references = references
 
     @property
     def sessions(self) -> list[CDPSession]:
         """Of every process that shows a part of the page, as far as it is known."""
-        return [self.main, *self._own.values()]
+        return [self.main, *self._frame_sessions.values()]
 
     async def attach(self, frame: Frame) -> CDPSession | None:
         """The session of a frame that has a process of its own; None of one that shares its parent's."""
         try:
             session = await self._context.new_cdp_session(frame)
         except PlaywrightError:
-            self._own.pop(frame, None)
+            self._frame_sessions.pop(frame, None)
             return None
-        self._own[frame] = session
+        self._frame_sessions[frame] = session
         await self.prepare(session)
         return session
 
@@ -91,17 +91,19 @@ class Documents:
         for name, listener in self._listeners.items():
             session.on(name, listener)
         if session is self.main:
-            session.on("Page.frameNavigated", self._arrived)
+            session.on("Page.frameNavigated", self._on_navigated)
         await session.send("Page.enable")
 
-    def _arrived(self, event: dict[str, Any]) -> None:
+    def _on_navigated(self, event: dict[str, Any]) -> None:
         if "parentId" not in event["frame"]:
-            self._top = _document(self.main, event["frame"])
-            _begin_world(self._top)  # ahead of need: while it loads there is time, right after it there is none
+            self._top = _parse_frame(self.main, event["frame"])
+            _create_world(self._top)  # ahead of need: while it loads there is time, right after it there is none
 
     async def all(self) -> list[FrameDocument]:
         """The page's own first; then the rest, outer ones before inner ones."""
-        trees = await asyncio.gather(*(self._tree(session) for session in [self.main, *await self._sessions()]))
+        trees = await asyncio.gather(
+            *(self._read_tree(session) for session in [self.main, *await self._attach_frames()])
+        )
         self._top = trees[0][0]
         return [document for tree in trees for document in tree][:MOST_FRAMES]
 
@@ -112,45 +114,45 @@ class Documents:
     async def top(self) -> FrameDocument:
         """The page's own. Remembered until it goes: two questions less for each look at it."""
         if self._top is None:
-            self._top = (await self._tree(self.main))[0]
+            self._top = (await self._read_tree(self.main))[0]
         return self._top
 
-    async def ask_top(self, method: str, argument: Any = None, *, by_value: bool = True) -> dict[str, Any]:
+    async def call_top(self, method: str, argument: Any = None, *, by_value: bool = True) -> dict[str, Any]:
         """The page's own document, also if it went and we have not heard of that yet."""
         is_remembered = self._top is not None
         try:
-            return await ask(await self.top(), method, argument, by_value=by_value)
+            return await call_in_document(await self.top(), method, argument, by_value=by_value)
         except RefusedError:
             if not is_remembered:
                 raise
         self._top = None
-        return await ask(await self.top(), method, argument, by_value=by_value)
+        return await call_in_document(await self.top(), method, argument, by_value=by_value)
 
-    async def hear_out(self) -> None:
+    async def drain_events(self) -> None:
         """When this returns, all that Chromium had told before has been heard.
 
         Asked of Chromium's own process: it holds back what is for a page's process while that page goes elsewhere.
         """
-        asked = (session.send("Target.getTargetInfo") for session in self.sessions)
-        await asyncio.gather(*asked, return_exceptions=True)  # one that is gone has nothing to say
+        pings = (session.send("Target.getTargetInfo") for session in self.sessions)
+        await asyncio.gather(*pings, return_exceptions=True)  # one that is gone has nothing to say
 
-    async def _sessions(self) -> list[CDPSession]:
+    async def _attach_frames(self) -> list[CDPSession]:
         frames = [frame for frame in self._page.frames[1:MOST_FRAMES] if not frame.is_detached()]
-        for frame in [known for known in self._own if known not in frames]:
-            del self._own[frame]
-        missing = [frame for frame in frames if frame not in self._own]
+        for frame in [known for known in self._frame_sessions if known not in frames]:
+            del self._frame_sessions[frame]
+        missing = [frame for frame in frames if frame not in self._frame_sessions]
         await asyncio.gather(*(self.attach(frame) for frame in missing))
-        return [self._own[frame] for frame in frames if frame in self._own]
+        return [self._frame_sessions[frame] for frame in frames if frame in self._frame_sessions]
 
-    async def _tree(self, session: CDPSession) -> list[FrameDocument]:
+    async def _read_tree(self, session: CDPSession) -> list[FrameDocument]:
         try:
             answer = await session.send("Page.getFrameTree")
         except PlaywrightError:
             if session is self.main:
                 raise
-            self._own = {frame: own for frame, own in self._own.items() if own is not session}
+            self._frame_sessions = {frame: own for frame, own in self._frame_sessions.items() if own is not session}
             return []  # a frame that went while we looked
-        found = _documents(session, answer["frameTree"])
+        found = _flatten_tree(session, answer["frameTree"])
         # One that is known already keeps the world that was made in it.
         return [self._top if session is self.main and each == self._top else each for each in found]
 
@@ -160,11 +162,11 @@ class Documents:
         """Exactly one. Refused where there is none, or more than one, or the selector is not CSS."""
         async with within(CALL_SECONDS, f"look for {element}"):
             if element.ref is not None:
-                return await self._by_reference(element.ref)
-            return await self._by_selector(element.selector or "")
+                return await self._find_by_reference(element.ref)
+            return await self._find_by_selector(element.selector or "")
 
-    async def _by_selector(self, selector: str) -> FoundElement:
-        answer = await self.ask_top("find", selector, by_value=False)
+    async def _find_by_selector(self, selector: str) -> FoundElement:
+        answer = await self.call_top("find", selector, by_value=False)
         if answer.get("subtype") == "node":
             return FoundElement(await self.top(), answer["objectId"])
         count = answer.get("value", 0)
@@ -186,15 +188,15 @@ class Documents:
             next_step="Take a snapshot to see what is there. Frames and shadow roots are reached by ref only.",
         )
 
-    async def _by_reference(self, ref: str) -> FoundElement:
-        known = self.references.get(ref)
-        if known is not None:
+    async def _find_by_reference(self, ref: str) -> FoundElement:
+        reference = self.references.find(ref)
+        if reference is not None:
             for document in await self.all():
-                if (document.frame_id, document.loader_id) == (known.frame_id, known.loader_id):
-                    found = await self.resolve(document, known.node_id)
-                    if found is not None and await call(found, "isThere"):
+                if (document.frame_id, document.loader_id) == (reference.frame_id, reference.loader_id):
+                    found = await self.resolve(document, reference.node_id)
+                    if found is not None and await call_on_element(found, "isThere"):
                         return found
-        problem = "is not from a snapshot of this session" if known is None else "is of an element that is gone"
+        problem = "is not from a snapshot of this session" if reference is None else "is of an element that is gone"
         raise ElementNeverFoundError(
             Reason.ELEMENT_MISSING,
             f"{ref!r} {problem}",
@@ -202,7 +204,7 @@ class Documents:
         )
 
     async def resolve(self, document: FrameDocument, node_id: int) -> FoundElement | None:
-        world = await _world(document)
+        world = await _get_world(document)
         try:
             answer = await document.cdp.send(
                 "DOM.resolveNode", {"backendNodeId": node_id, "executionContextId": world, "objectGroup": _WORLD}
@@ -222,23 +224,27 @@ class Documents:
         return await self.resolve(around, answer["backendNodeId"])
 
 
-async def ask(document: FrameDocument, method: str, argument: Any = None, *, by_value: bool = True) -> dict[str, Any]:
+async def call_in_document(
+    document: FrameDocument, method: str, argument: Any = None, *, by_value: bool = True
+) -> dict[str, Any]:
     """One function of `page.js` about a document; the answer as CDP gives it."""
-    return await _run(
+    return await _call_function(
         document,
-        {"executionContextId": await _world(document)},
+        {"executionContextId": await _get_world(document)},
         method,
         argument,
         by_value=by_value,
     )
 
 
-async def call(found: FoundElement, method: str, argument: Any = None) -> Any:
+async def call_on_element(found: FoundElement, method: str, argument: Any = None) -> Any:
     """One function of `page.js` about an element; its answer, by value."""
-    return (await _run(found.document, {"objectId": found.handle}, method, argument, by_value=True)).get("value")
+    return (await _call_function(found.document, {"objectId": found.handle}, method, argument, by_value=True)).get(
+        "value"
+    )
 
 
-async def _run(
+async def _call_function(
     document: FrameDocument, on: dict[str, Any], method: str, argument: Any, *, by_value: bool
 ) -> dict[str, Any]:
     try:
@@ -256,49 +262,49 @@ async def _run(
         )
     except PlaywrightError as problem:
         if _is_gone(problem):
-            raise _changed() from problem
+            raise _changed_error() from problem
         raise
     if "exceptionDetails" in answer:
         # Our own code failed: a page cannot make it, but a document may go while it runs.
-        raise _changed()
+        raise _changed_error()
     result: dict[str, Any] = answer["result"]
     return result
 
 
-async def _world(document: FrameDocument) -> int:
+async def _get_world(document: FrameDocument) -> int:
     if not document.worlds:
-        _begin_world(document)
+        _create_world(document)
     try:
         number: int = (await asyncio.shield(document.worlds[0]))["executionContextId"]
     except PlaywrightError as problem:
         document.worlds.clear()
         if _is_gone(problem):
-            raise _changed() from problem
+            raise _changed_error() from problem
         raise
     return number
 
 
-def _begin_world(document: FrameDocument) -> None:
-    asked = document.cdp.send("Page.createIsolatedWorld", {"frameId": document.frame_id, "worldName": _WORLD})
-    document.worlds.append(asyncio.ensure_future(asked))
+def _create_world(document: FrameDocument) -> None:
+    creation = document.cdp.send("Page.createIsolatedWorld", {"frameId": document.frame_id, "worldName": _WORLD})
+    document.worlds.append(asyncio.ensure_future(creation))
     document.worlds[0].add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody asks
 
 
-def _documents(session: CDPSession, tree: dict[str, Any]) -> list[FrameDocument]:
-    own = _document(session, tree["frame"])
-    return [own, *(inner for child in tree.get("childFrames", []) for inner in _documents(session, child))]
+def _flatten_tree(session: CDPSession, tree: dict[str, Any]) -> list[FrameDocument]:
+    outer = _parse_frame(session, tree["frame"])
+    return [outer, *(inner for child in tree.get("childFrames", []) for inner in _flatten_tree(session, child))]
 
 
-def _document(session: CDPSession, frame: dict[str, Any]) -> FrameDocument:
+def _parse_frame(session: CDPSession, frame: dict[str, Any]) -> FrameDocument:
     url = frame.get("url", "") + frame.get("urlFragment", "")
     return FrameDocument(session, frame["id"], frame["loaderId"], url, frame.get("parentId"))
 
 
 def _is_gone(problem: PlaywrightError) -> bool:
-    return any(words in problem.message for words in _GONE)
+    return any(message in problem.message for message in _GONE)
 
 
-def _changed() -> RefusedError:
+def _changed_error() -> RefusedError:
     return RefusedError(
         Reason.ELEMENT_MISSING,
         "the page changed while it was looked at",

@@ -2,55 +2,57 @@
 
 from typing import Any, NamedTuple
 
-from remit.browser.chromium.click import Aimed, place_of
-from remit.browser.chromium.documents import Documents, FoundElement, call
+from remit.browser.chromium.click import ClickPoint, find_click_point
+from remit.browser.chromium.documents import Documents, FoundElement, call_on_element
 from remit.browser.chromium.secret_fields import secret_kind
-from remit.browser.chromium.types import Described, Element, Form
+from remit.browser.chromium.types import Element, ElementDescription, Form
 from remit.core.errors import Reason, RefusedError
 
 
 class ElementInfo(NamedTuple):
     found: FoundElement
-    described: Described
-    place: Aimed
-    typing: str
+    description: ElementDescription
+    point: ClickPoint
+    input_method: str
     """How text is put in: insert, set, choose, or never."""
 
 
-async def look_at(documents: Documents, found: FoundElement, element: Element, *, spoken: bool) -> ElementInfo:
+async def inspect_element(
+    documents: Documents, found: FoundElement, element: Element, *, with_role: bool
+) -> ElementInfo:
     """At one element, which can be used: it is visible, enabled, and a press in its middle hits it. Scrolls.
 
-    `spoken`: with what a screen reader would say of it.
+    `with_role`: with what a screen reader would say of it.
     """
-    told = await call(found, "look")
-    for problem, holds in (("is not visible", told["visible"]), ("is disabled", told["enabled"])):
-        if not holds:
+    answer = await call_on_element(found, "look")
+    for problem, is_met in (("is not visible", answer["visible"]), ("is disabled", answer["enabled"])):
+        if not is_met:
             raise RefusedError(
                 Reason.ELEMENT_MISSING,
                 f"{element} {problem}",
                 next_step="Take a snapshot, and name an element that can be used.",
             )
-    place = await place_of(documents, found, element, told["aimed"])
-    role, name = await _spoken(found) if spoken else ("", "")
-    form = told["form"]
-    described = Described(
-        tag=told["tag"],
-        type=told["type"],
+    point = await find_click_point(documents, found, element, answer["aimed"])
+    role, name = await _read_role_and_name(found) if with_role else ("", "")
+    form = answer["form"]
+    description = ElementDescription(
+        tag=answer["tag"],
+        type=answer["type"],
         role=role,
         name=name,
-        is_password=told["isPassword"],
-        secret_kind=secret_kind(told["type"], [*told["words"], name]) if told["typing"] != "never" else None,
-        words=tuple(told["words"]),
-        submits=told["submits"],
+        is_password=answer["isPassword"],
+        secret_kind=secret_kind(answer["type"], [*answer["words"], name]) if answer["typing"] != "never" else None,
+        words=tuple(answer["words"]),
+        submits=answer["submits"],
         form=None if form is None else Form(**{**form, "fields": tuple(form["fields"])}),
-        href=told["href"],
-        outline=place.outline,
-        frame_url=told["url"],
+        href=answer["href"],
+        outline=point.outline,
+        frame_url=answer["url"],
     )
-    return ElementInfo(found, described, place, "never" if told["readOnly"] else told["typing"])
+    return ElementInfo(found, description, point, "never" if answer["readOnly"] else answer["typing"])
 
 
-async def _spoken(found: FoundElement) -> tuple[str, str]:
+async def _read_role_and_name(found: FoundElement) -> tuple[str, str]:
     """Role and name as Chromium tells them to a screen reader."""
     answer = await found.document.cdp.send(
         "Accessibility.getPartialAXTree", {"objectId": found.handle, "fetchRelatives": False}

@@ -17,14 +17,14 @@ class References:
     """The same element has the same reference as long as it lives; none is ever given twice."""
 
     _by_ref: dict[str, ElementRef] = field(default_factory=dict)
-    _by_known: dict[ElementRef, str] = field(default_factory=dict)
+    _by_element: dict[ElementRef, str] = field(default_factory=dict)
 
-    def of(self, known: ElementRef) -> str:
-        if known not in self._by_known:
+    def get_or_create(self, element: ElementRef) -> str:
+        if element not in self._by_element:
             ref = f"e{len(self._by_ref) + 1}"
-            self._by_ref[ref] = known
-            self._by_known[known] = ref
-        return self._by_known[known]
+            self._by_ref[ref] = element
+            self._by_element[element] = ref
+        return self._by_element[element]
 
-    def get(self, ref: str) -> ElementRef | None:
+    def find(self, ref: str) -> ElementRef | None:
         return self._by_ref.get(ref)

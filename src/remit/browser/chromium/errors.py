@@ -13,7 +13,7 @@ from remit.core.errors import SESSION_GONE, EnvironmentFailureError, Reason, Rem
 CALL_SECONDS: Final = 10.0
 """What one look at a page, or one act in it, may take. An endless loop in a page is cut off by it."""
 
-__all__ = ["CALL_SECONDS", "PlaywrightError", "translated", "within"]
+__all__ = ["CALL_SECONDS", "PlaywrightError", "translate_error", "within"]
 
 
 @asynccontextmanager
@@ -25,15 +25,15 @@ async def within(seconds: float, what: str) -> AsyncIterator[None]:
     except RemitError:
         raise
     except TimeoutError as late:
-        raise _late(what, seconds) from late
+        raise _timeout_error(what, seconds) from late
     except PlaywrightError as problem:
-        raise translated(problem, what, seconds) from problem
+        raise translate_error(problem, what, seconds) from problem
 
 
-def translated(problem: PlaywrightError, what: str, seconds: float) -> EnvironmentFailureError:
+def translate_error(problem: PlaywrightError, what: str, seconds: float) -> EnvironmentFailureError:
     text = problem.message.partition("\n")[0]
     if problem.name == "TimeoutError":
-        return _late(what, seconds)
+        return _timeout_error(what, seconds)
     if "crashed" in text:
         return PageEndedError(Reason.EFFECT_FAILED, "the page's process died", next_step="Navigate again.")
     if "has been closed" in text or "Connection closed" in text:
@@ -45,7 +45,7 @@ def translated(problem: PlaywrightError, what: str, seconds: float) -> Environme
     return EnvironmentFailureError(Reason.EFFECT_FAILED, f"could not {what}: {text}")
 
 
-def _late(what: str, seconds: float) -> EnvironmentFailureError:
+def _timeout_error(what: str, seconds: float) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.TIMED_OUT,
         f"could not {what} within {seconds:g} seconds",

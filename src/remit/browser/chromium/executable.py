@@ -9,15 +9,19 @@ from remit.contracts.config.browser import Browser
 from remit.core.errors import EnvironmentFailureError, Reason
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-OLDEST: Final = 120
+MINIMUM_VERSION: Final = 120
 """Older ones lack a headless mode that is the real browser, or `checkVisibility`, which a click depends on."""
 
 VIEWPORT: Final = (1280, 800)
 
-LEFT_OUT: Final = ("--disable-popup-blocking", "--disable-ipc-flooding-protection", "--enable-unsafe-swiftshader")
+OMITTED_OPTIONS: Final = (
+    "--disable-popup-blocking",
+    "--disable-ipc-flooding-protection",
+    "--enable-unsafe-swiftshader",
+)
 """Of what Playwright asks for: each makes a hostile page's life easier."""
 
-_OFF: Final = (
+_DISABLED_FEATURES: Final = (
     "AutofillServerCommunication",
     "CertificateTransparencyComponentUpdater",
     "InterestFeedContentSuggestions",
@@ -53,7 +57,7 @@ def options(spki: str) -> list[str]:
         "--disable-file-system",
         "--noerrdialogs",
         f"--window-size={VIEWPORT[0]},{VIEWPORT[1]}",
-        f"--disable-features={','.join(_OFF)}",
+        f"--disable-features={','.join(_DISABLED_FEATURES)}",
     ]
 
 
@@ -101,9 +105,9 @@ def find_user(config: Browser, user_id: int) -> tuple[int, int] | None:
 
 def require_version(version: str) -> None:
     major = version.partition(".")[0]
-    if not major.isdigit() or int(major) < OLDEST:
+    if not major.isdigit() or int(major) < MINIMUM_VERSION:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            f"Chromium {version} is too old: {OLDEST} or newer is needed",
+            f"Chromium {version} is too old: {MINIMUM_VERSION} or newer is needed",
             next_step="Update it: apt-get install chromium",
         )

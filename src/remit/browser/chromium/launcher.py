@@ -47,53 +47,53 @@ class LaunchError(Exception):
 
     def __init__(self, what: str, code: int = 0) -> None:
         super().__init__(what)
-        self.told = {"what": what, "errno": code}
+        self.details = {"what": what, "errno": code}
 
 
 def main(settings_path: str, arguments: list[str]) -> NoReturn:
     with open(settings_path, encoding="utf-8") as file:
         settings = json.load(file)
-    door = _connect(settings["door"])
+    channel = _connect(settings["door"])
     try:
         listeners = _confine(settings) if settings["confined"] else []
         ports = [listener.getsockname()[1] for listener in listeners]
         message = json.dumps({"ports": ports}).encode()
         descriptors = array.array("i", [listener.fileno() for listener in listeners])
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if listeners else []
-        door.sendmsg([message], rights)
-        _become(settings, arguments, door)
+        channel.sendmsg([message], rights)
+        _become(settings, arguments, channel)
     except (LaunchError, OSError) as problem:
         with contextlib.suppress(OSError):
-            door.send(json.dumps({"failed": _told(problem)}).encode())
+            channel.send(json.dumps({"failed": _describe_failure(problem)}).encode())
     os._exit(1)
 
 
 def probe(text: str) -> NoReturn:
     """As far as the last step before Chromium, and no further. Says on its standard output what came of it."""
     settings = json.loads(text)
-    told: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     try:
         _confine(settings)
         _change_user(settings)
         _require_program(settings["executable"])
-        told = {"own_sandbox": _can_make_user_namespace()}
+        answer = {"own_sandbox": _can_make_user_namespace()}
     except (LaunchError, OSError) as problem:
-        told = {"failed": _told(problem)}
-    print(json.dumps(told), flush=True)  # noqa: T201 - that is how it answers
+        answer = {"failed": _describe_failure(problem)}
+    print(json.dumps(answer), flush=True)  # noqa: T201 - that is how it answers
     os._exit(0)
 
 
-def _told(problem: LaunchError | OSError) -> dict[str, Any]:
-    return problem.told if isinstance(problem, LaunchError) else {"what": str(problem), "errno": problem.errno or 0}
+def _describe_failure(problem: LaunchError | OSError) -> dict[str, Any]:
+    return problem.details if isinstance(problem, LaunchError) else {"what": str(problem), "errno": problem.errno or 0}
 
 
 def _connect(path: str) -> socket.socket:
     """By way of its folder: the address of a Unix socket may have at most 107 bytes, and a folder's path has more."""
     folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    door.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    channel.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
     os.close(folder)
-    return door
+    return channel
 
 
 # --- confinement -----------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _confine(settings: dict[str, Any]) -> list[socket.socket]:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
-    _bring_loopback_up()
+    _enable_loopback()
     listeners = [_listen() for _ in range(settings["listeners"])]
     _hide_folders(settings)
     return listeners
@@ -122,10 +122,10 @@ def _write(path: str, text: str) -> None:
         raise LaunchError(f"write {path}", problem.errno or 0) from problem
 
 
-def _bring_loopback_up() -> None:
+def _enable_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        asked = struct.pack("16sh22x", b"lo", 0)
-        flags = struct.unpack("16sh22x", fcntl.ioctl(control, _GET_FLAGS, asked))[1]
+        request = struct.pack("16sh22x", b"lo", 0)
+        flags = struct.unpack("16sh22x", fcntl.ioctl(control, _GET_FLAGS, request))[1]
         fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh22x", b"lo", flags | 1))
 
 
@@ -143,9 +143,9 @@ def _hide_folders(settings: dict[str, Any]) -> None:
     needed = {program, settings["executable"]}
     hidden = [os.path.realpath(folder) for folder in settings["hidden"]]
     for folder in hidden:
-        if any(_lies_below(path, folder) for path in needed):
+        if any(_is_below(path, folder) for path in needed):
             raise LaunchError(f"hide {folder}, in which Chromium itself lies", errno.EBUSY)
-    hidden += [folder for folder in _GENERAL if not any(_lies_below(path, folder) for path in needed)]
+    hidden += [folder for folder in _GENERAL if not any(_is_below(path, folder) for path in needed)]
     if SCRATCH not in hidden:
         raise LaunchError(f"use a Chromium that lies below {SCRATCH}", errno.EBUSY)
     secured = _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS
@@ -159,20 +159,20 @@ def _hide_folders(settings: dict[str, Any]) -> None:
             _mount("tmpfs", folder, "tmpfs", secured | _READ_ONLY, "mode=0555,size=4k")
 
 
-def _lies_below(path: str, folder: str) -> bool:
+def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str) -> None:
-    words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
-    result = _libc.mount(*words, ctypes.c_ulong(flags), data.encode())
+    arguments = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
+    result = _libc.mount(*arguments, ctypes.c_ulong(flags), data.encode())
     _require(result, f"hide {target}")
 
 
 # --- becoming Chromium -----------------------------------------------------------------------------------------------
 
 
-def _become(settings: dict[str, Any], arguments: list[str], door: socket.socket) -> NoReturn:
+def _become(settings: dict[str, Any], arguments: list[str], channel: socket.socket) -> NoReturn:
     if not settings["confined"]:
         os.makedirs(settings["profile"], mode=0o700, exist_ok=True)
     home = SCRATCH if settings["confined"] else settings["profile"]
@@ -198,12 +198,12 @@ def _become(settings: dict[str, Any], arguments: list[str], door: socket.socket)
         "XDG_RUNTIME_DIR": home,
     }
     os.chdir("/")
-    words = [executable, *_own_arguments(arguments, profile)]
-    _close_all_but({0, 1, 2, *PIPE, door.fileno()})
+    command = [executable, *_adapt_arguments(arguments, profile)]
+    _close_all_but({0, 1, 2, *PIPE, channel.fileno()})
     for standard in PIPE:
         os.set_inheritable(standard, True)
     # The door closes with the exec: the host knows by that, and by no message, that this was the last step.
-    os.execve(executable, words, environ)  # noqa: S606 - that is what this program is for
+    os.execve(executable, command, environ)  # noqa: S606 - that is what this program is for
 
 
 def _change_user(settings: dict[str, Any]) -> None:
@@ -219,21 +219,21 @@ def _require_program(executable: str) -> None:
         raise LaunchError(f"execute {executable} as user {os.geteuid()}", errno.EACCES)
 
 
-def _own_arguments(arguments: list[str], profile: str) -> list[str]:
+def _adapt_arguments(arguments: list[str], profile: str) -> list[str]:
     """The profile is ours. Of an option that is given twice Chromium reads the last: lists of features are joined."""
-    kept: list[str] = []
+    adapted: list[str] = []
     features: dict[str, list[str]] = {}
     for argument in arguments:
         name, _, value = argument.partition("=")
         if name == "--user-data-dir":
-            kept.append(f"{name}={profile}")
+            adapted.append(f"{name}={profile}")
         elif name in ("--disable-features", "--enable-features"):
             features.setdefault(name, []).extend(value.split(","))
         else:
-            kept.append(argument)
+            adapted.append(argument)
     # What is no option is an address to open, and comes last.
     options = [f"{name}={','.join(dict.fromkeys(values))}" for name, values in features.items()]
-    return [*options, *kept]
+    return [*options, *adapted]
 
 
 def _can_make_user_namespace() -> bool:
@@ -243,9 +243,9 @@ def _can_make_user_namespace() -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def _close_all_but(kept: set[int]) -> None:
+def _close_all_but(open_descriptors: set[int]) -> None:
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
+        if int(name) not in open_descriptors:
             with contextlib.suppress(OSError):
                 os.close(int(name))
 

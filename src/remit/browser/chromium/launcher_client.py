@@ -15,8 +15,8 @@ from remit.core.errors import EnvironmentFailureError, Reason
 LISTENERS: Final = 32
 """As many sessions may be open at a time."""
 
-_DOOR: Final = "door"
-_MOST_BYTES: Final = 64 << 10
+_SOCKET_NAME: Final = "door"
+_MAX_BYTES: Final = 64 << 10
 
 
 class Received(NamedTuple):
@@ -31,31 +31,33 @@ class Handover:
     def __init__(self, run_folder: Path, settings: dict[str, object]) -> None:
         self._folder = run_folder
         self.program = run_folder / "chromium"
-        paper = run_folder / "launch.json"
-        paper.write_text(json.dumps({**settings, "door": str(run_folder / _DOOR), "listeners": LISTENERS}), "utf-8")
+        settings_path = run_folder / "launch.json"
+        settings_path.write_text(
+            json.dumps({**settings, "door": str(run_folder / _SOCKET_NAME), "listeners": LISTENERS}), "utf-8"
+        )
         # A shell is between, because a `#!` line has a length that the path of an interpreter may exceed.
-        words = [*LAUNCHER, str(paper)]
-        self.program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
+        command = [*LAUNCHER, str(settings_path)]
+        self.program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', "utf-8")
         self.program.chmod(0o700)
-        self._door = self._open_door()
+        self._channel = self._open_channel()
 
-    def _open_door(self) -> socket.socket:
-        (self._folder / _DOOR).unlink(missing_ok=True)  # of a host that was killed while it started
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _open_channel(self) -> socket.socket:
+        (self._folder / _SOCKET_NAME).unlink(missing_ok=True)  # of a host that was killed while it started
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             # A Unix socket's address has at most 107 bytes, so it is reached by way of its folder's descriptor.
-            door.bind(f"/proc/self/fd/{folder}/{_DOOR}")
+            channel.bind(f"/proc/self/fd/{folder}/{_SOCKET_NAME}")
         finally:
             os.close(folder)
-        door.listen(1)
-        door.setblocking(False)
-        return door
+        channel.listen(1)
+        channel.setblocking(False)
+        return channel
 
     async def receive(self) -> Received:
         """When the launcher has handed over and become Chromium. Raises what it says that it could not do."""
         loop = asyncio.get_running_loop()
-        peer, _ = await loop.sock_accept(self._door)
+        peer, _ = await loop.sock_accept(self._channel)
         with peer:
             pid, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             if user != os.geteuid():
@@ -74,8 +76,8 @@ class Handover:
         return Received(pid, dict(zip(json.loads(first)["ports"], sockets, strict=True)))
 
     def close(self) -> None:
-        self._door.close()
-        for name in (_DOOR, "launch.json", self.program.name):
+        self._channel.close()
+        for name in (_SOCKET_NAME, "launch.json", self.program.name):
             (self._folder / name).unlink(missing_ok=True)
 
 
@@ -90,7 +92,7 @@ async def _next_message(peer: socket.socket) -> tuple[bytes, list[int]]:
     finally:
         loop.remove_reader(peer)
     try:
-        message, descriptors, _, _ = socket.recv_fds(peer, _MOST_BYTES, LISTENERS)
+        message, descriptors, _, _ = socket.recv_fds(peer, _MAX_BYTES, LISTENERS)
     except ConnectionResetError:
         return b"", []
     return message, descriptors

@@ -4,8 +4,8 @@ import hashlib
 from typing import Any, Final, NamedTuple
 
 from remit.browser.chromium.amounts import find_amounts
-from remit.browser.chromium.documents import Documents, ask, call
-from remit.browser.chromium.types import Element, SeenAmount
+from remit.browser.chromium.documents import Documents, call_in_document, call_on_element
+from remit.browser.chromium.types import Element, PageAmount
 
 LONGEST_TITLE: Final = 500
 
@@ -21,10 +21,10 @@ async def read_page(documents: Documents) -> ReadPage:
     What stands in fields is no part of it: a short secret could be guessed from a digest. Nor are shadow roots.
     """
     total = hashlib.sha256()
-    top: dict[str, Any] = await documents.ask_top("serialise")
-    inner = [await ask(document, "serialise") for document in await documents.inner()]
-    for told in (answer.get("value", {}) for answer in (top, *inner)):
-        for part in (told.get("url", ""), told.get("html", "")):
+    top: dict[str, Any] = await documents.call_top("serialise")
+    inner = [await call_in_document(document, "serialise") for document in await documents.inner()]
+    for part_answer in (answer.get("value", {}) for answer in (top, *inner)):
+        for part in (part_answer.get("url", ""), part_answer.get("html", "")):
             data = part.encode("utf-8", "surrogatepass")
             total.update(len(data).to_bytes(8, "big"))
             total.update(data)
@@ -32,13 +32,13 @@ async def read_page(documents: Documents) -> ReadPage:
     return ReadPage(f"sha256:{total.hexdigest()}", title)
 
 
-async def read_amounts(documents: Documents, element: Element | None) -> list[SeenAmount]:
+async def read_amounts(documents: Documents, element: Element | None) -> list[PageAmount]:
     """Shown in the form of the element, if there is one, and then those of all documents of the page."""
-    found: list[SeenAmount] = []
+    found: list[PageAmount] = []
     if element is not None:
-        told = await call(await documents.find(element), "text")
+        told = await call_on_element(await documents.find(element), "text")
         found += find_amounts(told["form"], in_form=True)
     for document in await documents.all():
-        told = (await ask(document, "text")).get("value", {})
+        told = (await call_in_document(document, "text")).get("value", {})
         found += find_amounts(told.get("page", ""), in_form=False)
     return found

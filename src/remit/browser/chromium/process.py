@@ -16,7 +16,7 @@ from playwright.async_api import Browser as Driven
 from playwright.async_api import Playwright, async_playwright
 
 from remit.browser.chromium.errors import PlaywrightError
-from remit.browser.chromium.executable import LEFT_OUT, find_program, find_user, options, require_version
+from remit.browser.chromium.executable import OMITTED_OPTIONS, find_program, find_user, options, require_version
 from remit.browser.chromium.launcher_client import LISTENERS, Handover, Received
 from remit.browser.chromium.redaction import Painter
 from remit.browser.chromium.responsiveness import PageTimeouts
@@ -30,18 +30,18 @@ END_SECONDS: Final = 5.0
 
 
 class Chromium:
-    """Its only way out are the listeners that `take_listener` hands out, unless `confined` is False.
+    """Its only way out are the listeners that `acquire_listener` returns, unless `confined` is False.
 
     `closed` is set when Chromium is gone, for whatever reason. All methods belong to the event loop it was made in.
     """
 
     def __init__(
-        self, playwright: Playwright, *, confined: bool, profile: str | None, patience: PageTimeouts | None = None
+        self, playwright: Playwright, *, confined: bool, profile: str | None, timeouts: PageTimeouts | None = None
     ) -> None:
         self._playwright = playwright
-        self._patience = patience or PageTimeouts()
+        self._timeouts = timeouts or PageTimeouts()
         self._profile = profile
-        self._driven: Driven | None = None
+        self._browser: Driven | None = None
         self._painter: Painter | None = None
         self._listeners: dict[int, socket.socket] = {}
         self._free: list[int] = []
@@ -81,8 +81,8 @@ class Chromium:
             },
         )
         playwright = await async_playwright().start()
-        patience = PageTimeouts(float(config.late_seconds), float(config.page_seconds))
-        self = cls(playwright, confined=not unsafe, profile=profile, patience=patience)
+        timeouts = PageTimeouts(float(config.late_seconds), float(config.page_seconds))
+        self = cls(playwright, confined=not unsafe, profile=profile, timeouts=timeouts)
         try:
             await self._start(handover, spki)
         except BaseException:
@@ -97,7 +97,7 @@ class Chromium:
             self._playwright.chromium.launch(
                 executable_path=handover.program,
                 args=options(spki),
-                ignore_default_args=list(LEFT_OUT),
+                ignore_default_args=list(OMITTED_OPTIONS),
                 chromium_sandbox=True,
                 handle_sigint=False,
                 handle_sigterm=False,
@@ -110,21 +110,21 @@ class Chromium:
         try:
             await asyncio.wait({launching, receiving}, timeout=START_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
             if receiving.done():
-                self._take_over(receiving.result())
-            self._driven = await launching
+                self._adopt(receiving.result())
+            self._browser = await launching
             if not receiving.done():
                 raise EnvironmentFailureError(Reason.SANDBOX_UNAVAILABLE, "the launcher of Chromium did not report")
         except PlaywrightError as problem:
-            raise _did_not_start(problem) from problem
+            raise _start_error(problem) from problem
         finally:
             for task in (launching, receiving):
                 if not task.done():
                     task.cancel()
             await asyncio.gather(launching, receiving, return_exceptions=True)
-        self._driven.on("disconnected", lambda _: self.closed.set())
-        require_version(self._driven.version)
+        self._browser.on("disconnected", lambda _: self.closed.set())
+        require_version(self._browser.version)
 
-    def _take_over(self, received: Received) -> None:
+    def _adopt(self, received: Received) -> None:
         self._pid = received.pid
         self._listeners = received.listeners
         if not self.confined:
@@ -132,9 +132,9 @@ class Chromium:
         self._free = list(self._listeners)
         with contextlib.suppress(ProcessLookupError):
             self._watch = os.pidfd_open(received.pid)
-            asyncio.get_running_loop().add_reader(self._watch, self._noticed_its_end)
+            asyncio.get_running_loop().add_reader(self._watch, self._on_exit)
 
-    def _noticed_its_end(self) -> None:
+    def _on_exit(self) -> None:
         asyncio.get_running_loop().remove_reader(self._watch)
         self.closed.set()
 
@@ -153,7 +153,7 @@ class Chromium:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
-    def take_listener(self) -> tuple[int, socket.socket]:
+    def acquire_listener(self) -> tuple[int, socket.socket]:
         """A port for one session, and the socket on which its requests arrive: the caller's to close."""
         if not self._free:
             raise EnvironmentFailureError(
@@ -164,7 +164,7 @@ class Chromium:
         port = self._free.pop(0)
         return port, self._listeners[port].dup()
 
-    def give_back(self, port: int) -> None:
+    def release_listener(self, port: int) -> None:
         """When the session that used it is closed. What it had still asked for must not reach the next one."""
         if port not in self._listeners or port in self._free:
             raise UsageError(Reason.MISUSE, f"port {port} was not taken")
@@ -176,23 +176,23 @@ class Chromium:
         self._free.append(port)
 
     async def open_session(self, port: int) -> PageSession:
-        if self._driven is None or self.closed.is_set():
+        if self._browser is None or self.closed.is_set():
             raise EnvironmentFailureError(Reason.EFFECT_FAILED, "the browser has ended", next_step=SESSION_GONE)
         if self._painter is None:
-            self._painter = Painter(self._driven)
-        return await new_session(self._driven, port, self._painter, self._patience)
+            self._painter = Painter(self._browser)
+        return await new_session(self._browser, port, self._painter, self._timeouts)
 
     async def close(self) -> None:
         """Whatever state it is in. No process and no folder of it is left."""
-        if self._driven is not None:
-            await _try(self._driven.close)
+        if self._browser is not None:
+            await _end_quietly(self._browser.close)
         if self._watch >= 0:
             with contextlib.suppress(ValueError, OSError):
                 asyncio.get_running_loop().remove_reader(self._watch)
             await asyncio.to_thread(_end, self._pid, self._watch)
             os.close(self._watch)
             self._watch = -1
-        await _try(self._playwright.stop)
+        await _end_quietly(self._playwright.stop)
         for listener in self._listeners.values():
             listener.close()
         self._listeners, self._free = {}, []
@@ -206,7 +206,7 @@ def _listen_here() -> tuple[int, socket.socket]:
     return listener.getsockname()[1], listener
 
 
-async def _try(end: Callable[[], Awaitable[None]]) -> None:
+async def _end_quietly(end: Callable[[], Awaitable[None]]) -> None:
     """An ending that fails or hangs is no reason not to go on ending."""
     with contextlib.suppress(PlaywrightError, RemitError, TimeoutError):
         async with asyncio.timeout(END_SECONDS):
@@ -224,13 +224,13 @@ def _end(pid: int, watch: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _did_not_start(problem: PlaywrightError) -> EnvironmentFailureError:
+def _start_error(problem: PlaywrightError) -> EnvironmentFailureError:
     """Of its log, the lines that a person can do something about."""
     lines = [line.strip(" -") for line in problem.message.splitlines()]
-    told = [line for line in lines if "[err]" in line or "sandbox" in line.lower()]
-    words = " ".join(told[:3]) or (lines[0] if lines else "no word from it")
+    relevant = [line for line in lines if "[err]" in line or "sandbox" in line.lower()]
+    message = " ".join(relevant[:3]) or (lines[0] if lines else "no word from it")
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        f"Chromium did not start: {words}",
+        f"Chromium did not start: {message}",
         next_step="Start it by hand as the same user and see what it says; `remit doctor` tells more.",
     )

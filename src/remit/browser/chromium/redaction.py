@@ -49,10 +49,10 @@ class Painter:
                     proxy={"server": _NOWHERE, "bypass": "<-loopback>"}, offline=True, service_workers="block"
                 )
                 self._page = await context.new_page()
-            told = {
+            arguments = {
                 "picture": base64.b64encode(picture).decode(),
                 "hidden": [list(box) for box in hidden],
                 "outline": None if outline is None else list(outline),
             }
-            painted: str = await self._page.evaluate(_PAINT, told)
+            painted: str = await self._page.evaluate(_PAINT, arguments)
         return base64.b64decode(painted)

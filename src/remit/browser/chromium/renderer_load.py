@@ -23,29 +23,29 @@ class BusyThreads:
     """For how many looks in a row each thread has never rested."""
 
     def __init__(self) -> None:
-        self._looks: dict[tuple[int, int], int] = {}
+        self._samples: dict[tuple[int, int], int] = {}
 
-    def note(self, seen: list[RendererState]) -> None:
-        running = {(each.pid, thread) for each in seen for thread in each.running}
-        self._looks = {thread: self._looks.get(thread, 0) + 1 for thread in running}
+    def note(self, renderers: list[RendererState]) -> None:
+        running = {(each.pid, thread) for each in renderers for thread in each.running}
+        self._samples = {thread: self._samples.get(thread, 0) + 1 for thread in running}
 
     def clear(self) -> None:
-        self._looks.clear()
+        self._samples.clear()
 
-    def processes(self, looks: int) -> set[int]:
+    def processes(self, samples: int) -> set[int]:
         """Those with a thread that was busy in each of so many looks."""
-        return {pid for (pid, _), count in self._looks.items() if count >= looks}
+        return {pid for (pid, _), count in self._samples.items() if count >= samples}
 
 
-def look_at_pages(browser_pid: int) -> list[RendererState]:
+def read_renderers(browser_pid: int) -> list[RendererState]:
     """All processes of pages below that one. What ends meanwhile is left out."""
-    return [seen for pid in _family(browser_pid) if (seen := _look(pid)) is not None]
+    return [renderers for pid in _list_descendants(browser_pid) if (renderers := _read_renderer(pid)) is not None]
 
 
-def _family(browser_pid: int) -> Iterator[int]:
+def _list_descendants(browser_pid: int) -> Iterator[int]:
     children: dict[int, list[int]] = {}
     for name in os.listdir(_PROCESSES):
-        if name.isdigit() and (fields := _stat(_PROCESSES / name / "stat")) is not None:
+        if name.isdigit() and (fields := _read_stat(_PROCESSES / name / "stat")) is not None:
             children.setdefault(int(fields[1]), []).append(int(name))
     waiting = [browser_pid]
     while waiting:
@@ -54,7 +54,7 @@ def _family(browser_pid: int) -> Iterator[int]:
         waiting.extend(children.get(pid, ()))
 
 
-def _look(pid: int) -> RendererState | None:
+def _read_renderer(pid: int) -> RendererState | None:
     folder = _PROCESSES / str(pid)
     try:
         # Chromium writes the words of its children again, with spaces between them.
@@ -64,13 +64,13 @@ def _look(pid: int) -> RendererState | None:
         threads = os.listdir(folder / "task")
     except (OSError, IndexError, ValueError):
         return None
-    states = {int(name): _stat(folder / "task" / name / "stat") for name in threads}
+    states = {int(name): _read_stat(folder / "task" / name / "stat") for name in threads}
     return RendererState(
         pid, resident, frozenset(thread for thread, fields in states.items() if fields and fields[0] == "R")
     )
 
 
-def _stat(path: Path) -> list[str] | None:
+def _read_stat(path: Path) -> list[str] | None:
     """State, parent and so on: what follows the name of the program, which may hold anything."""
     try:
         return path.read_text("utf-8", "replace").rpartition(")")[2].split()

@@ -24,20 +24,20 @@ class PageTimeouts(NamedTuple):
     """For a page that does not answer, before it is ended."""
 
 
-async def all_answer(sessions: Sequence[CDPSession], seconds: float) -> bool:
+async def all_responsive(sessions: Sequence[CDPSession], seconds: float) -> bool:
     """Whether every one of these processes computes something within that time. One that is gone is no problem."""
-    words = {"expression": "1", "returnByValue": True}
-    asked = {asyncio.ensure_future(session.send("Runtime.evaluate", words)) for session in sessions}
+    request = {"expression": "1", "returnByValue": True}
+    answers = {asyncio.ensure_future(session.send("Runtime.evaluate", request)) for session in sessions}
     try:
-        _, silent = await asyncio.wait(asked, timeout=seconds)
+        _, silent = await asyncio.wait(answers, timeout=seconds)
     finally:
-        for each in asked:
+        for each in answers:
             each.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*answers, return_exceptions=True)
     return not silent
 
 
-async def worker_answers(worker: Worker, seconds: float) -> bool:
+async def is_worker_responsive(worker: Worker, seconds: float) -> bool:
     with contextlib.suppress(PlaywrightError):  # it is gone
         try:
             async with asyncio.timeout(seconds):
@@ -47,9 +47,9 @@ async def worker_answers(worker: Worker, seconds: float) -> bool:
     return True
 
 
-def page_stuck(patience: PageTimeouts) -> PageEndedError:
+def unresponsive_error(timeouts: PageTimeouts) -> PageEndedError:
     return PageEndedError(
         Reason.TIMED_OUT,
-        f"the page did not answer for {patience.page:g} seconds and was ended",
+        f"the page did not answer for {timeouts.page:g} seconds and was ended",
         next_step="Navigate again, in this session: its cookies are still there.",
     )

@@ -3,7 +3,7 @@
 import base64
 from typing import Any, NamedTuple
 
-from remit.browser.chromium.documents import Documents, FrameDocument, ask, call
+from remit.browser.chromium.documents import Documents, FrameDocument, call_in_document, call_on_element
 from remit.browser.chromium.executable import VIEWPORT
 from remit.browser.chromium.redaction import Painter
 from remit.browser.chromium.secret_fields import is_hidden_in_pictures
@@ -35,8 +35,8 @@ async def shoot(documents: Documents, part: Box | None, outline: Box | None) -> 
         },
     )
     picture = base64.b64decode(answer["data"])
-    hidden = [_shifted(box, clip) for box in {*before, *await _secret_boxes(documents)}]
-    return Shot(picture, hidden, None if outline is None else _shifted(outline, clip))
+    hidden = [_shift(box, clip) for box in {*before, *await _secret_boxes(documents)}]
+    return Shot(picture, hidden, None if outline is None else _shift(outline, clip))
 
 
 async def finish(painter: Painter, shot: Shot) -> bytes:
@@ -56,40 +56,40 @@ def _within_view(part: Box) -> Box:
     return Box(left, top, right - left, bottom - top)
 
 
-def _shifted(box: Box, clip: Box) -> Box:
+def _shift(box: Box, clip: Box) -> Box:
     return box._replace(x=box.x - clip.x, y=box.y - clip.y)
 
 
 async def _secret_boxes(documents: Documents) -> set[Box]:
     everything = await documents.all()
-    places = {everything[0].frame_id: (0.0, 0.0)}
+    origins = {everything[0].frame_id: (0.0, 0.0)}
     found: set[Box] = set()
     for document in everything:
         fields = await _secret_fields(document)
         if not fields:
             continue
-        left, top = await _place(documents, document, everything, places)
+        left, top = await _frame_origin(documents, document, everything, origins)
         found.update(Box(box["x"] + left, box["y"] + top, box["width"], box["height"]) for box in fields)
     return found
 
 
 async def _secret_fields(document: FrameDocument) -> list[dict[str, float]]:
-    answer = await ask(document, "fields")
+    answer = await call_in_document(document, "fields")
     fields: list[dict[str, Any]] = answer.get("value", [])
     return [field["box"] for field in fields if is_hidden_in_pictures(field["type"], field["words"], field["value"])]
 
 
-async def _place(
+async def _frame_origin(
     documents: Documents,
     document: FrameDocument,
     everything: list[FrameDocument],
-    places: dict[str, tuple[float, float]],
+    origins: dict[str, tuple[float, float]],
 ) -> tuple[float, float]:
-    if document.frame_id not in places:
+    if document.frame_id not in origins:
         owner = await documents.owner(document, everything)
         if owner is None:
             return 0.0, 0.0
-        edge = await call(owner, "owner")
-        left, top = await _place(documents, owner.document, everything, places)
-        places[document.frame_id] = left + edge["x"], top + edge["y"]
-    return places[document.frame_id]
+        edge = await call_on_element(owner, "owner")
+        left, top = await _frame_origin(documents, owner.document, everything, origins)
+        origins[document.frame_id] = left + edge["x"], top + edge["y"]
+    return origins[document.frame_id]

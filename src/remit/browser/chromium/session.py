@@ -16,27 +16,33 @@ from typing import Any, Final
 
 from playwright.async_api import Browser, BrowserContext, Frame, Page
 
-from remit.browser.chromium.click import outline_of, press
-from remit.browser.chromium.documents import Documents, FoundElement, ask, call
-from remit.browser.chromium.element_info import ElementInfo, look_at
+from remit.browser.chromium.click import find_outline, press
+from remit.browser.chromium.documents import Documents, FoundElement, call_in_document, call_on_element
+from remit.browser.chromium.element_info import ElementInfo, inspect_element
 from remit.browser.chromium.element_refs import References
 from remit.browser.chromium.errors import CALL_SECONDS, PlaywrightError, within
 from remit.browser.chromium.executable import VIEWPORT
-from remit.browser.chromium.page_events import Noticing
+from remit.browser.chromium.page_events import PageEventListener
 from remit.browser.chromium.page_info import read_amounts, read_page
 from remit.browser.chromium.redaction import Painter
-from remit.browser.chromium.responsiveness import WORKER_FACTOR, PageTimeouts, all_answer, page_stuck, worker_answers
+from remit.browser.chromium.responsiveness import (
+    WORKER_FACTOR,
+    PageTimeouts,
+    all_responsive,
+    is_worker_responsive,
+    unresponsive_error,
+)
 from remit.browser.chromium.screenshot import Shot, finish, shoot
 from remit.browser.chromium.snapshot import take_snapshot
 from remit.browser.chromium.types import (
     Box,
-    Described,
     Element,
+    ElementDescription,
     ElementNeverFoundError,
-    Landed,
-    Noted,
+    NavigationResult,
+    PageAmount,
     PageEndedError,
-    SeenAmount,
+    PageEvent,
 )
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 
@@ -44,11 +50,11 @@ REASON_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
 PING_SECONDS: Final = 1.0
 """How long a page may load before it is asked whether it is still there."""
-_PUT_OFF: Final = Path(__file__).with_name("put_off.js").read_text("utf-8")
+_DEFERRED_WORK_SCRIPT: Final = Path(__file__).with_name("put_off.js").read_text("utf-8")
 
 
 async def new_session(
-    browser: Browser, port: int, painter: Painter, patience: PageTimeouts | None = None
+    browser: Browser, port: int, painter: Painter, timeouts: PageTimeouts | None = None
 ) -> "PageSession":
     async with within(CALL_SECONDS, "open a session"):
         context = await browser.new_context(
@@ -63,7 +69,7 @@ async def new_session(
             timezone_id="UTC",
             viewport={"width": VIEWPORT[0], "height": VIEWPORT[1]},
         )
-        session = PageSession(context, painter, patience or PageTimeouts())
+        session = PageSession(context, painter, timeouts or PageTimeouts())
         await session.prepare()
     return session
 
@@ -73,47 +79,47 @@ class PageSession:
     EnvironmentFailureError where the page or the browser does not answer in time, or died.
     """
 
-    def __init__(self, context: BrowserContext, painter: Painter, patience: PageTimeouts) -> None:
+    def __init__(self, context: BrowserContext, painter: Painter, timeouts: PageTimeouts) -> None:
         self._context = context
         self._painter = painter
         self._signal = f"remit-{secrets.token_hex(16)}"
-        self._noticing = Noticing(context)
+        self._events = PageEventListener(context)
         self._is_closed = False
-        self._is_past_workers = False
+        self._bypasses_workers = False
         """Whether pages are loaded without service workers of their sites: one may have kept a page from loading."""
         self._page: Page
         self._documents: Documents
-        self.patience = patience
+        self.timeouts = timeouts
         self.title = ""
         """As of the last look at the whole page."""
         self.has_pressed = False
         """Whether the page may have received something of the action at work: it is never done again then."""
-        self.puts_off = False
+        self.has_deferred_work = False
         """Whether the page said, when it last came to rest, that it has put something off that the action set off."""
-        self.is_excused: Callable[[], bool] = lambda: False
+        self.may_stay_silent: Callable[[], bool] = lambda: False
         """Whether the page may have a reason not to answer: a person is asked, or a server has not answered yet."""
         self.ended_because = ""
         """Why Remit has ended the page that was there, until the session is led to another one."""
 
     async def prepare(self) -> None:
-        most = int(self.patience.late * 1_000)
-        await self._context.add_init_script(f"({_PUT_OFF})({json.dumps(self._signal)}, {most});")
+        most = int(self.timeouts.late * 1_000)
+        await self._context.add_init_script(f"({_DEFERRED_WORK_SCRIPT})({json.dumps(self._signal)}, {most});")
         await self._open_page(References())
 
     async def _open_page(self, references: References) -> None:
         """A blank page in the place of the one that was there, if any. Cookies and the like are the context's."""
-        with self._noticing.moving():
+        with self._events.changing_page():
             self._page = await self._context.new_page()
         cdp = await self._context.new_cdp_session(self._page)
-        self._noticing.move_to(self._page)
-        self._documents = Documents(self._context, self._page, cdp, self._noticing.listeners, references)
+        self._events.set_page(self._page)
+        self._documents = Documents(self._context, self._page, cdp, self._events.listeners, references)
         self._page.on("frameattached", self._watch_frame)
         self._page.on("framenavigated", self._watch_frame)
         await self._documents.prepare(self._documents.main)
-        self._documents.main.on("Page.loadEventFired", lambda _: self._noticing.noted_load())
-        if self._is_past_workers:
-            await self._pass_workers()
-        self._noticing.main_id = (await self._documents.top()).frame_id
+        self._documents.main.on("Page.loadEventFired", lambda _: self._events.on_load())
+        if self._bypasses_workers:
+            await self._bypass_workers()
+        self._events.main_id = (await self._documents.top()).frame_id
         self.title = ""
 
     @property
@@ -121,28 +127,28 @@ class PageSession:
         return self._page.url
 
     @property
-    def events(self) -> deque[Noted]:
+    def events(self) -> deque[PageEvent]:
         """The last things that were noted."""
-        return self._noticing.events
+        return self._events.events
 
     @property
-    def sent_out(self) -> int:
+    def changing_requests(self) -> int:
         """How many requests that may change something, or lead elsewhere, the page has made, as far as it tells."""
-        return self._noticing.sent_out
+        return self._events.changing_requests
 
     @property
-    def pages_asked(self) -> deque[str]:
+    def requested_pages(self) -> deque[str]:
         """Where the page itself, not a frame in it, was last to go, redirects included."""
-        return self._noticing.pages_asked
+        return self._events.requested_pages
 
     @property
-    def is_on_the_way(self) -> bool:
+    def is_navigating(self) -> bool:
         """While it is, Chromium lets nobody look at the page: what is asked of it waits until it has arrived."""
-        return self._noticing.is_on_the_way
+        return self._events.is_navigating
 
     # --- what an action does -----------------------------------------------------------------------------------------
 
-    async def navigate(self, url: str, timeout: float) -> Landed:  # noqa: ASYNC109 - each caller has its own
+    async def navigate(self, url: str, timeout: float) -> NavigationResult:  # noqa: ASYNC109 - each caller has its own
         """To a page on the web; nothing else is one. Returns when it is loaded, or the time is over."""
         if not url.lower().startswith(("http://", "https://")):
             raise RefusedError(
@@ -160,50 +166,50 @@ class PageSession:
                 response = await self._page.goto(url, wait_until="commit", timeout=0)
         except EnvironmentFailureError as problem:
             await self._stop_loading()
-            if problem.reason is Reason.TIMED_OUT and not self.is_excused():
-                self._is_past_workers = True
-                await self._pass_workers()
+            if problem.reason is Reason.TIMED_OUT and not self.may_stay_silent():
+                self._bypasses_workers = True
+                await self._bypass_workers()
             raise
         loaded = await self._load(ends)
         self._require_web()
         if response is None:
-            return Landed(self._page.url, None, loaded)
+            return NavigationResult(self._page.url, None, loaded)
         unreachable = ""
         if response.headers.get("x-remit") == "failed":  # set by the way out, which takes it from what servers say
             async with within(CALL_SECONDS, "read the notice"):
                 unreachable = (await response.text()).strip().removeprefix("Remit: ")[:500] or "no answer"
-        return Landed(self._page.url, response.status, loaded, unreachable)
+        return NavigationResult(self._page.url, response.status, loaded, unreachable)
 
-    async def describe(self, element: Element) -> Described:
-        return (await self._look(element)).described
+    async def describe(self, element: Element) -> ElementDescription:
+        return (await self._inspect(element)).description
 
     async def click(self, element: Element) -> None:
-        looked = await self._look(element, spoken=False)
-        await press(self._page, self._documents, looked.found, element, looked.place, self._note_press)
+        info = await self._inspect(element, with_role=False)
+        await press(self._page, self._documents, info.found, element, info.point, self._note_press)
 
     async def type(self, element: Element, text: str) -> None:
         """The text becomes what the field holds. Of a <select> it is the value or the label of an option."""
-        looked = await self._look(element, spoken=False)
-        found = looked.found
+        info = await self._inspect(element, with_role=False)
+        found = info.found
         async with within(CALL_SECONDS, f"type into {element}"):
-            self.has_pressed = looked.typing != "never"
-            if looked.typing == "insert":
-                done = await call(found, "select")
+            self.has_pressed = info.input_method != "never"
+            if info.input_method == "insert":
+                done = await call_on_element(found, "select")
                 if done and text:
                     await found.document.cdp.send("Input.insertText", {"text": text})
                 elif done:
                     await self._page.keyboard.press("Delete")
             else:
-                done = looked.typing != "never" and await call(
-                    found, looked.typing, {"text": text, "name": self._signal}
+                done = info.input_method != "never" and await call_on_element(
+                    found, info.input_method, {"text": text, "name": self._signal}
                 )
-        if looked.typing == "never":
+        if info.input_method == "never":
             raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING,
                 f"{element} takes no text",
                 next_step="Name a text field that can be changed, or a list.",
             )
-        if not done and looked.typing == "choose":  # which says so before it does anything
+        if not done and info.input_method == "choose":  # which says so before it does anything
             self.has_pressed = False
             raise RefusedError(
                 Reason.ELEMENT_MISSING,
@@ -219,23 +225,23 @@ class PageSession:
 
     async def submit(self, element: Element) -> None:
         """By a press on it, if it submits a form by that; else the form it belongs to, as the Enter key would."""
-        looked = await self._look(element, spoken=False)
-        if looked.described.form is None:
+        info = await self._inspect(element, with_role=False)
+        if info.description.form is None:
             raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING, f"{element} belongs to no form", next_step="Name a form, or a field of one."
             )
-        if looked.described.submits:
-            await press(self._page, self._documents, looked.found, element, looked.place, self._note_press)
+        if info.description.submits:
+            await press(self._page, self._documents, info.found, element, info.point, self._note_press)
             return
         async with within(CALL_SECONDS, f"submit {element}"):
             self.has_pressed = True
-            await call(looked.found, "submit")
+            await call_on_element(info.found, "submit")
 
-    async def settle(self, timeout: float) -> bool:  # noqa: ASYNC109 - each caller has its own
+    async def wait_for_rest(self, timeout: float) -> bool:  # noqa: ASYNC109 - each caller has its own
         """After what may have led elsewhere: until that page is loaded, or the time is over. Whether it is.
 
-        What a script has put off is not waited for here: `puts_off` says whether there is anything like that. A page
-        that is too busy to say it in time has not changed its mind: what it said before holds.
+        What a script has put off is not waited for here: `has_deferred_work` says whether there is anything like
+        that. A page that is too busy to say it in time has not changed its mind: what it said before holds.
         """
         ends = asyncio.get_running_loop().time() + timeout
         with contextlib.suppress(EnvironmentFailureError):
@@ -243,20 +249,20 @@ class PageSession:
                 # A form is sent a moment after its button was pressed: let the page do what it has before it. If it
                 # does go elsewhere, this has no answer until it is there.
                 with contextlib.suppress(RefusedError):
-                    self.puts_off = await self._rest()
-                await self._documents.hear_out()
-                await self._noticing.arrive()
+                    self.has_deferred_work = await self._has_deferred_work()
+                await self._documents.drain_events()
+                await self._events.wait_for_arrival()
             return await self._wait_for_load(max(ends - asyncio.get_running_loop().time(), 0.1))
         return False
 
-    async def _rest(self) -> bool:
+    async def _has_deferred_work(self) -> bool:
         """Whether anything was put off, in any document of the page."""
-        told = await ask(await self._documents.top(), "rest", self._signal)
-        if told.get("value") is True:
+        answer = await call_in_document(await self._documents.top(), "rest", self._signal)
+        if answer.get("value") is True:
             return True
         for document in await self._documents.inner():
             with contextlib.suppress(RefusedError):  # that one has gone
-                if (await ask(document, "rest", self._signal)).get("value") is True:
+                if (await call_in_document(document, "rest", self._signal)).get("value") is True:
                     return True
         return False
 
@@ -267,7 +273,7 @@ class PageSession:
         """Whether the page is loaded by then. One that does not answer meanwhile is not waited for."""
         loop = asyncio.get_running_loop()
         while not await self._wait_for_load(min(PING_SECONDS, max(ends - loop.time(), 0.1))):
-            await self.require_answer()
+            await self.require_responsive()
             if loop.time() >= ends:
                 return False
         return True
@@ -275,7 +281,7 @@ class PageSession:
     async def _wait_for_load(self, seconds: float) -> bool:
         with contextlib.suppress(EnvironmentFailureError):
             async with within(seconds, "load the page"):
-                await self._noticing.stop_loading()
+                await self._events.wait_until_loaded()
             return True
         return False
 
@@ -287,7 +293,7 @@ class PageSession:
         if element is not None:
             found = await self._find(element)
             async with within(CALL_SECONDS, f"find the place of {element}"):
-                part = await outline_of(self._documents, found)
+                part = await find_outline(self._documents, found)
         return await self.finish(await self._shoot(part, outline))
 
     async def shoot(self, outline: Box | None) -> Shot:
@@ -317,13 +323,13 @@ class PageSession:
         self.title = read.title
         return read.content_hash
 
-    async def amounts(self, element: Element | None = None) -> list[SeenAmount]:
+    async def amounts(self, element: Element | None = None) -> list[PageAmount]:
         """Shown in the form of the element, if there is one, and then those of the whole page."""
         self._require_web()
         async with within(CALL_SECONDS, "read the page"):
             return await read_amounts(self._documents, element)
 
-    async def why_navigation(self, url: str) -> str | None:
+    async def navigation_reason(self, url: str) -> str | None:
         """Why the page last asked to go there: formSubmissionGet, anchorClick, scriptInitiated and so on.
 
         None: it did not ask, as after a redirect; or it is in a frame of another site that had only just begun. The
@@ -331,38 +337,39 @@ class PageSession:
         """
         with contextlib.suppress(EnvironmentFailureError):
             async with within(REASON_SECONDS, "hear why"):
-                await self._documents.hear_out()
-        return self._noticing.why(url)
+                await self._documents.drain_events()
+        return self._events.find_reason(url)
 
     # --- a page that does not answer ---------------------------------------------------------------------------------
 
-    async def answers(self, *, workers: bool = False) -> bool:
+    async def is_responsive(self, *, workers: bool = False) -> bool:
         """Whether every process that shows a part of the page does what it is asked, within the session's patience.
 
-        A page that goes elsewhere cannot be asked: Chromium keeps what is for it until it has arrived. `is_excused`
-        tells whether it may still be waiting for its server. `workers`: asks its workers too, which may take longer.
+        A page that goes elsewhere cannot be asked: Chromium keeps what is for it until it has arrived.
+        `may_stay_silent` tells whether it may still be waiting for its server. `workers`: asks its workers too, which
+        may take longer.
         """
         page = self._page
-        if self._is_gone(page) or self.is_excused():
+        if self._is_gone(page) or self.may_stay_silent():
             return True
-        asked = [all_answer(self._documents.sessions, self.patience.page)]
+        checks = [all_responsive(self._documents.sessions, self.timeouts.page)]
         if workers:
-            asked += [worker_answers(worker, self.patience.page * WORKER_FACTOR) for worker in page.workers]
-        told = await asyncio.gather(*asked)
-        return all(told) or self._is_gone(page) or self.is_excused()
+            checks += [is_worker_responsive(worker, self.timeouts.page * WORKER_FACTOR) for worker in page.workers]
+        answers = await asyncio.gather(*checks)
+        return all(answers) or self._is_gone(page) or self.may_stay_silent()
 
     def _is_gone(self, page: Page) -> bool:
         """Whether it has died, or is being ended, or another one is in its place."""
-        return page is not self._page or self._noticing.is_dead
+        return page is not self._page or self._events.is_dead
 
-    async def require_answer(self) -> None:
+    async def require_responsive(self) -> None:
         """PageEnded if the page does not answer; it has been ended then."""
-        if not await self.answers():
-            raise await self.end_stuck()
+        if not await self.is_responsive():
+            raise await self.end_unresponsive()
 
-    async def end_stuck(self) -> PageEndedError:
+    async def end_unresponsive(self) -> PageEndedError:
         """End a page that did not answer. Returns what to say of it."""
-        problem = page_stuck(self.patience)
+        problem = unresponsive_error(self.timeouts)
         await self.end_page(problem.what)
         return problem
 
@@ -370,7 +377,7 @@ class PageSession:
         """The page's processes end, whatever they are busy with, its workers too. The session has a blank page then."""
         old, references = self._page, self._documents.references
         self.ended_because = why
-        self._noticing.is_dead = True
+        self._events.is_dead = True
         with contextlib.suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await old.close()
@@ -379,32 +386,32 @@ class PageSession:
 
     async def _revive(self) -> None:
         """A page whose process has died does not keep the session from going on."""
-        if self._noticing.is_dead and not self._is_closed:
+        if self._events.is_dead and not self._is_closed:
             await self.end_page("its process had ended")
         self._require_alive()
 
     async def close(self) -> None:
         """Also if its page is stuck."""
         self._is_closed = True
-        self._noticing.is_dead = True
+        self._events.is_dead = True
         with contextlib.suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._context.close()
-        self._noticing.end()
+        self._events.end()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, element: Element, *, spoken: bool = True) -> ElementInfo:
+    async def _inspect(self, element: Element, *, with_role: bool = True) -> ElementInfo:
         found = await self._find(element)
         async with within(CALL_SECONDS, f"look at {element}"):
-            return await look_at(self._documents, found, element, spoken=spoken)
+            return await inspect_element(self._documents, found, element, with_role=with_role)
 
     async def _find(self, element: Element) -> FoundElement:
         self._require_web()
         return await self._documents.find(element)
 
     def _require_alive(self) -> None:
-        if self._noticing.is_dead:
+        if self._events.is_dead:
             raise PageEndedError(
                 Reason.EFFECT_FAILED, "the session's page has died or was closed", next_step="Navigate again."
             )
@@ -422,7 +429,7 @@ class PageSession:
             async with asyncio.timeout(1):
                 await self._documents.main.send("Page.stopLoading")
 
-    async def _pass_workers(self) -> None:
+    async def _bypass_workers(self) -> None:
         """End the session's service workers, whatever they do, and load pages without them from now on. One that is
         stuck would keep each page of its site from loading, and a processor busy.
         """
@@ -437,4 +444,4 @@ class PageSession:
         if frame is self._page.main_frame:
             self.title = ""
         else:
-            self._noticing.later(self._documents.attach(frame))
+            self._events.schedule(self._documents.attach(frame))

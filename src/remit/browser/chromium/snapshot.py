@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from remit.browser.chromium.documents import Documents, FoundElement, FrameDocument, ask
+from remit.browser.chromium.documents import Documents, FoundElement, FrameDocument, call_in_document
 from remit.browser.chromium.element_refs import ElementRef
 from remit.browser.chromium.secret_fields import is_secret_field
 from remit.browser.model.masking import mask_url
@@ -31,11 +31,11 @@ _STATES: Final = ("checked", "disabled", "expanded", "selected", "pressed", "req
 
 
 @dataclass
-class _Reading:
+class _SnapshotState:
     documents: Documents
     inner: dict[tuple[str, int], FrameDocument]
     """By the frame around and the <iframe> in it."""
-    left: int = MOST_NODES
+    nodes_left: int = MOST_NODES
     truncated: bool = False
     trees: dict[str, dict[str, Any]] = field(default_factory=dict)
     secret: set[tuple[str, int]] = field(default_factory=set)
@@ -44,7 +44,7 @@ class _Reading:
 async def take_snapshot(documents: Documents, part: FoundElement | None) -> dict[str, Any]:
     """Of the page, or of one element and what is in it."""
     everything = await documents.all()
-    reading = _Reading(documents, await _owners(everything))
+    reading = _SnapshotState(documents, await _find_owners(everything))
     await asyncio.gather(*(_read(reading, document) for document in everything))
     document, start = everything[0], None
     if part is not None:
@@ -61,12 +61,12 @@ async def take_snapshot(documents: Documents, part: FoundElement | None) -> dict
             "the accessibility tree of the page does not have this element",
             next_step="Take a snapshot of the whole page.",
         )
-    tree = _node(reading, document, nodes, root, 0)
+    tree = _build_node(reading, document, nodes, root, 0)
     top: dict[str, Any] = tree[0] if len(tree) == 1 else {"role": "group", "name": "", "children": tree}
     return {**top, "truncated": True} if reading.truncated else top
 
 
-async def _owners(everything: list[FrameDocument]) -> dict[tuple[str, int], FrameDocument]:
+async def _find_owners(everything: list[FrameDocument]) -> dict[tuple[str, int], FrameDocument]:
     async def owner(inner: FrameDocument) -> tuple[tuple[str, int], FrameDocument] | None:
         around = next((other for other in everything if other.frame_id == inner.parent_id), None)
         if around is None:
@@ -78,8 +78,8 @@ async def _owners(everything: list[FrameDocument]) -> dict[tuple[str, int], Fram
     return dict(pair for pair in found if pair is not None)
 
 
-async def _read(reading: _Reading, document: FrameDocument) -> None:
-    if (await ask(document, "size")).get("value", 0) > LARGE:
+async def _read(reading: _SnapshotState, document: FrameDocument) -> None:
+    if (await call_in_document(document, "size")).get("value", 0) > LARGE:
         nodes = await _read_parts(reading, document)
     else:
         answer = await document.cdp.send("Accessibility.getFullAXTree", {"frameId": document.frame_id})
@@ -88,20 +88,20 @@ async def _read(reading: _Reading, document: FrameDocument) -> None:
     fields = [node for node in nodes.values() if _text(node, "role") in _FIELDS and _number(node) is not None]
     # Beyond that many nobody looks at each: none of them shows its value.
     reading.secret.update((document.frame_id, node["backendDOMNodeId"]) for node in fields[MOST_FIELDS:])
-    await asyncio.gather(*(_judge(reading, document, node) for node in fields[:MOST_FIELDS]))
+    await asyncio.gather(*(_mark_secret(reading, document, node) for node in fields[:MOST_FIELDS]))
 
 
-async def _read_parts(reading: _Reading, document: FrameDocument) -> dict[str, Any]:
+async def _read_parts(reading: _SnapshotState, document: FrameDocument) -> dict[str, Any]:
     """Of a large document: one level, what can be used in it and what is a heading. The whole would take minutes."""
     reading.truncated = True
     await document.cdp.send("Accessibility.enable")  # else the whole tree is made anew for each of them
     try:
-        parts = await ask(document, "usable", MOST_PARTS, by_value=False)
+        parts = await call_in_document(document, "usable", MOST_PARTS, by_value=False)
         listed = await document.cdp.send(
             "Runtime.getProperties", {"objectId": parts["objectId"], "ownProperties": True}
         )
         handles = [item["value"]["objectId"] for item in listed["result"] if item["name"].isdigit()]
-        answers = await asyncio.gather(*(_part(document, handle) for handle in handles))
+        answers = await asyncio.gather(*(_read_part(document, handle) for handle in handles))
     finally:
         await document.cdp.send("Accessibility.disable")
     nodes = {node["nodeId"]: {**node, "childIds": [], "parentId": "root"} for node in answers if node is not None}
@@ -109,12 +109,12 @@ async def _read_parts(reading: _Reading, document: FrameDocument) -> dict[str, A
     return {"root": root, **nodes}
 
 
-async def _part(document: FrameDocument, handle: str) -> dict[str, Any] | None:
+async def _read_part(document: FrameDocument, handle: str) -> dict[str, Any] | None:
     answer = await document.cdp.send("Accessibility.getPartialAXTree", {"objectId": handle, "fetchRelatives": False})
     return next(iter(answer["nodes"]), None)
 
 
-async def _judge(reading: _Reading, document: FrameDocument, node: dict[str, Any]) -> None:
+async def _mark_secret(reading: _SnapshotState, document: FrameDocument, node: dict[str, Any]) -> None:
     """Whether a field is secret. Its attributes come from the browser, not from what scripts say of them."""
     number = node["backendDOMNodeId"]
     answer = await document.cdp.send("DOM.describeNode", {"backendNodeId": number})
@@ -126,36 +126,36 @@ async def _judge(reading: _Reading, document: FrameDocument, node: dict[str, Any
         reading.secret.add((document.frame_id, number))
 
 
-def _node(
-    reading: _Reading, document: FrameDocument, nodes: dict[str, Any], node: dict[str, Any], depth: int
+def _build_node(
+    reading: _SnapshotState, document: FrameDocument, nodes: dict[str, Any], node: dict[str, Any], depth: int
 ) -> list[dict[str, Any]]:
     """Usually one; those of its children where it says nothing itself."""
     role = _text(node, "role")
     inner = reading.inner.get((document.frame_id, _number(node) or -1))
-    is_kept = not node.get("ignored") and role not in _TRANSPARENT
-    if not is_kept and inner is None:
-        return _children(reading, document, nodes, node, depth)
-    if reading.left <= 0:
+    is_shown = not node.get("ignored") and role not in _TRANSPARENT
+    if not is_shown and inner is None:
+        return _build_children(reading, document, nodes, node, depth)
+    if reading.nodes_left <= 0:
         reading.truncated = True
         return []
-    reading.left -= 1
-    told = _tell(reading, document, node, role)
+    reading.nodes_left -= 1
+    rendered = _render_node(reading, document, node, role)
     if role == "StaticText":
-        return [told] if told["name"] else []
+        return [rendered] if rendered["name"] else []
     deeper = min(depth + 1, DEEPEST)
     if inner is not None:
-        told["url"] = mask_url(inner.url)[:MOST_TEXT]
-        children = _frame(reading, inner, deeper)
+        rendered["url"] = mask_url(inner.url)[:MOST_TEXT]
+        children = _build_frame(reading, inner, deeper)
     elif role in _FIELDS and not _is_list(role, node):
         children = []  # what is in it is its value, once more
     else:
-        children = _children(reading, document, nodes, node, deeper)
+        children = _build_children(reading, document, nodes, node, deeper)
     only = children[0] if len(children) == 1 else None
-    if only is not None and only["role"] == "text" and only["name"] == told["name"]:
+    if only is not None and only["role"] == "text" and only["name"] == rendered["name"]:
         children = []
     if depth >= DEEPEST:
-        return [told, *children]
-    return [{**told, "children": children}] if children else [told]
+        return [rendered, *children]
+    return [{**rendered, "children": children}] if children else [rendered]
 
 
 def _is_list(role: str, node: dict[str, Any]) -> bool:
@@ -163,14 +163,14 @@ def _is_list(role: str, node: dict[str, Any]) -> bool:
     return role == "combobox" and not any(prop["name"] == "editable" for prop in node.get("properties", []))
 
 
-def _frame(reading: _Reading, inner: FrameDocument, depth: int) -> list[dict[str, Any]]:
+def _build_frame(reading: _SnapshotState, inner: FrameDocument, depth: int) -> list[dict[str, Any]]:
     nodes = reading.trees.get(inner.frame_id, {})
     root = next((node for node in nodes.values() if "parentId" not in node), None)
-    return [] if root is None else _children(reading, inner, nodes, root, depth)
+    return [] if root is None else _build_children(reading, inner, nodes, root, depth)
 
 
-def _children(
-    reading: _Reading, document: FrameDocument, nodes: dict[str, Any], node: dict[str, Any], depth: int
+def _build_children(
+    reading: _SnapshotState, document: FrameDocument, nodes: dict[str, Any], node: dict[str, Any], depth: int
 ) -> list[dict[str, Any]]:
     # Nothing is passed over by recursion: a page may be nested deeper than Python goes.
     found: list[dict[str, Any]] = []
@@ -180,35 +180,35 @@ def _children(
         passed = child.get("ignored") or _text(child, "role") in _TRANSPARENT
         if passed and (document.frame_id, _number(child) or -1) not in reading.inner:
             waiting.extend(nodes[below] for below in reversed(child.get("childIds", [])) if below in nodes)
-        elif depth >= DEEPEST and reading.left > 0:
-            told = _node(reading, document, {}, child, depth)
-            found.extend(told)
+        elif depth >= DEEPEST and reading.nodes_left > 0:
+            rendered = _build_node(reading, document, {}, child, depth)
+            found.extend(rendered)
             if not (_text(child, "role") in _FIELDS and not _is_list(_text(child, "role"), child)):
                 waiting.extend(nodes[below] for below in reversed(child.get("childIds", [])) if below in nodes)
         else:
-            found.extend(_node(reading, document, nodes, child, depth))
+            found.extend(_build_node(reading, document, nodes, child, depth))
     return found
 
 
-def _tell(reading: _Reading, document: FrameDocument, node: dict[str, Any], role: str) -> dict[str, Any]:
+def _render_node(reading: _SnapshotState, document: FrameDocument, node: dict[str, Any], role: str) -> dict[str, Any]:
     name = _text(node, "name").strip()[:MOST_TEXT]
     if role == "StaticText":
         return {"role": "text", "name": name}
-    told: dict[str, Any] = {"role": "document" if role == "RootWebArea" else role, "name": name}
+    rendered: dict[str, Any] = {"role": "document" if role == "RootWebArea" else role, "name": name}
     number = _number(node)
     if number is not None and role != "RootWebArea":
-        known = ElementRef(document.frame_id, document.loader_id, number)
-        told["ref"] = reading.documents.references.of(known)
+        element = ElementRef(document.frame_id, document.loader_id, number)
+        rendered["ref"] = reading.documents.references.get_or_create(element)
     value = _text(node, "value")[:MOST_TEXT]
     if value and (document.frame_id, number) not in reading.secret:
-        told["value"] = value
+        rendered["value"] = value
     for prop in node.get("properties", []):
         state = prop["value"].get("value")
         if prop["name"] == "url" and role == "link":
-            told["url"] = mask_url(str(state))[:MOST_TEXT]
+            rendered["url"] = mask_url(str(state))[:MOST_TEXT]
         if prop["name"] in _STATES and state not in (False, "false", None):
-            told[prop["name"]] = True if state == "true" else state
-    return told
+            rendered[prop["name"]] = True if state == "true" else state
+    return rendered
 
 
 def _text(node: dict[str, Any], name: str) -> str:

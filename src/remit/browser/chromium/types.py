@@ -45,7 +45,7 @@ class Form(NamedTuple):
     """Names of its fields, each once."""
 
 
-class Described(NamedTuple):
+class ElementDescription(NamedTuple):
     """An element that is there once, visible, enabled, and that a press in its middle would hit."""
 
     tag: str
@@ -70,7 +70,7 @@ class Described(NamedTuple):
         return self.secret_kind is not None
 
 
-class Landed(NamedTuple):
+class NavigationResult(NamedTuple):
     url: str
     status: int | None
     loaded: bool
@@ -79,17 +79,19 @@ class Landed(NamedTuple):
     """Why there is no page of the server's, but a notice of our own in its place."""
 
 
-Happened = Literal["alert", "confirm", "prompt", "beforeunload", "popup", "download", "file_chooser", "crash", "closed"]
+PageEventKind = Literal[
+    "alert", "confirm", "prompt", "beforeunload", "popup", "download", "file_chooser", "crash", "closed"
+]
 
 
-class Noted(NamedTuple):
+class PageEvent(NamedTuple):
     """Something that a page tried and did not get, or that happened to it."""
 
-    kind: Happened
+    kind: PageEventKind
     what: str
 
 
-class SeenAmount(NamedTuple):
+class PageAmount(NamedTuple):
     """A number with a currency in what the page shows."""
 
     value: Decimal

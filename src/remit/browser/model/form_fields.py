@@ -35,30 +35,30 @@ class Field(NamedTuple):
     """The name is not the request's, but our word for what has none, in brackets."""
 
 
-def fields_of(content_type: str, encoding: str, body: bytes) -> tuple[Field, ...]:
+def parse_fields(content_type: str, encoding: str, body: bytes) -> tuple[Field, ...]:
     """Of a body as it is sent. A body in another encoding than plain is shown by its size and digest alone."""
     if not body:
         return ()
     if encoding.strip().lower() not in {"", "identity"}:
-        return (_unread(f"({encoding.strip()[:40]})", body, is_ours=True),)
+        return (_describe_unread(f"({encoding.strip()[:40]})", body, is_ours=True),)
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data" and (parts := _multipart(content_type, body)) is not None:
         return parts
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        return (_unread("(bytes)", body, is_ours=True),)
+        return (_describe_unread("(bytes)", body, is_ours=True),)
     if kind != _FORM and (kind.endswith(("/json", "+json")) or text.lstrip()[:1] in {"{", "["}):
         read = _json(body)
         if read is not None:
             return read
     is_form = kind == _FORM or (len(body) <= JSON_BOUNDS.max_bytes and _PAIRS.fullmatch(text) is not None)
     if is_form and text.count("&") < MOST_PAIRS:
-        return tuple(pairs_of(text))
+        return tuple(parse_pairs(text))
     return (Field("(text)", text, is_ours=True),)
 
 
-def pairs_of(text: str) -> Iterator[Field]:
+def parse_pairs(text: str) -> Iterator[Field]:
     """Of a query or a form: in its order, repeated names too."""
     for pair in text.split("&"):
         if pair:
@@ -66,7 +66,7 @@ def pairs_of(text: str) -> Iterator[Field]:
             yield Field(unquote_plus(name, errors="replace"), unquote_plus(value, errors="replace"))
 
 
-def _unread(name: str, body: bytes, *, is_ours: bool = False) -> Field:
+def _describe_unread(name: str, body: bytes, *, is_ours: bool = False) -> Field:
     return Field(name, describe_bytes(body), is_ours=is_ours)
 
 
@@ -146,4 +146,4 @@ def _part(piece: bytes) -> Field | None:
     try:
         return Field(name, content.decode())
     except UnicodeDecodeError:
-        return _unread(name, content)
+        return _describe_unread(name, content)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from urllib.parse import unquote, unquote_plus, urlsplit
 
-from remit.browser.model.form_fields import Field, pairs_of
+from remit.browser.model.form_fields import Field, parse_pairs
 from remit.core.text import printable
 from remit.masking import is_secret_name, mask_field, mask_shown
 from remit.masking.regex_cache import vocabulary
@@ -15,7 +15,7 @@ LONGEST_VALUE: Final = 2_000
 LONGEST_HEADER: Final = 500
 LONGEST_NAME: Final = 200
 LONGEST_URL: Final = 4_000
-MAX_MASKED: Final = 20_000
+MAX_INSPECTED: Final = 20_000
 MOST_FIELDS: Final = 200
 MOST_SHOWN: Final = 40_000
 """Characters of one preview, all its fields together: more than that nobody reads, and no record should hold."""
@@ -42,7 +42,7 @@ TypedMask = Callable[[str, str], str | None]
 """The mask of a whole value of this name, if it is what was typed into a field that does not show it."""
 
 
-def _nothing_typed(_name: str, _value: str) -> str | None:
+def _no_typed_mask(_name: str, _value: str) -> str | None:
     return None
 
 
@@ -84,7 +84,7 @@ def _mask_encoded(name: str, value: str) -> str:
     return value
 
 
-def mask_url(url: str, typed: TypedMask = _nothing_typed) -> str:
+def mask_url(url: str, typed: TypedMask = _no_typed_mask) -> str:
     """As it will be asked for, less its secrets: in the user, path, query and fragment. Never in the host.
 
     `typed` masks whole values of parameters, and nothing else of it.
@@ -93,13 +93,13 @@ def mask_url(url: str, typed: TypedMask = _nothing_typed) -> str:
         parts = urlsplit(url)
     except ValueError:
         return printable(mask_shown(url))[:LONGEST_URL]
-    place = f"{parts.scheme}://{_without_user(parts.netloc)}" if parts.netloc else f"{parts.scheme}:"
+    origin = f"{parts.scheme}://{_without_user(parts.netloc)}" if parts.netloc else f"{parts.scheme}:"
     segments = parts.path.split("/")
     path = "/".join(map(_mask_segment, ["", *segments], segments))
     query = f"?{_mask_query(parts.query, typed)}" if parts.query else ""
     fragment = f"#{_mask_query(parts.fragment, typed)}" if parts.fragment else ""
     # Each piece by itself: a quote in one of them hides none of the others.
-    shown = printable(place + path + query + fragment)
+    shown = printable(origin + path + query + fragment)
     return shown if len(shown) <= LONGEST_URL else f"{shown[:LONGEST_URL]}... ({len(shown) - LONGEST_URL:,} more)"
 
 
@@ -108,11 +108,11 @@ def _mask_segment(before: str, segment: str) -> str:
     word, decoded = unquote(before, errors="replace"), unquote(segment, errors="replace")
     if is_hidden_name(word) and segment and segment.partition(".")[0].lower() not in _STEPS:
         return MASK
-    is_word = (_last_word(word) in _TICKETS or word.lower() in _LINKS) and _looks_drawn(decoded)
+    is_word = (_last_word(word) in _TICKETS or word.lower() in _LINKS) and _looks_random(decoded)
     return MASK if is_word else mask_value("", segment)
 
 
-def _looks_drawn(value: str) -> bool:
+def _looks_random(value: str) -> bool:
     return len(value) >= _LONG_TICKET and any(map(str.isdigit, value))
 
 
@@ -135,15 +135,15 @@ def _mask_query(query: str, typed: TypedMask) -> str:
         hidden = typed("", unquote_plus(query, errors="replace"))
         return mask_value("", query) if hidden is None else hidden
     shown = []
-    for raw, pair in zip((piece for piece in query.split("&") if piece), pairs_of(query), strict=True):
+    for raw, pair in zip((piece for piece in query.split("&") if piece), parse_pairs(query), strict=True):
         name, equals, _ = raw.partition("=")
-        is_link = pair.name.lower() in _LINKS and _looks_drawn(pair.value)
+        is_link = pair.name.lower() in _LINKS and _looks_random(pair.value)
         masked = MASK if is_link else mask_typed(pair.name, pair.value, typed)
         shown.append(mask_shown(raw) if masked == pair.value else mask_shown(name) + equals + masked)
     return "&".join(shown)
 
 
-def mask_header(name: str, value: str, typed: TypedMask = _nothing_typed) -> str:
+def mask_header(name: str, value: str, typed: TypedMask = _no_typed_mask) -> str:
     if name.lower() in _ADDRESSES:
         return mask_url(value, typed)
     return cut(mask_typed(name, value, typed), LONGEST_HEADER)
@@ -163,7 +163,7 @@ class ShownFields:
         self.masked: dict[str, str] = {}
         self.plain: dict[str, str] = {}
         self.left_out = 0
-        self._room = MOST_SHOWN
+        self._characters_left = MOST_SHOWN
 
     def add(self, fields: Iterable[Field], typed: TypedMask) -> None:
         for field in fields:
@@ -171,17 +171,17 @@ class ShownFields:
                 self.left_out += 1
                 continue
             # More than is shown is looked at: half a secret no longer looks like one. But not without end.
-            seen = field._replace(name=field.name[:MAX_MASKED], value=field.value[:MAX_MASKED])
-            hidden = _mask_of(seen, typed)
-            is_masked = hidden != seen.value
-            unseen = len(field.value) - len(seen.value)
-            name, value = cut(mask_shown(seen.name), LONGEST_NAME), cut(hidden, unseen=unseen)
+            inspected = field._replace(name=field.name[:MAX_INSPECTED], value=field.value[:MAX_INSPECTED])
+            hidden = _mask_of(inspected, typed)
+            is_masked = hidden != inspected.value
+            unseen = len(field.value) - len(inspected.value)
+            name, value = cut(mask_shown(inspected.name), LONGEST_NAME), cut(hidden, unseen=unseen)
             if name.startswith(OURS) and not field.is_ours:
                 name = f'"{name}"'
-            if len(name) + len(value) > self._room:
+            if len(name) + len(value) > self._characters_left:
                 self.left_out += 1
                 continue
-            self._room -= len(name) + len(value)
+            self._characters_left -= len(name) + len(value)
             (self.masked if is_masked else self.plain)[self._unused(name)] = value
 
     def _unused(self, name: str) -> str:
@@ -195,7 +195,7 @@ class ShownFields:
 
 
 def _mask_of(field: Field, typed: TypedMask) -> str:
-    by_place = field.value if field.masked is None else field.masked
-    if by_place not in {field.value, mask_shown(field.value)}:
-        return by_place
+    own_mask = field.value if field.masked is None else field.masked
+    if own_mask not in {field.value, mask_shown(field.value)}:
+        return own_mask
     return mask_typed(field.name, field.value, typed)

@@ -67,7 +67,7 @@ class Ending(NamedTuple):
     """Where the server sends the browser on to, as it wrote it."""
 
 
-class Answer(Enum):
+class GateDecision(Enum):
     SEND = "send"
     """Once, on a connection of its own, and never again, whatever becomes of it."""
     READ = "read"
@@ -78,7 +78,7 @@ class Answer(Enum):
 class Gate(Protocol):
     """Who is asked about every request of one session. Called in the event loop of the proxy."""
 
-    def refuse_place(self, scheme: str, host: str, port: int) -> str | None:
+    def check_destination(self, scheme: str, host: str, port: int) -> str | None:
         """Why nothing may go there, or None. Asked before a name is looked up, and again once a connection is made:
         that takes a while, in which a token may be revoked. Nothing has been written then.
 
@@ -86,17 +86,17 @@ class Gate(Protocol):
         IPv6 address no brackets. The reason is shown in the browser.
         """
 
-    async def judge(self, request: OutgoingRequest) -> Answer:
+    async def judge(self, request: OutgoingRequest) -> GateDecision:
         """Returns when it is decided, however long that takes. Cancelled if the browser gives the request up.
 
         The place of the request has been looked at before: it is neither refused nor private. If this raises, the
         request is not sent.
         """
 
-    def ended(self, request: OutgoingRequest, ending: Ending) -> None:
+    def note_end(self, request: OutgoingRequest, ending: Ending) -> None:
         """Of every request that was answered SEND or READ, exactly once; also if it was cut off."""
 
-    def refused(self, method: str, url: str, why: str) -> None:
+    def note_refused(self, method: str, url: str, why: str) -> None:
         """What was turned away without asking `judge`: a place, a body too large, a request of two meanings.
 
         Bounded; the URL is not masked: the gate knows what is secret in it. `method` and `url` are empty where they

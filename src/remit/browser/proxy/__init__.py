@@ -15,6 +15,6 @@ server         all of it, for one listening socket of one session
 """
 
 from remit.browser.proxy.certificates import Authority
-from remit.browser.proxy.server import Egress, Serving
+from remit.browser.proxy.server import BrowserProxy, ProxyListener
 
-__all__ = ["Authority", "Egress", "Serving"]
+__all__ = ["Authority", "BrowserProxy", "ProxyListener"]

@@ -53,10 +53,10 @@ class Authority:
     def context_for(self, host: str) -> ssl.SSLContext:
         """For the server's side of a connection, to a client that asks for this host and no other."""
         now = datetime.now(UTC)
-        kept = self._contexts.get(host)
-        if kept and now - kept[0] < RENEWED_AFTER:
+        cached = self._contexts.get(host)
+        if cached and now - cached[0] < RENEWED_AFTER:
             self._contexts.move_to_end(host)
-            return kept[1]
+            return cached[1]
         context = self._make_context(host, now)
         self._contexts[host] = (now, context)
         if len(self._contexts) > MOST_HOSTS:
@@ -67,7 +67,7 @@ class Authority:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        context.sni_callback = _only_for(host)
+        context.sni_callback = _require_server_name(host)
         key = self._leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         # The ssl module reads keys from files only; this one is memory without a name.
         descriptor = os.memfd_create("remit-certificate")
@@ -105,7 +105,7 @@ class Authority:
         )
 
 
-def _only_for(host: str) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], int | None]:
+def _require_server_name(host: str) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], int | None]:
     try:
         ip_address(host)
         wanted = None  # addresses are not sent as server names

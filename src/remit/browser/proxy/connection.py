@@ -10,8 +10,8 @@ from remit.browser.model.requests import Gate, OutgoingRequest
 from remit.browser.proxy.addresses import Endpoint
 from remit.browser.proxy.certificates import Authority
 from remit.browser.proxy.exchange import Exchanges
-from remit.browser.proxy.gate_client import tell_refused
-from remit.browser.proxy.request_head import MAX_HEAD, BadRequestError, Head, parse_head, read_authority, read_place
+from remit.browser.proxy.gate_client import report_refused
+from remit.browser.proxy.request_head import MAX_HEAD, BadRequestError, Head, parse_head, read_authority, read_endpoint
 from remit.browser.proxy.responses import REFUSED, render_notice
 from remit.browser.proxy.stream import END_OF_HEAD, ByteStream, HeadTooLargeError
 from remit.core.ids import system_clock, uuid7
@@ -41,13 +41,13 @@ class BrowserConnection:
     """One connection of one session's browser."""
 
     def __init__(
-        self, gate: Gate, exchanges: Exchanges, authority: Authority, most_body_bytes: int, patience: ConnectionTimeouts
+        self, gate: Gate, exchanges: Exchanges, authority: Authority, most_body_bytes: int, timeouts: ConnectionTimeouts
     ) -> None:
         self._gate = gate
         self._exchanges = exchanges
         self._authority = authority
         self._most_body_bytes = most_body_bytes
-        self._patience = patience
+        self._timeouts = timeouts
 
     async def serve(self, connected: socket) -> None:
         """Until it ends. Closes the socket."""
@@ -71,7 +71,7 @@ class BrowserConnection:
                 wire.close()
                 # Without this the loop could end before the socket is closed.
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._patience.linger):
+                    async with asyncio.timeout(self._timeouts.linger):
                         await wire.wait_closed()
                 wire.abort()
 
@@ -79,9 +79,9 @@ class BrowserConnection:
 
     async def _open(self, connected: socket) -> tuple[ByteStream | None, Endpoint | None]:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._patience.idle):
+        async with asyncio.timeout(self._timeouts.idle):
             begun = await loop.sock_recv(connected, MAX_HEAD)
-        async with asyncio.timeout(self._patience.head):
+        async with asyncio.timeout(self._timeouts.head):
             while begun and _CONNECT.startswith(begun[: len(_CONNECT)]) and len(begun) < len(_CONNECT):
                 begun += await self._receive(connected)
             if not begun.startswith(_CONNECT):
@@ -91,16 +91,16 @@ class BrowserConnection:
         try:
             authority = _read_connect(begun)
         except BadRequestError as bad:
-            tell_refused(self._gate, "CONNECT", "", bad.why)
+            report_refused(self._gate, "CONNECT", "", bad.why)
             await loop.sock_sendall(connected, render_notice(bad.status, bad.why, mark=REFUSED, closing=True))
             return None, None
         await loop.sock_sendall(connected, _ESTABLISHED)
-        async with asyncio.timeout(self._patience.idle):
+        async with asyncio.timeout(self._timeouts.idle):
             first = await _peek(connected)
         if first != _TLS_HANDSHAKE:
             return await _plain(connected, b""), read_authority(authority, "http")
-        place = read_authority(authority, "https")
-        return await self._encrypted(connected, place), place
+        endpoint = read_authority(authority, "https")
+        return await self._encrypted(connected, endpoint), endpoint
 
     async def _receive(self, connected: socket) -> bytes:
         received = await asyncio.get_running_loop().sock_recv(connected, MAX_HEAD)
@@ -108,14 +108,14 @@ class BrowserConnection:
             raise EOFError
         return received
 
-    async def _encrypted(self, connected: socket, place: Endpoint) -> ByteStream:
+    async def _encrypted(self, connected: socket, endpoint: Endpoint) -> ByteStream:
         wire = ByteStream()
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: wire,
             connected,
-            ssl=self._authority.context_for(place.host),
-            ssl_handshake_timeout=self._patience.head,
-            ssl_shutdown_timeout=self._patience.linger,
+            ssl=self._authority.context_for(endpoint.host),
+            ssl_handshake_timeout=self._timeouts.head,
+            ssl_shutdown_timeout=self._timeouts.linger,
         )
         return wire
 
@@ -123,14 +123,14 @@ class BrowserConnection:
 
     async def _serve_requests(self, wire: ByteStream, tunnel: Endpoint | None) -> None:
         while True:
-            async with asyncio.timeout(self._patience.idle):
+            async with asyncio.timeout(self._timeouts.idle):
                 if not await wire.wait():
                     return
             head: Head | None = None
             try:
-                async with asyncio.timeout(self._patience.head):
+                async with asyncio.timeout(self._timeouts.head):
                     head = parse_head(await wire.read_head(MAX_HEAD))
-                place, request = await self._read_request(wire, head, tunnel)
+                endpoint, request = await self._read_request(wire, head, tunnel)
             except HeadTooLargeError:
                 await self._refuse(wire, head, BadRequestError(_HEAD_TOO_LARGE, 431))
                 return
@@ -138,14 +138,14 @@ class BrowserConnection:
                 await self._refuse(wire, head, bad)
                 return
             wire.expect_silence()
-            if not await self._exchanges.exchange(wire, place, request, closing=head.closes):
+            if not await self._exchanges.exchange(wire, endpoint, request, closing=head.closes):
                 return
-            wire.listen_again()
+            wire.allow_data()
 
     async def _read_request(
         self, wire: ByteStream, head: Head, tunnel: Endpoint | None
     ) -> tuple[Endpoint, OutgoingRequest]:
-        place, path = read_place(head, tunnel)
+        endpoint, path = read_endpoint(head, tunnel)
         is_websocket = head.is_websocket
         if (tunnel is None and is_websocket) or (tunnel and tunnel.scheme == "http" and not is_websocket):
             # The browser tunnels WebSockets always, and plain requests never.
@@ -155,15 +155,15 @@ class BrowserConnection:
             raise BadRequestError(f"the body has more than {self._most_body_bytes} bytes, and could not be shown", 413)
         if head.wants_to_continue:
             wire.write(_CONTINUE)
-        body = await wire.read_exactly(length, self._patience.body)
+        body = await wire.read_exactly(length, self._timeouts.body)
         if wire.has_unread:
             raise BadRequestError("there is more behind the request, which browsers do not do")
-        scheme = {"http": "ws", "https": "wss"}[place.scheme] if is_websocket else place.scheme
-        return place, OutgoingRequest(
+        scheme = {"http": "ws", "https": "wss"}[endpoint.scheme] if is_websocket else endpoint.scheme
+        return endpoint, OutgoingRequest(
             request_id=uuid7(system_clock()),
             kind="websocket" if is_websocket else "request",
             method=head.method,
-            url=f"{scheme}://{place.authority}{path}",
+            url=f"{scheme}://{endpoint.authority}{path}",
             headers=head.forwarded(),
             body=body,
             is_navigation=head.is_navigation,
@@ -171,9 +171,9 @@ class BrowserConnection:
 
     async def _refuse(self, wire: ByteStream, head: Head | None, bad: BadRequestError) -> None:
         method, target = (head.method, head.target) if head else ("", "")
-        tell_refused(self._gate, method, target, bad.why)
+        report_refused(self._gate, method, target, bad.why)
         wire.write(render_notice(bad.status, bad.why, mark=REFUSED, method=method, closing=True))
-        await wire.discard(self._patience.linger, self._most_body_bytes)
+        await wire.discard(self._timeouts.linger, self._most_body_bytes)
 
 
 async def _plain(connected: socket, already_read: bytes) -> ByteStream:

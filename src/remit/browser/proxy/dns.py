@@ -11,8 +11,8 @@ from remit.contracts.config.browser import Browser
 Resolve = Callable[[str], Awaitable[list[str]]]
 
 LOOKUP_SECONDS: Final = 10.0
-KEPT_SECONDS: Final = 5.0
-MOST_KEPT: Final = 1_000
+CACHE_SECONDS: Final = 5.0
+MAX_CACHED: Final = 1_000
 AS_READ: Final = "in remit.yaml, as this browser read it when it started (after a change: remit browse --stop)"
 
 
@@ -24,7 +24,7 @@ class LookupFailedError(Exception):
     """The name leads nowhere."""
 
 
-async def ask_the_system(host: str) -> list[str]:
+async def resolve_with_system(host: str) -> list[str]:
     # asyncio does this in a thread.
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
@@ -33,37 +33,37 @@ async def ask_the_system(host: str) -> list[str]:
 class Lookups:
     """For one host process."""
 
-    def __init__(self, config: Browser, resolve: Resolve = ask_the_system) -> None:
+    def __init__(self, config: Browser, resolve: Resolve = resolve_with_system) -> None:
         self._ports = frozenset(config.ports)
         self._private = config.private_addresses
         self._hosts = {name.lower().removesuffix("."): address for name, address in config.hosts.items()}
         self._resolve = resolve
-        self._kept: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
 
-    def refuse_port(self, port: int) -> str | None:
+    def check_port(self, port: int) -> str | None:
         return None if port in self._ports else f"port {port} is not among browser.ports {AS_READ}"
 
-    async def find(self, place: Endpoint) -> tuple[str, ...]:
+    async def find(self, endpoint: Endpoint) -> tuple[str, ...]:
         """All addresses of the place, in the order in which they should be tried.
 
         One that may not be reached refuses them all: a name that leads inside and outside was made to confuse.
         """
         now = asyncio.get_running_loop().time()
-        kept = self._kept.get(place.host)
-        if kept and kept[0] > now:
-            return kept[1]
-        addresses = await self._look_up(place.host)
+        cached = self._cache.get(endpoint.host)
+        if cached and cached[0] > now:
+            return cached[1]
+        addresses = await self._resolve_host(endpoint.host)
         for address in addresses:
             if not is_reachable(address, self._private):
                 raise AddressRefusedError(
-                    f"{place.host} leads to a private address that is not among browser.private_addresses {AS_READ}"
+                    f"{endpoint.host} leads to a private address that is not among browser.private_addresses {AS_READ}"
                 )
-        if len(self._kept) >= MOST_KEPT:
-            self._kept.clear()
-        self._kept[place.host] = (now + KEPT_SECONDS, addresses)
+        if len(self._cache) >= MAX_CACHED:
+            self._cache.clear()
+        self._cache[endpoint.host] = (now + CACHE_SECONDS, addresses)
         return addresses
 
-    async def _look_up(self, host: str) -> tuple[str, ...]:
+    async def _resolve_host(self, host: str) -> tuple[str, ...]:
         if host in self._hosts:
             return (self._hosts[host],)
         try:

@@ -13,10 +13,10 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from remit.browser.model.requests import Answer, Gate, OutgoingRequest
+from remit.browser.model.requests import Gate, GateDecision, OutgoingRequest
 from remit.browser.proxy.addresses import Endpoint
 from remit.browser.proxy.dns import AddressRefusedError, LookupFailedError, Lookups
-from remit.browser.proxy.gate_client import Settlement, judge, refuse_place, tell_refused
+from remit.browser.proxy.gate_client import EndReport, check_destination, judge, report_refused
 from remit.browser.proxy.request_head import SAFE_METHODS
 from remit.browser.proxy.responses import (
     FAILED,
@@ -33,7 +33,7 @@ from remit.browser.proxy.websockets import relay_messages
 from remit.core.ids import system_clock, uuid7
 
 ANSWER_SECONDS: Final = 300.0
-_GIVEN_UP: Final = "the browser gave it up"
+_ABANDONED: Final = "the browser gave it up"
 
 
 class StaleConnectionError(Exception):
@@ -68,125 +68,133 @@ class Exchanges:
         self._upstream = upstream
         self._most_message_bytes = most_message_bytes
 
-    async def exchange(self, browser: ByteStream, place: Endpoint, request: OutgoingRequest, *, closing: bool) -> bool:
+    async def exchange(
+        self, browser: ByteStream, endpoint: Endpoint, request: OutgoingRequest, *, closing: bool
+    ) -> bool:
         """Whether another request may follow on the browser's connection."""
         try:
-            addresses = await self._find(place)
+            addresses = await self._resolve(endpoint)
         except AddressRefusedError as refused:
-            tell_refused(self._gate, request.method, request.url, str(refused))
-            return _turn_away(browser, request, str(refused))
+            report_refused(self._gate, request.method, request.url, str(refused))
+            return _answer_refused(browser, request, str(refused))
         except LookupFailedError as failed:
-            return _notify(browser, request, 502, str(failed), FAILED)
+            return _answer_notice(browser, request, 502, str(failed), FAILED)
         try:
-            return await self._judge_and_send(browser, place, addresses, request, closing=closing)
+            return await self._judge_and_send(browser, endpoint, addresses, request, closing=closing)
         except StaleConnectionError:
             # The server had hung up before it saw this. The browser would repeat it by itself, as a request of its own.
             again = replace(request, request_id=uuid7(system_clock()))
-            return await self._judge_and_send(browser, place, addresses, again, closing=closing, is_again=True)
+            return await self._judge_and_send(browser, endpoint, addresses, again, closing=closing, is_again=True)
 
     async def _judge_and_send(
         self,
         browser: ByteStream,
-        place: Endpoint,
+        endpoint: Endpoint,
         addresses: tuple[str, ...],
         request: OutgoingRequest,
         *,
         closing: bool,
         is_again: bool = False,
     ) -> bool:
-        answer = await judge(self._gate, browser, request)
-        if answer is None:
+        decision = await judge(self._gate, browser, request)
+        if decision is None:
             return False
-        if answer is Answer.DROP:
-            return _turn_away(browser, request, "this was not approved")
-        is_plain = answer is Answer.READ and request.kind == "request" and request.method in SAFE_METHODS
-        settlement = Settlement(self._gate, request)
+        if decision is GateDecision.DROP:
+            return _answer_refused(browser, request, "this was not approved")
+        is_plain = decision is GateDecision.READ and request.kind == "request" and request.method in SAFE_METHODS
+        report = EndReport(self._gate, request)
         try:
             # Only plain reading may use a connection that the server might be about to close.
-            used = self._upstream.take(place) if is_plain and not is_again else None
-            server = used or await self._connect(place, addresses)
+            used = self._upstream.acquire(endpoint) if is_plain and not is_again else None
+            server = used or await self._connect(endpoint, addresses)
             is_reusable = False
             try:
-                talk = Exchange(browser, server, request, is_plain=is_plain, is_used=used is not None, is_last=closing)
-                kept = await self._talk(talk, settlement)
-                is_reusable = is_plain and kept.server
-                return kept.browser
+                exchange = Exchange(
+                    browser, server, request, is_plain=is_plain, is_used=used is not None, is_last=closing
+                )
+                reusable = await self._send_and_receive(exchange, report)
+                is_reusable = is_plain and reusable.server
+                return reusable.browser
             finally:
-                self._upstream.give_back(place, server, is_reusable=is_reusable)
+                self._upstream.release(endpoint, server, is_reusable=is_reusable)
         except ConnectFailedError as failed:
-            settlement.tell(None, _GIVEN_UP if browser.is_gone else str(failed))
-            return _notify(browser, request, 502, str(failed), FAILED)
+            report.report(None, _ABANDONED if browser.is_gone else str(failed))
+            return _answer_notice(browser, request, 502, str(failed), FAILED)
         finally:
-            settlement.tell(None, "it was cut off")
+            report.report(None, "it was cut off")
 
-    async def _find(self, place: Endpoint) -> tuple[str, ...]:
-        why = refuse_place(self._gate, place) or self._lookups.refuse_port(place.port)
+    async def _resolve(self, endpoint: Endpoint) -> tuple[str, ...]:
+        why = check_destination(self._gate, endpoint) or self._lookups.check_port(endpoint.port)
         if why:
             raise AddressRefusedError(why)
-        return await self._lookups.find(place)
+        return await self._lookups.find(endpoint)
 
-    async def _connect(self, place: Endpoint, addresses: tuple[str, ...]) -> ByteStream:
-        server = await self._upstream.connect(place, addresses)
-        if why := refuse_place(self._gate, place):
+    async def _connect(self, endpoint: Endpoint, addresses: tuple[str, ...]) -> ByteStream:
+        server = await self._upstream.connect(endpoint, addresses)
+        if why := check_destination(self._gate, endpoint):
             server.abort()
             raise ConnectFailedError(why)
         return server
 
-    async def _talk(self, talk: Exchange, settlement: Settlement) -> ReusableConnections:
-        browser, server, request = talk.browser, talk.server, talk.request
+    async def _send_and_receive(self, exchange: Exchange, report: EndReport) -> ReusableConnections:
+        browser, server, request = exchange.browser, exchange.server, exchange.request
         if any(wire.is_gone for wire in (browser, server)):
             raise ConnectFailedError("the server hung up before anything was sent")
-        settlement.sent = True
+        report.sent = True
         server.write(request.wire())
         answer = ServerAnswer(server, request)
         try:
             # Once a change was asked for it is worth knowing what became of it, browser or not.
-            with browser.watched(server.abort) if talk.is_plain else nullcontext():
+            with browser.on_hang_up(server.abort) if exchange.is_plain else nullcontext():
                 async with asyncio.timeout(ANSWER_SECONDS):
                     head = await answer.read_head()
         except (BrokenResponseError, OSError) as problem:  # a timeout is an OSError
-            why = _GIVEN_UP if browser.is_gone and talk.is_plain else str(problem) or "the server does not answer"
-            settlement.tell(None, why)
-            if talk.is_used and answer.is_silence and not browser.is_gone:
+            why = _ABANDONED if browser.is_gone and exchange.is_plain else str(problem) or "the server does not answer"
+            report.report(None, why)
+            if exchange.is_used and answer.is_silence and not browser.is_gone:
                 raise StaleConnectionError from None
             # Never silence: a browser repeats by itself what got no answer at all.
-            return ReusableConnections(server=False, browser=_notify(browser, request, 502, why, FAILED))
-        settlement.tell(head.status, location=head.location)
+            return ReusableConnections(server=False, browser=_answer_notice(browser, request, 502, why, FAILED))
+        report.report(head.status, location=head.location)
         try:
-            with browser.watched(server.abort):
-                return await self._pass_on(talk, head, answer)
+            with browser.on_hang_up(server.abort):
+                return await self._forward_answer(exchange, head, answer)
         except (BrokenResponseError, OSError):
             # The browser can tell that its end is missing.
             return ReusableConnections(server=False, browser=False)
 
-    async def _pass_on(self, talk: Exchange, head: AnswerHead, answer: ServerAnswer) -> ReusableConnections:
+    async def _forward_answer(self, exchange: Exchange, head: AnswerHead, answer: ServerAnswer) -> ReusableConnections:
         if head.status == 101:
-            await self._switch(talk, head, answer.rest)
+            await self._switch_to_websocket(exchange, head, answer.rest)
             return ReusableConnections(server=False, browser=False)
-        talk.browser.write(head.render(closing=talk.is_last))
+        exchange.browser.write(head.render(closing=exchange.is_last))
         is_chunked, piece = head.is_chunked, b"more"
         while piece:
             piece = await answer.read_piece()
-            talk.browser.write(render_piece(piece, is_chunked=is_chunked))
-            await talk.browser.drain()
-        return ReusableConnections(server=answer.leaves_reusable, browser=not talk.is_last)
+            exchange.browser.write(render_piece(piece, is_chunked=is_chunked))
+            await exchange.browser.drain()
+        return ReusableConnections(server=answer.leaves_reusable, browser=not exchange.is_last)
 
-    async def _switch(self, talk: Exchange, head: AnswerHead, rest: bytes) -> None:
+    async def _switch_to_websocket(self, exchange: Exchange, head: AnswerHead, rest: bytes) -> None:
         if head.value(b"sec-websocket-extensions") is not None:
             # It was not offered any, and their messages could not be read.
-            _notify(talk.browser, talk.request, 502, "the server insists on an extension of WebSockets", FAILED)
+            _answer_notice(
+                exchange.browser, exchange.request, 502, "the server insists on an extension of WebSockets", FAILED
+            )
             return
-        talk.browser.write(head.render() + rest)
-        talk.browser.listen_again()
-        await relay_messages(self._gate, talk.browser, talk.server, talk.request.url, self._most_message_bytes)
+        exchange.browser.write(head.render() + rest)
+        exchange.browser.allow_data()
+        await relay_messages(
+            self._gate, exchange.browser, exchange.server, exchange.request.url, self._most_message_bytes
+        )
 
 
-def _turn_away(browser: ByteStream, request: OutgoingRequest, why: str) -> bool:
+def _answer_refused(browser: ByteStream, request: OutgoingRequest, why: str) -> bool:
     """A navigation that brings no content leaves the browser on its page, which stays usable."""
-    return _notify(browser, request, 204 if request.is_navigation else 403, why, REFUSED)
+    return _answer_notice(browser, request, 204 if request.is_navigation else 403, why, REFUSED)
 
 
-def _notify(browser: ByteStream, request: OutgoingRequest, status: int, why: str, mark: str) -> bool:
+def _answer_notice(browser: ByteStream, request: OutgoingRequest, status: int, why: str, mark: str) -> bool:
     if browser.is_gone:
         return False
     browser.write(render_notice(status, why, mark=mark, method=request.method))

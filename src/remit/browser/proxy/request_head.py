@@ -57,21 +57,21 @@ class Head(NamedTuple):
         if "transfer-encoding" in self.fields:
             # The browser does this in HTTP/2 only, which it is not offered. Two ways to tell a length are one too many.
             raise BadRequestError("the length of the body is not told", 400 if "content-length" in self.fields else 411)
-        told = self.value("content-length")
-        if told is None:
+        value = self.value("content-length")
+        if value is None:
             return 0
-        if not _LENGTH.fullmatch(told):
+        if not _LENGTH.fullmatch(value):
             raise BadRequestError("the length of the body is not a number")
-        if self.method in SAFE_METHODS and told != "0":
+        if self.method in SAFE_METHODS and value != "0":
             raise BadRequestError(f"{self.method} has a body")
-        return int(told)
+        return int(value)
 
     @property
     def wants_to_continue(self) -> bool:
-        told = self.value("expect")
-        if told is not None and told.lower() != "100-continue":
+        value = self.value("expect")
+        if value is not None and value.lower() != "100-continue":
             raise BadRequestError("something unknown is expected", 417)
-        return told is not None
+        return value is not None
 
     @property
     def is_websocket(self) -> bool:
@@ -97,8 +97,8 @@ class Head(NamedTuple):
         return "close" in self._connection_words()
 
     def _connection_words(self) -> set[str]:
-        told = ",".join(filter(None, (self.value("connection"), self.value("proxy-connection"))))
-        words = {word.strip().lower() for word in told.split(",")} - {""}
+        value = ",".join(filter(None, (self.value("connection"), self.value("proxy-connection"))))
+        words = {word.strip().lower() for word in value.split(",")} - {""}
         if not words <= _CONNECTION_WORDS:
             # It could name any other header, and have it taken away.
             raise BadRequestError("the connection header names something unknown")
@@ -133,23 +133,23 @@ def parse_head(raw: bytes) -> Head:
     return Head(method, target, fields)
 
 
-def read_place(head: Head, tunnel: Endpoint | None) -> tuple[Endpoint, str]:
+def read_endpoint(head: Head, tunnel: Endpoint | None) -> tuple[Endpoint, str]:
     """Where the request is to go, and the path and query it asks for there."""
     if head.method.upper() in _NOT_FORWARDED:
         raise BadRequestError(f"{head.method} is not sent", 405)
     if tunnel is not None:
-        place, path = tunnel, head.target
+        endpoint, path = tunnel, head.target
     else:
         scheme, separator, rest = head.target.partition("://")
         if not separator or scheme.lower() != "http":
             raise BadRequestError("this is a proxy, and the request is not for one")
         authority, slash, path = rest.partition("/")
-        place, path = read_authority(authority, "http"), slash + path
+        endpoint, path = read_authority(authority, "http"), slash + path
     if not path.startswith("/") or "#" in path:
         raise BadRequestError("not a path and a query")
-    if head.value("host") != place.authority:
+    if head.value("host") != endpoint.authority:
         raise BadRequestError("the host header names another host")
-    return place, path
+    return endpoint, path
 
 
 def read_authority(text: str, scheme: str) -> Endpoint:

@@ -39,7 +39,7 @@ _NOT_PASSED_ON: Final = frozenset(
     | {b"critical-ch"}
     | {MARK.lower().encode()}
 )
-_UNTOLD: Final = frozenset({407, 408, 421})
+_HIDDEN_STATUSES: Final = frozenset({407, 408, 421})
 """What a browser takes for the proxy's own word: 407 makes it ask for a password, the others send the request again."""
 
 _SECURITY_POLICIES: Final = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
@@ -92,7 +92,7 @@ class AnswerHead(NamedTuple):
 
     def render(self, *, closing: bool = False) -> bytes:
         """For the browser."""
-        lines = [b"HTTP/1.1 %d %s" % (502 if self.status in _UNTOLD else self.status, self.reason)]
+        lines = [b"HTTP/1.1 %d %s" % (502 if self.status in _HIDDEN_STATUSES else self.status, self.reason)]
         chunked = self.is_chunked
         for name, value in self.fields:
             if name.lower() not in _NOT_PASSED_ON and not (chunked and name.lower() == b"content-length"):

@@ -7,16 +7,16 @@ from typing import Final
 from remit.browser.model.requests import Gate
 from remit.browser.proxy.certificates import Authority
 from remit.browser.proxy.connection import BrowserConnection, ConnectionTimeouts
-from remit.browser.proxy.dns import Lookups, Resolve, ask_the_system
+from remit.browser.proxy.dns import Lookups, Resolve, resolve_with_system
 from remit.browser.proxy.exchange import Exchanges
-from remit.browser.proxy.upstream import Upstream, server_trust
+from remit.browser.proxy.upstream import Upstream, build_tls_context
 from remit.contracts.config.browser import Browser
 
 MOST_CONNECTIONS: Final = 256
 """Of one session at a time; more have to wait. Chromium itself opens 32 to a proxy."""
 
 
-class Serving:
+class ProxyListener:
     """What goes on at one listening socket."""
 
     def __init__(self, listener: socket, connection: BrowserConnection, upstream: Upstream) -> None:
@@ -68,7 +68,7 @@ class Serving:
         await self._upstream.close()
 
 
-class Egress:
+class BrowserProxy:
     """The ways out of one host process's browser."""
 
     def __init__(
@@ -76,24 +76,24 @@ class Egress:
         config: Browser,
         *,
         authority: Authority | None = None,
-        resolve: Resolve = ask_the_system,
-        patience: ConnectionTimeouts | None = None,
+        resolve: Resolve = resolve_with_system,
+        timeouts: ConnectionTimeouts | None = None,
     ) -> None:
         self._authority = authority or Authority()
-        self._trust = server_trust(config)
+        self._trust = build_tls_context(config)
         self._lookups = Lookups(config, resolve)
         self._most_bytes = config.max_body_bytes
-        self._patience = patience or ConnectionTimeouts()
+        self._timeouts = timeouts or ConnectionTimeouts()
 
     @property
     def spki(self) -> str:
         """What Chromium is told to believe: the hash of our authority's key, in base64."""
         return self._authority.spki
 
-    async def serve(self, listener: socket, gate: Gate) -> Serving:
+    async def serve(self, listener: socket, gate: Gate) -> ProxyListener:
         """Accepts on this listening socket, for one session, until it is closed."""
         listener.setblocking(False)
         upstream = Upstream(self._trust)
         exchanges = Exchanges(gate, self._lookups, upstream, self._most_bytes)
-        connection = BrowserConnection(gate, exchanges, self._authority, self._most_bytes, self._patience)
-        return Serving(listener, connection, upstream)
+        connection = BrowserConnection(gate, exchanges, self._authority, self._most_bytes, self._timeouts)
+        return ProxyListener(listener, connection, upstream)

@@ -28,7 +28,7 @@ class ByteStream(asyncio.Protocol):
         self._paused = False
         self._reading: asyncio.Future[None] | None = None
         self._writing: asyncio.Future[None] | None = None
-        self._when_gone: Callable[[], object] | None = None
+        self._hang_up_callback: Callable[[], object] | None = None
         self._expects_silence = False
         self._lost = asyncio.get_running_loop().create_future()
         self.is_gone = False
@@ -79,24 +79,24 @@ class ByteStream(asyncio.Protocol):
     def _end(self) -> None:
         self._ended = True
         self._wake()
-        self._go()
+        self._mark_gone()
 
-    def _go(self) -> None:
+    def _mark_gone(self) -> None:
         if not self.is_gone:
             self.is_gone = True
-            if self._when_gone is not None:
-                self._when_gone()
+            if self._hang_up_callback is not None:
+                self._hang_up_callback()
 
     @contextmanager
-    def watched(self, when_gone: Callable[[], object]) -> Iterator[None]:
+    def on_hang_up(self, callback: Callable[[], object]) -> Iterator[None]:
         """Calls this once if the other end hangs up meanwhile, or has done so already."""
-        self._when_gone = when_gone
+        self._hang_up_callback = callback
         try:
             if self.is_gone:
-                when_gone()
+                callback()
             yield
         finally:
-            self._when_gone = None
+            self._hang_up_callback = None
 
     def expect_silence(self) -> None:
         """From now on the other end has nothing to say: if it does, or did already, the connection is cut."""
@@ -104,7 +104,7 @@ class ByteStream(asyncio.Protocol):
         if self._buffer:
             self.abort()
 
-    def listen_again(self) -> None:
+    def allow_data(self) -> None:
         self._expects_silence = False
 
     # --- reading
@@ -117,7 +117,7 @@ class ByteStream(asyncio.Protocol):
         if self._reading is not None and not self._reading.done():
             self._reading.set_result(None)
 
-    async def _more(self) -> None:
+    async def _wait_for_data(self) -> None:
         if self._ended:
             raise EOFError
         self._reading = asyncio.get_running_loop().create_future()
@@ -126,14 +126,14 @@ class ByteStream(asyncio.Protocol):
         finally:
             self._reading = None
 
-    def _take(self, count: int) -> bytes:
-        taken = bytes(self._buffer[:count])
+    def _consume(self, count: int) -> bytes:
+        data = bytes(self._buffer[:count])
         del self._buffer[:count]
         if self._paused and len(self._buffer) <= HIGH_WATER:
             # Also where nothing more is wanted: else it would not be noticed that the other end hangs up.
             self._paused = False
             self.transport.resume_reading()
-        return taken
+        return data
 
     async def wait(self) -> bool:
         """True once there are bytes, False once there will be none."""
@@ -141,7 +141,7 @@ class ByteStream(asyncio.Protocol):
             if self._ended:
                 return False
             try:
-                await self._more()
+                await self._wait_for_data()
             except EOFError:
                 return False
         return True
@@ -149,7 +149,7 @@ class ByteStream(asyncio.Protocol):
     async def read_some(self) -> bytes:
         """What is there, waiting for at least one byte; empty at the end."""
         await self.wait()
-        return self._take(len(self._buffer))
+        return self._consume(len(self._buffer))
 
     async def read_head(self, most: int) -> bytes:
         """Up to and with the first empty line."""
@@ -158,11 +158,11 @@ class ByteStream(asyncio.Protocol):
             searched = max(0, len(self._buffer) - len(END_OF_HEAD) + 1)
             if len(self._buffer) > most:
                 raise HeadTooLargeError
-            await self._more()
+            await self._wait_for_data()
         end = found + len(END_OF_HEAD)
         if end > most:
             raise HeadTooLargeError
-        return self._take(end)
+        return self._consume(end)
 
     async def read_exactly(self, count: int, seconds: float) -> bytes:
         """So many bytes, none of which may keep us waiting for longer than that."""
@@ -171,8 +171,8 @@ class ByteStream(asyncio.Protocol):
         while missing:
             if not self._buffer:
                 async with asyncio.timeout(seconds):
-                    await self._more()
-            parts.append(self._take(missing))
+                    await self._wait_for_data()
+            parts.append(self._consume(missing))
             missing -= len(parts[-1])
         return b"".join(parts)
 
@@ -206,8 +206,8 @@ class ByteStream(asyncio.Protocol):
         self.transport.abort()
         self._end()
 
-    def when_closed(self, do: Callable[[], object]) -> None:
-        self._lost.add_done_callback(lambda _lost: do())
+    def on_closed(self, callback: Callable[[], object]) -> None:
+        self._lost.add_done_callback(lambda _lost: callback())
 
     async def wait_closed(self) -> None:
         await asyncio.shield(self._lost)

@@ -11,16 +11,16 @@ from remit.contracts.config.browser import Browser
 from remit.core.errors import Reason, RefusedError
 
 CONNECT_SECONDS: Final = 15.0
-KEPT_SECONDS: Final = 4.0
+IDLE_SECONDS: Final = 4.0
 """Less than servers wait for the next request, so that they hardly ever hang up in the moment we write one."""
-MOST_KEPT: Final = 64
+MAX_IDLE: Final = 64
 
 
 class ConnectFailedError(Exception):
     """No connection was made, so nothing was sent."""
 
 
-def server_trust(config: Browser) -> ssl.SSLContext:
+def build_tls_context(config: Browser) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=config.certificates)
     except (OSError, ssl.SSLError):
@@ -38,18 +38,18 @@ def server_trust(config: Browser) -> ssl.SSLContext:
 class Upstream:
     """For one session: a connection that one session used is never used by another."""
 
-    def __init__(self, trust: ssl.SSLContext) -> None:
-        self._trust = trust
+    def __init__(self, tls_context: ssl.SSLContext) -> None:
+        self._tls_context = tls_context
         self._idle: dict[Endpoint, list[tuple[ByteStream, asyncio.TimerHandle]]] = {}
         self._open: set[ByteStream] = set()
 
-    async def connect(self, place: Endpoint, addresses: tuple[str, ...]) -> ByteStream:
+    async def connect(self, endpoint: Endpoint, addresses: tuple[str, ...]) -> ByteStream:
         """A new connection, to the first of these addresses that takes it."""
         problem = "no address is known"
         for address in addresses:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    return await self._connect(place, address)
+                    return await self._connect(endpoint, address)
             except ssl.SSLCertVerificationError as refused:
                 raise ConnectFailedError(
                     f"the server's certificate is not believed: {refused.verify_message}"
@@ -62,38 +62,40 @@ class Upstream:
                 problem = f"no connection to the server: {failed.strerror or type(failed).__name__}"
         raise ConnectFailedError(problem)
 
-    async def _connect(self, place: Endpoint, address: str) -> ByteStream:
+    async def _connect(self, endpoint: Endpoint, address: str) -> ByteStream:
         loop = asyncio.get_running_loop()
         wire = ByteStream()
-        if place.scheme == "https":
-            await loop.create_connection(lambda: wire, address, place.port, ssl=self._trust, server_hostname=place.host)
+        if endpoint.scheme == "https":
+            await loop.create_connection(
+                lambda: wire, address, endpoint.port, ssl=self._tls_context, server_hostname=endpoint.host
+            )
         else:
-            await loop.create_connection(lambda: wire, address, place.port)
+            await loop.create_connection(lambda: wire, address, endpoint.port)
         self._open.add(wire)
-        wire.when_closed(lambda: self._open.discard(wire))
+        wire.on_closed(lambda: self._open.discard(wire))
         return wire
 
-    def take(self, place: Endpoint) -> ByteStream | None:
+    def acquire(self, endpoint: Endpoint) -> ByteStream | None:
         """A connection that was used before, if one is still good."""
-        idle = self._idle.get(place, [])
+        idle = self._idle.get(endpoint, [])
         while idle:
             wire, expiry = idle.pop()
             expiry.cancel()
             if not wire.is_gone:
-                wire.listen_again()
+                wire.allow_data()
                 return wire
             wire.abort()
-        self._idle.pop(place, None)
+        self._idle.pop(endpoint, None)
         return None
 
-    def give_back(self, place: Endpoint, wire: ByteStream, *, is_reusable: bool) -> None:
+    def release(self, endpoint: Endpoint, wire: ByteStream, *, is_reusable: bool) -> None:
         """For the next plain request to the same place, or to be closed."""
         wire.expect_silence()
-        if not is_reusable or wire.is_gone or sum(map(len, self._idle.values())) >= MOST_KEPT:
+        if not is_reusable or wire.is_gone or sum(map(len, self._idle.values())) >= MAX_IDLE:
             wire.abort()
             return
-        expiry = asyncio.get_running_loop().call_later(KEPT_SECONDS, wire.abort)
-        self._idle.setdefault(place, []).append((wire, expiry))
+        expiry = asyncio.get_running_loop().call_later(IDLE_SECONDS, wire.abort)
+        self._idle.setdefault(endpoint, []).append((wire, expiry))
 
     async def close(self) -> None:
         for _wire, expiry in chain.from_iterable(self._idle.values()):

@@ -10,8 +10,8 @@ from typing import Final
 
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
-from remit.browser.model.requests import Answer, Gate, OutgoingRequest
-from remit.browser.proxy.gate_client import Settlement, judge, tell_refused
+from remit.browser.model.requests import Gate, GateDecision, OutgoingRequest
+from remit.browser.proxy.gate_client import EndReport, judge, report_refused
 from remit.browser.proxy.stream import ByteStream
 from remit.core.ids import system_clock, uuid7
 
@@ -74,12 +74,12 @@ class _Messages:
             while data := await self._browser.read_some():
                 self._from_browser.receive_bytes(data)
                 for frame in self._from_browser.received_frames():
-                    await self._take(frame)
+                    await self._forward_frame(frame)
                 await self._server.drain()
         except ParseFailed:
             raise _UnsendableError(CloseReason.PROTOCOL_ERROR, "a message on a WebSocket cannot be read") from None
 
-    async def _take(self, frame: Frame) -> None:
+    async def _forward_frame(self, frame: Frame) -> None:
         match frame.opcode, frame.payload:
             case Opcode.CLOSE, (int(code), _):
                 self._has_closed = True
@@ -89,9 +89,9 @@ class _Messages:
             case Opcode.PONG, payload:
                 self._server.write(self._to_server.pong(_as_bytes(payload)))
             case _, payload:
-                await self._take_part(_as_bytes(payload), frame)
+                await self._collect_part(_as_bytes(payload), frame)
 
-    async def _take_part(self, part: bytes, frame: Frame) -> None:
+    async def _collect_part(self, part: bytes, frame: Frame) -> None:
         # Joined at once: a page may send parts of no bytes for ever, and a list of them would grow without end.
         self._message += part
         if len(self._message) > self._most_bytes:
@@ -99,30 +99,30 @@ class _Messages:
         if frame.message_finished:
             message = bytes(self._message)
             self._message.clear()
-            await self._ask(message, is_text=isinstance(frame.payload, str))
+            await self._judge_and_forward(message, is_text=isinstance(frame.payload, str))
 
-    async def _ask(self, message: bytes, *, is_text: bool) -> None:
+    async def _judge_and_forward(self, message: bytes, *, is_text: bool) -> None:
         request = OutgoingRequest(
             uuid7(system_clock()), kind="message", method="", url=self._url, headers=(), body=message, is_text=is_text
         )
-        answer = await judge(self._gate, self._browser, request)
-        if answer is Answer.DROP:
+        decision = await judge(self._gate, self._browser, request)
+        if decision is GateDecision.DROP:
             raise _UnsendableError(CloseReason.POLICY_VIOLATION, "")
-        if answer is None:
+        if decision is None:
             raise ConnectionResetError
-        settlement = Settlement(self._gate, request)
+        report = EndReport(self._gate, request)
         framed = self._to_server.send_data(message.decode() if is_text else message, fin=True)
         try:
-            settlement.sent = not self._server.is_gone
+            report.sent = not self._server.is_gone
             self._server.write(framed)
-            settlement.tell(None)
+            report.report(None)
         finally:
-            settlement.tell(None, "the server hung up")
+            report.report(None, "the server hung up")
 
     def close(self, code: int, why: str) -> None:
         """Tells both sides that there will be no more."""
         if why:
-            tell_refused(self._gate, "", self._url, why)
+            report_refused(self._gate, "", self._url, why)
         if not self._browser.is_gone:
             self._browser.write(self._to_browser.close(code))
         if not self._server.is_gone:

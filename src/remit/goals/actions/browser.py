@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from remit.authority.capability_token import TokenRequest
 from remit.browser.policy import CAPABILITY_OF
-from remit.browser.service import Browsing
+from remit.browser.service import BrowserActions
 from remit.contracts.browser.browser import Action, ActionResult, TokenConstraints
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.core.canonical import canonical_bytes
@@ -33,7 +33,7 @@ TOKEN_LIFE: Final = timedelta(minutes=15)
 class BrowserActionRunner:
     def __init__(
         self,
-        browsing: Callable[[], Browsing],
+        browsing: Callable[[], BrowserActions],
         tokens: Callable[[], Tokens],
         ledger: Callable[[], Ledger],
         hosts: Path,
