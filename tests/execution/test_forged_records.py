@@ -15,7 +15,7 @@ from remit.core.errors import EnvironmentFailureError, Reason
 from remit.fs.openat import inspect_file
 from remit.store.connection import Connection
 from remit.store.process_identity import this_process
-from remit.tasks.checkpoint import BegunTask, render_checkpoint
+from remit.tasks.checkpoint import TaskCheckpoint, render_checkpoint
 from remit.tasks.policy import new_part_name
 from remit.workspace.workspace import Workspace
 from tests.support.task_workspace import file_task, manifest, run
@@ -60,7 +60,7 @@ def test_a_forged_intent_and_checkpoint_move_no_file(workspace: Workspace, base:
     folder = os.open(base, os.O_RDONLY)
     before = {"source_path": inspect_file(folder, "source")}
     os.close(folder)
-    checkpoint = render_checkpoint(BegunTask(task, before, None, new_part_name()))
+    checkpoint = render_checkpoint(TaskCheckpoint(task, before, None, new_part_name()))
     made_up = {"request_digest": task.digest(), "checkpoint_digest": digest_bytes(checkpoint.encode())}
     with past_the_guards(workspace) as connection:
         connection.execute(

@@ -92,13 +92,13 @@ def mask_action(action: Action, secrets: TypedSecrets) -> Action:
     )
 
 
-def render_action_checkpoint(begun: ActionCheckpoint) -> str:
+def render_action_checkpoint(checkpoint: ActionCheckpoint) -> str:
     tree = {
-        "action": begun.action.tree(),
-        "digest": begun.digest,
-        "agent_id": begun.agent_id,
-        "jti": begun.jti,
-        "before": begun.before,
+        "action": checkpoint.action.tree(),
+        "digest": checkpoint.digest,
+        "agent_id": checkpoint.agent_id,
+        "jti": checkpoint.jti,
+        "before": checkpoint.before,
     }
     return canonical_bytes(tree).decode()
 
@@ -113,8 +113,8 @@ def parse_action_checkpoint(text: str) -> ActionCheckpoint:
     )
 
 
-def render_request_checkpoint(begun: RequestCheckpoint) -> str:
-    return canonical_bytes({name: getattr(begun, name) for name in RequestCheckpoint.__slots__}).decode()
+def render_request_checkpoint(checkpoint: RequestCheckpoint) -> str:
+    return canonical_bytes({name: getattr(checkpoint, name) for name in RequestCheckpoint.__slots__}).decode()
 
 
 def parse_request_checkpoint(text: str) -> RequestCheckpoint:

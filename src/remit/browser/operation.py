@@ -167,14 +167,14 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
         return f"approval {approval.approval_id} by {approval.decided_by}"
 
     def checkpoint(self, granted: GrantedAction, preview: Preview) -> str:
-        begun = ActionCheckpoint(
+        checkpoint = ActionCheckpoint(
             mask_action(granted.action, granted.request.audit.secrets),
             granted.request.digest,
             granted.token.agent_id,
             granted.token.jti,
             granted.request.audit.before,
         )
-        return render_action_checkpoint(begun)
+        return render_action_checkpoint(checkpoint)
 
     def release(self, granted: GrantedAction) -> None:
         while granted.tabs:
@@ -197,11 +197,13 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
     def recheck_authority(self, granted: GrantedAction, batch: Batch, now: datetime) -> None:
         self.tokens.require_still_valid(batch.store, granted.token, now)
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[BrowserRequest, ActionCheckpoint]:
-        begun = parse_action_checkpoint(checkpoint)
-        return BrowserRequest(begun.action, "", begun.digest, AuditData(begun.agent_id, begun.jti, begun.before)), begun
+    def load_checkpoint(self, text: str) -> tuple[BrowserRequest, ActionCheckpoint]:
+        checkpoint = parse_action_checkpoint(text)
+        return BrowserRequest(
+            checkpoint.action, "", checkpoint.digest, AuditData(checkpoint.agent_id, checkpoint.jti, checkpoint.before)
+        ), checkpoint
 
-    def effect(self, granted: GrantedAction, begun: ActionCheckpoint, note: Note) -> ActionEffect:
+    def effect(self, granted: GrantedAction, checkpoint: ActionCheckpoint, note: Note) -> ActionEffect:
         tab, target, action = granted.tabs[0], granted.targets[0], granted.action
         if granted.approvals:
             require_unchanged(target, self.browser().inspect(tab, action), tab.secrets)
@@ -239,30 +241,32 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
             }
         return made
 
-    def recover_effect(self, begun: ActionCheckpoint, notes: Notes, note: Note) -> ActionEffect | None:
-        action_id = begun.action.action_id
+    def recover_effect(self, checkpoint: ActionCheckpoint, notes: Notes, note: Note) -> ActionEffect | None:
+        action_id = checkpoint.action.action_id
         return build_interrupted(action_id, self.read_requests(action_id))
 
-    def undo(self, begun: ActionCheckpoint, notes: Notes, note: Note) -> None:
+    def undo(self, checkpoint: ActionCheckpoint, notes: Notes, note: Note) -> None:
         """What was sent cannot be called back; each request was a person's to allow."""
 
-    def verify_effect(self, begun: ActionCheckpoint, made: ActionEffect) -> None:
+    def verify_effect(self, checkpoint: ActionCheckpoint, made: ActionEffect) -> None:
         """The hashes before and after are the evidence; a page is as it is."""
 
-    def succeed(self, request: BrowserRequest, begun: ActionCheckpoint, made: ActionEffect) -> ActionResult:
+    def succeed(self, request: BrowserRequest, checkpoint: ActionCheckpoint, made: ActionEffect) -> ActionResult:
         if isinstance(made, InterruptedAction):
             request.audit.sent = made.sent
-            return self.fail(request, made.problem, begun)
+            return self.fail(request, made.problem, checkpoint)
         return ActionResult(
             action_id=request.action.action_id,
             success=True,
             output=made.output,
             sent=request.audit.sent,
-            contentHashBefore=begun.before,
+            contentHashBefore=checkpoint.before,
             contentHashAfter=made.content_hash,
         )
 
-    def fail(self, request: BrowserRequest, problem: RemitError, begun: ActionCheckpoint | None = None) -> ActionResult:
+    def fail(
+        self, request: BrowserRequest, problem: RemitError, checkpoint: ActionCheckpoint | None = None
+    ) -> ActionResult:
         selector = request.audit.secrets.mask_selector(request.action.selector or request.action.ref or "")
         return ActionResult(
             action_id=request.action.action_id,

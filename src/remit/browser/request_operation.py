@@ -150,7 +150,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
     def checkpoint(self, granted: GrantedRequest, preview: Preview) -> str:
         _, token = self._require_held()
         request = granted.request
-        begun = RequestCheckpoint(
+        checkpoint = RequestCheckpoint(
             request_id=request.request_id,
             digest=request.digest,
             request_digest=request.request_digest,
@@ -160,7 +160,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
             approval_id=granted.approvals[0].approval_id,
             what=self._render_request(),
         )
-        return render_request_checkpoint(begun)
+        return render_request_checkpoint(checkpoint)
 
     def require_still_valid(self, granted: GrantedRequest, now: datetime) -> None:
         held, token = self._require_held()
@@ -180,12 +180,18 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
             token_jti=token.jti,
         )
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[HeldRequest, RequestCheckpoint]:
-        begun = parse_request_checkpoint(checkpoint)
-        fields = (begun.request_id, begun.action_id, begun.digest, begun.request_digest, begun.approval_id)
-        return HeldRequest(*fields), begun
+    def load_checkpoint(self, text: str) -> tuple[HeldRequest, RequestCheckpoint]:
+        checkpoint = parse_request_checkpoint(text)
+        fields = (
+            checkpoint.request_id,
+            checkpoint.action_id,
+            checkpoint.digest,
+            checkpoint.request_digest,
+            checkpoint.approval_id,
+        )
+        return HeldRequest(*fields), checkpoint
 
-    def effect(self, granted: GrantedRequest, begun: RequestCheckpoint, note: Note) -> Ending:
+    def effect(self, granted: GrantedRequest, checkpoint: RequestCheckpoint, note: Note) -> Ending:
         held, _ = self._require_held()
         held.release()
         reach("browser.released")
@@ -198,50 +204,52 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
             raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 f"the request was approved and was not sent: {ending.problem}",
-                where=begun.what,
+                where=checkpoint.what,
                 next_step=self.try_again,
             )
         if ending.status is None and (ending.problem or held.request.kind != "message"):
-            raise _unknown_outcome_error(begun, ending.problem)
+            raise _unknown_outcome_error(checkpoint, ending.problem)
         return ending
 
-    def recover_effect(self, begun: RequestCheckpoint, notes: Notes, note: Note) -> Ending | None:
+    def recover_effect(self, checkpoint: RequestCheckpoint, notes: Notes, note: Note) -> Ending | None:
         return Ending(None, sent=True, problem="the process that sent it ended")
 
-    def undo(self, begun: RequestCheckpoint, notes: Notes, note: Note) -> None:
+    def undo(self, checkpoint: RequestCheckpoint, notes: Notes, note: Note) -> None:
         """What was sent cannot be called back."""
 
-    def verify_effect(self, begun: RequestCheckpoint, made: Ending) -> None:
+    def verify_effect(self, checkpoint: RequestCheckpoint, made: Ending) -> None:
         """The server's word is all there is."""
 
-    def succeed(self, request: HeldRequest, begun: RequestCheckpoint, made: Ending) -> RequestOutcome:
+    def succeed(self, request: HeldRequest, checkpoint: RequestCheckpoint, made: Ending) -> RequestOutcome:
         if made.problem:
-            return self.fail(request, _unknown_outcome_error(begun, made.problem), begun)
+            return self.fail(request, _unknown_outcome_error(checkpoint, made.problem), checkpoint)
         return RequestOutcome(
             request_id=request.request_id,
             action_id=request.action_id,
             request_digest=request.request_digest,
             state="SENT" if made.status is None else "ANSWERED",
             status=made.status,
-            approval_id=begun.approval_id,
+            approval_id=checkpoint.approval_id,
             approved_by=self.held.approved_by if self.held is not None else None,
-            what=begun.what,
+            what=checkpoint.what,
         )
 
-    def fail(self, request: HeldRequest, problem: RemitError, begun: RequestCheckpoint | None = None) -> RequestOutcome:
+    def fail(
+        self, request: HeldRequest, problem: RemitError, checkpoint: RequestCheckpoint | None = None
+    ) -> RequestOutcome:
         unknown = problem.reason is Reason.FATE_UNKNOWN
-        if begun is not None and not unknown and self.held is not None and self.held.may_have_been_sent:
+        if checkpoint is not None and not unknown and self.held is not None and self.held.may_have_been_sent:
             # Whatever went wrong after it was let go: that it was not sent would be a lie.
-            problem, unknown = _unknown_outcome_error(begun, str(problem)), True
+            problem, unknown = _unknown_outcome_error(checkpoint, str(problem)), True
         self.on_problem(problem)
         return RequestOutcome(
             request_id=request.request_id,
             action_id=request.action_id,
             request_digest=request.request_digest,
-            state="UNKNOWN" if unknown else "NOT_SENT" if begun is not None else "REFUSED",
+            state="UNKNOWN" if unknown else "NOT_SENT" if checkpoint is not None else "REFUSED",
             approval_id=None if self.held is None else self.held.approval_id,
             approved_by=None if self.held is None else self.held.approved_by,
-            what=begun.what if begun is not None else self._render_request() or None,
+            what=checkpoint.what if checkpoint is not None else self._render_request() or None,
             reason=problem.reason.value,
             problem=str(problem)[:10_000],
         )
@@ -269,10 +277,10 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
         return self.held, self.token
 
 
-def _unknown_outcome_error(begun: RequestCheckpoint, problem: str) -> EnvironmentFailureError:
+def _unknown_outcome_error(checkpoint: RequestCheckpoint, problem: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.FATE_UNKNOWN,
         f"the request may have been sent, and nobody knows what the server made of it: {problem or 'no answer'}",
-        where=begun.what,
+        where=checkpoint.what,
         next_step="It is not sent again. Look at the site itself.",
     )

@@ -95,7 +95,7 @@ class CallFate:
 
 
 @dataclass(frozen=True)
-class BegunCall:
+class CallCheckpoint:
     """A call as its checkpoint knows it."""
 
     request: CallRequest
@@ -128,16 +128,16 @@ def render_call_checkpoint(request: CallRequest, before: Any) -> str:
     return canonical_bytes(tree).decode()
 
 
-def parse_call_checkpoint(text: str, functions: Mapping[str, GovernedFunction]) -> BegunCall:
+def parse_call_checkpoint(text: str, functions: Mapping[str, GovernedFunction]) -> CallCheckpoint:
     """Also of a function that this program does not have: then it can be closed, and nothing else."""
 
-    def read(tree: Any) -> BegunCall:
+    def read(tree: Any) -> CallCheckpoint:
         function = functions.get(tree["function"])
         model = None if function is None else function.arguments.from_tree(tree["arguments"])
         name, call_id, arguments = tree["function"], tree["call_id"], tree["arguments"]
         audit = CallAuditData(None, tree["agent_id"], tree["jti"])
         request = CallRequest(name, call_id, arguments, model, function, "", tree["digest"], audit)
-        return BegunCall(request, tree["before"])
+        return CallCheckpoint(request, tree["before"])
 
     return read_checkpoint(text, read, "call")
 

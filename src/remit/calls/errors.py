@@ -3,7 +3,7 @@
 from typing import Final
 
 from remit.calls.approval import WaitsForPersonError
-from remit.calls.checkpoint import BegunCall, CallRequest
+from remit.calls.checkpoint import CallCheckpoint, CallRequest
 from remit.calls.redaction import hide_private
 from remit.contracts.calls.call import CallArguments, CallEffect
 from remit.core.errors import EnvironmentFailureError, Reason, RemitError
@@ -31,7 +31,7 @@ def describe_call(request: CallRequest) -> str:
     return f"call {request.call_id} of {request.name}"
 
 
-def call_failure(problem: BaseException, begun: BegunCall, ending: str) -> BaseException:
+def call_failure(problem: BaseException, checkpoint: CallCheckpoint, ending: str) -> BaseException:
     """What the function threw, in our words; but whoever interrupts the program still does."""
     if not isinstance(problem, Exception):
         return problem
@@ -39,18 +39,18 @@ def call_failure(problem: BaseException, begun: BegunCall, ending: str) -> BaseE
         "undone": "It was undone.",
         "none": "It only reads, so nothing was changed.",
     }
-    ended = ending or ends.get(begun.fate.effect, "Whether it took effect is not known.")
-    reason = Reason.FATE_UNKNOWN if begun.fate.effect == "unknown" else Reason.EFFECT_FAILED
-    advice = NEXT_STEPS[begun.fate.effect]
-    why = hide_private(_message_of(problem), begun.request)
-    if begun.fate.effect == "done":
+    ended = ending or ends.get(checkpoint.fate.effect, "Whether it took effect is not known.")
+    reason = Reason.FATE_UNKNOWN if checkpoint.fate.effect == "unknown" else Reason.EFFECT_FAILED
+    advice = NEXT_STEPS[checkpoint.fate.effect]
+    why = hide_private(_message_of(problem), checkpoint.request)
+    if checkpoint.fate.effect == "done":
         what = f"done, result could not be stored: {why}"
-        return EnvironmentFailureError(reason, what, where=describe_call(begun.request), next_step=advice)
+        return EnvironmentFailureError(reason, what, where=describe_call(checkpoint.request), next_step=advice)
     if isinstance(problem, WaitsForPersonError):
         why += ". Within this call nobody can wait for that: have it called before, give `acting` a `wait`, or declare"
         why += " this function idempotent, without undo, and it waits as well"
     what = f"the function failed with {type(problem).__name__}: {why}. {ended}"
-    return EnvironmentFailureError(reason, what, where=describe_call(begun.request), next_step=advice)
+    return EnvironmentFailureError(reason, what, where=describe_call(checkpoint.request), next_step=advice)
 
 
 def companion_failure(what: str, request: CallRequest, why: str) -> EnvironmentFailureError:

@@ -16,7 +16,7 @@ from remit.authority.results import sign_call_result, verify_call_result
 from remit.calls.approval import SuspendedInCallError, WaitsForPersonError, can_wait, require_approval
 from remit.calls.checkpoint import (
     HIDDEN,
-    BegunCall,
+    CallCheckpoint,
     CallRequest,
     CallTokens,
     GrantedCall,
@@ -66,7 +66,7 @@ from remit.ledger.writer import Batch
 
 
 @dataclass(frozen=True)
-class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | InterruptedCall, CallResult]):
+class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned | InterruptedCall, CallResult]):
     """`recovers_only`: nobody's authority is at hand, so what was cut short is brought to an end, and not repeated."""
 
     functions: Mapping[str, GovernedFunction]
@@ -172,57 +172,57 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
     def recheck_authority(self, granted: GrantedCall, batch: Batch, now: datetime) -> None:
         self.tokens.require_still_valid(batch.store, granted.token, now)
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[CallRequest, BegunCall]:
-        begun = parse_call_checkpoint(checkpoint, self.functions)
-        return begun.request, begun
+    def load_checkpoint(self, text: str) -> tuple[CallRequest, CallCheckpoint]:
+        checkpoint = parse_call_checkpoint(text, self.functions)
+        return checkpoint.request, checkpoint
 
-    def effect(self, granted: GrantedCall, begun: BegunCall, note: Note) -> Returned:
+    def effect(self, granted: GrantedCall, checkpoint: CallCheckpoint, note: Note) -> Returned:
         function = granted.function
         try:
             reach("call.begun")
             value = self.invoke(function.run, **named(granted.model))
             reach("call.returned")
         except NotDoneError as problem:
-            begun.fate.effect = "none"
-            raise call_failure(problem, begun, "It changed nothing, as it says itself.") from None
+            checkpoint.fate.effect = "none"
+            raise call_failure(problem, checkpoint, "It changed nothing, as it says itself.") from None
         except BaseException as problem:  # noqa: BLE001 - whatever it throws, it may have done something
             if isinstance(problem, WaitsForPersonError) and can_wait(function):
                 raise SuspendedInCallError(problem) from None
-            self._undo_failed_call(begun, problem)
-            raise call_failure(problem, begun, "") from None
+            self._undo_failed_call(checkpoint, problem)
+            raise call_failure(problem, checkpoint, "") from None
         try:
             value_json = require_result(value, f"function {function.name}")
         except RefusedError as problem:
-            self._undo_failed_call(begun, problem)
-            if begun.fate.effect == "unknown" and not is_deferred(value):
-                begun.fate.effect = "done"
-            raise call_failure(problem, begun, "") from None
-        begun.fate.effect = "none" if function.read_only else "done"
+            self._undo_failed_call(checkpoint, problem)
+            if checkpoint.fate.effect == "unknown" and not is_deferred(value):
+                checkpoint.fate.effect = "done"
+            raise call_failure(problem, checkpoint, "") from None
+        checkpoint.fate.effect = "none" if function.read_only else "done"
         return Returned(value_json)
 
-    def recover_effect(self, begun: BegunCall, notes: Notes, note: Note) -> InterruptedCall | None:
+    def recover_effect(self, checkpoint: CallCheckpoint, notes: Notes, note: Note) -> InterruptedCall | None:
         """None where it may be done from the start: as if it had never begun, or because once more does no harm."""
-        function = begun.request.function
+        function = checkpoint.request.function
         if function is None:
-            raise missing_function_error(begun.request)
+            raise missing_function_error(checkpoint.request)
         if function.undo is not None:
-            self.undo(begun, notes, note)
+            self.undo(checkpoint, notes, note)
             end = "and undone: all is as it was before"
         elif function.read_only:
-            begun.fate.effect = "none"
+            checkpoint.fate.effect = "none"
             end = "and only reads: nothing was changed"
         elif function.idempotent and self.recovers_only:
             raise SuspendedError(
                 Reason.IN_PROGRESS,
                 "it was cut short; the same call again, with the same key and a valid token, makes it whole",
-                where=describe_call(begun.request),
-                next_step=f"Or close it as it is: remit recover --abandon {begun.request.call_id}",
+                where=describe_call(checkpoint.request),
+                next_step=f"Or close it as it is: remit recover --abandon {checkpoint.request.call_id}",
             )
         elif not function.idempotent:
             what = "it was cut short, and whether it took effect is not known"
             return InterruptedCall(
                 EnvironmentFailureError(
-                    Reason.FATE_UNKNOWN, what, where=describe_call(begun.request), next_step=LOOK_ADVICE
+                    Reason.FATE_UNKNOWN, what, where=describe_call(checkpoint.request), next_step=LOOK_ADVICE
                 )
             )
         else:
@@ -232,28 +232,28 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
         problem = EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             f"it was cut short {end}",
-            where=describe_call(begun.request),
+            where=describe_call(checkpoint.request),
             next_step=self.try_again,
         )
         return InterruptedCall(problem)
 
-    def undo(self, begun: BegunCall, notes: Notes, note: Note) -> None:
+    def undo(self, checkpoint: CallCheckpoint, notes: Notes, note: Note) -> None:
         """What cannot be undone stays as it is, and the result says that nobody knows how that is."""
-        request = begun.request
+        request = checkpoint.request
         if request.function is None or request.model is None:
             raise missing_function_error(request)
         if request.function.undo is None:
-            begun.fate.effect = "none" if request.function.read_only else "unknown"
+            checkpoint.fate.effect = "none" if request.function.read_only else "unknown"
             return
         try:
-            self.invoke(request.function.undo, begun.before, **named(request.model))
+            self.invoke(request.function.undo, checkpoint.before, **named(request.model))
         except Exception as problem:
             raise companion_failure("undo", request, f"{type(problem).__name__}: {problem}") from problem
-        begun.fate.effect = "undone"
+        checkpoint.fate.effect = "undone"
         reach("road.undone")
 
-    def verify_effect(self, begun: BegunCall, made: Returned | InterruptedCall) -> None:
-        request = begun.request
+    def verify_effect(self, checkpoint: CallCheckpoint, made: Returned | InterruptedCall) -> None:
+        request = checkpoint.request
         if isinstance(made, InterruptedCall) or request.function is None or request.function.verify is None:
             return
         why = "verify= does not agree that it is done"
@@ -264,15 +264,15 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
         if holds is not True:
             raise VerificationFailedError(Reason.EFFECT_FAILED, why, where=describe_call(request))
 
-    def succeed(self, request: CallRequest, begun: BegunCall, made: Returned | InterruptedCall) -> CallResult:
+    def succeed(self, request: CallRequest, checkpoint: CallCheckpoint, made: Returned | InterruptedCall) -> CallResult:
         if isinstance(made, InterruptedCall):
-            return self.fail(request, made.problem, begun)
-        return self._sign(request, status="SUCCESS", effect=begun.fate.effect, value=made.value, error=None)
+            return self.fail(request, made.problem, checkpoint)
+        return self._sign(request, status="SUCCESS", effect=checkpoint.fate.effect, value=made.value, error=None)
 
-    def fail(self, request: CallRequest, problem: RemitError, begun: BegunCall | None = None) -> CallResult:
-        if begun is None and self.has_intent(request):
+    def fail(self, request: CallRequest, problem: RemitError, checkpoint: CallCheckpoint | None = None) -> CallResult:
+        if checkpoint is None and self.has_intent(request):
             raise unfinished_call_error(problem, request)
-        effect = "none" if begun is None else begun.fate.effect
+        effect = "none" if checkpoint is None else checkpoint.fate.effect
         error = CallError.of(problem)
         if effect == "unknown":
             advice = problem.next_step if problem.reason is Reason.FATE_UNKNOWN else LOOK_ADVICE
@@ -306,15 +306,15 @@ class CallOperation(Operation[CallRequest, GrantedCall, BegunCall, Returned | In
     def extra_entries(self, request: CallRequest, outcome: CallResult) -> Sequence[ExtraRecord]:
         return (audit_event(request, outcome),)
 
-    def _undo_failed_call(self, begun: BegunCall, problem: BaseException) -> None:
+    def _undo_failed_call(self, checkpoint: CallCheckpoint, problem: BaseException) -> None:
         """After a call that failed: undone, if there is a way; else it is said that nobody knows."""
         try:
-            self.undo(begun, (), lambda _: None)
+            self.undo(checkpoint, (), lambda _: None)
         except RemitError as second:
             raise IncompleteError(
                 Reason.EFFECT_FAILED,
                 f"the function failed ({type(problem).__name__}), and could not be undone yet: {second.what}",
-                where=describe_call(begun.request),
+                where=describe_call(checkpoint.request),
                 next_step="Fix what stands in the way. Then the next start of this program undoes it. Do not call it"
                 " under another key meanwhile.",
             ) from problem

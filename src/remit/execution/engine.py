@@ -48,7 +48,7 @@ from remit.ledger.writer import Batch, Ledger
 
 Request = TypeVar("Request")
 Granted = TypeVar("Granted")
-Begun = TypeVar("Begun")
+Checkpoint = TypeVar("Checkpoint")
 Made = TypeVar("Made")
 Outcome = TypeVar("Outcome")
 Note = Callable[[Mapping[str, Any]], None]
@@ -92,7 +92,7 @@ class SuspendedError(IncompleteError):
     """Begun, and suspended until a caller asks again. No process is at work on it: any process may resume it."""
 
 
-class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
+class Operation(ABC, Generic[Request, Granted, Checkpoint, Made, Outcome]):
     """What the numbered steps mean for one kind of request. An operation has no order of its own."""
 
     name: str
@@ -123,7 +123,7 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def checkpoint(self, granted: Granted, preview: Preview) -> str:
         """What is needed to finish or to undo it, as text; anything that it refers to is durable."""
 
-    def prewarm(self, granted: Granted, begun: Begun) -> None:
+    def prewarm(self, granted: Granted, checkpoint: Checkpoint) -> None:
         """Get ready for the effect while the intent is being written. Nothing of it may reach the world yet."""
 
     def release(self, granted: Granted) -> None:
@@ -140,46 +140,46 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """The same after another process began it and died: nothing is used up twice; the authority must be valid."""
 
     @abstractmethod
-    def load_checkpoint(self, checkpoint: str) -> tuple[Request, Begun]:
+    def load_checkpoint(self, text: str) -> tuple[Request, Checkpoint]:
         """The checkpoint read back, by this process or one that takes over. Its request has no authority any more."""
 
     @abstractmethod
-    def effect(self, granted: Granted, begun: Begun, note: Note) -> Made:
+    def effect(self, granted: Granted, checkpoint: Checkpoint, note: Note) -> Made:
         """Do it, whole; or raise, with the world as it was before; or raise `IncompleteError`.
 
         `note` records, durably, what `recover_effect` or `undo` will need; they are given all that was noted.
         """
 
     @abstractmethod
-    def recover_effect(self, begun: Begun, notes: Notes, note: Note) -> Made | None:
+    def recover_effect(self, checkpoint: Checkpoint, notes: Notes, note: Note) -> Made | None:
         """What a process that died had begun: finished, if it had reached the world; else cleared away, and None."""
 
     @abstractmethod
-    def undo(self, begun: Begun, notes: Notes, note: Note) -> None:
+    def undo(self, checkpoint: Checkpoint, notes: Notes, note: Note) -> None:
         """Leave the world as it was before."""
 
     @abstractmethod
-    def verify_effect(self, begun: Begun, made: Made) -> None:
+    def verify_effect(self, checkpoint: Checkpoint, made: Made) -> None:
         """Look at the world. `VerificationFailedError` if it is not as the effect says."""
 
     @abstractmethod
-    def succeed(self, request: Request, begun: Begun, made: Made) -> Outcome: ...
+    def succeed(self, request: Request, checkpoint: Checkpoint, made: Made) -> Outcome: ...
 
     @abstractmethod
-    def fail(self, request: Request, problem: RemitError, begun: Begun | None = None) -> Outcome:
-        """`begun` is there once the intent was recorded."""
+    def fail(self, request: Request, problem: RemitError, checkpoint: Checkpoint | None = None) -> Outcome:
+        """`checkpoint` is there once the intent was recorded."""
 
-    def publish(self, begun: Begun, outcome: Outcome) -> None:
+    def publish(self, checkpoint: Checkpoint, outcome: Outcome) -> None:
         """Write what people read, durably, before the outcome counts. `ReportWriteError` undoes an effect that
         succeeded.
         """
 
-    def commit(self, begun: Begun, outcome: Outcome, note: Note) -> None:
+    def commit(self, checkpoint: Checkpoint, outcome: Outcome, note: Note) -> None:
         """Make final what is prepared elsewhere. `VerificationFailedError` if that surely did not happen: then all is
         undone.
         """
 
-    def clear_up(self, begun: Begun, outcome: Outcome, note: Note) -> None:
+    def clear_up(self, checkpoint: Checkpoint, outcome: Outcome, note: Note) -> None:
         """Remove what only an undo needed. It is noted first: from there on it is finished and never undone."""
 
     def discard(self, checkpoint: str) -> None:
@@ -202,7 +202,7 @@ class Operation(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
 
 
 def run_operation(
-    operation: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Checkpoint, Made, Outcome],
     raw: tuple[bytes, ...],
     context: ExecutionContext,
     *,
@@ -248,14 +248,14 @@ def run_operation(
 
 
 def _claim_request(
-    operation: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Checkpoint, Made, Outcome],
     journal: Journal,
     request: Request,
     granted: Granted,
     clock: Clock,
     *,
     dry_run: bool,
-) -> tuple[ClaimedExecution, Begun] | StoredOutcome | Preview:
+) -> tuple[ClaimedExecution, Checkpoint] | StoredOutcome | Preview:
     """Steps 3 to 7, again from the start whenever another process was faster."""
 
     def require_valid(now: datetime) -> None:
@@ -270,7 +270,7 @@ def _claim_request(
         if found is not None:  # the world may be half changed, so looking at it now would tell nothing
             if dry_run:
                 return _unfinished(operation.trace(request))
-            _, begun = operation.load_checkpoint(found.checkpoint)
+            _, checkpoint = operation.load_checkpoint(found.checkpoint)
             execution = journal.resume(found, require_valid, functools.partial(operation.recheck_authority, granted))
         else:
             try:
@@ -278,34 +278,34 @@ def _claim_request(
                 if dry_run:
                     return preview
                 consent = operation.consent(granted, preview, clock())  # 5. consent
-                checkpoint, begun = _make_checkpoint(operation, granted, preview)  # 6. checkpoint
+                checkpoint_text, checkpoint = _make_checkpoint(operation, granted, preview)  # 6. checkpoint
             except (RefusedError, EnvironmentFailureError) as problem:
                 if journal.find_existing() is None:
                     raise _as_refusal(problem) from None
                 continue  # the faster one has changed what we looked at
             reach("road.checkpoint_made")
             intent = _intent(decision, preview, consent)
-            execution = _record_intent(operation, journal, granted, intent, checkpoint, require_valid)
+            execution = _record_intent(operation, journal, granted, intent, checkpoint_text, require_valid)
         if execution is not None:
-            return execution, begun
+            return execution, checkpoint
 
 
 def _make_checkpoint(
-    operation: Operation[Request, Granted, Begun, Made, Outcome], granted: Granted, preview: Preview
-) -> tuple[str, Begun]:
+    operation: Operation[Request, Granted, Checkpoint, Made, Outcome], granted: Granted, preview: Preview
+) -> tuple[str, Checkpoint]:
     """With everything ready for the effect. If that fails, or is interrupted, nothing of the checkpoint stays."""
-    checkpoint = operation.checkpoint(granted, preview)
+    checkpoint_text = operation.checkpoint(granted, preview)
     try:
-        _, begun = operation.load_checkpoint(checkpoint)
-        operation.prewarm(granted, begun)
+        _, checkpoint = operation.load_checkpoint(checkpoint_text)
+        operation.prewarm(granted, checkpoint)
     except BaseException:
-        operation.discard(checkpoint)
+        operation.discard(checkpoint_text)
         raise
-    return checkpoint, begun
+    return checkpoint_text, checkpoint
 
 
 def _record_intent(
-    operation: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Checkpoint, Made, Outcome],
     journal: Journal,
     granted: Granted,
     intent: dict[str, Any],
@@ -324,31 +324,31 @@ def _record_intent(
 
 
 def _execute(
-    operation: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Checkpoint, Made, Outcome],
     journal: Journal,
     request: Request,
     granted: Granted,
     execution: ClaimedExecution,
-    begun: Begun,
+    checkpoint: Checkpoint,
 ) -> Outcome:
     """Steps 8 to 11. What cannot be told apart from a crash is left as a crash leaves it: claimed, for recovery."""
     interrupted: BaseException | None = None
     try:
         reach("road.taken_over" if execution.resumed else "road.intent_recorded")
-        made = operation.recover_effect(begun, journal.notes(), journal.note) if execution.resumed else None
+        made = operation.recover_effect(checkpoint, journal.notes(), journal.note) if execution.resumed else None
         if execution.resumed:
             reach("road.settled")
         try:
-            made = operation.effect(granted, begun, journal.note) if made is None else made  # 8. effect
+            made = operation.effect(granted, checkpoint, journal.note) if made is None else made  # 8. effect
         except IncompleteError:
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure
             interrupted = None if isinstance(problem, Exception) else problem
-            outcome = finish_failure(operation, request, begun, _as_failure(problem))
+            outcome = finish_failure(operation, request, checkpoint, _as_failure(problem))
         else:
             reach("road.effect_done")
-            outcome = conclude(operation, journal, request, begun, made)
-        outcome = record(operation, journal, execution, request, begun, outcome)
+            outcome = conclude(operation, journal, request, checkpoint, made)
+        outcome = record(operation, journal, execution, request, checkpoint, outcome)
     except BaseException as problem:
         journal.abandon(execution.claim, to_anybody=isinstance(problem, SuspendedError))
         if isinstance(problem, RefusedError):  # which would say that nothing was touched
@@ -360,45 +360,48 @@ def _execute(
 
 
 def conclude(
-    operation: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Checkpoint, Made, Outcome],
     journal: Journal,
     request: Request,
-    begun: Begun,
+    checkpoint: Checkpoint,
     made: Made,
 ) -> Outcome:
     """The outcome of an effect that took place, once the world was looked at. One that is contradicted is undone."""
     try:
-        operation.verify_effect(begun, made)  # 9. verify
-        outcome = operation.succeed(request, begun, made)
-        operation.publish(begun, outcome)
-        operation.commit(begun, outcome, journal.note)
+        operation.verify_effect(checkpoint, made)  # 9. verify
+        outcome = operation.succeed(request, checkpoint, made)
+        operation.publish(checkpoint, outcome)
+        operation.commit(checkpoint, outcome, journal.note)
     except (VerificationFailedError, ReportWriteError) as problem:
         try:
-            operation.undo(begun, journal.notes(), journal.note)
+            operation.undo(checkpoint, journal.notes(), journal.note)
         except RemitError as second:
             raise _unknown_outcome(second, operation.trace(request)) from problem
-        return finish_failure(operation, request, begun, problem)
+        return finish_failure(operation, request, checkpoint, problem)
     reach("road.published")
-    operation.clear_up(begun, outcome, journal.note)
+    operation.clear_up(checkpoint, outcome, journal.note)
     return outcome
 
 
 def finish_failure(
-    operation: Operation[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, problem: RemitError
+    operation: Operation[Request, Granted, Checkpoint, Made, Outcome],
+    request: Request,
+    checkpoint: Checkpoint,
+    problem: RemitError,
 ) -> Outcome:
     """A failure that is to be recorded: nothing of it stands in the world any more."""
-    outcome = operation.fail(request, problem, begun)
+    outcome = operation.fail(request, problem, checkpoint)
     FAILURES.add(operation.name, problem.reason.value)
-    operation.publish(begun, outcome)
+    operation.publish(checkpoint, outcome)
     return outcome
 
 
 def record(
-    operation: Operation[Request, Granted, Begun, Made, Outcome],
+    operation: Operation[Request, Granted, Checkpoint, Made, Outcome],
     journal: Journal,
     execution: ClaimedExecution,
     request: Request,
-    begun: Begun,
+    checkpoint: Checkpoint,
     outcome: Outcome,
 ) -> Outcome:
     """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
@@ -411,8 +414,8 @@ def record(
     except RefusedError as problem:
         if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # another process took it over, and its outcome counts
             raise
-        operation.undo(begun, journal.notes(), journal.note)
-        outcome = finish_failure(operation, request, begun, problem)
+        operation.undo(checkpoint, journal.notes(), journal.note)
+        outcome = finish_failure(operation, request, checkpoint, problem)
         stored = operation.store_outcome(outcome)
         extra = operation.extra_entries(request, outcome)
         journal.record_outcome(execution.claim, stored, operation.show_outcome(outcome, stored), extra)

@@ -14,7 +14,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RemitError, as_re
 from remit.core.faultpoints import reach
 from remit.core.metrics import RECOVERED
 from remit.execution.engine import (
-    Begun,
+    Checkpoint,
     ExecutionContext,
     Made,
     Operation,
@@ -44,7 +44,7 @@ class Recovered(Generic[Outcome]):
 
 
 def recover(
-    operation: Operation[Request, Any, Begun, Made, Outcome],
+    operation: Operation[Request, Any, Checkpoint, Made, Outcome],
     context: ExecutionContext,
     *,
     excluded: Collection[str] = (),
@@ -76,7 +76,7 @@ def recover(
 
 
 def _recover_one(
-    operation: Operation[Request, Any, Begun, Made, Outcome],
+    operation: Operation[Request, Any, Checkpoint, Made, Outcome],
     context: ExecutionContext,
     orphan: ClaimHeld,
     *,
@@ -86,7 +86,7 @@ def _recover_one(
     key = orphan.key
     placeholder = RequestIds(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
     Journal(context.ledger, placeholder, context.hosts, 0).require_intended(orphan)
-    request, begun = operation.load_checkpoint(orphan.checkpoint)
+    request, checkpoint = operation.load_checkpoint(orphan.checkpoint)
     trace = dataclasses.replace(operation.trace(request), correlation_id=orphan.correlation_id)
     if (trace.key, trace.request_digest) != (key.key, orphan.request_digest):
         raise EnvironmentFailureError(
@@ -103,23 +103,23 @@ def _recover_one(
         return None
     try:
         if closed:
-            return _close(operation, journal, execution, request, begun, orphan)
-        return _finish(operation, journal, execution, request, begun, orphan)
+            return _close(operation, journal, execution, request, checkpoint, orphan)
+        return _finish(operation, journal, execution, request, checkpoint, orphan)
     except BaseException as problem:
         journal.abandon(execution.claim, to_anybody=isinstance(problem, SuspendedError))
         raise
 
 
 def _finish(
-    operation: Operation[Request, Any, Begun, Made, Outcome],
+    operation: Operation[Request, Any, Checkpoint, Made, Outcome],
     journal: Journal,
     execution: ClaimedExecution,
     request: Request,
-    begun: Begun,
+    checkpoint: Checkpoint,
     orphan: ClaimHeld,
 ) -> Recovered[Outcome]:
     reach("road.taken_over")
-    made = operation.recover_effect(begun, journal.notes(), journal.note)
+    made = operation.recover_effect(checkpoint, journal.notes(), journal.note)
     reach("road.settled")
     if made is None:
         problem = EnvironmentFailureError(
@@ -127,19 +127,19 @@ def _finish(
             "it was interrupted before it took effect; nothing was changed",
             next_step=operation.try_again,
         )
-        outcome = finish_failure(operation, request, begun, problem)
+        outcome = finish_failure(operation, request, checkpoint, problem)
     else:
-        outcome = conclude(operation, journal, request, begun, made)
-    outcome = record(operation, journal, execution, request, begun, outcome)
+        outcome = conclude(operation, journal, request, checkpoint, made)
+    outcome = record(operation, journal, execution, request, checkpoint, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, took_effect=made is not None)
 
 
 def _close(
-    operation: Operation[Request, Any, Begun, Made, Outcome],
+    operation: Operation[Request, Any, Checkpoint, Made, Outcome],
     journal: Journal,
     execution: ClaimedExecution,
     request: Request,
-    begun: Begun,
+    checkpoint: Checkpoint,
     orphan: ClaimHeld,
 ) -> Recovered[Outcome]:
     problem = EnvironmentFailureError(
@@ -147,9 +147,9 @@ def _close(
         "it was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
         next_step="Look at the files that it names. A snapshot or backup, if it made one, is kept.",
     )
-    outcome = operation.fail(request, problem, begun)
-    operation.publish(begun, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
-    outcome = record(operation, journal, execution, request, begun, outcome)
+    outcome = operation.fail(request, problem, checkpoint)
+    operation.publish(checkpoint, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
+    outcome = record(operation, journal, execution, request, checkpoint, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, unknown=True)
 
 

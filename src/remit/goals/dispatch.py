@@ -14,10 +14,10 @@ from remit.ledger.goal_tables import StepRow
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """What is asked for. `begun`: by somebody who died at it, so the gates were passed then."""
+    """What is asked for. `is_resumed`: by a process that died at it, so the gates were passed then."""
 
     envelope: DispatchEnvelope
-    begun: bool = False
+    is_resumed: bool = False
     evidence: list[tuple[DecisionRecord, Evidence]] = field(default_factory=list, compare=False)
     """What it was decided from, once that was found and the decision came out the same."""
     allowed: list[StepRow] = field(default_factory=list, compare=False)

@@ -102,7 +102,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 
     def decide(self, request: Dispatch) -> PolicyDecision:
         """The final gate: as things are now, not as they were when the goal was decided."""
-        if request.begun:
+        if request.is_resumed:
             return PolicyDecision(("it was decided when it was begun",), ())
         with self.ledger().store.reading_pooled() as connection:
             return self._final_gate(request, connection)
@@ -150,11 +150,11 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         }
         return canonical_bytes(tree).decode()
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[Dispatch, StartedDispatch]:
-        tree = json.loads(checkpoint)
+    def load_checkpoint(self, text: str) -> tuple[Dispatch, StartedDispatch]:
+        tree = json.loads(text)
         envelope = DispatchEnvelope.from_tree(tree["envelope"], source="a dispatch that was begun")
-        begun = StartedDispatch(envelope, tree["prepared"], tree["seconds"])
-        return Dispatch(envelope, begun=True), begun
+        checkpoint = StartedDispatch(envelope, tree["prepared"], tree["seconds"])
+        return Dispatch(envelope, is_resumed=True), checkpoint
 
     def require_still_valid(self, granted: Granted, now: datetime) -> None:
         """A yes is to what somebody has just read: what was let through and left lying has to be asked for anew."""
@@ -178,45 +178,49 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         self._append(batch, granted.envelope, granted.row, "DISPATCHED", None)
         reach("simulation.dispatched")
 
-    def effect(self, granted: Granted, begun: StartedDispatch, note: Note) -> BoundActionResult:
+    def effect(self, granted: Granted, checkpoint: StartedDispatch, note: Note) -> BoundActionResult:
         try:
-            ended = self.runner.run(begun.prepared, begun.seconds)
+            ended = self.runner.run(checkpoint.prepared, checkpoint.seconds)
         except RefusedError:  # its own door let nothing begin
             raise
         except BaseException as problem:
-            if self.runner.has_begun(begun.prepared):
-                raise _incomplete_error(begun.envelope, problem) from problem
+            if self.runner.has_begun(checkpoint.prepared):
+                raise _incomplete_error(checkpoint.envelope, problem) from problem
             raise
         reach("simulation.ran")
         return ended
 
-    def recover_effect(self, begun: StartedDispatch, notes: Notes, note: Note) -> BoundActionResult | None:
-        return self.runner.run(begun.prepared, begun.seconds) if self.runner.has_begun(begun.prepared) else None
+    def recover_effect(self, checkpoint: StartedDispatch, notes: Notes, note: Note) -> BoundActionResult | None:
+        if not self.runner.has_begun(checkpoint.prepared):
+            return None
+        return self.runner.run(checkpoint.prepared, checkpoint.seconds)
 
-    def undo(self, begun: StartedDispatch, notes: Notes, note: Note) -> None:
+    def undo(self, checkpoint: StartedDispatch, notes: Notes, note: Note) -> None:
         """The door below has put back what it did not bring to an end. What it did bring to its end stands."""
         raise _incomplete_error(
-            begun.envelope, EnvironmentFailureError(Reason.EFFECT_FAILED, "its end could not be recorded")
+            checkpoint.envelope, EnvironmentFailureError(Reason.EFFECT_FAILED, "its end could not be recorded")
         )
 
-    def verify_effect(self, begun: StartedDispatch, made: BoundActionResult) -> None:
+    def verify_effect(self, checkpoint: StartedDispatch, made: BoundActionResult) -> None:
         """The door below has looked at the world."""
 
-    def succeed(self, request: Dispatch, begun: StartedDispatch, made: BoundActionResult) -> SimulationOutcome:
+    def succeed(self, request: Dispatch, checkpoint: StartedDispatch, made: BoundActionResult) -> SimulationOutcome:
         code = "SIMULATION_SUCCEEDED" if made.succeeded else "STEP_TIMEOUT" if made.timed_out else "SIMULATION_FAILED"
         return SimulationOutcome(
             payload=fit_payload(made.payload),
             reason_code=code,
             audit_refs=made.audit_refs,
-            proof_refs=_proofs(begun.envelope),
+            proof_refs=_proofs(checkpoint.envelope),
         )
 
-    def fail(self, request: Dispatch, problem: RemitError, begun: StartedDispatch | None = None) -> SimulationOutcome:
+    def fail(
+        self, request: Dispatch, problem: RemitError, checkpoint: StartedDispatch | None = None
+    ) -> SimulationOutcome:
         code = goal_code(problem.reason)
-        request.start_refusals[:] = [problem] if begun is None else []
+        request.start_refusals[:] = [problem] if checkpoint is None else []
         return SimulationOutcome(
             payload={"error": dict(problem.as_json())},
-            reason_code="SIMULATION_REFUSED" if code == "SIMULATION_FAILED" and begun is None else code,
+            reason_code="SIMULATION_REFUSED" if code == "SIMULATION_FAILED" and checkpoint is None else code,
             audit_refs=(),
             proof_refs=_proofs(request.envelope),
         )

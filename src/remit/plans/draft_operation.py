@@ -77,7 +77,7 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
     def require_still_valid(self, granted: DraftPlan, now: datetime) -> None:
         raise _unapproved()
 
-    def load_checkpoint(self, checkpoint: str) -> Never:
+    def load_checkpoint(self, text: str) -> Never:
         raise _unapproved()
 
     def effect(self, granted: DraftPlan, checkpoint: Never, note: Note) -> Never:

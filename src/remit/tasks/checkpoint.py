@@ -16,7 +16,7 @@ _VERBS: Final = {PathUse.READ: "read", PathUse.TAKE: "take away", PathUse.MAKE: 
 
 
 @dataclass(frozen=True, slots=True)
-class BegunTask:
+class TaskCheckpoint:
     """A task as its checkpoint knows it. No authority is in it: that ended with the process that had the lease."""
 
     manifest: TaskManifest
@@ -41,17 +41,22 @@ def render_preview(
     return f"{what}: {', '.join(steps)}" if steps else what
 
 
-def render_checkpoint(begun: BegunTask) -> str:
-    before = {name: identity.as_json() for name, identity in begun.before.items()}
-    tree = {"manifest": begun.manifest.tree(), "before": before, "snapshot": begun.snapshot, "part": begun.part_name}
+def render_checkpoint(checkpoint: TaskCheckpoint) -> str:
+    before = {name: identity.as_json() for name, identity in checkpoint.before.items()}
+    tree = {
+        "manifest": checkpoint.manifest.tree(),
+        "before": before,
+        "snapshot": checkpoint.snapshot,
+        "part": checkpoint.part_name,
+    }
     return canonical_bytes(tree).decode()
 
 
-def parse_checkpoint(text: str) -> BegunTask:
+def parse_checkpoint(text: str) -> TaskCheckpoint:
     """The inverse of `render_checkpoint`."""
     return read_checkpoint(text, _parse, "task")
 
 
-def _parse(tree: Any) -> BegunTask:
+def _parse(tree: Any) -> TaskCheckpoint:
     before = {name: FileIdentity.from_json(halves) for name, halves in tree["before"].items()}
-    return BegunTask(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"], tree["part"])
+    return TaskCheckpoint(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"], tree["part"])

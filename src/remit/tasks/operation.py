@@ -29,7 +29,7 @@ from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.sandbox.host import EffectResult, PrewarmedProcess, SandboxHost
 from remit.sandbox.orders import FolderGrant, Order
-from remit.tasks.checkpoint import BegunTask, parse_checkpoint, render_checkpoint, render_preview
+from remit.tasks.checkpoint import TaskCheckpoint, parse_checkpoint, render_checkpoint, render_preview
 from remit.tasks.inspect import contradiction_error, inspect_after, inspect_before
 from remit.tasks.policy import close_inputs, decide_task, locate_paths, new_part_name
 from remit.tasks.snapshots import open_snapshot, take_snapshot
@@ -90,7 +90,7 @@ class TaskRules:
 
 
 @dataclass(frozen=True)
-class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, ExecutionResult]):
+class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOutput, ExecutionResult]):
     """Holds the kernel's public key and the executor's private one; never the kernel's private key.
 
     Both are asked for when they are needed: a key that was rotated or revoked meanwhile is noticed. So is the sandbox,
@@ -155,14 +155,14 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             snapshot = take_snapshot(
                 place, self.rules.snapshots, self.rules.max_file_bytes, before[capability.snapshot]
             )
-        return render_checkpoint(BegunTask(manifest, before, snapshot, new_part_name()))
+        return render_checkpoint(TaskCheckpoint(manifest, before, snapshot, new_part_name()))
 
-    def prewarm(self, granted: LeasedTask, begun: BegunTask) -> None:
+    def prewarm(self, granted: LeasedTask, checkpoint: TaskCheckpoint) -> None:
         self.release(granted)
         if (
-            self._require_capability(begun.manifest).restores is None
+            self._require_capability(checkpoint.manifest).restores is None
         ):  # whose snapshot is open for the time of the call only
-            granted.prewarmed.append(self.sandbox().prewarm(self.order(begun, "run")))
+            granted.prewarmed.append(self.sandbox().prewarm(self.order(checkpoint, "run")))
 
     def release(self, granted: LeasedTask) -> None:
         while granted.prewarmed:
@@ -179,11 +179,11 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         if self.leased is not None:
             batch.require_still_valid(self.leased.actor, self.leased.tenant_id)
 
-    def load_checkpoint(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
-        begun = parse_checkpoint(checkpoint)
-        return TaskRequest(begun.manifest, b""), begun
+    def load_checkpoint(self, text: str) -> tuple[TaskRequest, TaskCheckpoint]:
+        checkpoint = parse_checkpoint(text)
+        return TaskRequest(checkpoint.manifest, b""), checkpoint
 
-    def effect(self, granted: LeasedTask, begun: BegunTask, note: Note) -> EffectOutput:
+    def effect(self, granted: LeasedTask, checkpoint: TaskCheckpoint, note: Note) -> EffectOutput:
         noted: list[Mapping[str, Any]] = []
         answers: list[EffectOutput] = []
 
@@ -192,42 +192,44 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             noted.append(what)
 
         def sign(output: dict[str, Any] | None) -> None:
-            parsed = self._parse_output(begun.manifest, output)
-            answers.append(EffectOutput(parsed, self._sign_success(begun.manifest, parsed)))
+            parsed = self._parse_output(checkpoint.manifest, output)
+            answers.append(EffectOutput(parsed, self._sign_success(checkpoint.manifest, parsed)))
 
         try:
-            self._call(begun, "run", on_note=remember, meanwhile=sign, prewarmed=granted.prewarmed)
+            self._call(checkpoint, "run", on_note=remember, meanwhile=sign, prewarmed=granted.prewarmed)
         except RefusedError:  # nothing was touched
             raise
         except BaseException as problem:
-            made = self._undo_or_finish(begun, tuple(noted), note, problem)
+            made = self._undo_or_finish(checkpoint, tuple(noted), note, problem)
             if made is None:
                 raise
             return made
         return answers[0]
 
-    def recover_effect(self, begun: BegunTask, notes: Notes, note: Note) -> EffectOutput | None:
-        output = self._call(begun, "finish", notes, note).output
-        return None if output is None else EffectOutput(self._parse_output(begun.manifest, output))
+    def recover_effect(self, checkpoint: TaskCheckpoint, notes: Notes, note: Note) -> EffectOutput | None:
+        output = self._call(checkpoint, "finish", notes, note).output
+        return None if output is None else EffectOutput(self._parse_output(checkpoint.manifest, output))
 
-    def undo(self, begun: BegunTask, notes: Notes, note: Note) -> None:
-        self._call(begun, "undo", notes, note)
+    def undo(self, checkpoint: TaskCheckpoint, notes: Notes, note: Note) -> None:
+        self._call(checkpoint, "undo", notes, note)
         reach("road.undone")
 
-    def verify_effect(self, begun: BegunTask, made: EffectOutput) -> None:
-        capability, located = self._require_capability(begun.manifest), self._locate(begun.manifest)
-        found = inspect_after(located, capability.paths, begun.before)
+    def verify_effect(self, checkpoint: TaskCheckpoint, made: EffectOutput) -> None:
+        capability, located = self._require_capability(checkpoint.manifest), self._locate(checkpoint.manifest)
+        found = inspect_after(located, capability.paths, checkpoint.before)
         if capability.inputs is TransferInputs:
-            source, made_file = begun.before["source_path"], found["destination_path"]
+            source, made_file = checkpoint.before["source_path"], found["destination_path"]
             if made_file.size != source.size:
                 raise contradiction_error(
                     "the destination has another size than the source had", located["destination_path"]
                 )
 
-    def succeed(self, request: TaskRequest, begun: BegunTask, made: EffectOutput) -> ExecutionResult:
+    def succeed(self, request: TaskRequest, checkpoint: TaskCheckpoint, made: EffectOutput) -> ExecutionResult:
         return made.signed or self._sign_success(request.manifest, made.output)
 
-    def fail(self, request: TaskRequest, problem: RemitError, begun: BegunTask | None = None) -> ExecutionResult:
+    def fail(
+        self, request: TaskRequest, problem: RemitError, checkpoint: TaskCheckpoint | None = None
+    ) -> ExecutionResult:
         manifest = request.manifest
         error = ExecutionError(error_code=task_code(problem.reason), message=str(problem))
         return sign_failure(self.signer(), self._executor_id(manifest), manifest.task_id, manifest.capability_id, error)
@@ -254,7 +256,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         )
 
     def _undo_or_finish(
-        self, begun: BegunTask, notes: Notes, note: Note, problem: BaseException
+        self, checkpoint: TaskCheckpoint, notes: Notes, note: Note, problem: BaseException
     ) -> EffectOutput | None:
         """None once the world is as it was before. An effect that is past undoing is whole, and then that counts."""
         if isinstance(problem, RemitError) and problem.reason is Reason.SANDBOX_UNAVAILABLE:
@@ -262,24 +264,24 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         made: EffectOutput | None = None
         try:
             try:
-                self._call(begun, "undo", notes, note)
+                self._call(checkpoint, "undo", notes, note)
             except EnvironmentFailureError:
-                made = self.recover_effect(begun, notes, note) if isinstance(problem, Exception) else None
+                made = self.recover_effect(checkpoint, notes, note) if isinstance(problem, Exception) else None
                 if made is None:
                     raise
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
             raise IncompleteError(
                 Reason.EFFECT_FAILED,
                 f"the effect failed ({problem}), and what it had begun could not be undone yet ({second})",
-                where=begun.manifest.task_id,
+                where=checkpoint.manifest.task_id,
                 next_step=RECOVER_ADVICE,
             ) from problem
         reach("road.undone")
         return made
 
-    def order(self, begun: BegunTask, call: Call, notes: Notes = ()) -> Order:
+    def order(self, checkpoint: TaskCheckpoint, call: Call, notes: Notes = ()) -> Order:
         """What the sandbox is asked to do, or to make of what was cut short."""
-        manifest, capability = begun.manifest, self._require_capability(begun.manifest)
+        manifest, capability = checkpoint.manifest, self._require_capability(checkpoint.manifest)
         located = self._locate(manifest)
         return Order(
             effect=capability.effect,
@@ -288,10 +290,10 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
             capability_id=manifest.capability_id,
             inputs=close_inputs(manifest, capability),
             reversible=manifest.constraints.reversible,
-            part_name=begun.part_name,
+            part_name=checkpoint.part_name,
             places={name: FolderGrant(*place, use=capability.paths[name]) for name, place in located.items()},
-            before={name: identity.as_json() for name, identity in begun.before.items()},
-            checkpoint={"snapshot": begun.snapshot},
+            before={name: identity.as_json() for name, identity in checkpoint.before.items()},
+            checkpoint={"snapshot": checkpoint.snapshot},
             notes=notes,
             network=capability.network,
             restores=capability.restores is not None,
@@ -300,7 +302,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
 
     def _call(
         self,
-        begun: BegunTask,
+        checkpoint: TaskCheckpoint,
         call: Call,
         notes: Notes = (),
         on_note: Note | None = None,
@@ -311,8 +313,8 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, BegunTask, EffectOutput, 
         if prewarmed:
             with prewarmed.pop() as ready:
                 return ready.run(on_progress=self.on_progress, on_note=on_note, meanwhile=meanwhile)
-        order = self.order(begun, call, notes)
-        with self._open_snapshot(begun.manifest, self._require_capability(begun.manifest)) as (given, meta):
+        order = self.order(checkpoint, call, notes)
+        with self._open_snapshot(checkpoint.manifest, self._require_capability(checkpoint.manifest)) as (given, meta):
             if meta is not None:
                 order = replace(order, checkpoint={**order.checkpoint, "meta": meta})
             return self.sandbox().run(

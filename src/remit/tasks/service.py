@@ -32,7 +32,7 @@ from remit.sandbox.host import SandboxHost
 from remit.sandbox.manager import Fleet
 from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.store.process_identity import remove_stale_locks
-from remit.tasks.checkpoint import BegunTask, parse_checkpoint
+from remit.tasks.checkpoint import TaskCheckpoint, parse_checkpoint
 from remit.tasks.kernel import Kernel
 from remit.tasks.operation import TaskOperation, TaskRules, executor_of
 from remit.tasks.restore import build_restore_task, require_undoable, restore_task_id
@@ -148,10 +148,10 @@ class Tasks:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
         """Take back what a task did, by a task of its own. A second time gives the first time's result."""
-        result, begun = self._verify_recorded(raw)
+        result, checkpoint = self._verify_recorded(raw)
         task, is_new = self._next_attempt(result)
         if is_new:
-            require_undoable(result, begun.before, self._rules.bases())
+            require_undoable(result, checkpoint.before, self._rules.bases())
         manifest, correlation_id = task.canonical(), result.task_id
         lease = self.issue_lease(manifest, life, correlation_id=correlation_id)
         token = lease.canonical()
@@ -183,7 +183,7 @@ class Tasks:
             next_step="`remit ledger show --correlation` with the task's id tells why.",
         )
 
-    def _verify_recorded(self, raw: bytes) -> tuple[ExecutionResult, BegunTask]:
+    def _verify_recorded(self, raw: bytes) -> tuple[ExecutionResult, TaskCheckpoint]:
         """A result that this workspace recorded, verified as the kernel does it; and how its task began."""
         named = ExecutionResult.parse(raw, source="result")
         done = self._claim(named.task_id)
@@ -197,9 +197,9 @@ class Tasks:
         trace = RequestIds(DEFAULT_TENANT, done.correlation_id, "task", named.task_id, done.request_digest)
         journal = Journal(self._ledger(), trace, self._state.hosts, 0)
         journal.require_intended(done)
-        begun = parse_checkpoint(done.checkpoint)
+        checkpoint = parse_checkpoint(done.checkpoint)
         stored = journal.verify_stored(done)
-        result = self.kernel.accept(raw, begun.manifest.canonical(), at=stored.recorded_at)
+        result = self.kernel.accept(raw, checkpoint.manifest.canonical(), at=stored.recorded_at)
         if result.canonical() != stored.text.encode():
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
@@ -207,7 +207,7 @@ class Tasks:
                 where=f"result of {named.task_id}",
                 next_step="`remit task run` with the same manifest gives the recorded one.",
             )
-        return result, begun
+        return result, checkpoint
 
     def _claim(self, task_id: str) -> ClaimCompleted | ClaimHeld | None:
         with self._ledger().store.reading_pooled() as connection:

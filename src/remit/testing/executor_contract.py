@@ -23,7 +23,7 @@ from remit.effects.registry import Capability
 from remit.sandbox.host import InterruptedTaskError, SandboxHost
 from remit.sandbox.manager import import_paths
 from remit.sandbox.orders import Quotas
-from remit.tasks.checkpoint import BegunTask
+from remit.tasks.checkpoint import TaskCheckpoint
 from remit.tasks.operation import Call, TaskOperation
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -86,7 +86,7 @@ class _Bench:
     def run(self, manifest: bytes) -> ExecutionResult:
         return self.workspace.execute_task(manifest, self.lease(manifest))
 
-    def begin(self, manifest: bytes) -> tuple[BegunTask, TaskOperation]:
+    def begin(self, manifest: bytes) -> tuple[TaskCheckpoint, TaskOperation]:
         """Everything that comes before the effect, and nothing recorded."""
         operation = self.workspace.tasks.operation()
         granted = operation.verify_authority(operation.parse((manifest, self.lease(manifest))), system_clock())
@@ -212,11 +212,11 @@ def _recovers_when_interrupted(bench: _Bench) -> Iterator[str]:
         return
     calls: tuple[Call, ...] = ("undo", "finish")
     for call in calls:
-        begun, operation = bench.begin(bench.task())
+        checkpoint, operation = bench.begin(bench.task())
         before = bench.files()
         try:
             with bench.sandbox(Quotas(1 << 28, read_bytes=1, write_bytes=1, seconds=10)) as tight:
-                tight.run(operation.order(begun, "run"))
+                tight.run(operation.order(checkpoint, "run"))
         except InterruptedTaskError as cut:
             notes = cut.notes
         except RemitError:  # it failed on its own, which other checks tell
@@ -226,7 +226,7 @@ def _recovers_when_interrupted(bench: _Bench) -> Iterator[str]:
             continue
         try:
             with bench.sandbox(Quotas(1 << 28, read_bytes=1 << 30, write_bytes=1 << 30, seconds=10)) as ample:
-                made = ample.run(operation.order(begun, call, notes)).output
+                made = ample.run(operation.order(checkpoint, call, notes)).output
         except RemitError as problem:
             made = {}
             if call == "finish":  # undoing may be too late; finishing never is

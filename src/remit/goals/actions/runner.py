@@ -204,15 +204,16 @@ class GoalActionRunner:
                 where=f"correlation {original}",
                 next_step="`remit ledger trace` shows where that goal stands.",
             )
-        begun = json.loads(read_recorded_checkpoint(self._ledger(), self._hosts, found))
-        if (begun["envelope"]["tenant_id"], begun["envelope"]["correlation_id"]) != (envelope.tenant_id, original):
+        checkpoint = json.loads(read_recorded_checkpoint(self._ledger(), self._hosts, found))
+        recorded = checkpoint["envelope"]
+        if (recorded["tenant_id"], recorded["correlation_id"]) != (envelope.tenant_id, original):
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
                 "what is recorded under this goal's key is another goal",
                 where=f"correlation {original}",
                 next_step="Keep the database as it is and run `remit ledger verify`.",
             )
-        prepared: dict[str, Any] = begun["prepared"]
+        prepared: dict[str, Any] = checkpoint["prepared"]
         if prepared["type"] not in {"task", "plan"}:
             raise RefusedError(
                 Reason.GOAL_CONFLICT,
