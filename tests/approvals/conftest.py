@@ -76,5 +76,5 @@ class Desk:
 
 @pytest.fixture
 def desk(world: World) -> Desk:
-    bell = ChangeSignal(world.keys.parent / "approvals.bell")
-    return Desk(world, ApprovalService(lambda: world.ledger, bell, world.clock))
+    change_signal = ChangeSignal(world.keys.parent / "approvals.bell")
+    return Desk(world, ApprovalService(lambda: world.ledger, change_signal, world.clock))

@@ -152,9 +152,9 @@ def test_without_a_bell_an_answer_is_found_by_the_next_look(
     monkeypatch.setattr(bell_module, "POLL_SECONDS", 0.3)
     asked = desk.approvals.ask(question())
     if broken == "inotify":
-        monkeypatch.setattr(desk.approvals.bell, "_open", lambda: -1)
+        monkeypatch.setattr(desk.approvals.change_signal, "_open", lambda: -1)
     else:
-        desk.approvals.bell = ChangeSignal(desk.world.keys / "no such folder" / "bell")
+        desk.approvals.change_signal = ChangeSignal(desk.world.keys / "no such folder" / "bell")
     timer = threading.Timer(0.1, desk.yes, [asked.approval_id])
     timer.start()
     assert desk.approvals.wait(asked.approval_id, 30).state == "APPROVED"
@@ -179,10 +179,10 @@ def test_a_person_whose_process_is_killed_has_answered_or_has_not(desk: Desk, po
 
 
 def test_the_bell_is_a_private_file_and_ringing_it_never_fails(tmp_path: Path) -> None:
-    bell = ChangeSignal(tmp_path / "bell")
-    bell.ring()
+    change_signal = ChangeSignal(tmp_path / "bell")
+    change_signal.notify()
     assert (tmp_path / "bell").stat().st_mode & 0o777 == 0o600
     (tmp_path / "bell").unlink()
     (tmp_path / "bell").symlink_to(tmp_path / "elsewhere")
-    bell.ring()
+    change_signal.notify()
     assert not (tmp_path / "elsewhere").exists()

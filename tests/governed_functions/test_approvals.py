@@ -113,7 +113,7 @@ def test_a_caller_who_waits_is_woken_by_the_answer(place: Place, asking: Any) ->
     done = threading.Thread(
         target=lambda: answers.append(asking.call(token=token, key="ask-wait", wait=60, customer="acme", percent=5))
     )
-    with place.workspace.approvals.bell.listening() as listener:
+    with place.workspace.approvals.change_signal.listening() as listener:
         done.start()
         while not place.pending():
             listener.wait(5)

@@ -34,9 +34,9 @@ def policy_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made_tokens(world: World, policy_key: Path) -> Tokens:
     shutil.copytree(policy_key / "policy", world.keys / "policy", dirs_exist_ok=True)
     shutil.copy2(policy_key / "policy.json", world.keys / "policy.json")
-    bell = ChangeSignal(world.keys.parent / "approvals.bell")
-    approvals = ApprovalService(lambda: world.ledger, bell, world.clock)
-    proposals = Proposals(lambda: world.ledger, bell, world.clock)
+    change_signal = ChangeSignal(world.keys.parent / "approvals.bell")
+    approvals = ApprovalService(lambda: world.ledger, change_signal, world.clock)
+    proposals = Proposals(lambda: world.ledger, change_signal, world.clock)
     return Tokens(world.keys, Browser, lambda: world.ledger, (lambda: approvals, lambda: proposals), world.clock)
 
 

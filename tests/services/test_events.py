@@ -32,7 +32,12 @@ SECONDS = 20.0
 @pytest.fixture
 def events(office: Office) -> Iterator[Events]:
     workspace = office.workspace
-    made = Events(lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key)
+    made = Events(
+        lambda: workspace.store,
+        ChangeSignal(workspace.state.change_signal_file),
+        workspace.clock,
+        workspace.position_key,
+    )
     yield made
     made.close()
 
@@ -43,7 +48,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 def record(office: Office, kind: str, correlation_id: str, tenant: str = "default", **more: Any) -> int:
     entry = office.workspace.ledger.append(NewEntry(tenant, kind, correlation_id, {"n": correlation_id}, **more))
-    office.workspace.approvals.bell.ring()
+    office.workspace.approvals.change_signal.notify()
     return entry.seq
 
 
@@ -76,7 +81,10 @@ def test_what_is_recorded_is_told_once_and_whoever_comes_back_misses_nothing(off
         since: set[tuple[str | None, int | None]] = set()
         for number, sent in enumerate(whole, start=1):
             other = Events(
-                lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
+                lambda: workspace.store,
+                ChangeSignal(workspace.state.change_signal_file),
+                workspace.clock,
+                workspace.position_key,
             )
             async with await other.subscribe(person("viewer"), after=sent.id) as again:
                 expected = {position_of(each) for each in whole[number:]} | since
@@ -110,7 +118,10 @@ def test_an_agent_cannot_count_the_entries_between_its_events_and_goes_on_from_e
         assert [each.event.seq for each in heard] == [None] * 3
         assert len({len(each.id or "") for each in heard}) == 1, "not even its length counts"
         other = Events(
-            lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
+            lambda: workspace.store,
+            ChangeSignal(workspace.state.change_signal_file),
+            workspace.clock,
+            workspace.position_key,
         )
         async with await other.subscribe(mine, heard[0].id) as listener:
             assert [summarise(each)[1] for each in await take_events(listener, 2)] == ["second", "third"]

@@ -32,7 +32,7 @@ def test_the_desk_on_a_server(office: Office) -> None:
             async with await services.events.subscribe(viewer) as first:
                 workspace.ledger.append(NewEntry("globex", "test.one", "a", {"word": "100% Tea"}))
                 workspace.ledger.append(NewEntry("globex", "test.two", "b", {}))
-                workspace.approvals.bell.ring()
+                workspace.approvals.change_signal.notify()
                 after = (await anext(first)).id
             async with await services.events.subscribe(viewer, after) as again:
                 workspace.ledger.append(NewEntry("default", "test.three", "c", {}))

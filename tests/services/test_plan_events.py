@@ -16,7 +16,10 @@ def test_an_agent_hears_of_its_own_plan_and_of_no_other(tmp_path: Path) -> None:
     office = ProposalWorkspace(tmp_path)
     workspace = office.workspace
     events = Events(
-        lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
+        lambda: workspace.store,
+        ChangeSignal(workspace.state.change_signal_file),
+        workspace.clock,
+        workspace.position_key,
     )
     other = office.issue_token("other")
 
@@ -58,7 +61,10 @@ def test_of_plans_and_tasks_an_agent_is_told_steps_that_do_not_depend_on_what_fi
 async def _kinds_while_applied(office: ProposalWorkspace, shade: str) -> list[str]:
     workspace = office.workspace
     events = Events(
-        lambda: workspace.store, ChangeSignal(workspace.state.bell), workspace.clock, workspace.position_key
+        lambda: workspace.store,
+        ChangeSignal(workspace.state.change_signal_file),
+        workspace.clock,
+        workspace.position_key,
     )
     try:
         async with await events.subscribe(office.agent) as listener:

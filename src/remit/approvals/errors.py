@@ -11,7 +11,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.identity.person import Person, agent_cannot_decide
 from remit.store.approvals import ApprovalRow
 
-STATE_WORDS: Final[dict[ApprovalState, str]] = {
+STATE_LABELS: Final[dict[ApprovalState, str]] = {
     "PENDING": "waits",
     "APPROVED": "approved",
     "DENIED": "denied",
@@ -39,8 +39,8 @@ def not_approved_error(row: ApprovalRow) -> RefusedError:
         return timeout_error(row)
     if row.state == "VOID":
         return void_error(row.approval_id, row.reason)
-    words = {"PENDING": "nobody has answered yet", "USED": "the approval was used before"}
-    return unusable_error(row.approval_id, words[row.state])
+    explanations = {"PENDING": "nobody has answered yet", "USED": "the approval was used before"}
+    return unusable_error(row.approval_id, explanations[row.state])
 
 
 def void_error(approval_id: str, why: str | None) -> RefusedError:

@@ -6,8 +6,8 @@ Questions that no process holds anything for: put once, and put anew when what w
 from datetime import datetime
 from typing import Final
 
-from remit.approvals.errors import STATE_WORDS
-from remit.approvals.transitions import record_step
+from remit.approvals.errors import STATE_LABELS
+from remit.approvals.transitions import change_state
 from remit.contracts.browser.browser import LASTING
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import render_time
@@ -25,7 +25,7 @@ def find_reusable(batch: Batch, request: ApprovalRow, since: datetime) -> Approv
     for row in list(open_rows(batch.store, request.tenant_id)):
         is_older = row.host == LASTING and (row.action_id, row.token_jti) == (request.action_id, request.token_jti)
         if is_older and (reusable is None or row.approval_id != reusable.approval_id):
-            record_step(batch, row, "VOID", None, _SUPERSEDED)
+            change_state(batch, row, "VOID", None, _SUPERSEDED)
     return reusable
 
 
@@ -65,7 +65,7 @@ def find_approval_to_deny(connection: Connection, tenant_id: str, name: str) -> 
 
 
 def _ambiguous(name: str, rows: list[ApprovalRow]) -> RefusedError:
-    named = ", ".join(f"{row.approval_id} ({STATE_WORDS[row.state]})" for row in rows[:_MOST_NAMED])
+    named = ", ".join(f"{row.approval_id} ({STATE_LABELS[row.state]})" for row in rows[:_MOST_NAMED])
     more = ", and more" if len(rows) > _MOST_NAMED else ""
     return RefusedError(
         Reason.STATE_MISSING,

@@ -22,10 +22,10 @@ from remit.approvals.errors import (
 from remit.approvals.queries import find_approval, find_approval_to_deny, find_reusable
 from remit.approvals.transitions import (
     build_entry,
+    change_state,
     is_orphan,
-    record_step,
+    require_current,
     require_evidence,
-    require_not_moved_on,
     summarise_preview,
 )
 from remit.contracts.browser.browser import APPROVAL_SECONDS, LASTING, Approval, ApprovalPreview, ApprovalState
@@ -76,12 +76,12 @@ class ApprovalService:
     """The questions of one workspace. Safe to use from several threads and processes at once."""
 
     def __init__(
-        self, ledger: Callable[[], Ledger], bell: ChangeSignal, clock: Clock, tenant_id: str = DEFAULT_TENANT
+        self, ledger: Callable[[], Ledger], change_signal: ChangeSignal, clock: Clock, tenant_id: str = DEFAULT_TENANT
     ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._tenant_id = tenant_id
-        self.bell = bell
+        self.change_signal = change_signal
 
     # --- asking and using: the side of the host that holds the request ------------------------------------------------
 
@@ -156,8 +156,8 @@ class ApprovalService:
         require_not_revoked(batch.store, self._tenant_id, row.token_jti)
         require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
         require_evidence(batch.store, self._ledger().keyring, row, row.entry_seq, "APPROVED")
-        require_not_moved_on(batch.store, row)
-        return record_step(batch, row, "USED", this_process()).as_approval()
+        require_current(batch.store, row)
+        return change_state(batch, row, "USED", this_process()).as_approval()
 
     def void(self, approval_ids: Collection[str], why: str) -> list[Approval]:
         """Nothing can come of these any more, such as when the page is gone. Those that are closed stay as they are."""
@@ -168,10 +168,10 @@ class ApprovalService:
         return self._close(lambda row: _HOST_DIED if is_orphan(row, self._ledger().store.dialect) else "")
 
     def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int:
-        """All that wait for a token which is being revoked, in the same transaction. Ring the bell afterwards."""
+        """All that wait for a token which is being revoked, in the same transaction. Notify afterwards."""
         rows = [row for row in open_rows(batch.store, self._tenant_id) if row.token_jti == token_jti]
         for row in rows:
-            record_step(batch, row, "VOID", None, f"{REVOKED} by {by}")
+            change_state(batch, row, "VOID", None, f"{REVOKED} by {by}")
         return len(rows)
 
     # --- looking and deciding: the side of people ---------------------------------------------------------------------
@@ -212,16 +212,16 @@ class ApprovalService:
                 raise already_closed_error(row, last_step_at(batch.store, row))
             # Closed here, and told afterwards: raised inside, the transaction would not keep it.
             if batch.times_in(self._tenant_id).is_over(row.created_at, row.expires_at):
-                return _Decided(record_step(batch, row, "EXPIRED", None), timeout_error(row))
+                return _Decided(change_state(batch, row, "EXPIRED", None), timeout_error(row))
             if refusal := self._refusal(batch, row):
                 raise refusal
             if void_reason := self._why_void(batch.store, row):
                 return _Decided(
-                    record_step(batch, row, "VOID", None, void_reason), unusable_error(row.approval_id, void_reason)
+                    change_state(batch, row, "VOID", None, void_reason), unusable_error(row.approval_id, void_reason)
                 )
             require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
-            require_not_moved_on(batch.store, row)
-            return _Decided(record_step(batch, row, "APPROVED" if approved else "DENIED", who.signature, why))
+            require_current(batch.store, row)
+            return _Decided(change_state(batch, row, "APPROVED" if approved else "DENIED", who.signature, why))
 
         decided = self._ledger().transact(work)
         approval = self._notify(decided.row)
@@ -246,10 +246,10 @@ class ApprovalService:
     ) -> Approval:
         """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
 
-        Woken by the bell; nobody looks again and again. `is_over` ends it early: ring for it to be asked.
+        Woken by the signal; nobody polls. `is_over` ends it early: notify for it to be called.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self.bell.listening() as listener:
+        with self.change_signal.listening() as listener:
             while True:
                 found = self.show(approval_id)
                 left = float("inf") if deadline is None else deadline - time.monotonic()
@@ -268,7 +268,7 @@ class ApprovalService:
 
         def work(batch: Batch) -> list[ApprovalRow]:
             voided = [
-                record_step(batch, row, "VOID", None, reason)
+                change_state(batch, row, "VOID", None, reason)
                 for row in list(open_rows(batch.store, self._tenant_id))
                 if (reason := why(row))
             ]
@@ -276,13 +276,13 @@ class ApprovalService:
 
         rows = self._ledger().transact(work)
         if rows:
-            self.bell.ring()
+            self.change_signal.notify()
         return [row.as_approval() for row in rows]
 
     def _close_overdue(self, batch: Batch) -> list[ApprovalRow]:
         times = batch.times_in(self._tenant_id)
         due = [row for row in open_rows(batch.store, self._tenant_id) if times.is_over(row.created_at, row.expires_at)]
-        return [record_step(batch, row, "EXPIRED", None) for row in due]
+        return [change_state(batch, row, "EXPIRED", None) for row in due]
 
     def _refusal(self, batch: Batch, row: ApprovalRow) -> RefusedError | None:
         return batch.times_in(self._tenant_id).refusal(row.created_at, row.expires_at, timeout_error(row))
@@ -303,5 +303,5 @@ class ApprovalService:
         return REVOKED if revoked_since(connection, self._tenant_id, row.token_jti) else ""
 
     def _notify(self, row: ApprovalRow) -> Approval:
-        self.bell.ring()
+        self.change_signal.notify()
         return row.as_approval()

@@ -16,7 +16,7 @@ from remit.store.connection import Connection, Dialect
 from remit.store.process_identity import is_before_reboot, is_dead
 
 
-def record_step(
+def change_state(
     batch: Batch, row: ApprovalRow, state: ApprovalState, actor: str | None, reason: str | None = None
 ) -> ApprovalRow:
     """One step of the state machine with its entry. The database refuses any other step."""
@@ -63,7 +63,7 @@ def require_evidence(
         raise evidence_error(row)
 
 
-def require_not_moved_on(connection: Connection, row: ApprovalRow) -> None:
+def require_current(connection: Connection, row: ApprovalRow) -> None:
     """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
     if was_moved_on(connection, row):
         raise evidence_error(row)

@@ -30,8 +30,8 @@ class ApprovalWatcher:
     async def wait(self, approval_id: str, wait_seconds: float | None = None) -> Approval:
         """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
 
-        Takes the whole id. The store is read in a thread, and only after a ring; or when the question expires; or every
-        few seconds, for the ring that was missed.
+        Takes the whole id. The store is read in a thread, and only after a signal; or when the question expires; or every
+        few seconds, for the signal that was missed.
         """
         loop = asyncio.get_running_loop()
         deadline = float("inf") if wait_seconds is None else loop.time() + wait_seconds
@@ -39,13 +39,13 @@ class ApprovalWatcher:
         try:
             found = await self._run_apart(self._approvals.show, approval_id)
             while found.state == "PENDING" and loop.time() < deadline:
-                ring = listener.next_ring()  # before the look: what happens after it is heard
+                signal = listener.next_signal()  # before the reading: what happens after it is noticed
                 if approval_id not in await self._pending():
-                    ring.cancel()
+                    signal.cancel()
                     return await self._run_apart(self._approvals.show, approval_id)
                 left = min(deadline - loop.time(), self._approvals.seconds_left(found), POLL_SECONDS)
-                await asyncio.wait([ring], timeout=max(left, 0))
-                ring.cancel()
+                await asyncio.wait([signal], timeout=max(left, 0))
+                signal.cancel()
             return found
         finally:
             self._leave(listener)
@@ -64,7 +64,7 @@ class ApprovalWatcher:
 
     def _join(self) -> AsyncListener:
         if self._listener is None:
-            self._listener = AsyncListener(self._approvals.bell.listen())
+            self._listener = AsyncListener(self._approvals.change_signal.listen())
         self._listener.users += 1
         return self._listener
 

@@ -1,7 +1,7 @@
-"""A bell that processes of one machine hear at once: somebody answered a question, so look again.
+"""A signal to the other processes of one machine: somebody answered a question, so read again.
 
-A file in the state directory. Whoever rings writes to it, whoever listens is told by the kernel (inotify). It carries
-nothing: what counts is in the store. A ring that is missed, or made on another machine, costs a few seconds, because
+A file in the state directory. Whoever notifies writes to it, whoever listens is woken by the kernel (inotify). It carries
+nothing: what counts is in the store. A signal that is missed, or made on another machine, costs a few seconds, because
 everybody also looks now and then.
 """
 
@@ -15,23 +15,23 @@ from pathlib import Path
 from typing import Final
 
 POLL_SECONDS: Final = 5.0
-"""How long a missed ring can go unnoticed."""
+"""How long a missed signal can go unnoticed."""
 _IN_MODIFY: Final = 0x2
 _MOST: Final = 64 << 10
-_BELL_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class ChangeSignal:
-    """The bell at one path. Making it touches nothing."""
+    """The signal at one path. Making it touches nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Never fails: what it tells of has happened, and is found without it."""
         with contextlib.suppress(OSError):
-            descriptor = os.open(self._path, _BELL_FILE, 0o600)
+            descriptor = os.open(self._path, _OPEN_FLAGS, 0o600)
             try:
                 os.pwrite(descriptor, b"\n", 0)
             finally:
@@ -39,7 +39,7 @@ class ChangeSignal:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator["ChangeListener"]:
-        """From here on no ring is missed. Listen first, look second, wait third."""
+        """From here on no signal is missed. Listen first, look second, wait third."""
         listener = self.listen()
         try:
             yield listener
@@ -51,9 +51,9 @@ class ChangeSignal:
         return ChangeListener(self._open())
 
     def _open(self) -> int:
-        """A descriptor that becomes readable with each ring; -1 where the kernel gives none, for lack of room."""
+        """A descriptor that becomes readable with each signal; -1 where the kernel gives none, for lack of room."""
         with contextlib.suppress(OSError):
-            os.close(os.open(self._path, _BELL_FILE, 0o600))
+            os.close(os.open(self._path, _OPEN_FLAGS, 0o600))
         descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if descriptor < 0:
             return -1
@@ -68,7 +68,7 @@ class ChangeListener:
         self.descriptor = descriptor
 
     def wait(self, seconds: float) -> None:
-        """Until the next ring, or for so long; but never longer than a ring may go unnoticed."""
+        """Until the next signal, or for so long; but never longer than one may go unnoticed."""
         readable = [self.descriptor] if self.descriptor >= 0 else []
         if select.select(readable, [], [], max(0.0, min(seconds, POLL_SECONDS)))[0]:
             self.drain()
@@ -95,8 +95,8 @@ class AsyncListener:
         if listener.descriptor >= 0:
             self._loop.add_reader(listener.descriptor, self._on_readable)
 
-    def next_ring(self) -> "asyncio.Future[None]":
-        """Done with the next ring from now on."""
+    def next_signal(self) -> "asyncio.Future[None]":
+        """Done with the next signal from now on."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)

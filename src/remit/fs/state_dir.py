@@ -52,7 +52,7 @@ class StateDirectory:
         return self.path / "work"
 
     @property
-    def bell(self) -> Path:
+    def change_signal_file(self) -> Path:
         """Written to whenever a question to a person is asked or answered, for those who wait to hear of it."""
         return self.path / "approvals.bell"
 

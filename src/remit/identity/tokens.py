@@ -60,7 +60,7 @@ SHORTEST_PREFIX = 4
 class WaitingRequests(Protocol):
     """What waits for a person on behalf of tokens: held requests of a browser, proposed plans."""
 
-    bell: ChangeSignal
+    change_signal: ChangeSignal
 
     def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int: ...
 
@@ -197,7 +197,7 @@ class Tokens:
 
         self._ledger().transact(work)
         for each in self._waiting:
-            each().bell.ring()
+            each().change_signal.notify()
         return full_jti
 
     def resolve_jti(self, jti: str) -> str:

@@ -24,7 +24,9 @@ class Services:
         """`console_url` is where people find the console: answers link to it."""
         self.workspace = workspace
         self.jobs = JobRunner()
-        self.events = Events(lambda: workspace.store, workspace.approvals.bell, workspace.clock, workspace.position_key)
+        self.events = Events(
+            lambda: workspace.store, workspace.approvals.change_signal, workspace.clock, workspace.position_key
+        )
         self.jobs.on_progress = self.events.publish_progress
         self._context = ServiceContext(workspace, self.jobs, self.events, console_url)
         self.plans = PlanService(workspace, jobs=self.jobs, console_url=console_url)
@@ -50,7 +52,7 @@ class Services:
     def release_waiters(self) -> None:
         """Answer everybody who waits with how things stand: this process is about to end."""
         self.jobs.release_waiters()
-        self.workspace.approvals.bell.ring()
+        self.workspace.approvals.change_signal.notify()
 
     def close(self) -> None:
         """Listeners are let go first: they would wait for ever. Then the work: cancelled, or waited for."""

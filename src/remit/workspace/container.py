@@ -146,7 +146,7 @@ class WorkspaceServices:
         from remit.approvals.service import ApprovalService
         from remit.fs.change_signal import ChangeSignal
 
-        return ApprovalService(lambda: self.ledger, ChangeSignal(self.state.bell), self.clock)
+        return ApprovalService(lambda: self.ledger, ChangeSignal(self.state.change_signal_file), self.clock)
 
     @cached_property
     def tokens(self) -> Tokens:
@@ -163,7 +163,7 @@ class WorkspaceServices:
         from remit.fs.change_signal import ChangeSignal
         from remit.plans.proposals.service import Proposals
 
-        return Proposals(lambda: self.ledger, ChangeSignal(self.state.bell), self.clock)
+        return Proposals(lambda: self.ledger, ChangeSignal(self.state.change_signal_file), self.clock)
 
     @cached_property
     def people(self) -> People:

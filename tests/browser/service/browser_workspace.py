@@ -42,7 +42,7 @@ def deny(place: "Place", approval: Approval) -> None:
 
 def let_it_expire(place: "Place", _: Approval) -> None:
     place.clock.offset += timedelta(seconds=601)
-    place.workspace.approvals.bell.ring()
+    place.workspace.approvals.change_signal.notify()
 
 
 class MovableClock:
@@ -122,7 +122,7 @@ class Place:
     def next_question(self, seconds: float = 20) -> Approval:
         """One that waits, and that nobody was told of."""
         approvals, deadline = self.workspace.approvals, time.monotonic() + seconds
-        with approvals.bell.listening() as listener:
+        with approvals.change_signal.listening() as listener:
             while not (waiting := approvals.listed("PENDING")):
                 assert time.monotonic() < deadline, "nobody asked"
                 listener.wait(1)

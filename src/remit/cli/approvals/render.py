@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from remit.approvals.errors import STATE_WORDS
+from remit.approvals.errors import STATE_LABELS
 from remit.cli.common.bidi import display_name
 from remit.cli.common.suggest import LocationOptions, joined
 from remit.contracts.browser.browser import Approval, HTTPPreview
@@ -63,7 +63,7 @@ def render_approval(approval: Approval, seconds_left: float, directory: Path = _
 
 def render_state(approval: Approval) -> str:
     """`approved by os:ada, then used`: what was answered, by whom, and what came after."""
-    word = STATE_WORDS[approval.state]
+    word = STATE_LABELS[approval.state]
     if not approval.decided_by:
         return word
     if approval.state in {"APPROVED", "DENIED"}:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from remit.approvals.errors import STATE_WORDS
+from remit.approvals.errors import STATE_LABELS
 from remit.cli.approvals.render import kind_of, render_approval
 from remit.cli.common.terminal import (
     SHOW_ALL,
@@ -77,7 +77,7 @@ def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Approva
     prompted: set[tuple[str, ...]] = set()
     without_preview: set[tuple[str, ...]] = set()
     reported: set[tuple[str, ...]] = set()
-    with contextlib.suppress(KeyboardInterrupt, click.Abort), workspace.approvals.bell.listening() as listener:
+    with contextlib.suppress(KeyboardInterrupt, click.Abort), workspace.approvals.change_signal.listening() as listener:
         while True:
             found = [_make_request_prompt(workspace, each, who) for each in workspace.approvals.listed("PENDING")]
             fresh = [each for each in (*found, *more()) if each.key not in prompted]
@@ -173,5 +173,5 @@ def ask_until_clear(what: str, shown: PromptText = NO_HIDDEN_LINES) -> bool | No
 def render_decided(decided: Approval) -> str:
     kind = kind_of(decided)
     what = kind.if_approved if decided.state == "APPROVED" else kind.if_denied
-    word = STATE_WORDS[decided.state].capitalize()
+    word = STATE_LABELS[decided.state].capitalize()
     return f"{word}: {kind.subject} of {printable(decided.agent_id)} {what} ({decided.approval_id})"

@@ -198,5 +198,5 @@ class GoalRequester:
             actor_check = ActorCheck(self.agent, tenant, correlation_id)
             reply = actor_check.check_reply(run(actor_check))
             OwnedGoals(self.workspace).require_free(self.agent, tenant, correlation_id)  # of two at once, it is one's
-        self.workspace.approvals.bell.ring()  # a question may wait for somebody now
+        self.workspace.approvals.change_signal.notify()  # a question may wait for somebody now
         return reply

@@ -6,7 +6,7 @@ from remit.contracts.plans.proposal import StoredProposalState
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.store.proposals import ProposalRow
 
-STATE_WORDS: Final[dict[StoredProposalState, str]] = {
+STATE_LABELS: Final[dict[StoredProposalState, str]] = {
     "PENDING": "waits",
     "APPROVED": "approved",
     "DENIED": "denied",
@@ -32,7 +32,7 @@ def not_found_error(name: str) -> RefusedError:
     )
 
 
-def closed_error(row: ProposalRow, since: str) -> RefusedError:
+def already_closed_error(row: ProposalRow, since: str) -> RefusedError:
     """To whoever answers a proposal that has its answer, or none any more. `since` is when its last step was."""
     return RefusedError(
         Reason.TRANSITION_INVALID,
@@ -104,7 +104,9 @@ def _describe_end(row: ProposalRow, since: str) -> str:
     because = f" ({row.reason})" if row.reason else ""
     match row.state:
         case "APPROVED" | "DENIED":
-            return f"it was {STATE_WORDS[row.state]} by {row.decided_by} at {_second(row.decided_at or since)}{because}"
+            return (
+                f"it was {STATE_LABELS[row.state]} by {row.decided_by} at {_second(row.decided_at or since)}{because}"
+            )
         case "EXPIRED":
             return f"nobody answered until {_second(row.expires_at)}"
         case _:

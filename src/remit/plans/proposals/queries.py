@@ -9,7 +9,7 @@ from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.fs.change_signal import ChangeSignal
 from remit.ledger.clock import ChainTimes
 from remit.ledger.writer import Batch, Ledger
-from remit.plans.proposals.errors import closed_error, not_approved_error, not_found_error, unverified_row_error
+from remit.plans.proposals.errors import already_closed_error, not_approved_error, not_found_error, unverified_row_error
 from remit.plans.proposals.evidence import ProposalVerifier
 from remit.plans.proposals.previews import StoredPreview, stored_preview, title_and_risk
 from remit.plans.proposals.transitions import change_state, require_current, require_evidence, require_plan
@@ -33,12 +33,12 @@ class ProposalQueries:
     """The proposed plans of one workspace. Safe to use from several threads and processes at once."""
 
     def __init__(
-        self, ledger: Callable[[], Ledger], bell: ChangeSignal, clock: Clock, tenant_id: str = DEFAULT_TENANT
+        self, ledger: Callable[[], Ledger], change_signal: ChangeSignal, clock: Clock, tenant_id: str = DEFAULT_TENANT
     ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._tenant_id = tenant_id
-        self.bell = bell
+        self.change_signal = change_signal
         self._verifier = ProposalVerifier()
         self._titles: dict[tuple[str, int], tuple[str, str]] = {}
         """By proposal and entry: entries never change."""
@@ -106,7 +106,7 @@ class ProposalQueries:
         """What was proposed, as the ledger vouches for it. Refuses one of which the text is gone."""
         with self._ledger().store.reading_pooled() as connection:
             if row.state in {"EXPIRED", "VOID"}:
-                raise closed_error(row, last_step_at(connection, row))
+                raise already_closed_error(row, last_step_at(connection, row))
             require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
             return require_plan(connection, row).encode()
 
@@ -117,7 +117,7 @@ class ProposalQueries:
         """
         with self._ledger().store.reading_pooled() as connection:
             if row.state in {"EXPIRED", "VOID"}:
-                raise closed_error(row, last_step_at(connection, row))
+                raise already_closed_error(row, last_step_at(connection, row))
             require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
             return stored_preview(connection, self._ledger().keyring, row)
 
@@ -166,7 +166,7 @@ class ProposalQueries:
         if not any(times.is_over(row.created_at, row.expires_at) for row in rows):
             return
         self._ledger().transact(self._close_overdue)
-        self.bell.ring()
+        self.change_signal.notify()
 
     def _require_verified(self, connection: Connection, row: ProposalRow) -> ProposalRow:
         if not self._verifier.is_verified(connection, self._ledger().keyring, row):

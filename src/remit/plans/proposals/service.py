@@ -20,7 +20,7 @@ from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.masking import mask_text
 from remit.plans.proposals.draft import ProposalDraft, proposal_id_for, same_plan
-from remit.plans.proposals.errors import closed_error, not_found_error, overdue_error, unverified_row_error
+from remit.plans.proposals.errors import already_closed_error, not_found_error, overdue_error, unverified_row_error
 from remit.plans.proposals.previews import ComputedPreview, build_preview_entry, save_preview
 from remit.plans.proposals.queries import ProposalQueries
 from remit.plans.proposals.transitions import build_entry, change_state, require_current, require_evidence
@@ -97,7 +97,7 @@ class Proposals(ProposalQueries):
 
         row = self._ledger().transact(work)
         reach("proposal.made")
-        self.bell.ring()
+        self.change_signal.notify()
         return row
 
     def replace_preview(self, proposal_id: str, computed: ComputedPreview, by: str) -> ProposalRow:
@@ -110,7 +110,7 @@ class Proposals(ProposalQueries):
         def work(batch: Batch) -> ProposalRow:
             row = self._require_row(batch, proposal_id)
             if row.state not in {"PENDING", "APPROVED"}:
-                raise closed_error(row, last_step_at(batch.store, row))
+                raise already_closed_error(row, last_step_at(batch.store, row))
             require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")
             require_current(batch.store, row)
             if row.token_jti is not None:
@@ -145,7 +145,7 @@ class Proposals(ProposalQueries):
         reason: str | None = None,
         preview_digest: str | None = None,
     ) -> ProposalRow:
-        """A person's yes, in the transaction that records the envelope which was signed for it. Ring afterwards.
+        """A person's yes, in the transaction that records the envelope which was signed for it. Notify afterwards.
 
         `preview_digest` is of the preview that the person saw, for the record.
         """
@@ -179,13 +179,13 @@ class Proposals(ProposalQueries):
             why = f"withdrawn by {by}" + (f": {_masked(reason)}" if reason else "")
             voided = self._void(batch, row, why[:1_000], by)
             if voided is None:
-                raise closed_error(row, last_step_at(batch.store, row))
+                raise already_closed_error(row, last_step_at(batch.store, row))
             return voided
 
         return self._signal(self._ledger().transact(work))
 
     def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int:
-        """All that wait, or were approved and not begun, for a token which is being revoked. Ring afterwards."""
+        """All that wait, or were approved and not begun, for a token which is being revoked. Notify afterwards."""
         rows = open_rows_of_token(batch.store, self._tenant_id, token_jti)
         return sum(self._void(batch, row, f"{REVOKED} by {by}", by) is not None for row in rows)
 
@@ -203,7 +203,7 @@ class Proposals(ProposalQueries):
         if row.proposed_by.startswith("agent:") and _is_agent(row, who):
             raise agent_cannot_decide("this is the agent that proposed it")
         if row.state != "PENDING":
-            raise closed_error(row, last_step_at(batch.store, row))
+            raise already_closed_error(row, last_step_at(batch.store, row))
         times = batch.times_in(self._tenant_id)
         if refusal := times.refusal(row.created_at, row.expires_at, overdue_error(row)):
             raise refusal  # closed by the next look, if it is over
@@ -235,7 +235,7 @@ class Proposals(ProposalQueries):
             )
 
     def _signal(self, row: ProposalRow) -> ProposalRow:
-        self.bell.ring()
+        self.change_signal.notify()
         return row
 
 

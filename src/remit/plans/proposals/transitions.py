@@ -9,7 +9,7 @@ from remit.crypto.signing import Keyring
 from remit.ledger.entry import NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
-from remit.plans.proposals.errors import closed_error, unverified_row_error
+from remit.plans.proposals.errors import already_closed_error, unverified_row_error
 from remit.store.connection import Connection
 from remit.store.proposal_previews import forget_document
 from remit.store.proposals import (
@@ -41,7 +41,7 @@ def change_state(
         moved = moved._replace(decided_by=actor, decided_at=entry.created_at)
     if not move_row(batch.store, row, moved):
         now = find_row(batch.store, row.tenant_id, row.proposal_id) or row
-        raise closed_error(now, last_step_at(batch.store, now))
+        raise already_closed_error(now, last_step_at(batch.store, now))
     if state in PLAN_DISCARDED:
         forget_document(batch.store, row.tenant_id, row.proposal_id)
     return moved

@@ -1,6 +1,6 @@
 """The stream of events: what the record gains, told to whoever listens, and how far running work is.
 
-One thread looks at the record, for all listeners: when the bell rings, and a few times a second; and only while
+One thread looks at the record, for all listeners: at the change signal, and a few times a second; and only while
 somebody listens. It makes one text of each event, and hands all listeners of an event loop theirs at once. A listener
 that does not read is let go with the event `desk.lagged`, and can come back with the id of the last event it saw:
 events have exact ids, whatever process told them.
@@ -33,7 +33,7 @@ from remit.services.base.subscriptions import BATCH_SIZE, Subscription
 from remit.store.connection import Connection, Store
 
 POLL_SECONDS: Final = 0.25
-"""Between two looks at the record, if no bell rings: most of what is recorded rings none."""
+"""Between two looks at the record, without a change signal: most of what is recorded sends none."""
 MANY_CHAINS: Final = 100
 MAX_LISTENERS: Final = 1_000
 MAX_MISSED: Final = 10_000
@@ -127,7 +127,7 @@ class Events:
             self._closed = True
             listeners, self._listeners = self._listeners, set()
             thread = self._thread
-        self._signal.ring()
+        self._signal.notify()
         for listener in listeners:
             _call_in_loop(listener.loop, listener.end)
         if thread is not None:

@@ -133,7 +133,7 @@ def decide_goal(
     workspace.goals.approve(
         correlation_id, tenant=tenant, who=who, approved=approved, reason=reason_text, as_user=as_user
     )
-    workspace.approvals.bell.ring()
+    workspace.approvals.change_signal.notify()
     return found
 
 

@@ -241,7 +241,7 @@ class GoalRequestService:
             return build_running_answer(user.tenant, correlation, None, user.user)
         reply = job.result()
         self._owned_goals.require_free(caller, user.tenant, correlation)  # of two who asked for it at once, it is one's
-        self._context.workspace.approvals.bell.ring()  # a question may wait in somebody's inbox now
+        self._context.workspace.approvals.change_signal.notify()  # a question may wait in somebody's inbox now
         return self._answers.build_answer(caller, reply)
 
 

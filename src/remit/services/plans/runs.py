@@ -171,7 +171,7 @@ class PlanRuns:
             on_stored=lambda: stored.append(True),
             actor=caller.actor,
         )
-        self._workspace.proposals.bell.ring()
+        self._workspace.proposals.change_signal.notify()
         if outcome.status == "REFUSED" and refusals and not stored:
             return self._refusal_answer(caller, envelope_id, outcome, refusals[0], checkpoints)
         aside = [each for each in find_set_aside_copies(self._workspace) if each not in before] if force else []

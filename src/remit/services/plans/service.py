@@ -30,7 +30,7 @@ from remit.plans.policy.plan import decide_plan
 from remit.plans.preview.build import digest_of_preview
 from remit.plans.preview.document import PlanPreview
 from remit.plans.proposals.draft import ProposalDraft
-from remit.plans.proposals.errors import changed_since_approval_error, closed_error, outdated_digest_error
+from remit.plans.proposals.errors import already_closed_error, changed_since_approval_error, outdated_digest_error
 from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
 from remit.plans.service import preview_outdated_error
 from remit.services.base.context import ConsoleUrl, require_wait
@@ -188,7 +188,7 @@ class PlanService(PlanRuns):
             )
         proposals = self._workspace.proposals
         if self._view(caller, row).state not in {"PENDING", "APPROVED"}:
-            raise closed_error(row, row.decided_at or row.created_at)
+            raise already_closed_error(row, row.decided_at or row.created_at)
         proposals.preview_of(row)  # a stored one that is not as recorded is evidence: it stays as it is
         preview = self._workspace.preview(proposals.plan_of(row))
         if row.state == "APPROVED" and preview.digest != _approved_digest(proposals.envelope_of(row)):
@@ -292,14 +292,14 @@ class PlanService(PlanRuns):
         self._require_as_shown(row, preview_digest)
         self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
         reach("proposal.answered")
-        proposals.bell.ring()
+        proposals.change_signal.notify()
         return self._view(caller, self._require_row(caller, proposal_id))
 
     def require_unanswered(self, caller: Caller, proposal_id: str) -> ProposalRow:
         """Refused if a person has answered: what else could be wrong with an answer does not matter then."""
         row = self._require_row(caller, proposal_id)
         if row.state in {"APPROVED", "DENIED"}:
-            raise closed_error(row, row.decided_at or row.created_at)
+            raise already_closed_error(row, row.decided_at or row.created_at)
         return row
 
     def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> None:
@@ -417,7 +417,7 @@ class PlanService(PlanRuns):
             is_cancelled=lambda: job.is_cancelled,
             actor=actor,
         )
-        self._workspace.proposals.bell.ring()
+        self._workspace.proposals.change_signal.notify()
         return outcome, refusals
 
     # --- inside -------------------------------------------------------------------------------------------------------
