@@ -30,8 +30,8 @@ class ApprovalWatcher:
     async def wait(self, approval_id: str, wait_seconds: float | None = None) -> Approval:
         """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
 
-        Takes the whole id. The store is read in a thread, and only after a signal; or when the question expires; or every
-        few seconds, for the signal that was missed.
+        Takes the whole id. The store is read in a thread, and only after a signal; or when the question expires; or
+        every few seconds, for the signal that was missed.
         """
         loop = asyncio.get_running_loop()
         deadline = float("inf") if wait_seconds is None else loop.time() + wait_seconds

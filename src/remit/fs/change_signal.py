@@ -1,8 +1,8 @@
 """A signal to the other processes of one machine: somebody answered a question, so read again.
 
-A file in the state directory. Whoever notifies writes to it, whoever listens is woken by the kernel (inotify). It carries
-nothing: what counts is in the store. A signal that is missed, or made on another machine, costs a few seconds, because
-everybody also looks now and then.
+A file in the state directory. Whoever notifies writes to it, whoever listens is woken by the kernel (inotify). It
+carries nothing: what counts is in the store. A signal that is missed, or made on another machine, costs a few
+seconds, because everybody also looks now and then.
 """
 
 import asyncio
