@@ -98,13 +98,14 @@ def test_no_name_for_executors_loads_anything_with_a_key_or_a_ledger() -> None:
     assert _among(loaded, tuple(name for name in FORBIDDEN if name != "pydantic")) == set()
 
 
-@pytest.mark.parametrize("module, old, new", OLDER_PATHS, ids=lambda value: value)
-def test_an_older_import_path_leads_to_the_same_object(module: str, old: str, new: str) -> None:
-    found = getattr(importlib.import_module(module), old)
-    named = getattr(importlib.import_module(module), new)
-    assert found is named
-    if new != "governed":  # of which there is a module, too: see below
-        assert found is getattr(remit, new)
+def test_an_older_import_path_leads_to_the_same_object(subtests: pytest.Subtests) -> None:
+    for module, old, new in OLDER_PATHS:
+        with subtests.test(module):
+            found = getattr(importlib.import_module(module), old)
+            named = getattr(importlib.import_module(module), new)
+            assert found is named
+            if new != "governed":  # of which there is a module, too: see below
+                assert found is getattr(remit, new)
 
 
 def test_the_older_path_of_the_check_for_executors_leads_to_it() -> None:

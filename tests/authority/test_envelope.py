@@ -72,9 +72,8 @@ OTHER_TIME = "2026-03-01T12:30:00Z"
 
 
 @pytest.mark.req("PX-02")
-@pytest.mark.parametrize(
-    "changes, reason",
-    [
+def test_an_envelope_changed_after_signing_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         ({"envelope_id": "other"}, Reason.SIGNATURE_INVALID),
         ({"config_digest": "sha256:" + "d" * 64}, Reason.SIGNATURE_INVALID),
         ({"plan_digest": plan("y").digest()}, Reason.SIGNATURE_INVALID),
@@ -87,12 +86,12 @@ OTHER_TIME = "2026-03-01T12:30:00Z"
         ({"key_id": KERNEL.key_id}, Reason.KEY_UNKNOWN),
         ({"key_id": STRANGER.key_id}, Reason.KEY_UNKNOWN),
         ({"plan": plan("y").tree()}, Reason.BINDING_MISMATCH),
-    ],
-)
-def test_an_envelope_changed_after_signing_is_refused(changes: dict[str, Any], reason: Reason) -> None:
-    given = Envelope.from_tree({**envelope().tree(), **changes})
-    assert refusal(given).reason is reason
-    assert plan_error(reason).code in {1002, 1003}
+    ]
+    for changes, reason in cases:
+        with subtests.test(changes=changes, reason=reason):
+            given = Envelope.from_tree({**envelope().tree(), **changes})
+            assert refusal(given).reason is reason
+            assert plan_error(reason).code in {1002, 1003}
 
 
 def test_every_field_of_an_envelope_is_covered() -> None:

@@ -74,9 +74,8 @@ def test_a_token_without_domains_allows_no_place_for_any_action(kind: ActionType
 
 
 @pytest.mark.req("VX-04", "VX-14")
-@pytest.mark.parametrize(
-    "target, says",
-    [
+def test_another_place_is_refused_in_the_specified_words_and_then_in_exact_ones(subtests: pytest.Subtests) -> None:
+    for target, says in [
         ("https://other.example/", "the token allows shop.example, and not other.example. If that is meant, "),
         ("https://shop.example@other.example/", "the target holds credentials, "),
         ("file:///etc/passwd", "a file: address is not one that can be gone to, only http: and https: are. Give "),
@@ -86,12 +85,11 @@ def test_a_token_without_domains_allows_no_place_for_any_action(kind: ActionType
         ("shop.example:8443/cart", "the target begins neither with https:// nor with http://. "),
         ("https:/shop.example/", "the target has no host after exactly two slashes. "),
         ("https://shop.example:0/", "the port of the target is none, or is not written plainly. "),
-    ],
-)
-def test_another_place_is_refused_in_the_specified_words_and_then_in_exact_ones(target: str, says: str) -> None:
-    problem = refused(action("navigate", target), token("browser.navigate"))
-    assert browser_error(problem).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "domains"}
-    assert browser_reason(problem).startswith(f"Domain not allowed: {says}")
+    ]:
+        with subtests.test(target):
+            problem = refused(action("navigate", target), token("browser.navigate"))
+            assert browser_error(problem).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "domains"}
+            assert browser_reason(problem).startswith(f"Domain not allowed: {says}")
 
 
 def test_the_proxy_asks_by_host_alone() -> None:
@@ -101,9 +99,8 @@ def test_the_proxy_asks_by_host_alone() -> None:
 
 
 @pytest.mark.req("VX-04", "VX-14")
-@pytest.mark.parametrize(
-    "limit,value,currency,allowed",
-    [
+def test_a_purchase_stays_within_its_limit(subtests: pytest.Subtests) -> None:
+    for limit, value, currency, allowed in [
         (50, 50, "USD", True),
         (50, 50.01, "USD", False),
         (50, 1, "EUR", False),
@@ -114,20 +111,21 @@ def test_the_proxy_asks_by_host_alone() -> None:
         (0.3, 0.3, "USD", True),
         (0.3, 0.30000000000000004, "USD", False),
         (1e12, 1e12, "USD", True),
-    ],
-)
-def test_a_purchase_stays_within_its_limit(limit: Any, value: float, currency: str, *, allowed: bool) -> None:
-    held = token("browser.purchase", max_purchase=limit)
-    asked = action("purchase", amount={"value": value, "currency": currency})
-    assert decide_browser(held, asked, "USD").allowed is allowed
-    if not allowed:
-        problem = refused(asked, held)
-        assert browser_error(problem).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "max_purchase"}
-        declared, most = (f"{amount:.2f}" if amount == round(amount, 2) else f"{amount}" for amount in (value, 50))
-        assert browser_reason(problem).startswith(
-            f"Amount exceeds limit: {declared} {currency} was declared; the token"
-        )
-        assert limit is None or limit == 0.3 or f"allows {most} " in browser_reason(problem)
+    ]:
+        with subtests.test(currency):
+            held = token("browser.purchase", max_purchase=limit)
+            asked = action("purchase", amount={"value": value, "currency": currency})
+            assert decide_browser(held, asked, "USD").allowed is allowed
+            if not allowed:
+                problem = refused(asked, held)
+                assert browser_error(problem).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "max_purchase"}
+                declared, most = (
+                    f"{amount:.2f}" if amount == round(amount, 2) else f"{amount}" for amount in (value, 50)
+                )
+                assert browser_reason(problem).startswith(
+                    f"Amount exceeds limit: {declared} {currency} was declared; the token"
+                )
+                assert limit is None or limit == 0.3 or f"allows {most} " in browser_reason(problem)
 
 
 def test_a_bare_number_is_in_the_configured_currency() -> None:
@@ -159,9 +157,8 @@ def test_every_reason_becomes_one_of_the_nine(kind: type[RemitError], where: str
 
 
 @pytest.mark.req("VX-11", "VX-14")
-@pytest.mark.parametrize(
-    "reason,code",
-    [
+def test_the_message_of_an_error_says_what_was_wrong(subtests: pytest.Subtests) -> None:
+    for reason, code in [
         (Reason.AUTHORITY_MALFORMED, "TOKEN_INVALID"),
         (Reason.SIGNATURE_INVALID, "TOKEN_INVALID"),
         (Reason.KEY_UNKNOWN, "TOKEN_INVALID"),
@@ -175,12 +172,11 @@ def test_every_reason_becomes_one_of_the_nine(kind: type[RemitError], where: str
         (Reason.FATE_UNKNOWN, "KERNEL_ERROR"),
         (Reason.STORE_UNAVAILABLE, "KERNEL_ERROR"),
         (Reason.IDEMPOTENCY_CONFLICT, "KERNEL_ERROR"),
-    ],
-)
-def test_the_message_of_an_error_says_what_was_wrong(reason: Reason, code: str) -> None:
-    problem = RefusedError(reason, "what was wrong", where="here", next_step="Do this.")
-    assert browser_error(problem).tree() == {"code": code, "message": "what was wrong (at here). Do this."}
-    assert browser_reason(problem) == "what was wrong"
+    ]:
+        with subtests.test(code):
+            problem = RefusedError(reason, "what was wrong", where="here", next_step="Do this.")
+            assert browser_error(problem).tree() == {"code": code, "message": "what was wrong (at here). Do this."}
+            assert browser_reason(problem) == "what was wrong"
 
 
 @pytest.mark.req("VX-08", "VX-14")

@@ -65,10 +65,11 @@ def test_every_command_explains_itself(path: tuple[str, ...], remit: Remit) -> N
 WITHOUT_JSON = {("completion",), ("mcp",)}
 
 
-@pytest.mark.parametrize("path", [path for path in LEAVES if path not in WITHOUT_JSON], ids=" ".join)
-def test_every_command_takes_json(path: tuple[str, ...]) -> None:
-    options = {option for parameter in LEAVES[path].params for option in parameter.opts}
-    assert "--json" in options
+def test_every_command_takes_json(subtests: pytest.Subtests) -> None:
+    for path in [path for path in LEAVES if path not in WITHOUT_JSON]:
+        with subtests.test(path=path):
+            options = {option for parameter in LEAVES[path].params for option in parameter.opts}
+            assert "--json" in options
 
 
 def test_the_table_of_commands_says_what_each_command_says_itself() -> None:

@@ -34,16 +34,17 @@ ENDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("end, most, idle", list(product(ENDS, (0, 40, None), ((), ("a7",), ("a7", "a8")))))
-def test_every_preview_can_be_shown_with_and_without_diffs(end: str, most: int | None, idle: tuple[str, ...]) -> None:
-    shown = text(render_preview(previewed(**ENDS[end]), max_lines=most, idle=idle))
-    first = shown.splitlines()[0]
-    assert ("nothing would be changed" in first) == (end in {"doomed", "back"})
-    assert ("nothing to change" in first) == (end == "no-op")
-    assert ("can be undone" in shown) == (end in {"ready", "partial"})
-    assert ("a7 changes nothing" in shown) == (len(idle) == 1)
-    assert ("a7, a8 change nothing" in shown) == (len(idle) == 2)
-    assert shown.count("there is no such file") == ("problems" in ENDS[end])
+def test_every_preview_can_be_shown_with_and_without_diffs(subtests: pytest.Subtests) -> None:
+    for end, most, idle in list(product(ENDS, (0, 40, None), ((), ("a7",), ("a7", "a8")))):
+        with subtests.test(end):
+            shown = text(render_preview(previewed(**ENDS[end]), max_lines=most, idle=idle))
+            first = shown.splitlines()[0]
+            assert ("nothing would be changed" in first) == (end in {"doomed", "back"})
+            assert ("nothing to change" in first) == (end == "no-op")
+            assert ("can be undone" in shown) == (end in {"ready", "partial"})
+            assert ("a7 changes nothing" in shown) == (len(idle) == 1)
+            assert ("a7, a8 change nothing" in shown) == (len(idle) == 2)
+            assert shown.count("there is no such file") == ("problems" in ENDS[end])
 
 
 def test_a_plan_that_comes_to_nothing_names_first_what_fails() -> None:

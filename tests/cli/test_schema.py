@@ -40,9 +40,10 @@ def test_names_are_completed(remit: Remit) -> None:
     assert "task-manifest" in ran.out
 
 
-@pytest.mark.parametrize("name", CONTRACTS)
-def test_every_contract_is_found_by_its_title(name: str) -> None:
-    assert schema_name(load_schema(name)["title"]) == name
+def test_every_contract_is_found_by_its_title(subtests: pytest.Subtests) -> None:
+    for name in CONTRACTS:
+        with subtests.test(name):
+            assert schema_name(load_schema(name)["title"]) == name
 
 
 def test_every_schema_says_what_the_contract_is() -> None:

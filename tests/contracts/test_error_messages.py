@@ -29,9 +29,8 @@ def plan(**changes: Any) -> dict[str, Any]:
     return {"plan_id": "p", "action_plan": [ACTION | changes]}
 
 
-@pytest.mark.parametrize(
-    "changes, field, allowed",
-    [
+def test_a_wrong_field_is_named_with_what_is_allowed(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         ({"action_type": "FILE_CREAT"}, "action_type", "most likely 'FILE_CREATE'"),
         ({"operation": {"type": "writ", "content": "x"}}, "operation.type", "this must be 'write'"),
         ({"operation": {"type": "write", "content": "x", "mode": "777"}}, "operation.mode", "'0644' or '0755'"),
@@ -41,16 +40,15 @@ def plan(**changes: Any) -> dict[str, Any]:
         ({"expected_hash_before": "abc"}, "expected_hash_before", "`sha256:` and 64 hex digits"),
         ({"risk_level": "low"}, "risk_level", "'LOW', 'MEDIUM', 'HIGH' or 'CRITICAL'"),
         ({"reversible": "yes"}, "reversible", "this must be true or false"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_a_wrong_field_is_named_with_what_is_allowed(changes: dict[str, Any], field: str, allowed: str) -> None:
-    problem = refused(plan(**changes))
-    assert problem.where == f"plan.json, $.action_plan[0].{field}"
-    assert allowed in problem.what
-    assert "should" not in problem.what
-    assert "Input" not in problem.what
-    assert problem.next_step == "Compare it with: remit schema plan"
+    ]
+    for changes, field, allowed in cases:
+        with subtests.test(field):
+            problem = refused(plan(**changes))
+            assert problem.where == f"plan.json, $.action_plan[0].{field}"
+            assert allowed in problem.what
+            assert "should" not in problem.what
+            assert "Input" not in problem.what
+            assert problem.next_step == "Compare it with: remit schema plan"
 
 
 def test_a_missing_kind_of_action_is_a_missing_field() -> None:
@@ -70,9 +68,8 @@ def test_a_guess_repeats_nothing_of_the_input() -> None:
     assert "s3cret" not in refused(plan(action_type="s3cret-FILE_CREATE")).what
 
 
-@pytest.mark.parametrize(
-    "text, told",
-    [
+def test_broken_json_says_where_and_what_to_do(subtests: pytest.Subtests) -> None:
+    for text, told in [
         (b"", "there is nothing in it"),
         (b'{"plan_id": }', "a value is expected here"),
         (b'{"a": 1 "b": 2}', "a comma or a closing bracket is expected here"),
@@ -82,15 +79,13 @@ def test_a_guess_repeats_nothing_of_the_input() -> None:
         (b'{"a": "x\ny"}', "a line break or another control character"),
         (b'{"a": "\\q"}', "a backslash stands before"),
         (b'{"a": "b}', "no closing quote"),
-    ],
-    ids=repr,
-)
-def test_broken_json_says_where_and_what_to_do(text: bytes, told: str) -> None:
-    problem = refused(text)
-    assert told in problem.what
-    assert "Expecting" not in problem.what
-    assert problem.where.startswith("plan.json, ")
-    assert "double quotes" in problem.next_step
+    ]:
+        with subtests.test(told):
+            problem = refused(text)
+            assert told in problem.what
+            assert "Expecting" not in problem.what
+            assert problem.where.startswith("plan.json, ")
+            assert "double quotes" in problem.next_step
 
 
 def test_a_plan_and_an_envelope_are_told_apart() -> None:

@@ -21,8 +21,6 @@ from tests.contracts.spoiling import (
     with_wrong_types,
 )
 
-every_example = pytest.mark.parametrize("example", [pytest.param(example, id=example.label) for example in EXAMPLES])
-
 
 def _refuse_to_fetch(uri: str) -> Any:
     raise AssertionError(f"a schema must not fetch {uri}")
@@ -36,100 +34,112 @@ def test_every_contract_has_an_example() -> None:
     assert set() == WITHOUT_EXAMPLE
 
 
-@every_example
-def test_valid_document_is_accepted_from_bytes(example: Example) -> None:
-    raw = json.dumps(example.document).encode()
-    parsed = example.contract.parse(raw)
-    assert example.document.items() <= _pruned(parsed.tree(), example.document).items()
+def test_valid_document_is_accepted_from_bytes(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            raw = json.dumps(example.document).encode()
+            parsed = example.contract.parse(raw)
+            assert example.document.items() <= _pruned(parsed.tree(), example.document).items()
 
 
-@every_example
-def test_canonical_form_is_stable(example: Example) -> None:
-    first = example.parse(example.document).canonical()
-    assert example.contract.parse(first).canonical() == first
-    assert canonical_bytes(json.loads(first)) == first
-
-
-@pytest.mark.req("EI-02", "AC-01")
-@every_example
-def test_unknown_field_is_refused_at_every_level(example: Example) -> None:
-    for spoiled in with_unknown_fields(example.parse(example.document)):
-        with pytest.raises(RefusedError) as refusal:
-            example.parse(spoiled.document)
-        assert refusal.value.reason is Reason.MALFORMED, spoiled.label
-        assert "surprise" in refusal.value.where, spoiled.label
+def test_canonical_form_is_stable(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            first = example.parse(example.document).canonical()
+            assert example.contract.parse(first).canonical() == first
+            assert canonical_bytes(json.loads(first)) == first
 
 
 @pytest.mark.req("EI-02", "AC-01")
-@every_example
-def test_missing_required_field_is_refused_by_name(example: Example) -> None:
-    for spoiled in with_missing_fields(example.parse(example.document)):
-        with pytest.raises(RefusedError) as refusal:
-            example.parse(spoiled.document)
-        told = f"{refusal.value.where} {refusal.value.what}"
-        assert str(spoiled.place[-1]) in told, spoiled.label
+def test_unknown_field_is_refused_at_every_level(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            for spoiled in with_unknown_fields(example.parse(example.document)):
+                with pytest.raises(RefusedError) as refusal:
+                    example.parse(spoiled.document)
+                assert refusal.value.reason is Reason.MALFORMED, spoiled.label
+                assert "surprise" in refusal.value.where, spoiled.label
 
 
 @pytest.mark.req("EI-02", "AC-01")
-@every_example
-def test_value_of_another_type_is_refused_never_converted(example: Example) -> None:
-    tried = 0
-    for spoiled in with_wrong_types(example.parse(example.document)):
-        assert not _accepts(example, spoiled.document), spoiled.label
-        tried += 1
-    assert tried > 0
+def test_missing_required_field_is_refused_by_name(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            for spoiled in with_missing_fields(example.parse(example.document)):
+                with pytest.raises(RefusedError) as refusal:
+                    example.parse(spoiled.document)
+                told = f"{refusal.value.where} {refusal.value.what}"
+                assert str(spoiled.place[-1]) in told, spoiled.label
 
 
-@every_example
-def test_document_that_is_no_object_is_refused(example: Example) -> None:
-    wrong_documents: list[Any] = [None, [], [1], "x", 1, True]
-    assert not any(_accepts(example, wrong) for wrong in wrong_documents)
+@pytest.mark.req("EI-02", "AC-01")
+def test_value_of_another_type_is_refused_never_converted(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            tried = 0
+            for spoiled in with_wrong_types(example.parse(example.document)):
+                assert not _accepts(example, spoiled.document), spoiled.label
+                tried += 1
+            assert tried > 0
 
 
-@every_example
-def test_parsed_model_is_frozen(example: Example) -> None:
-    for _, part in closed_objects(example.parse(example.document)):
-        for name in type(part).model_fields:
-            with pytest.raises(ValidationError):
-                setattr(part, name, None)
+def test_document_that_is_no_object_is_refused(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            wrong_documents: list[Any] = [None, [], [1], "x", 1, True]
+            assert not any(_accepts(example, wrong) for wrong in wrong_documents)
 
 
-@every_example
-def test_overlong_string_is_refused(example: Example) -> None:
-    model = example.parse(example.document)
-    endless = "x" * (8 << 20)
-    for place, name in string_fields(model):
-        assert not _accepts(example, replaced(model, place, name, endless)), (place, name)
+def test_parsed_model_is_frozen(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            for _, part in closed_objects(example.parse(example.document)):
+                for name in type(part).model_fields:
+                    with pytest.raises(ValidationError):
+                        setattr(part, name, None)
 
 
-@every_example
-def test_shipped_schema_accepts_the_document_and_its_full_form(example: Example) -> None:
-    validator = _validator(example.name)
-    validator.validate(example.document)
-    validator.validate(example.parse(example.document).tree())
+def test_overlong_string_is_refused(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            model = example.parse(example.document)
+            endless = "x" * (8 << 20)
+            for place, name in string_fields(model):
+                assert not _accepts(example, replaced(model, place, name, endless)), (place, name)
 
 
-@every_example
-def test_shipped_schema_refuses_what_the_contract_refuses_in_shape(example: Example) -> None:
-    validator = _validator(example.name)
-    model = example.parse(example.document)
-    for spoil in (with_unknown_fields, with_missing_fields, with_wrong_types):
-        for spoiled in spoil(model):
-            assert not validator.is_valid(spoiled.document), spoiled.label
+def test_shipped_schema_accepts_the_document_and_its_full_form(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            validator = _validator(example.name)
+            validator.validate(example.document)
+            validator.validate(example.parse(example.document).tree())
 
 
-@pytest.mark.parametrize("name", CONTRACTS)
-def test_every_string_list_and_mapping_has_a_limit(name: str) -> None:
-    unlimited = list(_unlimited(load_schema(name), "$"))
-    assert unlimited == []
+def test_shipped_schema_refuses_what_the_contract_refuses_in_shape(subtests: pytest.Subtests) -> None:
+    for example in EXAMPLES:
+        with subtests.test(example.label):
+            validator = _validator(example.name)
+            model = example.parse(example.document)
+            for spoil in (with_unknown_fields, with_missing_fields, with_wrong_types):
+                for spoiled in spoil(model):
+                    assert not validator.is_valid(spoiled.document), spoiled.label
 
 
-@pytest.mark.parametrize("name", CONTRACTS)
-def test_every_contract_bounds_its_bytes_within_what_stays_under_100_mb(name: str) -> None:
-    contract = load_contract(name)
-    assert isinstance(contract, OneOf) or issubclass(contract, Contract)
-    assert contract.bounds.max_bytes <= 6 << 20
-    assert contract.bounds.max_depth <= 64
+def test_every_string_list_and_mapping_has_a_limit(subtests: pytest.Subtests) -> None:
+    for name in CONTRACTS:
+        with subtests.test(name):
+            unlimited = list(_unlimited(load_schema(name), "$"))
+            assert unlimited == []
+
+
+def test_every_contract_bounds_its_bytes_within_what_stays_under_100_mb(subtests: pytest.Subtests) -> None:
+    for name in CONTRACTS:
+        with subtests.test(name):
+            contract = load_contract(name)
+            assert isinstance(contract, OneOf) or issubclass(contract, Contract)
+            assert contract.bounds.max_bytes <= 6 << 20
+            assert contract.bounds.max_depth <= 64
 
 
 def _accepts(example: Example, document: Any) -> bool:

@@ -52,9 +52,8 @@ def test_shipped_schema_accepts_parameters_under_details() -> None:
     jsonschema_rs.Draft202012Validator(load_schema("plan")).validate(_with_details(FULL_PLAN))
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
+def test_unclear_or_foreign_operation_is_refused(subtests: pytest.Subtests) -> None:
+    for operation in [
         {"type": "delete", "details": {}, "path": "x"},
         {"type": "json_remove_property", "key": "k", "details": {"path": "$"}},
         {"type": "json_remove_property", "details": {"path": "$", "key": "k", "type": "json_add_property"}},
@@ -72,12 +71,11 @@ def test_shipped_schema_accepts_parameters_under_details() -> None:
         {"type": "replace_content", "content_base64": "Y Q=="},
         {"type": "replace_content", "content": "a", "mode": "4755"},
         {"type": "json_update_value", "path": "$.a", "value": 2**53},
-    ],
-)
-def test_unclear_or_foreign_operation_is_refused(operation: dict[str, Any]) -> None:
-    with pytest.raises(RefusedError) as refusal:
-        Plan.from_tree(_plan_with(operation))
-    assert "$.action_plan[0].operation" in refusal.value.where
+    ]:
+        with subtests.test(operation=operation):
+            with pytest.raises(RefusedError) as refusal:
+                Plan.from_tree(_plan_with(operation))
+            assert "$.action_plan[0].operation" in refusal.value.where
 
 
 def test_refusal_points_into_the_document_and_not_into_the_models() -> None:

@@ -33,9 +33,8 @@ def _without(label: str, field: str) -> dict[str, Any]:
     return {key: value for key, value in BY_LABEL[label].document.items() if key != field}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_report_that_contradicts_itself_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         {"actions_summary": {"total": 5, "completed": 2, "failed": 1, "skipped": 1}},
         {"actions_summary": {"total": 4, "completed": 3, "failed": 1, "skipped": 0}},
         {"actions_skipped": [{"action_id": "a1", "reason": "stands in two lists"}]},
@@ -44,11 +43,10 @@ def _without(label: str, field: str) -> dict[str, Any]:
         {"rollback_performed": True},
         {"completed_at": "2026-11-15T09:29:59Z"},
         {"report_id": UUID7},
-    ],
-)
-def test_report_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(RefusedError):
-        ExecutionReport.from_tree(_document("execution-report", **changes))
+    ]
+    for changes in cases:
+        with subtests.test(changes=changes), pytest.raises(RefusedError):
+            ExecutionReport.from_tree(_document("execution-report", **changes))
 
 
 @pytest.mark.parametrize("code", [999, 6000, 2001.0, "2001", None])
@@ -130,9 +128,8 @@ def test_token_without_a_required_claim_is_refused(claim: str) -> None:
     assert claim in refusal.value.where
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_token_with_a_claim_that_cannot_be_checked_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         {"iss": ""},
         {"aud": ["abos-executor"]},
         {"caps": []},
@@ -156,11 +153,10 @@ def test_token_without_a_required_claim_is_refused(claim: str) -> None:
         {"constraints": {"max_purchase": True}},
         {"constraints": {"max_purchase": {"value": 5}}},
         {"constraints": None},
-    ],
-)
-def test_token_with_a_claim_that_cannot_be_checked_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(RefusedError):
-        TokenClaims.from_tree(_document("token-claims", **changes))
+    ]
+    for changes in cases:
+        with subtests.test(changes=changes), pytest.raises(RefusedError):
+            TokenClaims.from_tree(_document("token-claims", **changes))
 
 
 @pytest.mark.parametrize("limit", [50, 49.99, {"value": 50, "currency": "EUR"}])
@@ -174,9 +170,8 @@ def test_token_without_constraints_has_none_rather_than_all() -> None:
     assert (claims.constraints.domains, claims.constraints.max_purchase) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "action",
-    [
+def test_browser_action_takes_exactly_the_fields_of_its_type(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         {"type": "navigate", "selector": "#a"},
         {"type": "navigate", "value": "x"},
         {"type": "click"},
@@ -189,11 +184,10 @@ def test_token_without_constraints_has_none_rather_than_all() -> None:
         {"type": "purchase", "amount": {"value": 1, "currency": "EUR"}},
         {"type": "purchase", "selector": "#a", "amount": 5},
         {"type": "evaluate"},
-    ],
-)
-def test_browser_action_takes_exactly_the_fields_of_its_type(action: dict[str, Any]) -> None:
-    with pytest.raises(RefusedError):
-        Action.from_tree({"action_id": "b", "target": "https://a.example/", **action})
+    ]
+    for action in cases:
+        with subtests.test(action=action), pytest.raises(RefusedError):
+            Action.from_tree({"action_id": "b", "target": "https://a.example/", **action})
 
 
 def test_browser_door_has_nine_errors_and_no_other() -> None:

@@ -36,15 +36,16 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
-@pytest.mark.parametrize("name", schemas.CONTRACTS)
-def test_schema_is_valid_named_and_described(name: str) -> None:
-    schema = schemas.load_schema(name)
-    jsonschema_rs.meta.validate(schema)
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["$id"] == f"urn:remit:schema:{name}:1"
-    assert schema["title"]
-    assert schema["description"]
-    assert '"discriminator"' not in json.dumps(schema)
+def test_schema_is_valid_named_and_described(subtests: pytest.Subtests) -> None:
+    for name in schemas.CONTRACTS:
+        with subtests.test(name):
+            schema = schemas.load_schema(name)
+            jsonschema_rs.meta.validate(schema)
+            assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+            assert schema["$id"] == f"urn:remit:schema:{name}:1"
+            assert schema["title"]
+            assert schema["description"]
+            assert '"discriminator"' not in json.dumps(schema)
 
 
 def test_unknown_schema_name_is_the_callers_mistake() -> None:
@@ -52,9 +53,8 @@ def test_unknown_schema_name_is_the_callers_mistake() -> None:
         schemas.load_schema("../plan")
 
 
-@pytest.mark.parametrize(
-    "module, stranger",
-    [
+def test_one_contract_is_imported_without_the_others(subtests: pytest.Subtests) -> None:
+    for module, stranger in [
         ("remit.contracts.tasks.task", "remit.contracts.browser.browser"),
         ("remit.contracts.tasks.task", "remit.contracts.plans.plan"),
         ("remit.contracts.tasks.task", "ruamel.yaml"),
@@ -65,9 +65,8 @@ def test_unknown_schema_name_is_the_callers_mistake() -> None:
         ("remit.contracts.goals.goal", "remit.contracts.tasks.task"),
         ("remit.parsing", "ruamel.yaml"),
         ("remit.parsing", "pydantic"),
-    ],
-)
-def test_one_contract_is_imported_without_the_others(module: str, stranger: str) -> None:
-    program = f"import sys, {module}; sys.exit({stranger!r} in sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": str(Path(remit.__file__).parents[1])}
-    assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0
+    ]:
+        with subtests.test(module):
+            program = f"import sys, {module}; sys.exit({stranger!r} in sys.modules)"
+            environment = {**os.environ, "PYTHONPATH": str(Path(remit.__file__).parents[1])}
+            assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0

@@ -51,13 +51,14 @@ def test_every_character_without_a_picture_is_spelled_out_wherever_it_stands() -
             assert shown[1:-1].encode().decode("unicode_escape", "surrogatepass") == chr(point), hex(point)
 
 
-@pytest.mark.parametrize("character", [*UNSEEN, "\ufe0f", "\u200b", "\u202e", "\x1b", "\n", "\x9b", "\xad", "\ud800"])
-def test_what_cannot_be_seen_is_spelled_out(character: str) -> None:
-    shown = printable(f"a{character}b")
-    assert shown.isascii()
-    assert shown.startswith("a\\")
-    assert shown.endswith("b")
-    assert shown[1:-1].encode().decode("unicode_escape") == character
+def test_what_cannot_be_seen_is_spelled_out(subtests: pytest.Subtests) -> None:
+    for character in [*UNSEEN, "\ufe0f", "\u200b", "\u202e", "\x1b", "\n", "\x9b", "\xad", "\ud800"]:
+        with subtests.test(ascii(character)):
+            shown = printable(f"a{character}b")
+            assert shown.isascii()
+            assert shown.startswith("a\\")
+            assert shown.endswith("b")
+            assert shown[1:-1].encode().decode("unicode_escape") == character
 
 
 @pytest.mark.parametrize("text", ["", "plain", "caf\u00e9", "\u4e2d\u6587", "\u26a0 careful", "\U0001f600", "e\u0301"])

@@ -200,12 +200,13 @@ def test_another_body_never_fits(first: bytes, second: bytes) -> None:
     assert accepts(body=second, signature=SIGNER.sign("ledger-head", first)) == (first == second)
 
 
-@pytest.mark.parametrize("purpose", [purpose for purpose in get_args(Purpose) if purpose != "ledger-head"])
-def test_a_signature_for_one_purpose_fits_no_other_even_with_the_same_key(purpose: Purpose) -> None:
-    same_key = Keyring([PublicKey(ROLE_OF[purpose], SIGNER.public, NOW)])
-    with pytest.raises(RefusedError) as refused:
-        same_key.verify(purpose, SIGNER.key_id, BODY, SIGNATURE, signed_at=NOW)
-    assert refused.value.reason is Reason.SIGNATURE_INVALID
+def test_a_signature_for_one_purpose_fits_no_other_even_with_the_same_key(subtests: pytest.Subtests) -> None:
+    for purpose in [purpose for purpose in get_args(Purpose) if purpose != "ledger-head"]:
+        with subtests.test(purpose=purpose):
+            same_key = Keyring([PublicKey(ROLE_OF[purpose], SIGNER.public, NOW)])
+            with pytest.raises(RefusedError) as refused:
+                same_key.verify(purpose, SIGNER.key_id, BODY, SIGNATURE, signed_at=NOW)
+            assert refused.value.reason is Reason.SIGNATURE_INVALID
 
 
 def test_a_signature_by_another_known_key_is_refused() -> None:
@@ -222,23 +223,21 @@ def test_the_second_spelling_of_the_scalar_is_refused() -> None:
         assert not accepts(signature=encode_base64url(twin))
 
 
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        pytest.param(SIGNATURE + "==", id="padding"),
-        pytest.param(SIGNATURE + "\n", id="newline"),
-        pytest.param(" " + SIGNATURE, id="leading blank"),
-        pytest.param(SIGNATURE[:40] + "\r\n" + SIGNATURE[40:], id="folded"),
-        pytest.param(SIGNATURE[:-1] + BASE64URL[BASE64URL.index(SIGNATURE[-1]) + 1], id="spare bits set"),
-        pytest.param(base64.b64encode(decode_base64url(SIGNATURE)).decode(), id="plain base64"),
-        pytest.param(decode_base64url(SIGNATURE).hex(), id="hex"),
-        pytest.param(SIGNATURE + "AAAA", id="longer"),
-        pytest.param(SIGNATURE[:-2], id="shorter"),
-        pytest.param("", id="nothing"),
-    ],
-)
-def test_a_signature_has_one_spelling_only(spelling: str) -> None:
-    assert not accepts(signature=spelling)
+def test_a_signature_has_one_spelling_only(subtests: pytest.Subtests) -> None:
+    for case, spelling in [
+        ("padding", SIGNATURE + "=="),
+        ("newline", SIGNATURE + "\n"),
+        ("leading blank", " " + SIGNATURE),
+        ("folded", SIGNATURE[:40] + "\r\n" + SIGNATURE[40:]),
+        ("spare bits set", SIGNATURE[:-1] + BASE64URL[BASE64URL.index(SIGNATURE[-1]) + 1]),
+        ("plain base64", base64.b64encode(decode_base64url(SIGNATURE)).decode()),
+        ("hex", decode_base64url(SIGNATURE).hex()),
+        ("longer", SIGNATURE + "AAAA"),
+        ("shorter", SIGNATURE[:-2]),
+        ("nothing", ""),
+    ]:
+        with subtests.test(case):
+            assert not accepts(signature=spelling)
 
 
 @given(st.binary(max_size=80))

@@ -45,9 +45,8 @@ def test_this_machines_own_mounts_can_be_read(tmp_path: Path) -> None:
     assert found.kind[:3] in told  # stat says ext2/ext3 for ext4
 
 
-@pytest.mark.parametrize(
-    "kind, holds_database, status, next_step",
-    [
+def test_a_file_system_is_graded_by_what_the_ledger_needs(subtests: pytest.Subtests) -> None:
+    for kind, holds_database, status, next_step in [
         ("ext4", True, "ok", ""),
         ("btrfs", True, "ok", ""),
         ("nfs4", True, "fail", "local disk"),
@@ -57,16 +56,10 @@ def test_this_machines_own_mounts_can_be_read(tmp_path: Path) -> None:
         ("nfs4", False, "warn", "local disk"),
         ("tmpfs", True, "warn", "on a disk"),
         ("overlay", True, "warn", "volume"),
-    ],
-)
-def test_a_file_system_is_graded_by_what_the_ledger_needs(
-    kind: str,
-    holds_database: bool,  # noqa: FBT001 - a column of the table above
-    status: str,
-    next_step: str,
-) -> None:
-    check = disk.check_filesystem(disk.Mount("/x", kind), holds_database=holds_database)
-    assert (check.status, next_step in check.next_step) == (status, True)
+    ]:
+        with subtests.test(kind):
+            check = disk.check_filesystem(disk.Mount("/x", kind), holds_database=holds_database)
+            assert (check.status, next_step in check.next_step) == (status, True)
 
 
 def test_an_unknown_file_system_is_not_called_good() -> None:

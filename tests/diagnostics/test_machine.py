@@ -12,7 +12,6 @@ import pytest
 
 from remit.core.ids import system_clock
 from remit.diagnostics import machine
-from remit.diagnostics.check import Check
 from remit.diagnostics.checkup import check_machine
 from remit.sandbox.kernel_probes import KernelFeatures, Probe, unsupported
 from tests.diagnostics.sound_workspace import checks_by_name
@@ -26,9 +25,8 @@ def _all_features(machine_name: str = "x86_64") -> KernelFeatures:
     return KernelFeatures("Linux", "6.12", machine_name, 6, yes, yes, yes, yes, yes, yes)
 
 
-@pytest.mark.parametrize(
-    "check, status, next_step",
-    [
+def test_the_machine_is_graded_and_every_fault_has_its_next_step(subtests: pytest.Subtests) -> None:
+    for check, status, next_step in [
         (machine.check_python((3, 11, 0), wide=True), "ok", ""),
         (machine.check_python((3, 10, 9), wide=True), "fail", "Install Python 3.11"),
         (machine.check_python((3, 12, 1), wide=False), "fail", "64-bit"),
@@ -68,15 +66,13 @@ def _all_features(machine_name: str = "x86_64") -> KernelFeatures:
             "unset REMIT_FAULT REMIT_DEBUG",
         ),
         (machine.check_environment({"REMIT_FAULT": "x", "REMIT_DEBUG": "1"}), "fail", "unset REMIT_FAULT"),
-    ],
-    ids=lambda value: f"{value.name}: {value.found}" if isinstance(value, Check) else None,
-)
-def test_the_machine_is_graded_and_every_fault_has_its_next_step(check: Check, status: str, next_step: str) -> None:
-    assert check.status == status
-    assert next_step in check.next_step
-    assert bool(check.next_step) == (status != "ok")
-    assert check.found
-    assert check.needed_for
+    ]:
+        with subtests.test(status):
+            assert check.status == status
+            assert next_step in check.next_step
+            assert bool(check.next_step) == (status != "ok")
+            assert check.found
+            assert check.needed_for
 
 
 def test_a_kernel_with_everything_passes() -> None:

@@ -60,9 +60,8 @@ def test_the_groups_of_the_spec(path: str, group: str | None) -> None:
 
 
 @pytest.mark.req("PX-06")
-@pytest.mark.parametrize(
-    "glob, inside, outside",
-    [
+def test_the_globs_of_a_configuration(subtests: pytest.Subtests) -> None:
+    for glob, inside, outside in [
         ("keys/*.dat", ["keys/a.dat", "x/keys/a.dat", "keys/.dat"], ["keys/x/a.dat", "keys/a.dat.txt", "a.dat"]),
         ("*.dat", ["a.dat", "x/.dat", "x/A.DAT"], ["a.dat/x", "a.data"]),
         ("dat*", ["dat", "x/data.txt", "DATA"], ["data/x", "adat"]),
@@ -79,12 +78,11 @@ def test_the_groups_of_the_spec(path: str, group: str | None) -> None:
         ("STRASSE", ["straße", "Strasse"], ["strase"]),
         ("re\u0301sume\u0301", ["résumé", "RÉSUMÉ"], ["resume"]),
         ("a+(b)|c.$", ["a+(b)|c.$"], ["ab", "aab", "cx"]),
-    ],
-)
-def test_the_globs_of_a_configuration(glob: str, inside: list[str], outside: list[str]) -> None:
-    protected = config(protected={"important": [glob]}).protected
-    assert [path for path in inside if group_of(path, protected) != "important"] == []
-    assert [path for path in outside if group_of(path, protected) is not None] == []
+    ]:
+        with subtests.test(glob):
+            protected = config(protected={"important": [glob]}).protected
+            assert [path for path in inside if group_of(path, protected) != "important"] == []
+            assert [path for path in outside if group_of(path, protected) is not None] == []
 
 
 SPEC_GROUPS = {
@@ -168,9 +166,8 @@ def test_the_files_of_the_catalogue_are_protected_by_their_own_paths() -> None:
 
 
 @pytest.mark.req("PX-32")
-@pytest.mark.parametrize(
-    "path, why",
-    [
+def test_some_paths_no_approval_opens(subtests: pytest.Subtests) -> None:
+    for path, why in [
         ("agent_outputs", "agent_outputs holds"),
         ("agent_outputs/reports/x/backups/0000-a.bak", "agent_outputs holds"),
         ("./agent_outputs//reports", "agent_outputs holds"),
@@ -184,10 +181,9 @@ def test_the_files_of_the_catalogue_are_protected_by_their_own_paths() -> None:
         ("Policies/Access.cedar", "who may do what"),
         ("remit\u2060.yaml.", "remit.yaml says"),
         ("policies\u00ad/access.cedar ", "who may do what"),
-    ],
-)
-def test_some_paths_no_approval_opens(path: str, why: str) -> None:
-    assert why in is_forbidden(path, config(policies={"cedar_files": ["./policies/access.cedar"]}))
+    ]:
+        with subtests.test(path):
+            assert why in is_forbidden(path, config(policies={"cedar_files": ["./policies/access.cedar"]}))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What a signature has to be for an agent's arguments to be closed by it."""
 
-from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -61,9 +60,8 @@ def test_a_closed_signature_makes_a_closed_model() -> None:
             model.from_tree({**GIVEN, **change})
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
+def test_a_signature_that_leaves_something_open_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         unannotated,
         anything,
         loose,
@@ -77,8 +75,7 @@ def test_a_closed_signature_makes_a_closed_model() -> None:
         reserved,
         shadowing,
         hidden,
-    ],
-)
-def test_a_signature_that_leaves_something_open_is_refused(function: Callable[..., Any]) -> None:
-    with pytest.raises(UsageError, match="leaves something open"):
-        model_of(function, "test.open")
+    ]
+    for function in cases:
+        with subtests.test(function=function), pytest.raises(UsageError, match="leaves something open"):
+            model_of(function, "test.open")

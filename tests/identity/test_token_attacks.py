@@ -225,9 +225,8 @@ def test_a_missing_claim_makes_the_token_invalid_and_is_named(claim: str) -> Non
     assert claim in f"{problem.where} {problem.what}"
 
 
-@pytest.mark.parametrize(
-    "changes,expected",
-    [
+def test_a_token_counts_from_its_begin_until_its_expiry(subtests: pytest.Subtests) -> None:
+    for changes, expected in [
         ({"exp": SECONDS}, "TOKEN_EXPIRED"),
         ({"exp": SECONDS - 1}, "TOKEN_EXPIRED"),
         ({"exp": SECONDS + 1}, ""),
@@ -238,14 +237,13 @@ def test_a_missing_claim_makes_the_token_invalid_and_is_named(claim: str) -> Non
         ({"iat": SECONDS + 61, "exp": SECONDS + 7_200}, "TOKEN_INVALID"),
         ({"iat": SECONDS + 60, "exp": SECONDS + 7_200}, ""),
         ({"exp": CLAIMS["iat"] + 31 * 86_400}, ""),
-    ],
-)
-def test_a_token_counts_from_its_begin_until_its_expiry(changes: dict[str, int], expected: str) -> None:
-    text = signed(HEADER, {**CLAIMS, **changes})
-    if expected:
-        assert code(refused(text)) == expected
-    else:
-        assert verified(text).jti == "token-1"
+    ]:
+        with subtests.test(expected):
+            text = signed(HEADER, {**CLAIMS, **changes})
+            if expected:
+                assert code(refused(text)) == expected
+            else:
+                assert verified(text).jti == "token-1"
 
 
 def test_lease_070_a_token_that_was_expired_stays_so_for_a_time_that_does_not_run_back() -> None:

@@ -26,7 +26,7 @@ from remit.core.errors import RemitError
 from remit.store.process_identity import is_childless
 from tests.plans.hostile_project import SECRET, Ground, action, plan_of
 from tests.support.sampling import some
-from tests.support.small_disks import only_root
+from tests.support.small_disks import require_root
 from tests.support.task_workspace import MovableClock
 
 ROLES: Final = ("create", "modify", "delete", "rename from", "rename to")
@@ -128,21 +128,18 @@ def put_in_place(ground: Ground, setup: str) -> Iterator[None]:
             made.unlink()
 
 
-def _cases() -> Iterator[object]:
-    for attack in DENIED:
-        marks = [only_root] if attack.setup in {"bind-file", "tmpfs", "block-device"} else []
-        for role in attack.roles:
-            yield pytest.param(attack, role, id=f"{attack.kind}-{role}", marks=marks)
-
-
 @pytest.mark.req("PX-05", "PX-23", "PX-32", "PX-34", "PX-06")
-@pytest.mark.parametrize("attack, role", list(_cases()))
-def test_no_plan_reaches_it_either(ground: Ground, attack: Attack, role: str) -> None:
-    with put_in_place(ground, attack.setup):
-        ground.assert_out_of_reach(
-            plan_of(action(role, attack.path)), inputs=ground.inputs("sub/ok.txt") if role == "rename to" else ()
-        )
-    assert (ground.folder / "outside/secret.txt").read_bytes() == SECRET
+def test_no_plan_reaches_it_either(ground: Ground, subtests: pytest.Subtests) -> None:
+    for attack, role in ((each, role) for each in DENIED for role in each.roles):
+        with subtests.test(f"{attack.kind} {role}"):
+            if attack.setup in {"bind-file", "tmpfs", "block-device"}:
+                require_root()
+            with put_in_place(ground, attack.setup):
+                ground.assert_out_of_reach(
+                    plan_of(action(role, attack.path)),
+                    inputs=ground.inputs("sub/ok.txt") if role == "rename to" else (),
+                )
+            assert (ground.folder / "outside/secret.txt").read_bytes() == SECRET
 
 
 LITERAL: Final = (
@@ -164,19 +161,22 @@ LITERAL: Final = (
 
 
 @pytest.mark.req("PX-05")
-@pytest.mark.parametrize("path", LITERAL)
-def test_what_another_program_would_read_something_into_is_a_name_and_shown_as_it_is(ground: Ground, path: str) -> None:
+def test_what_another_program_would_read_something_into_is_a_name_and_shown_as_it_is(
+    ground: Ground, subtests: pytest.Subtests
+) -> None:
     """approval-017 among them: nothing is decoded, expanded or run, neither here nor where it is shown."""
-    before = ground.world()
-    plan = plan_of(action("create", path))
-    shown = "\n".join(click.unstyle(line) for line in render_preview(ground.workspace.preview(plan).document))
-    assert path.strip().replace("///", "/") in shown
-    outcome = ground.approved(plan)
-    assert outcome.status.status == "SUCCESS"
-    assert (ground.root / path).read_bytes() == b"mine\n"
-    assert not list(ground.folder.rglob("pwned"))
-    assert ground.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
-    assert ground.world() == before
+    for path in LITERAL:
+        with subtests.test(path):
+            before = ground.world()
+            plan = plan_of(action("create", path))
+            shown = "\n".join(click.unstyle(line) for line in render_preview(ground.workspace.preview(plan).document))
+            assert path.strip().replace("///", "/") in shown
+            outcome = ground.approved(plan)
+            assert outcome.status.status == "SUCCESS"
+            assert (ground.root / path).read_bytes() == b"mine\n"
+            assert not list(ground.folder.rglob("pwned"))
+            assert ground.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
+            assert ground.world() == before
 
 
 def test_a_twin_in_other_letters_is_another_file(ground: Ground) -> None:
@@ -219,11 +219,12 @@ OWN_GROUND: Final[dict[str, tuple[dict[str, Any], ...]]] = {
 
 
 @pytest.mark.req("PX-05", "PX-06", "PX-34")
-@pytest.mark.parametrize("name", OWN_GROUND)
-def test_no_plan_prepares_the_ground_for_itself(ground: Ground, name: str) -> None:
-    plan = plan_of(*OWN_GROUND[name])
-    inputs = ground.inputs("sub/ok.txt") if "gone" in name else ()
-    ground.assert_out_of_reach(plan, inputs=inputs)
+def test_no_plan_prepares_the_ground_for_itself(ground: Ground, subtests: pytest.Subtests) -> None:
+    for name in OWN_GROUND:
+        with subtests.test(name):
+            plan = plan_of(*OWN_GROUND[name])
+            inputs = ground.inputs("sub/ok.txt") if "gone" in name else ()
+            ground.assert_out_of_reach(plan, inputs=inputs)
 
 
 # --- envelopes that were borrowed or bent -----------------------------------------------------------------------------
@@ -255,14 +256,15 @@ BENT: Final[dict[str, Bend]] = {
 
 
 @pytest.mark.req("PX-01", "PX-02")
-@pytest.mark.parametrize("name", BENT)
-def test_a_bent_envelope_is_refused(ground: Ground, name: str) -> None:
-    raw = BENT[name](bent(ground))
-    before = ground.world()
-    outcome = ground.workspace.apply(raw)
-    assert isinstance(outcome, PlanRefusal)
-    assert ground.codes(outcome) <= {1001, 1002, 1003}
-    assert ground.world() == before
+def test_a_bent_envelope_is_refused(ground: Ground, subtests: pytest.Subtests) -> None:
+    for name in BENT:
+        with subtests.test(name):
+            raw = BENT[name](bent(ground))
+            before = ground.world()
+            outcome = ground.workspace.apply(raw)
+            assert isinstance(outcome, PlanRefusal)
+            assert ground.codes(outcome) <= {1001, 1002, 1003}
+            assert ground.world() == before
 
 
 @pytest.mark.req("PX-01", "PX-02")

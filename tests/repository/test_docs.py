@@ -65,11 +65,12 @@ def test_every_command_on_the_page_does_what_the_page_says(page: Path, tmp_path:
     run_commands(commands, tmp_path, MAKEFILE, Path(preloaded.remit()).parent, preloaded.python())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_every_relative_link_on_the_page_leads_to_a_file(page: Path) -> None:
-    targets = [found["target"].partition("#")[0] for found in LINK.finditer(page.read_text(encoding="utf-8"))]
-    broken = [t for t in targets if t and "://" not in t and not (page.parent / t).exists()]
-    assert broken == []
+def test_every_relative_link_on_the_page_leads_to_a_file(subtests: pytest.Subtests) -> None:
+    for page in PAGES:
+        with subtests.test(page=page):
+            targets = [found["target"].partition("#")[0] for found in LINK.finditer(page.read_text(encoding="utf-8"))]
+            broken = [t for t in targets if t and "://" not in t and not (page.parent / t).exists()]
+            assert broken == []
 
 
 def _variables(text: str) -> set[str]:

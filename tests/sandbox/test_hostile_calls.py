@@ -234,19 +234,21 @@ def refused_with(confined: SandboxHost, loose: SandboxHost, arena: Arena, call: 
 
 
 @pytest.mark.req("EI-15", "FX-11")
-@pytest.mark.parametrize("call", here(SOCKETS), ids=str)
 def test_no_kind_of_socket_can_be_made_or_used(
-    confined: SandboxHost, loose: SandboxHost, arena: Arena, call: Call
+    confined: SandboxHost, loose: SandboxHost, arena: Arena, subtests: pytest.Subtests
 ) -> None:
-    assert refused_with(confined, loose, arena, call) == errno.EPERM
+    for call in here(SOCKETS):
+        with subtests.test(call=call):
+            assert refused_with(confined, loose, arena, call) == errno.EPERM
 
 
 @pytest.mark.req("EI-15", "EI-17", "FX-11")
-@pytest.mark.parametrize("call", here(PROCESSES), ids=str)
 def test_no_process_can_be_started_changed_or_reached(
-    confined: SandboxHost, loose: SandboxHost, arena: Arena, call: Call
+    confined: SandboxHost, loose: SandboxHost, arena: Arena, subtests: pytest.Subtests
 ) -> None:
-    assert refused_with(confined, loose, arena, call) == errno.EPERM
+    for call in here(PROCESSES):
+        with subtests.test(call=call):
+            assert refused_with(confined, loose, arena, call) == errno.EPERM
 
 
 @pytest.mark.req("EI-15", "FX-11")
@@ -258,35 +260,39 @@ def test_the_newest_way_to_start_a_thread_does_not_exist(
 
 
 @pytest.mark.req("EI-11")
-@pytest.mark.parametrize("call", here(LIMITS), ids=str)
 def test_no_limit_and_no_priority_can_be_changed(
-    confined: SandboxHost, loose: SandboxHost, arena: Arena, call: Call
+    confined: SandboxHost, loose: SandboxHost, arena: Arena, subtests: pytest.Subtests
 ) -> None:
-    assert refused_with(confined, loose, arena, call) == errno.EPERM
+    for call in here(LIMITS):
+        with subtests.test(call=call):
+            assert refused_with(confined, loose, arena, call) == errno.EPERM
 
 
 @pytest.mark.req("FX-11")
-@pytest.mark.parametrize("call", here(ATTRIBUTES), ids=str)
 def test_owner_mode_times_and_attributes_stay_even_on_files_within_reach(
-    confined: SandboxHost, loose: SandboxHost, arena: Arena, call: Call
+    confined: SandboxHost, loose: SandboxHost, arena: Arena, subtests: pytest.Subtests
 ) -> None:
-    assert refused_with(confined, loose, arena, call) == errno.EPERM
+    for call in here(ATTRIBUTES):
+        with subtests.test(call=call):
+            assert refused_with(confined, loose, arena, call) == errno.EPERM
 
 
 @pytest.mark.req("FX-11")
-@pytest.mark.parametrize("call", here(NAMES), ids=str)
 def test_no_link_device_or_folder_can_be_made_and_no_folder_be_listed(
-    confined: SandboxHost, loose: SandboxHost, arena: Arena, call: Call
+    confined: SandboxHost, loose: SandboxHost, arena: Arena, subtests: pytest.Subtests
 ) -> None:
-    assert refused_with(confined, loose, arena, call) == errno.EPERM
+    for call in here(NAMES):
+        with subtests.test(call=call):
+            assert refused_with(confined, loose, arena, call) == errno.EPERM
 
 
 @pytest.mark.req("FX-11")
-@pytest.mark.parametrize("call", here(KERNEL), ids=str)
 def test_the_rest_of_the_kernel_is_out_of_reach(
-    confined: SandboxHost, loose: SandboxHost, arena: Arena, call: Call
+    confined: SandboxHost, loose: SandboxHost, arena: Arena, subtests: pytest.Subtests
 ) -> None:
-    assert refused_with(confined, loose, arena, call) == errno.EPERM
+    for call in here(KERNEL):
+        with subtests.test(call=call):
+            assert refused_with(confined, loose, arena, call) == errno.EPERM
 
 
 # uretprobe and uprobe on x86_64: no filter sees them, and but for the kernel's own trampoline they end the process.
@@ -317,10 +323,13 @@ def test_only_an_effect_that_restores_may_set_attributes_and_only_of_what_it_has
     assert attempt(confined, arena, "call", **inputs)["result"] == -errno.EPERM
 
 
-@pytest.mark.parametrize("call", [call for call in here(ATTRIBUTES) if FILE not in call.arguments], ids=str)
-def test_an_effect_that_restores_may_set_no_attribute_by_name(confined: SandboxHost, arena: Arena, call: Call) -> None:
-    inputs = {"number": number_of(call.name), "arguments": list(call.arguments)}
-    assert attempt(confined, arena, "call", restores=True, **inputs)["result"] == -errno.EPERM
+def test_an_effect_that_restores_may_set_no_attribute_by_name(
+    confined: SandboxHost, arena: Arena, subtests: pytest.Subtests
+) -> None:
+    for call in [call for call in here(ATTRIBUTES) if FILE not in call.arguments]:
+        with subtests.test(call=call):
+            inputs = {"number": number_of(call.name), "arguments": list(call.arguments)}
+            assert attempt(confined, arena, "call", restores=True, **inputs)["result"] == -errno.EPERM
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86_64 has a second set of numbers")

@@ -19,9 +19,8 @@ def hear(*messages: dict[str, Any], paces: tuple[float, ...] = (1.0, 2.0, 3.0)) 
     return heard
 
 
-@pytest.mark.parametrize(
-    "phases",
-    [
+def test_what_is_agreed(subtests: pytest.Subtests) -> None:
+    for phases in [
         ["begun", "staged", "done"],
         ["begun", "done"],
         ["begun", "failed"],
@@ -33,16 +32,14 @@ def hear(*messages: dict[str, Any], paces: tuple[float, ...] = (1.0, 2.0, 3.0)) 
         ["begun", "seen"],
         ["diff", "seen"],
         ["begun", "diff", "diff", "seen", "diff"],
-    ],
-)
-def test_what_is_agreed(phases: list[str]) -> None:
-    heard = hear(*(said(1, phase, **({"error": ERROR} if phase == "failed" else {})) for phase in phases))
-    assert heard.running is None
+    ]:
+        with subtests.test(phases=phases):
+            heard = hear(*(said(1, phase, **({"error": ERROR} if phase == "failed" else {})) for phase in phases))
+            assert heard.running is None
 
 
-@pytest.mark.parametrize(
-    "phases",
-    [
+def test_what_is_said_out_of_turn_is_not_taken(subtests: pytest.Subtests) -> None:
+    for phases in [
         ["begun", "begun"],
         ["staged"],
         ["done"],
@@ -61,19 +58,18 @@ def test_what_is_agreed(phases: list[str]) -> None:
         ["seen", "begun"],
         ["finished"],
         [""],
-    ],
-)
-def test_what_is_said_out_of_turn_is_not_taken(phases: list[str]) -> None:
-    messages = [said(1, phase, **({"error": ERROR} if phase == "failed" else {})) for phase in phases]
-    heard = hear(*messages[:-1])
-    with pytest.raises(ProtocolError):
-        heard.check_step({"kind": "step", **messages[-1]}, 0.0)
+    ]:
+        with subtests.test(phases=phases):
+            messages = [said(1, phase, **({"error": ERROR} if phase == "failed" else {})) for phase in phases]
+            heard = hear(*messages[:-1])
+            with pytest.raises(ProtocolError):
+                heard.check_step({"kind": "step", **messages[-1]}, 0.0)
 
 
-@pytest.mark.parametrize("number", [3, -1, 10**9, True, False, 1.0, "1", None, [1]])
-def test_a_step_that_the_order_does_not_have_is_not_taken(number: Any) -> None:
-    with pytest.raises(ProtocolError):
-        hear({"number": number, "phase": "begun"})
+def test_a_step_that_the_order_does_not_have_is_not_taken(subtests: pytest.Subtests) -> None:
+    for number in [3, -1, 10**9, True, False, 1.0, "1", None, [1]]:
+        with subtests.test(number=number), pytest.raises(ProtocolError):
+            hear({"number": number, "phase": "begun"})
 
 
 @pytest.mark.parametrize("phase", [None, 1, ["begun"], {"begun": 1}])

@@ -11,6 +11,12 @@ import pytest
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 
 
+def require_root() -> None:
+    """As `only_root`, for one row of a table."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+
+
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """A filesystem in memory of this size (`64k`, `1m`), private to us, mounted at `folder` meanwhile."""

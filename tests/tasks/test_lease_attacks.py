@@ -191,18 +191,18 @@ def attacked(
         yield stack.enter_context(made_workspace(folder, environ, MovableClock(), variable))
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_it_is_an_invalid_lease_and_the_file_stays(attacked: Workspace, name: str) -> None:
-    theft = Theft(attacked, attacked.root.parent / "base", f"theft-{list(ATTACKS).index(name)}")
-    attack = ATTACKS[name]
-    result = theft.workspace.execute_task(theft.task, attack(theft))
-    assert result.error is not None
-    assert result.error.error_code == "INVALID_LEASE"
-    assert theft.target.read_bytes() == CONTENT
-    # lease-071, the control: nothing is used up by the attempt.
-    good = theft.workspace.execute_task(theft.task, theft.with_())
-    assert good.status == "SUCCESS"
-    assert not theft.target.exists()
+def test_it_is_an_invalid_lease_and_the_file_stays(attacked: Workspace, subtests: pytest.Subtests) -> None:
+    for number, (name, attack) in enumerate(ATTACKS.items()):
+        with subtests.test(name):
+            theft = Theft(attacked, attacked.root.parent / "base", f"theft-{number}")
+            result = theft.workspace.execute_task(theft.task, attack(theft))
+            assert result.error is not None
+            assert result.error.error_code == "INVALID_LEASE"
+            assert theft.target.read_bytes() == CONTENT
+            # lease-071, the control: nothing is used up by the attempt.
+            good = theft.workspace.execute_task(theft.task, theft.with_())
+            assert good.status == "SUCCESS"
+            assert not theft.target.exists()
 
 
 @pytest.mark.parametrize("seconds", [0, -3600])

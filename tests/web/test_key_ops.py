@@ -24,8 +24,9 @@ USED: Final[list[tuple[dict[str, Any], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize("said, is_used", USED)
-def test_a_key_that_is_not_for_verifying_is_passed_over(said: dict[str, Any], is_used: bool) -> None:  # noqa: FBT001
-    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(rsa_key("k1").public_key()))
-    public.pop("key_ops", None)
-    assert bool(read_keys({"keys": [{**public, "kid": "k1", **said}]})) is is_used
+def test_a_key_that_is_not_for_verifying_is_passed_over(subtests: pytest.Subtests) -> None:
+    for said, is_used in USED:
+        with subtests.test(said=said, is_used=is_used):
+            public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(rsa_key("k1").public_key()))
+            public.pop("key_ops", None)
+            assert bool(read_keys({"keys": [{**public, "kid": "k1", **said}]})) is is_used

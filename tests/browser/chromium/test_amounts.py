@@ -7,9 +7,8 @@ import pytest
 from remit.browser.chromium.amounts import MAX_AMOUNTS, find_amounts
 
 
-@pytest.mark.parametrize(
-    "text, amounts",
-    [
+def test_amounts_are_read_as_people_write_them(subtests: pytest.Subtests) -> None:
+    for text, amounts in [
         ("Total: $1,234.56", [("1234.56", "USD")]),
         ("Summe 1.234,56 \u20ac", [("1234.56", "EUR")]),
         ("1 234,5\u00a0EUR", [("1234.5", "EUR")]),
@@ -21,11 +20,10 @@ from remit.browser.chromium.amounts import MAX_AMOUNTS, find_amounts
         ("1,234 GBP", [("1234", "GBP")]),
         ("call 555 1234, room 12, EUROPE 5", []),
         ("", []),
-    ],
-)
-def test_amounts_are_read_as_people_write_them(text: str, amounts: list[tuple[str, str]]) -> None:
-    found = find_amounts(text, in_form=True)
-    assert [(amount.value, amount.currency) for amount in found] == [(Decimal(a), b) for a, b in amounts]
+    ]:
+        with subtests.test(text):
+            found = find_amounts(text, in_form=True)
+            assert [(amount.value, amount.currency) for amount in found] == [(Decimal(a), b) for a, b in amounts]
 
 
 def test_a_hostile_text_is_read_in_linear_time_and_bounded() -> None:

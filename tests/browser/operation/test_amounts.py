@@ -23,9 +23,8 @@ def read(content_type: str, body: bytes, query: str = "") -> ParsedRequest:
     return read_request(OutgoingRequest("r1", "request", "POST", f"https://shop.test/pay{query}", headers, body))
 
 
-@pytest.mark.parametrize(
-    "text, value, currency",
-    [
+def test_prices_are_read_as_people_write_them(subtests: pytest.Subtests) -> None:
+    for text, value, currency in [
         ("49.99", "49.99", None),
         ("$49.99", "49.99", "USD"),
         ("49,99 €", "49.99", "EUR"),
@@ -44,15 +43,13 @@ def read(content_type: str, body: bytes, query: str = "") -> ParsedRequest:
         ("1.2.3", None, None),
         ("1" * 1_000_000, None, None),
         ("", None, None),
-    ],
-)
-def test_prices_are_read_as_people_write_them(text: str, value: str | None, currency: str | None) -> None:
-    assert parse_amount(text) == (None if value is None else (Decimal(value), currency))
+    ]:
+        with subtests.test(text):
+            assert parse_amount(text) == (None if value is None else (Decimal(value), currency))
 
 
-@pytest.mark.parametrize(
-    "content_type, body",
-    [
+def test_no_way_to_write_a_number_gets_around_a_limit(subtests: pytest.Subtests) -> None:
+    for content_type, body in [
         (FORM, b"amount=500"),
         (FORM, b"amount=500.0000000"),
         (FORM, b"amount=5e2"),
@@ -104,13 +101,12 @@ def test_prices_are_read_as_people_write_them(text: str, value: str | None, curr
         (XML, b"<amount>&#53;00</amount>"),
         (XML, b'<pay amount="500"/>'),
         (TEXT, b"amount=1 " * 3_000),
-    ],
-)
-def test_no_way_to_write_a_number_gets_around_a_limit(content_type: str, body: bytes) -> None:
-    amounts = read(content_type, body).amounts
-    for declared in (None, Amount(value=49.9, currency="EUR")):
-        with pytest.raises(RefusedError, match="Amount exceeds limit"):
-            require_price(declared, LIMIT, amounts, ())
+    ]:
+        with subtests.test(content_type):
+            amounts = read(content_type, body).amounts
+            for declared in (None, Amount(value=49.9, currency="EUR")):
+                with pytest.raises(RefusedError, match="Amount exceeds limit"):
+                    require_price(declared, LIMIT, amounts, ())
 
 
 @pytest.mark.parametrize("body", [b"x=1", b'{"a": 1}', b""])
@@ -142,9 +138,8 @@ def test_a_price_that_cannot_be_read_is_said_to_be_one() -> None:
     assert "something that cannot be read as an amount in the field `amount` of the request" in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "fields, is_too_much",
-    [
+def test_a_request_that_costs_more_than_declared_is_found(subtests: pytest.Subtests) -> None:
+    for fields, is_too_much in [
         ({"amount": "49.99"}, False),
         ({"total_price": "50.00"}, True),
         ({"order.totalAmount": "49.98"}, False),
@@ -154,12 +149,11 @@ def test_a_price_that_cannot_be_read_is_said_to_be_one() -> None:
         ({"amount": "4998"}, True),
         ({"amount": "10.00", "total": "1,000.00"}, True),
         ({"payment_method": "3", "price_id": "900", "quantity": "70"}, False),
-    ],
-)
-def test_a_request_that_costs_more_than_declared_is_found(fields: dict[str, str], is_too_much: bool) -> None:  # noqa: FBT001
-    found = find_amounts(Field(*pair) for pair in fields.items())
-    judged = judge_amounts(Amount(value=49.99, currency="EUR"), found)
-    assert (judged.too_much is not None) is is_too_much
+    ]:
+        with subtests.test(fields=fields, is_too_much=is_too_much):
+            found = find_amounts(Field(*pair) for pair in fields.items())
+            judged = judge_amounts(Amount(value=49.99, currency="EUR"), found)
+            assert (judged.too_much is not None) is is_too_much
 
 
 def test_a_price_in_another_currency_is_too_much() -> None:

@@ -1,6 +1,7 @@
 """Who decides about each request of a session: its rules, without a browser around them."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -68,9 +69,8 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 @pytest.mark.req("VX-07")
-@pytest.mark.parametrize(
-    "asked, is_held",
-    [
+def test_reading_passes_and_everything_else_is_held(subtests: pytest.Subtests) -> None:
+    for asked, is_held in [
         (request("GET"), False),
         (request("HEAD"), False),
         (request("OPTIONS"), False),
@@ -94,16 +94,17 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
         (request("get"), True),
         (request("GET", "wss://shop.test/ws", kind="websocket"), True),
         (request("", "wss://shop.test/ws", kind="message"), True),
-    ],
-)
-def test_reading_passes_and_everything_else_is_held(asked: OutgoingRequest, is_held: bool) -> None:  # noqa: FBT001
-    async def work() -> None:
-        stage = Stage()
-        stage.begin()
-        assert await stage.gate.judge(asked) is (GateDecision.SEND if is_held else GateDecision.READ)
-        assert bool(stage.held) is is_held
+    ]:
+        with subtests.test(asked=asked, is_held=is_held):
+            decision, held = run(functools.partial(_judged, asked))
+            assert decision is (GateDecision.SEND if is_held else GateDecision.READ)
+            assert bool(held) is is_held
 
-    run(work)
+
+async def _judged(asked: OutgoingRequest) -> tuple[GateDecision, list[PendingRequest]]:
+    stage = Stage()
+    stage.begin()
+    return await stage.gate.judge(asked), stage.held
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,10 @@ NOT_PUBLIC = [
 PUBLIC = ["8.8.8.8", "93.184.216.34", "172.32.0.1", "2606:2800:220:1::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 
 
-@pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_address_that_is_not_public_is_not_reachable(address: str) -> None:
-    assert not is_reachable(address, [])
+def test_address_that_is_not_public_is_not_reachable(subtests: pytest.Subtests) -> None:
+    for address in NOT_PUBLIC:
+        with subtests.test(address):
+            assert not is_reachable(address, [])
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -73,9 +74,8 @@ def test_public_address_is_reachable(address: str) -> None:
     assert is_reachable(address, [])
 
 
-@pytest.mark.parametrize(
-    "address, networks, reachable",
-    [
+def test_private_address_is_reachable_where_it_was_named(subtests: pytest.Subtests) -> None:
+    for address, networks, reachable in [
         ("10.1.2.3", ["10.1.0.0/16"], True),
         ("::ffff:10.1.2.3", ["10.1.0.0/16"], True),
         ("10.2.2.3", ["10.1.0.0/16"], False),
@@ -84,15 +84,13 @@ def test_public_address_is_reachable(address: str) -> None:
         ("169.254.169.254", ["169.254.0.0/16"], False),
         ("169.254.169.254", ["169.254.169.254/32"], True),
         ("fd00:ec2::254", ["fd00::/8"], False),
-    ],
-)
-def test_private_address_is_reachable_where_it_was_named(address: str, networks: list[str], *, reachable: bool) -> None:
-    assert is_reachable(address, networks) is reachable
+    ]:
+        with subtests.test(address):
+            assert is_reachable(address, networks) is reachable
 
 
-@pytest.mark.parametrize(
-    "text, host, port, authority",
-    [
+def test_authority_is_read(subtests: pytest.Subtests) -> None:
+    for text, host, port, authority in [
         ("example.com", "example.com", 80, "example.com"),
         ("EXAMPLE.com", "example.com", 80, "example.com"),
         ("example.com:80", "example.com", 80, "example.com"),
@@ -103,15 +101,13 @@ def test_private_address_is_reachable_where_it_was_named(address: str, networks:
         ("127.0.0.1.", "127.0.0.1", 80, "127.0.0.1."),
         ("93.184.216.34", "93.184.216.34", 80, "93.184.216.34"),
         ("[2606:2800::1]:81", "2606:2800::1", 81, "[2606:2800::1]:81"),
-    ],
-)
-def test_authority_is_read(text: str, host: str, port: int, authority: str) -> None:
-    assert parse_authority(text, scheme="http") == ("http", host, port, authority)
+    ]:
+        with subtests.test(text):
+            assert parse_authority(text, scheme="http") == ("http", host, port, authority)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_authority_of_two_meanings_is_not_read(subtests: pytest.Subtests) -> None:
+    for text in [
         "",
         ":80",
         ".",
@@ -146,11 +142,9 @@ def test_authority_is_read(text: str, host: str, port: int, authority: str) -> N
         "::1",
         "a" * 64 + ".com",
         ".".join(["a" * 60] * 5),
-    ],
-)
-def test_authority_of_two_meanings_is_not_read(text: str) -> None:
-    with pytest.raises(AddressError):
-        parse_authority(text, scheme="http")
+    ]:
+        with subtests.test(text), pytest.raises(AddressError):
+            parse_authority(text, scheme="http")
 
 
 # --- alive -----------------------------------------------------------------------------------------------------------

@@ -114,19 +114,19 @@ AMBIGUOUS = {
 
 
 @pytest.mark.req("VX-07")
-@pytest.mark.parametrize("name", AMBIGUOUS)
-def test_ambiguous_request_is_refused_and_the_connection_ends(site: Site, name: str) -> None:
-    status, text = AMBIGUOUS[name]
+def test_ambiguous_request_is_refused_and_the_connection_ends(site: Site, subtests: pytest.Subtests) -> None:
+    for name, (status, text) in AMBIGUOUS.items():
+        with subtests.test(name):
+            asyncio.run(_require_refused(site, status, text))
 
-    async def scenario() -> None:
-        async with open_way(site, timeouts=IMPATIENT) as way:
-            client = await way.connect()
-            got = await client.ask(text.replace("{A}", f"shop.test:{site.http_port}").encode("latin-1"))
-            assert (got.status, got.header("x-remit"), got.header("connection")) == (status, "refused", "close")
-            await client.ended()
-            assert (way.gate.judged, len(way.gate.turned_away)) == ([], 1)
 
-    asyncio.run(scenario())
+async def _require_refused(site: Site, status: int, text: str) -> None:
+    async with open_way(site, timeouts=IMPATIENT) as way:
+        client = await way.connect()
+        got = await client.ask(text.replace("{A}", f"shop.test:{site.http_port}").encode("latin-1"))
+        assert (got.status, got.header("x-remit"), got.header("connection")) == (status, "refused", "close")
+        await client.ended()
+        assert (way.gate.judged, len(way.gate.turned_away)) == ([], 1)
 
 
 @pytest.mark.parametrize(

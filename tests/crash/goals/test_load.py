@@ -60,9 +60,8 @@ def test_evidence_without_fault_has_no_problem() -> None:
     assert find_problems(undone, ONE) == []
 
 
-@pytest.mark.parametrize(
-    "changes, doubled",
-    [
+def test_evidence_of_a_fault_is_a_problem(subtests: pytest.Subtests) -> None:
+    for changes, doubled in [
         ({"dispatched": {"c-1": 2}}, True),
         ({"intents": {"c-1": 2}}, True),
         ({"outcomes": {"c-1": 2}}, True),
@@ -73,12 +72,11 @@ def test_evidence_without_fault_has_no_problem() -> None:
         ({"files": {}}, False),
         ({"current_events": {"c-1": "DISPATCHED"}, "files": {}, "successes": {}}, False),
         ({"dispatched": {}}, False),
-    ],
-)
-def test_evidence_of_a_fault_is_a_problem(changes: dict[str, dict[str, int]], *, doubled: bool) -> None:
-    evidence = dataclasses.replace(CLEAN, **changes)  # type: ignore[arg-type]
-    assert find_problems(evidence, ONE)
-    assert bool(evidence.duplicates.count) is doubled
+    ]:
+        with subtests.test(changes=changes, doubled=doubled):
+            evidence = dataclasses.replace(CLEAN, **changes)  # type: ignore[arg-type]
+            assert find_problems(evidence, ONE)
+            assert bool(evidence.duplicates.count) is doubled
 
 
 @pytest.mark.req("AC-10", "AC-13")

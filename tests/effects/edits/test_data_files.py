@@ -11,9 +11,8 @@ from remit.effects.plans.yaml_files import RICH_CHECKS, check_yaml
 pytestmark = pytest.mark.req("PX-24")
 
 
-@pytest.mark.parametrize(
-    "path, content",
-    [
+def test_what_is_right_is_not_found(subtests: pytest.Subtests) -> None:
+    for path, content in [
         ("a.json", '{"a": [1, 2.5, "x", null]}'),
         ("a.json", '\ufeff{"a": 9007199254740993}\r\n'),
         ("a.json", "[" * 200 + "]" * 200),
@@ -24,10 +23,9 @@ pytestmark = pytest.mark.req("PX-24")
         ("a.csv", 'a,"b ""c"""\r\n1;2\n'),
         ("a.txt", "{"),
         ("json", "{"),
-    ],
-)
-def test_what_is_right_is_not_found(path: str, content: str) -> None:
-    assert find_in_final(path, content.encode(), 0o644, RICH_CHECKS) == []
+    ]:
+        with subtests.test(path):
+            assert find_in_final(path, content.encode(), 0o644, RICH_CHECKS) == []
 
 
 @pytest.mark.parametrize(

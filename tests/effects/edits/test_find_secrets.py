@@ -12,9 +12,8 @@ from remit.masking.credentials import _KEY, mask_shapes  # one list of patterns 
 pytestmark = pytest.mark.req("PX-24")
 
 
-@pytest.mark.parametrize(
-    "text, secret",
-    [
+def test_a_credential_is_found_where_it_is(subtests: pytest.Subtests) -> None:
+    for text, secret in [
         ('password = "hunter2hunter2"', "hunter2hunter2"),
         ("password: hunter2hunter2", "hunter2hunter2"),
         ("API_KEY=abcdefgh1234", "abcdefgh1234"),
@@ -36,18 +35,16 @@ pytestmark = pytest.mark.req("PX-24")
         ("Authorization: Bearer abcdef0123456789abcdef", "abcdef0123456789abcdef"),
         ('{"kty": "RSA",\n "d": "abcdefghijklmnopqrstuvwx"}', "abcdefghijklmnopqrstuvwx"),
         ('İ\npassword = "hunter2hunter2"', "hunter2hunter2"),
-    ],
-)
-def test_a_credential_is_found_where_it_is(text: str, secret: str) -> None:
-    found = find_secrets(text)
-    assert found
-    assert any(secret in text[one.start : one.end] for one in found)
-    assert all(secret not in one.what for one in found)
+    ]:
+        with subtests.test(text):
+            found = find_secrets(text)
+            assert found
+            assert any(secret in text[one.start : one.end] for one in found)
+            assert all(secret not in one.what for one in found)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_sentence_about_secrets_is_none(subtests: pytest.Subtests) -> None:
+    for text in [
         "",
         'password = "${DB_PASSWORD}"',
         'password = "changeme"',
@@ -78,10 +75,9 @@ def test_a_credential_is_found_where_it_is(text: str, secret: str) -> None:
         "the password is set by the user, see https://example.org/password=1",
         "-----BEGIN PUBLIC KEY-----",
         "task_runner work_done mark_1",
-    ],
-)
-def test_a_sentence_about_secrets_is_none(text: str) -> None:
-    assert find_secrets(text) == []
+    ]:
+        with subtests.test(text):
+            assert find_secrets(text) == []
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,9 +97,8 @@ def test_places_are_in_order_and_in_the_text(text: str) -> None:
     assert all(0 <= one.start < one.end <= len(text) for one in found)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_hostile_texts_cost_linear_time(subtests: pytest.Subtests) -> None:
+    for text in [
         "a=b&" * 100_000 + "(",
         'password="' * 50_000,
         "token: " + "x" * 500_000,
@@ -114,12 +109,11 @@ def test_places_are_in_order_and_in_the_text(text: str) -> None:
         "password = " + "a b" * 100_000,
         'secret = "' + "a" * 300_000,
         '"kty"\n' + '"d": "x"\n' * 50_000,
-    ],
-)
-def test_hostile_texts_cost_linear_time(text: str) -> None:
-    started = time.process_time()
-    find_secrets(text)
-    assert time.process_time() - started < 15
+    ]:
+        with subtests.test(text):
+            started = time.process_time()
+            find_secrets(text)
+            assert time.process_time() - started < 15
 
 
 def test_what_is_found_is_masked_as_well() -> None:

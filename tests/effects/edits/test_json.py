@@ -60,43 +60,39 @@ def test_a_property_is_added_in_the_style_of_the_file(before: str, path: str, va
     assert text_after("json_add_property", before, path=path, key="k", value=value) == after
 
 
-@pytest.mark.parametrize(
-    "before, key, after",
-    [
-        pytest.param('{"a":1,"b":2,"c":3}', "a", '{"b":2,"c":3}', id="the first"),
-        pytest.param('{"a":1,"b":2,"c":3}', "b", '{"a":1,"c":3}', id="in the middle"),
-        pytest.param('{"a":1,"b":2,"c":3}', "c", '{"a":1,"b":2}', id="the last"),
-        pytest.param('{"a": 1}', "a", "{}", id="the only one"),
-        pytest.param('{\n  "a": 1\n}\n', "a", "{}\n", id="the only one, on lines"),
-        pytest.param('{\n  "a": 1,\n  "b": 2\n}\n', "a", '{\n  "b": 2\n}\n', id="the first of two lines"),
-        pytest.param('{\n  "a": 1,\n  "b": {"c": [1, 2]}\n}\n', "b", '{\n  "a": 1\n}\n', id="the last of two lines"),
-        pytest.param('\ufeff{"a":1,"b":2}', "a", '\ufeff{"b":2}', id="behind a byte-order mark"),
-        pytest.param('{"\\u0061": 1, "b": 2}', "a", '{"b": 2}', id="a key with an escape"),
-    ],
-)
-def test_a_property_is_removed_with_one_comma(before: str, key: str, after: str) -> None:
-    assert text_after("json_remove_property", before, path="$", key=key) == after
+def test_a_property_is_removed_with_one_comma(subtests: pytest.Subtests) -> None:
+    for case, before, key, after in [
+        ("the first", '{"a":1,"b":2,"c":3}', "a", '{"b":2,"c":3}'),
+        ("in the middle", '{"a":1,"b":2,"c":3}', "b", '{"a":1,"c":3}'),
+        ("the last", '{"a":1,"b":2,"c":3}', "c", '{"a":1,"b":2}'),
+        ("the only one", '{"a": 1}', "a", "{}"),
+        ("the only one, on lines", '{\n  "a": 1\n}\n', "a", "{}\n"),
+        ("the first of two lines", '{\n  "a": 1,\n  "b": 2\n}\n', "a", '{\n  "b": 2\n}\n'),
+        ("the last of two lines", '{\n  "a": 1,\n  "b": {"c": [1, 2]}\n}\n', "b", '{\n  "a": 1\n}\n'),
+        ("behind a byte-order mark", '\ufeff{"a":1,"b":2}', "a", '\ufeff{"b":2}'),
+        ("a key with an escape", '{"\\u0061": 1, "b": 2}', "a", '{"b": 2}'),
+    ]:
+        with subtests.test(case):
+            assert text_after("json_remove_property", before, path="$", key=key) == after
 
 
-@pytest.mark.parametrize(
-    "before, path, value, after",
-    [
-        pytest.param('{"a": 1, "b": 2}', "$.a", "x", '{"a": "x", "b": 2}', id="a number by a text"),
-        pytest.param('{"a": [1, 2, 3]}', "$.a[1]", None, '{"a": [1, null, 3]}', id="an element"),
-        pytest.param('{"a": [1, 2, 3]}', "$['a'][-1]", 1.5, '{"a": [1, 2, 1.5]}', id="the last element"),
-        pytest.param('{"a": {"b": 1}}', '$["a"]', [], '{"a": []}', id="a container by an empty one"),
-        pytest.param('{"a": 1}', "$.a", NESTED, '{"a": {"x": [1, {"y": null}]}}', id="on one line"),
-        pytest.param('{\n  "a": 1\n}', "$.a", [1], '{\n  "a": [\n    1\n  ]\n}', id="on lines"),
-        pytest.param(" 1 \n", "$", 2, " 2 \n", id="the whole document"),
-        pytest.param('[{"id": 1}, {"id": 2}]', "$[?@.id == 2].id", 3, '[{"id": 1}, {"id": 3}]', id="by a condition"),
-        pytest.param('{"a": true}', "$.a", 1, '{"a": 1}', id="true is not 1"),
-        pytest.param('{"a": 1}', "$.a", 1.0, '{"a": 1.0}', id="1 is not 1.0"),
-        pytest.param('{"": {"é": 1}}', "$[''].é", 2, '{"": {"é": 2}}', id="odd keys"),
-        pytest.param('{"a b": {"\'": 1}}', "$['a b'][\"'\"]", 2, '{"a b": {"\'": 2}}', id="quoted keys"),
-    ],
-)
-def test_a_value_is_updated_and_nothing_around_it(before: str, path: str, value: Any, after: str) -> None:
-    assert text_after("json_update_value", before, path=path, value=value) == after
+def test_a_value_is_updated_and_nothing_around_it(subtests: pytest.Subtests) -> None:
+    for case, before, path, value, after in [
+        ("a number by a text", '{"a": 1, "b": 2}', "$.a", "x", '{"a": "x", "b": 2}'),
+        ("an element", '{"a": [1, 2, 3]}', "$.a[1]", None, '{"a": [1, null, 3]}'),
+        ("the last element", '{"a": [1, 2, 3]}', "$['a'][-1]", 1.5, '{"a": [1, 2, 1.5]}'),
+        ("a container by an empty one", '{"a": {"b": 1}}', '$["a"]', [], '{"a": []}'),
+        ("on one line", '{"a": 1}', "$.a", NESTED, '{"a": {"x": [1, {"y": null}]}}'),
+        ("on lines", '{\n  "a": 1\n}', "$.a", [1], '{\n  "a": [\n    1\n  ]\n}'),
+        ("the whole document", " 1 \n", "$", 2, " 2 \n"),
+        ("by a condition", '[{"id": 1}, {"id": 2}]', "$[?@.id == 2].id", 3, '[{"id": 1}, {"id": 3}]'),
+        ("true is not 1", '{"a": true}', "$.a", 1, '{"a": 1}'),
+        ("1 is not 1.0", '{"a": 1}', "$.a", 1.0, '{"a": 1.0}'),
+        ("odd keys", '{"": {"é": 1}}', "$[''].é", 2, '{"": {"é": 2}}'),
+        ("quoted keys", '{"a b": {"\'": 1}}', "$['a b'][\"'\"]", 2, '{"a b": {"\'": 2}}'),
+    ]:
+        with subtests.test(case):
+            assert text_after("json_update_value", before, path=path, value=value) == after
 
 
 def test_the_sentences() -> None:
@@ -108,9 +104,8 @@ def test_the_sentences() -> None:
     assert edit("json_update_value", '{"a": 1}', path="$.a", value=2).said == "Value at $.a updated successfully"
 
 
-@pytest.mark.parametrize(
-    "kind, parameters, reason",
-    [
+def test_an_edit_that_does_not_fit_the_file_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         ("json_add_property", {"path": "$.x", "key": "k", "value": 1}, Reason.EDIT_NO_MATCH),
         ("json_add_property", {"path": "$.l[*]", "key": "k", "value": 1}, Reason.EDIT_AMBIGUOUS),
         ("json_add_property", {"path": "$.l", "key": "k", "value": 1}, Reason.EDIT_UNSUPPORTED),
@@ -125,13 +120,13 @@ def test_the_sentences() -> None:
         ("json_update_value", {"path": "$.o[0]", "value": 1}, Reason.EDIT_NO_MATCH),
         ("json_update_value", {"path": "$..a", "value": 1}, Reason.EDIT_AMBIGUOUS),
         ("json_update_value", {"path": "$[", "value": 1}, Reason.MALFORMED),
-    ],
-)
-def test_an_edit_that_does_not_fit_the_file_is_refused(kind: str, parameters: dict[str, Any], reason: Reason) -> None:
-    before = '{"o": {"a": 1}, "l": [{"a": 1}, {"b": 2}]}'
-    refusal = refusal_of(kind, before, **parameters)
-    assert refusal.reason is reason
-    assert refusal.next_step
+    ]
+    for kind, parameters, reason in cases:
+        with subtests.test(kind):
+            before = '{"o": {"a": 1}, "l": [{"a": 1}, {"b": 2}]}'
+            refusal = refusal_of(kind, before, **parameters)
+            assert refusal.reason is reason
+            assert refusal.next_step
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    "path, way",
-    [
+def test_a_path_is_followed(subtests: pytest.Subtests) -> None:
+    for path, way in [
         ("$", ()),
         ("$.store", ("store",)),
         ("$.store.books[0].t", ("store", "books", 0, "t")),
@@ -30,15 +29,13 @@ DOCUMENT: dict[str, Any] = {
         ("$.store.books[?match(@.t, '[b-z]')].n", ("store", "books", 1, "n")),
         ("$.store.books[?search(@.t, 'a')].n", ("store", "books", 0, "n")),
         ("$.store.books[?length(@.t) == 1 && @.n == 2].n", ("store", "books", 1, "n")),
-    ],
-)
-def test_a_path_is_followed(path: str, way: tuple[str | int, ...]) -> None:
-    assert select_one(DOCUMENT, path) == way
+    ]:
+        with subtests.test(path):
+            assert select_one(DOCUMENT, path) == way
 
 
-@pytest.mark.parametrize(
-    "path, reason",
-    [
+def test_a_path_that_does_not_select_one_value_is_refused(subtests: pytest.Subtests) -> None:
+    for path, reason in [
         ("$.nothing", Reason.EDIT_NO_MATCH),
         ("$.store.books[2]", Reason.EDIT_NO_MATCH),
         ("$.store.books[-3]", Reason.EDIT_NO_MATCH),
@@ -61,12 +58,11 @@ def test_a_path_is_followed(path: str, way: tuple[str | int, ...]) -> None:
         ("$[9007199254740992]", Reason.MALFORMED),
         ("$[-9007199254740992]", Reason.MALFORMED),
         ("$[99999999999999999999999999]", Reason.MALFORMED),
-    ],
-)
-def test_a_path_that_does_not_select_one_value_is_refused(path: str, reason: Reason) -> None:
-    with pytest.raises(RefusedError) as refusal:
-        select_one(DOCUMENT, path)
-    assert refusal.value.reason is reason
+    ]:
+        with subtests.test(path):
+            with pytest.raises(RefusedError) as refusal:
+                select_one(DOCUMENT, path)
+            assert refusal.value.reason is reason
 
 
 def test_parse_026_a_pattern_that_would_backtrack_for_ever_does_not() -> None:
@@ -97,9 +93,9 @@ def test_a_document_deeper_than_is_followed_is_refused_and_not_a_crash() -> None
     assert refusal.value.reason is Reason.LIMIT_EXCEEDED
 
 
-@pytest.mark.parametrize(
-    "text, path, is_found",
-    [
+def test_a_dot_of_a_pattern_matches_neither_line_feed_nor_carriage_return(subtests: pytest.Subtests) -> None:
+    """RFC 9485, section 5.4."""
+    for text, path, is_found in [
         ("a\rb", "$[?match(@.a, 'a.b')].a", False),
         ("a\nb", "$[?match(@.a, 'a.b')].a", False),
         ("a\u2028b", "$[?match(@.a, 'a.b')].a", True),
@@ -108,12 +104,10 @@ def test_a_document_deeper_than_is_followed_is_refused_and_not_a_crash() -> None
         ("axb", "$[?match(@.a, 'a\\\\.b')].a", False),
         ("a.b", "$[?match(@.a, 'a[.]b')].a", True),
         ("a\rb", "$[?match(@.a, 'a[^x]b')].a", True),
-    ],
-)
-def test_a_dot_of_a_pattern_matches_neither_line_feed_nor_carriage_return(text: str, path: str, is_found: bool) -> None:  # noqa: FBT001
-    """RFC 9485, section 5.4."""
-    if is_found:
-        assert select_one([{"a": text}], path) == (0, "a")
-    else:
-        with pytest.raises(RefusedError):
-            select_one([{"a": text}], path)
+    ]:
+        with subtests.test(text):
+            if is_found:
+                assert select_one([{"a": text}], path) == (0, "a")
+            else:
+                with pytest.raises(RefusedError):
+                    select_one([{"a": text}], path)

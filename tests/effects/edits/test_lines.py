@@ -11,54 +11,50 @@ from tests.effects.edits.editing import edit, reason_of, refusal_of, text_after
 pytestmark = pytest.mark.req("PX-04")
 
 
-@pytest.mark.parametrize(
-    "before, number, content, after",
-    [
-        pytest.param("a\nb\n", 1, "x", "x\na\nb\n", id="before the first"),
-        pytest.param("a\nb\n", 2, "x", "a\nx\nb\n", id="in the middle"),
-        pytest.param("a\nb\n", 3, "x", "a\nb\nx\n", id="appended"),
-        pytest.param("a\nb\n", 3, "x\n", "a\nb\nx\n", id="a final line end adds no empty line"),
-        pytest.param("a\nb\n", 2, "x\ny\n", "a\nx\ny\nb\n", id="two lines"),
-        pytest.param("a\nb\n", 2, "x\n\n", "a\nx\n\nb\n", id="a line and an empty one"),
-        pytest.param("a\nb\n", 2, "", "a\n\nb\n", id="nothing is one empty line"),
-        pytest.param("a\nb\n", 2, "\n", "a\n\nb\n", id="a line end is one empty line"),
-        pytest.param("a\nb", 2, "x", "a\nx\nb", id="before a last line without an end"),
-        pytest.param("a\nb", 3, "x", "a\nb\nx", id="behind a last line without an end"),
-        pytest.param("a", 2, "x\ny", "a\nx\ny", id="behind the only line"),
-        pytest.param("a", 1, "x", "x\na", id="before the only line"),
-        pytest.param("", 1, "x", "x\n", id="into an empty file"),
-        pytest.param("\ufeff", 1, "x", "\ufeffx\n", id="into a file of a byte-order mark"),
-        pytest.param("\ufeffa\n", 1, "x", "\ufeffx\na\n", id="behind the byte-order mark"),
-        pytest.param("a\r\nb\r\n", 2, "x\ny", "a\r\nx\r\ny\r\nb\r\n", id="Windows' line ends"),
-        pytest.param("a\r\nb", 3, "x", "a\r\nb\r\nx", id="Windows' line ends, appended"),
-        pytest.param("a\nb\r\nc\n", 2, "x", "a\nx\r\nb\r\nc\n", id="mixed: as the line it stands before"),
-        pytest.param("a\r\nb\n", 3, "x", "a\r\nb\nx\n", id="mixed: as the last line"),
-        pytest.param("a\nb\n", 2, "x\r\ny", "a\nx\ny\nb\n", id="the content's line ends do not count"),
-        pytest.param("a\rb\n", 2, "x\ry", "a\rb\nx\ry\n", id="a lone carriage return is text"),
-        pytest.param("a\u2028b\fc\n", 2, "x", "a\u2028b\fc\nx\n", id="other separators are text"),
-        pytest.param("\ta\n", 1, "\tx", "\tx\n\ta\n", id="tabs"),
-    ],
-)
-def test_lines_are_inserted(before: str, number: int, content: str, after: str) -> None:
-    assert text_after("line_insert", before, line_number=number, content=content) == after
+def test_lines_are_inserted(subtests: pytest.Subtests) -> None:
+    for case, before, number, content, after in [
+        ("before the first", "a\nb\n", 1, "x", "x\na\nb\n"),
+        ("in the middle", "a\nb\n", 2, "x", "a\nx\nb\n"),
+        ("appended", "a\nb\n", 3, "x", "a\nb\nx\n"),
+        ("a final line end adds no empty line", "a\nb\n", 3, "x\n", "a\nb\nx\n"),
+        ("two lines", "a\nb\n", 2, "x\ny\n", "a\nx\ny\nb\n"),
+        ("a line and an empty one", "a\nb\n", 2, "x\n\n", "a\nx\n\nb\n"),
+        ("nothing is one empty line", "a\nb\n", 2, "", "a\n\nb\n"),
+        ("a line end is one empty line", "a\nb\n", 2, "\n", "a\n\nb\n"),
+        ("before a last line without an end", "a\nb", 2, "x", "a\nx\nb"),
+        ("behind a last line without an end", "a\nb", 3, "x", "a\nb\nx"),
+        ("behind the only line", "a", 2, "x\ny", "a\nx\ny"),
+        ("before the only line", "a", 1, "x", "x\na"),
+        ("into an empty file", "", 1, "x", "x\n"),
+        ("into a file of a byte-order mark", "\ufeff", 1, "x", "\ufeffx\n"),
+        ("behind the byte-order mark", "\ufeffa\n", 1, "x", "\ufeffx\na\n"),
+        ("Windows' line ends", "a\r\nb\r\n", 2, "x\ny", "a\r\nx\r\ny\r\nb\r\n"),
+        ("Windows' line ends, appended", "a\r\nb", 3, "x", "a\r\nb\r\nx"),
+        ("mixed: as the line it stands before", "a\nb\r\nc\n", 2, "x", "a\nx\r\nb\r\nc\n"),
+        ("mixed: as the last line", "a\r\nb\n", 3, "x", "a\r\nb\nx\n"),
+        ("the content's line ends do not count", "a\nb\n", 2, "x\r\ny", "a\nx\ny\nb\n"),
+        ("a lone carriage return is text", "a\rb\n", 2, "x\ry", "a\rb\nx\ry\n"),
+        ("other separators are text", "a\u2028b\fc\n", 2, "x", "a\u2028b\fc\nx\n"),
+        ("tabs", "\ta\n", 1, "\tx", "\tx\n\ta\n"),
+    ]:
+        with subtests.test(case):
+            assert text_after("line_insert", before, line_number=number, content=content) == after
 
 
-@pytest.mark.parametrize(
-    "before, first, last, after",
-    [
-        pytest.param("a\nb\nc\n", 1, 1, "b\nc\n", id="the first"),
-        pytest.param("a\nb\nc\n", 2, 3, "a\n", id="the last two"),
-        pytest.param("a\nb\nc\n", 1, 3, "", id="all"),
-        pytest.param("a\nb", 2, 2, "a\n", id="a last line without an end"),
-        pytest.param("a\nb", 1, 1, "b", id="before a last line without an end"),
-        pytest.param("a\r\nb\nc", 1, 2, "c", id="mixed line ends"),
-        pytest.param("\ufeffa\nb\n", 1, 1, "\ufeffb\n", id="behind the byte-order mark"),
-        pytest.param("\n\n\n", 2, 2, "\n\n", id="an empty one"),
-        pytest.param("a\rb\nc\n", 1, 1, "c\n", id="a lone carriage return ends no line"),
-    ],
-)
-def test_lines_are_deleted(before: str, first: int, last: int, after: str) -> None:
-    assert text_after("line_delete", before, start_line=first, end_line=last) == after
+def test_lines_are_deleted(subtests: pytest.Subtests) -> None:
+    for case, before, first, last, after in [
+        ("the first", "a\nb\nc\n", 1, 1, "b\nc\n"),
+        ("the last two", "a\nb\nc\n", 2, 3, "a\n"),
+        ("all", "a\nb\nc\n", 1, 3, ""),
+        ("a last line without an end", "a\nb", 2, 2, "a\n"),
+        ("before a last line without an end", "a\nb", 1, 1, "b"),
+        ("mixed line ends", "a\r\nb\nc", 1, 2, "c"),
+        ("behind the byte-order mark", "\ufeffa\nb\n", 1, 1, "\ufeffb\n"),
+        ("an empty one", "\n\n\n", 2, 2, "\n\n"),
+        ("a lone carriage return ends no line", "a\rb\nc\n", 1, 1, "c\n"),
+    ]:
+        with subtests.test(case):
+            assert text_after("line_delete", before, start_line=first, end_line=last) == after
 
 
 @pytest.mark.parametrize(

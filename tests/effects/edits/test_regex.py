@@ -14,56 +14,50 @@ def replaced(before: str, pattern: str, replacement: str, count: int | None = No
     return text_after("text_replace", before, pattern=pattern, replacement=replacement, regex=True, count=count)
 
 
-@pytest.mark.parametrize(
-    "before, pattern, replacement, count, after",
-    [
-        pytest.param("v1 v22", r"v(\d+)", r"<\1>", None, "<1> <22>", id="a group"),
-        pytest.param("v1 v22", r"v\d+", r"[\0]", None, "[v1] [v22]", id="the whole match"),
-        pytest.param("v1 v2", r"v\d", "x", 1, "x v2", id="the first"),
-        pytest.param("a=b", r"(\w)=(\w)", r"\2=\1", None, "b=a", id="two groups"),
-        pytest.param("ac", r"a(b)?c", r"[\1]", None, "[]", id="a group that took no part"),
-        pytest.param("ab", "a", r"\\1", None, r"\1b", id="an escaped backslash"),
-        pytest.param("a\nb\n", "^b", "x", None, None, id="ends of the text only"),
-        pytest.param("a\nb\n", "(?m)^b$", "x", None, "a\nx\n", id="ends of lines if asked for"),
-        pytest.param("a\r\nb", r"a\s+b", "c", None, "c", id="over lines"),
-        pytest.param("é é", ".", "x", 1, "x é", id="a character, not a byte"),
-        pytest.param("\ufeffab", "^a", "x", None, "\ufeffxb", id="behind a byte-order mark"),
-        pytest.param("aé", "a", "ö$1", None, "ö$1é", id="other marks for groups mean themselves"),
-    ],
-)
-def test_what_a_pattern_matches_is_replaced(
-    before: str, pattern: str, replacement: str, count: int | None, after: str | None
-) -> None:
-    if after is None:
-        refusal = reason_of("text_replace", before, pattern=pattern, replacement=replacement, regex=True)
-        assert refusal is Reason.EDIT_NO_MATCH
-    else:
-        assert replaced(before, pattern, replacement, count) == after
+def test_what_a_pattern_matches_is_replaced(subtests: pytest.Subtests) -> None:
+    for case, before, pattern, replacement, count, after in [
+        ("a group", "v1 v22", r"v(\d+)", r"<\1>", None, "<1> <22>"),
+        ("the whole match", "v1 v22", r"v\d+", r"[\0]", None, "[v1] [v22]"),
+        ("the first", "v1 v2", r"v\d", "x", 1, "x v2"),
+        ("two groups", "a=b", r"(\w)=(\w)", r"\2=\1", None, "b=a"),
+        ("a group that took no part", "ac", r"a(b)?c", r"[\1]", None, "[]"),
+        ("an escaped backslash", "ab", "a", r"\\1", None, r"\1b"),
+        ("ends of the text only", "a\nb\n", "^b", "x", None, None),
+        ("ends of lines if asked for", "a\nb\n", "(?m)^b$", "x", None, "a\nx\n"),
+        ("over lines", "a\r\nb", r"a\s+b", "c", None, "c"),
+        ("a character, not a byte", "é é", ".", "x", 1, "x é"),
+        ("behind a byte-order mark", "\ufeffab", "^a", "x", None, "\ufeffxb"),
+        ("other marks for groups mean themselves", "aé", "a", "ö$1", None, "ö$1é"),
+    ]:
+        with subtests.test(case):
+            if after is None:
+                refusal = reason_of("text_replace", before, pattern=pattern, replacement=replacement, regex=True)
+                assert refusal is Reason.EDIT_NO_MATCH
+            else:
+                assert replaced(before, pattern, replacement, count) == after
 
 
-@pytest.mark.parametrize(
-    "pattern, replacement",
-    [
-        pytest.param("(", "", id="broken"),
-        pytest.param("a(?=b)", "", id="look-ahead"),
-        pytest.param("(?<=a)b", "", id="look-behind"),
-        pytest.param(r"(a)\1", "", id="back-reference"),
-        pytest.param("((a{1,100}){1,100}){1,100}", "", id="larger than its memory"),
-        pytest.param("x*", "", id="matches the empty text"),
-        pytest.param("^", "", id="a place, not a text"),
-        pytest.param(r"\b", "", id="a place between words"),
-        pytest.param("a", r"\1", id="a group that the pattern has not"),
-        pytest.param("(a)", r"\g<1>", id="another way to name a group"),
-        pytest.param("a", r"\n", id="an escape without a meaning"),
-        pytest.param("a", "x\\", id="a backslash at the end"),
-        pytest.param(r"\C", "", id="half a character"),
-        pytest.param(r"(\C)\C", r"\1", id="half a character in a group"),
-    ],
-)
-def test_an_unclear_pattern_or_replacement_is_refused(pattern: str, replacement: str) -> None:
-    refusal = refusal_of("text_replace", "é ab aab", pattern=pattern, replacement=replacement, regex=True)
-    assert refusal.reason is Reason.EDIT_UNSUPPORTED
-    assert refusal.next_step
+def test_an_unclear_pattern_or_replacement_is_refused(subtests: pytest.Subtests) -> None:
+    for case, pattern, replacement in [
+        ("broken", "(", ""),
+        ("look-ahead", "a(?=b)", ""),
+        ("look-behind", "(?<=a)b", ""),
+        ("back-reference", r"(a)\1", ""),
+        ("larger than its memory", "((a{1,100}){1,100}){1,100}", ""),
+        ("matches the empty text", "x*", ""),
+        ("a place, not a text", "^", ""),
+        ("a place between words", r"\b", ""),
+        ("a group that the pattern has not", "a", r"\1"),
+        ("another way to name a group", "(a)", r"\g<1>"),
+        ("an escape without a meaning", "a", r"\n"),
+        ("a backslash at the end", "a", "x\\"),
+        ("half a character", r"\C", ""),
+        ("half a character in a group", r"(\C)\C", r"\1"),
+    ]:
+        with subtests.test(case):
+            refusal = refusal_of("text_replace", "é ab aab", pattern=pattern, replacement=replacement, regex=True)
+            assert refusal.reason is Reason.EDIT_UNSUPPORTED
+            assert refusal.next_step
 
 
 def test_a_pattern_that_would_backtrack_for_ever_costs_linear_time() -> None:

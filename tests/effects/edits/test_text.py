@@ -14,25 +14,23 @@ from tests.effects.edits.editing import edit, reason_of, text_after
 pytestmark = pytest.mark.req("PX-04")
 
 
-@pytest.mark.parametrize(
-    "before, pattern, replacement, count, after",
-    [
-        pytest.param("one two one", "one", "1", None, "1 two 1", id="all"),
-        pytest.param("one two one", "one", "1", 1, "1 two one", id="the first"),
-        pytest.param("one two one", "one", "1", 5, "1 two 1", id="more than there are"),
-        pytest.param("aaaa", "aa", "b", None, "bb", id="not overlapping"),
-        pytest.param("aaa", "aa", "aaa", None, "aaaa", id="what was put in is not looked at"),
-        pytest.param("a.b", ".", "[", None, "a[b", id="literal, not a pattern"),
-        pytest.param("a\r\nb\nc", "\n", "|", None, "a\r|b|c", id="line ends mean themselves"),
-        pytest.param("a\r\nb", "a\r\nb", "x\ny", None, "x\ny", id="over lines"),
-        pytest.param("naïve café", "é", "e", None, "naïve cafe", id="beyond ASCII"),
-        pytest.param("x", "x", "", None, "", id="to nothing"),
-        pytest.param("\ufeffabc", "a", "b", None, "\ufeffbbc", id="behind a byte-order mark"),
-        pytest.param("\tx", "x", "\\1", None, "\t\\1", id="a backslash is a backslash"),
-    ],
-)
-def test_a_text_is_replaced(before: str, pattern: str, replacement: str, count: int | None, after: str) -> None:
-    assert text_after("text_replace", before, pattern=pattern, replacement=replacement, count=count) == after
+def test_a_text_is_replaced(subtests: pytest.Subtests) -> None:
+    for case, before, pattern, replacement, count, after in [
+        ("all", "one two one", "one", "1", None, "1 two 1"),
+        ("the first", "one two one", "one", "1", 1, "1 two one"),
+        ("more than there are", "one two one", "one", "1", 5, "1 two 1"),
+        ("not overlapping", "aaaa", "aa", "b", None, "bb"),
+        ("what was put in is not looked at", "aaa", "aa", "aaa", None, "aaaa"),
+        ("literal, not a pattern", "a.b", ".", "[", None, "a[b"),
+        ("line ends mean themselves", "a\r\nb\nc", "\n", "|", None, "a\r|b|c"),
+        ("over lines", "a\r\nb", "a\r\nb", "x\ny", None, "x\ny"),
+        ("beyond ASCII", "naïve café", "é", "e", None, "naïve cafe"),
+        ("to nothing", "x", "x", "", None, ""),
+        ("behind a byte-order mark", "\ufeffabc", "a", "b", None, "\ufeffbbc"),
+        ("a backslash is a backslash", "\tx", "x", "\\1", None, "\t\\1"),
+    ]:
+        with subtests.test(case):
+            assert text_after("text_replace", before, pattern=pattern, replacement=replacement, count=count) == after
 
 
 @pytest.mark.parametrize(

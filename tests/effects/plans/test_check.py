@@ -176,9 +176,8 @@ def test_a_rule_for_a_path_that_was_not_opened_is_a_bug_of_the_host(place: PlanP
         plain.CHECK.run(place.work(plan))
 
 
-@pytest.mark.parametrize(
-    "one, other, equal",
-    [
+def test_equality_is_that_of_json(subtests: pytest.Subtests) -> None:
+    for one, other, equal in [
         (1, 1.0, True),
         (True, 1, False),
         (False, 0, False),
@@ -188,7 +187,6 @@ def test_a_rule_for_a_path_that_was_not_opened_is_a_bug_of_the_host(place: PlanP
         ({"a": True}, {"a": 1}, False),
         ({"a": 1}, {"b": 1}, False),
         ("1", 1, False),
-    ],
-)
-def test_equality_is_that_of_json(one: Any, other: Any, equal: bool) -> None:  # noqa: FBT001
-    assert is_equal(one, other) is equal
+    ]:
+        with subtests.test(one=one, other=other):
+            assert is_equal(one, other) is equal

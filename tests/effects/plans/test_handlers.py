@@ -1,6 +1,5 @@
 """Handlers: what an action makes of bytes and permissions, and that none can be asked for what is not loaded."""
 
-from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
@@ -53,9 +52,8 @@ def test_what_was_prepared_is_never_edited_here(kind: str) -> None:
     assert HANDLERS[kind].mode(0o600, {}, keep=False) == HANDLERS[kind].mode(None, {}, keep=True) == 0o644
 
 
-@pytest.mark.parametrize(
-    "kind, operation, before, keep, expected",
-    [
+def test_modes(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         ("FILE_CREATE", {}, None, True, 0o644),
         ("FILE_CREATE", {"mode": "0755"}, None, True, 0o755),
         ("FILE_MODIFY", {}, 0o600, True, 0o600),
@@ -65,10 +63,10 @@ def test_what_was_prepared_is_never_edited_here(kind: str) -> None:
         ("FILE_RENAME", {}, 0o711, False, 0o711),
         ("FILE_DELETE", {}, 0o711, False, 0o711),
         ("SCHEMA_UPDATE", {}, 0o664, True, 0o664),
-    ],
-)
-def test_modes(kind: str, operation: Mapping[str, Any], before: int | None, keep: bool, expected: int) -> None:  # noqa: FBT001
-    assert HANDLERS[kind].mode(before, operation, keep=keep) == expected
+    ]
+    for kind, operation, before, keep, expected in cases:
+        with subtests.test(kind):
+            assert HANDLERS[kind].mode(before, operation, keep=keep) == expected
 
 
 @pytest.mark.parametrize("mode", ["4755", "0777", "0o644", 493])

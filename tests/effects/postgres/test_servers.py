@@ -52,9 +52,8 @@ def test_what_is_left_out_is_as_usual_and_what_is_escaped_is_read() -> None:
 
 
 @pytest.mark.req("PX-19")
-@pytest.mark.parametrize(
-    "url, words",
-    [
+def test_a_url_that_cannot_be_used_is_refused_and_not_told(subtests: pytest.Subtests) -> None:
+    for url, words in [
         (f"mysql://u:{SECRET}@h/d", "begin with"),
         (f"{SECRET}", "begin with"),
         (f"postgresql://:{SECRET}@h/d", "no user"),
@@ -72,14 +71,13 @@ def test_what_is_left_out_is_as_usual_and_what_is_escaped_is_read() -> None:
         (f"postgresql://u:p@{SECRET}@i:5432/d", "not escaped"),
         (f"postgresql://u:p@h/d:{SECRET}", "not escaped"),
         ("postgresql://u@h/d\npostgresql://u@i/d", "several lines"),
-    ],
-)
-def test_a_url_that_cannot_be_used_is_refused_and_not_told(url: str, words: str) -> None:
-    with pytest.raises(RefusedError, match=words) as refused:
-        found(url)
-    assert refused.value.reason is Reason.MALFORMED
-    assert SECRET not in str(refused.value)
-    assert "SHOP_URL" in refused.value.where
+    ]:
+        with subtests.test(url):
+            with pytest.raises(RefusedError, match=words) as refused:
+                found(url)
+            assert refused.value.reason is Reason.MALFORMED
+            assert SECRET not in str(refused.value)
+            assert "SHOP_URL" in refused.value.where
 
 
 def test_a_variable_that_is_not_set_is_named() -> None:

@@ -94,13 +94,14 @@ REFUSED = {
 
 
 @pytest.mark.req("PX-19")
-@pytest.mark.parametrize("text, words", REFUSED.items(), ids=[text[:50] for text in REFUSED])
-def test_what_is_not_for_a_plan_is_refused_by_its_kind(text: str, words: str) -> None:
-    with pytest.raises(RefusedError) as refused:
-        analyse(text)
-    assert refused.value.reason is Reason.SQL_REFUSED
-    assert words in str(refused.value)
-    assert refused.value.next_step
+def test_what_is_not_for_a_plan_is_refused_by_its_kind(subtests: pytest.Subtests) -> None:
+    for text, words in REFUSED.items():
+        with subtests.test(text):
+            with pytest.raises(RefusedError) as refused:
+                analyse(text)
+            assert refused.value.reason is Reason.SQL_REFUSED
+            assert words in str(refused.value)
+            assert refused.value.next_step
 
 
 @pytest.mark.req("PX-19")
@@ -129,9 +130,8 @@ def test_a_second_statement_is_found_behind_quotes_and_comments(text: str, hidde
 
 
 @pytest.mark.req("PX-19")
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_stands_in_quotes_and_comments_is_no_statement(subtests: pytest.Subtests) -> None:
+    for text in [
         "SELECT '; COMMIT'",
         "SELECT E'\\'; COMMIT; --'",
         "SELECT $$; COMMIT $$",
@@ -141,15 +141,13 @@ def test_a_second_statement_is_found_behind_quotes_and_comments(text: str, hidde
         'SELECT 1 AS "; COMMIT"',
         "SELECT E'a'\n  '\\'; COMMIT; --'",
         "SELECT U&'\\0061; COMMIT'",
-    ],
-)
-def test_what_stands_in_quotes_and_comments_is_no_statement(text: str) -> None:
-    assert len(analyse(text)) == 1
+    ]:
+        with subtests.test(text):
+            assert len(analyse(text)) == 1
 
 
-@pytest.mark.parametrize(
-    "text, kind, is_read, structure, destroys",
-    [
+def test_statements_are_of_these_kinds(subtests: pytest.Subtests) -> None:
+    for text, kind, is_read, structure, destroys in [
         ("SELECT 1", "SELECT", True, False, False),
         ("((SELECT 1)) UNION SELECT 2", "SELECT", True, False, False),
         ("VALUES (1)", "SELECT", True, False, False),
@@ -172,11 +170,10 @@ def test_what_stands_in_quotes_and_comments_is_no_statement(text: str) -> None:
         ("COMMENT ON COLUMN t.a IS 'x'", "ALTER", False, True, False),
         ("EXPLAIN (COSTS off) DELETE FROM t", "EXPLAIN", True, False, False),
         ("EXPLAIN VERBOSE SELECT 1", "EXPLAIN", True, False, False),
-    ],
-)
-def test_statements_are_of_these_kinds(text: str, kind: str, is_read: bool, structure: bool, destroys: bool) -> None:  # noqa: FBT001
-    (one,) = analyse(text)
-    assert (one.kind, one.is_read, one.changes_structure, one.destroys) == (kind, is_read, structure, destroys)
+    ]:
+        with subtests.test(text):
+            (one,) = analyse(text)
+            assert (one.kind, one.is_read, one.changes_structure, one.destroys) == (kind, is_read, structure, destroys)
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,8 @@ def test_a_permit_that_fails_beside_one_that_applies_denies_too() -> None:
     assert policy.decide(question(fields={"n": 7})).verdict == "DENIED"
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
+def test_a_question_that_does_not_fit_the_schema_is_denied(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         {"access_action": "unknown"},
         {"access_action": ""},
         {"risk": "low"},
@@ -122,11 +121,11 @@ def test_a_permit_that_fails_beside_one_that_applies_denies_too() -> None:
         {"fields": {"x": "\ud800"}},
         {"fields": {str(n): n for n in range(201)}},
         {"fields": None},
-    ],
-)
-def test_a_question_that_does_not_fit_the_schema_is_denied(parts: dict[str, Any]) -> None:
-    answer = access(ALL).decide(question(**parts))
-    assert (answer.verdict, answer.reason_code) == ("DENIED", "ACCESS_SCOPE_VIOLATION")
+    ]
+    for parts in cases:
+        with subtests.test(parts=parts):
+            answer = access(ALL).decide(question(**parts))
+            assert (answer.verdict, answer.reason_code) == ("DENIED", "ACCESS_SCOPE_VIOLATION")
 
 
 @pytest.mark.parametrize(
@@ -247,16 +246,17 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_id_of_a_caller_changes_what_the_policies_mean(hostile: str) -> None:
-    policy = access(POLICIES.replace("principal in Tenant", "principal is User in Tenant"))
-    for part in ("user_id", "tenant_id", "access_action"):
-        assert policy.decide(question(**{part: hostile})).verdict == "DENIED", part
-    for part in ("user_id", "tenant_id", "access_action", "simulation_id", "language"):
-        refund = {"user_id": "bob", "access_action": "refund", part: hostile}
-        assert policy.decide(question(**refund)).verdict == "DENIED", part
-    fields = {hostile: hostile}
-    assert policy.decide(question(user_id="bob", access_action="refund", fields=fields)).verdict == "DENIED"
+def test_no_id_of_a_caller_changes_what_the_policies_mean(subtests: pytest.Subtests) -> None:
+    for hostile in HOSTILE:
+        with subtests.test(ascii(hostile)):
+            policy = access(POLICIES.replace("principal in Tenant", "principal is User in Tenant"))
+            for part in ("user_id", "tenant_id", "access_action"):
+                assert policy.decide(question(**{part: hostile})).verdict == "DENIED", part
+            for part in ("user_id", "tenant_id", "access_action", "simulation_id", "language"):
+                refund = {"user_id": "bob", "access_action": "refund", part: hostile}
+                assert policy.decide(question(**refund)).verdict == "DENIED", part
+            fields = {hostile: hostile}
+            assert policy.decide(question(user_id="bob", access_action="refund", fields=fields)).verdict == "DENIED"
 
 
 @pytest.mark.parametrize("hostile", ['a"b', "?principal", "a\\", "аnn", 'x"); permit(principal, action, resource); //'])

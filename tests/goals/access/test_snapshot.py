@@ -72,9 +72,8 @@ def test_another_engine_is_told_and_keeps_the_name_of_the_document(monkeypatch: 
     assert access_engine.engine_version().startswith("cedarpy 4.")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_document_that_is_none_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         {"more": 1},
         {"version": 2},
         {"schema_version": 2},
@@ -87,13 +86,13 @@ def test_another_engine_is_told_and_keeps_the_name_of_the_document(monkeypatch: 
         {"files": {"access.cedar": 7}},
         {"files": {"access.cedar": "\ud800"}},
         {"files": None},
-    ],
-)
-def test_a_document_that_is_none_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(RefusedError):
-        AccessPolicy.from_document({**access(ALL).document(), **change})
-    with pytest.raises(RefusedError):
-        AccessPolicy.from_document([])
+    ]
+    for change in cases:
+        with subtests.test(change=change):
+            with pytest.raises(RefusedError):
+                AccessPolicy.from_document({**access(ALL).document(), **change})
+            with pytest.raises(RefusedError):
+                AccessPolicy.from_document([])
 
 
 def test_no_part_of_a_document_may_lack() -> None:

@@ -111,9 +111,8 @@ def test_the_target_may_be_spelled_out() -> None:
 
 
 @pytest.mark.req("PX-05", "PX-34")
-@pytest.mark.parametrize(
-    "operation",
-    [
+def test_no_path_of_an_action_leads_out_or_to_what_remit_keeps(subtests: pytest.Subtests) -> None:
+    for operation in [
         {"connection": "outside"},
         {"connection": "outside", "save_results_to": "x.csv"},
         {"connection": "own"},
@@ -125,10 +124,9 @@ def test_the_target_may_be_spelled_out() -> None:
         {"query_file": "a/../q.sql"},
         {"query_file": "agent_outputs/reports/q.sql"},
         {"query_file": "remit.yaml"},
-    ],
-)
-def test_no_path_of_an_action_leads_out_or_to_what_remit_keeps(operation: dict[str, Any]) -> None:
-    assert only(plan(sql("a1", **operation))).reason is Reason.PATH_REFUSED
+    ]:
+        with subtests.test(operation=operation):
+            assert only(plan(sql("a1", **operation))).reason is Reason.PATH_REFUSED
 
 
 @pytest.mark.req("PX-06", "PX-34")

@@ -22,15 +22,16 @@ def failed(reason: Reason | None) -> JudgedStep:
 
 
 @pytest.mark.req("PX-22", "PX-35")
-@pytest.mark.parametrize("reason", list(Reason))
-def test_only_a_failure_of_one_action_leaves_it_to_the_flags(reason: Reason) -> None:
+def test_only_a_failure_of_one_action_leaves_it_to_the_flags(subtests: pytest.Subtests) -> None:
     """By the codes of the plan door: 2001, 2002, 2011, 3001, 4003, 11xx, and 1008 for one file that is too large.
 
     Not 1110: a text that tries what is not for a plan is refused, and the plan with it.
     """
-    code = plan_error(reason).code
-    about_one = code in {1008, 2001, 2002, 2011, 3001, 4003} or (1100 <= code < 1200 and code != 1110)
-    assert (fate_of(reason) is StepFate.FLAGS_DECIDE) == about_one
+    for reason in list(Reason):
+        with subtests.test(reason=reason):
+            code = plan_error(reason).code
+            about_one = code in {1008, 2001, 2002, 2011, 3001, 4003} or (1100 <= code < 1200 and code != 1110)
+            assert (fate_of(reason) is StepFate.FLAGS_DECIDE) == about_one
 
 
 @pytest.mark.req("PX-10", "PX-13")
@@ -48,9 +49,8 @@ def test_a_failed_action_after_a_done_one_is_for_the_flags_to_decide(rest: tuple
 
 
 @pytest.mark.req("PX-22", "PX-35")
-@pytest.mark.parametrize(
-    "reason",
-    [
+def test_a_grave_failure_takes_the_plan_back_against_the_flags(subtests: pytest.Subtests) -> None:
+    for reason in [
         Reason.HASH_MISMATCH,
         Reason.DISK_FULL,
         Reason.EFFECT_FAILED,
@@ -61,11 +61,10 @@ def test_a_failed_action_after_a_done_one_is_for_the_flags_to_decide(rest: tuple
         Reason.INTERNAL,
         Reason.RULE_FAILED,
         None,
-    ],
-)
-def test_a_grave_failure_takes_the_plan_back_against_the_flags(reason: Reason | None) -> None:
-    assert decide_fate([DONE, failed(reason)], KEEP) == PlanFate("BACK", "ROLLED_BACK")
-    assert decide_fate([DONE, failed(Reason.FILE_MISSING), failed(reason)], KEEP).verdict == "BACK"
+    ]:
+        with subtests.test(reason=reason):
+            assert decide_fate([DONE, failed(reason)], KEEP) == PlanFate("BACK", "ROLLED_BACK")
+            assert decide_fate([DONE, failed(Reason.FILE_MISSING), failed(reason)], KEEP).verdict == "BACK"
 
 
 @pytest.mark.req("PX-13")
@@ -93,9 +92,8 @@ def test_a_plan_of_which_something_was_left_out_is_never_good() -> None:
 
 
 @pytest.mark.req("PX-22", "PX-35")
-@pytest.mark.parametrize(
-    "reason, status, action",
-    [
+def test_the_recovery_action_says_what_was_done_about_it(subtests: pytest.Subtests) -> None:
+    for reason, status, action in [
         (Reason.FILE_MISSING, "ROLLED_BACK", "ROLLED_BACK"),
         (Reason.FILE_MISSING, "PARTIAL", "SKIPPED"),
         (Reason.FILE_MISSING, "FAILED", "SKIPPED"),
@@ -108,10 +106,9 @@ def test_a_plan_of_which_something_was_left_out_is_never_good() -> None:
         (Reason.SIGNATURE_INVALID, None, "SKIPPED"),
         (Reason.ROLLBACK_FAILED, None, "MANUAL_REQUIRED"),
         (Reason.ROLLBACK_FAILED, "ROLLED_BACK", "MANUAL_REQUIRED"),
-    ],
-)
-def test_the_recovery_action_says_what_was_done_about_it(reason: Reason, status: str | None, action: str) -> None:
-    assert recovery_action(reason, status) == action  # type: ignore[arg-type]
+    ]:
+        with subtests.test(action):
+            assert recovery_action(reason, status) == action  # type: ignore[arg-type]
 
 
 @pytest.mark.req("PX-13", "PX-21")

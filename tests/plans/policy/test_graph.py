@@ -27,9 +27,8 @@ def refusal(*actions: dict[str, Any]) -> RefusedError:
 
 
 @pytest.mark.req("PX-08")
-@pytest.mark.parametrize(
-    "actions, expected",
-    [
+def test_the_order_is_that_of_the_plan_with_needs_first(subtests: pytest.Subtests) -> None:
+    for actions, expected in [
         ([create("a", "1"), create("b", "2"), create("c", "3")], "a b c"),
         ([create("a", "1", "c"), create("b", "2"), create("c", "3")], "b c a"),
         ([create("a", "1", "c"), create("b", "2", "a"), create("c", "3")], "c a b"),
@@ -44,10 +43,9 @@ def refusal(*actions: dict[str, Any]) -> RefusedError:
         ([modify("a", "d/f", "c"), modify("b", "./d//f"), create("c", "g")], "c a b"),
         # Both rules at once: a before b, c before d, unless that closes a circle.
         ([modify("a", "x", "d"), modify("b", "x"), modify("c", "y", "b"), modify("d", "y")], "d a b c"),
-    ],
-)
-def test_the_order_is_that_of_the_plan_with_needs_first(actions: list[dict[str, Any]], expected: str) -> None:
-    assert order(*actions) == expected
+    ]:
+        with subtests.test(expected):
+            assert order(*actions) == expected
 
 
 def test_implied_needs_are_told_with_the_explicit_ones() -> None:

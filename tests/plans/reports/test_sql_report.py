@@ -7,7 +7,6 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from remit.contracts.base import RiskLevel
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.plans.sql_report import MAX_COLUMNS_TOLD, SqlPreviewed
 from remit.contracts.schemas import load_schema
@@ -96,9 +95,8 @@ def test_rows_past_a_bound_are_left_out_and_the_rest_is_told() -> None:
 
 
 @pytest.mark.req("PX-20")
-@pytest.mark.parametrize(
-    "changed, risk",
-    [
+def test_what_destroys_is_of_high_risk_and_other_changes_of_medium(subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         ({}, "MEDIUM"),
         ({"statements": [statement("DROP")]}, "HIGH"),
         ({"statements": [statement("DELETE", rows_changed=0)]}, "HIGH"),
@@ -107,7 +105,7 @@ def test_rows_past_a_bound_are_left_out_and_the_rest_is_told() -> None:
         ({"left_out": 1}, "HIGH"),
         ({"changes_database": False, "statements": [statement("SELECT", rows_read=1)]}, "LOW"),
         ({"changes_database": False, "database": None, "statements": [statement("DROP")]}, "LOW"),
-    ],
-)
-def test_what_destroys_is_of_high_risk_and_other_changes_of_medium(changed: dict[str, Any], risk: RiskLevel) -> None:
-    assert risks_of_sql([told(**changed)]) == [risk]
+    ]
+    for changed, risk in cases:
+        with subtests.test(changed=changed, risk=risk):
+            assert risks_of_sql([told(**changed)]) == [risk]

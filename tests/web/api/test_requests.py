@@ -18,9 +18,8 @@ from tests.support.web_server import WebSite
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize(
-    "preferences, seconds",
-    [
+def test_how_long_somebody_waits_is_as_he_prefers_within_bounds(subtests: pytest.Subtests) -> None:
+    for preferences, seconds in [
         ([], DEFAULT_WAIT),
         (["wait=0"], 0.0),
         (["wait=7"], 7.0),
@@ -31,10 +30,9 @@ ROOT = Path(__file__).resolve().parents[3]
         (["wait=-1"], DEFAULT_WAIT),
         (["wait=1e9"], DEFAULT_WAIT),
         (["wait=" + "9" * 5_000], DEFAULT_WAIT),
-    ],
-)
-def test_how_long_somebody_waits_is_as_he_prefers_within_bounds(preferences: list[str], seconds: float) -> None:
-    assert wished_wait(preferences) == seconds
+    ]:
+        with subtests.test(preferences=preferences, seconds=seconds):
+            assert wished_wait(preferences) == seconds
 
 
 def test_an_id_that_cannot_stand_in_a_path_has_no_address() -> None:
