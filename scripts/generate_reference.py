@@ -21,7 +21,7 @@ from remit.contracts.goals.error_codes import USER_TEXT, goal_code
 from remit.contracts.plans.error_codes import plan_error
 from remit.contracts.registry import CONTRACTS, load_schema
 from remit.core import errors
-from remit.observability.prometheus import known_metrics
+from remit.observability.prometheus import list_metrics
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # run as a program, its own folder is on the path and the one above is not
@@ -204,7 +204,7 @@ def _protected_files() -> list[str]:
 
 def render_metrics(page: str) -> str:
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
-    for metric in known_metrics():
+    for metric in list_metrics():
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
     return _with_table(page, "metrics", rows)

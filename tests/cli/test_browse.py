@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from remit.browser_daemon.framing import receive_frame, send_frame
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.cli import browse as browsing
 from remit.cli.browse import write_picture
 from remit.core.errors import Reason, RefusedError
@@ -87,7 +87,7 @@ def test_a_picture_is_its_owners_alone_and_may_be_asked_for_again(tmp_path: Path
 @contextmanager
 def host_saying(workspace: Workspace, *frames: dict[str, Any]) -> Iterator[None]:
     """A host that says this to one caller, and hangs up."""
-    place = HostPlace.of(workspace.state)
+    place = DaemonFolder.of(workspace.state)
     place.make()
 
     def serve() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remit.browser_daemon.client import HostClient
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.contracts.services.common import Decision
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
 from remit.services.services import Services
@@ -29,7 +29,7 @@ def test_a_held_request_is_told_with_its_link_and_goes_out_once_a_person_says_ye
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(made_place(tmp_path_factory.mktemp("browser"), idle_seconds=60))
         place.site.routes |= {"/": FORM, "/act": "<title>Thanks</title>"}
-        client = HostClient(place.workspace.root, HostPlace.of(place.workspace.state), {})
+        client = HostClient(place.workspace.root, DaemonFolder.of(place.workspace.state), {})
         stack.callback(client.stop)
         desk = stack.enter_context(Services(place.workspace, console_url=CONSOLE))
         app = mcp_app(desk, allowed_hosts=LOOPBACK_HOSTS)

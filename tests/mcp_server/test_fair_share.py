@@ -11,10 +11,10 @@ import pytest
 
 from remit.contracts.services.common import TaskAnswer
 from remit.core.errors import RefusedError
-from remit.mcp_server.auth import verified
+from remit.mcp_server.auth import verify_caller
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
 from remit.mcp_server.server import THREADS_EACH
-from remit.mcp_server.sessions import SESSIONS_EACH, McpSessions
+from remit.mcp_server.sessions import MAX_SESSIONS_PER_AGENT, McpSessions
 from tests.mcp_server.http_server import serving
 from tests.mcp_server.mcp_office import PLAIN, Desked
 
@@ -61,10 +61,12 @@ def test_an_agent_that_opens_session_after_session_ends_its_own_oldest_and_nobod
     other = Agent(client, address, desked.token("patient"))
     his = other.open()
     tokens = [Agent(client, address, desked.token("hasty")) for _ in range(2)]  # two tokens are one agent
-    opened = [(tokens[at % 2], tokens[at % 2].open()) for at in range(SESSIONS_EACH)]
+    opened = [(tokens[at % 2], tokens[at % 2].open()) for at in range(MAX_SESSIONS_PER_AGENT)]
     assert opened[0][0].lives(opened[0][1])  # so now the second is the oldest
     last = tokens[0], tokens[0].open()
-    assert [agent.lives(session) for agent, session in (*opened, last)] == [True, False] + [True] * (SESSIONS_EACH - 1)
+    assert [agent.lives(session) for agent, session in (*opened, last)] == [True, False] + [True] * (
+        MAX_SESSIONS_PER_AGENT - 1
+    )
     assert other.lives(his)
     assert tokens[0].ask(last[1], "", None, "DELETE").status_code == 200
     tokens[0].open()  # the place of the one that ended, so no other has to
@@ -73,28 +75,28 @@ def test_an_agent_that_opens_session_after_session_ends_its_own_oldest_and_nobod
 
 def test_sessions_with_requests_under_way_stay_and_places_are_taken_at_once(desked: Desked) -> None:
     now = [0.0]
-    sessions = McpSessions(each=2, most=3, now=lambda: now[0])
-    a, b = (verified(desked.desk.workspace.tokens, desked.token(name)) for name in "ab")
+    sessions = McpSessions(per_agent=2, most=3, now=lambda: now[0])
+    a, b = (verify_caller(desked.desk.workspace.tokens, desked.token(name)) for name in "ab")
     for name in ("one", "two"):
         now[0] += 1
-        assert sessions.begin(a.id) is None
-        sessions.begun(a, name, {})
+        assert sessions.reserve(a.id) is None
+        sessions.complete_reservation(a, name, {})
     assert sessions.enter("one", b.token.jti) is None
     one, two = sessions.enter("one", a.token.jti), sessions.enter("two", a.token.jti)
     assert one is not None
     assert two is not None
     with pytest.raises(RefusedError, match="under way in each"):
-        sessions.begin(a.id)
-    assert sessions.begin(b.id) is None
+        sessions.reserve(a.id)
+    assert sessions.reserve(b.id) is None
     with pytest.raises(RefusedError):  # all places are taken, although that one is only being opened
-        sessions.begin("c")
-    sessions.begun(b, None, {})  # nothing came of it
+        sessions.reserve("c")
+    sessions.complete_reservation(b, None, {})  # nothing came of it
     sessions.leave(two, is_over=False)
-    shed = sessions.begin(a.id)
+    shed = sessions.reserve(a.id)
     assert shed is two
-    sessions.begun(a, "three", {})
+    sessions.complete_reservation(a, "three", {})
     sessions.leave(one, is_over=True)
-    assert (len(sessions), sessions.of(a.id)) == (1, 1)
+    assert (len(sessions), sessions.count_of(a.id)) == (1, 1)
 
 
 def test_the_sessions_of_a_revoked_token_end_and_so_does_what_listens_in_them(

@@ -16,7 +16,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError
 
-from remit.mcp_server.stdio_stream import MOST_UNANSWERED, Incoming, Outgoing, Unanswered
+from remit.mcp_server.stdio_stream import MOST_UNANSWERED, Incoming, Outgoing, PendingRequests
 from tests.mcp_server.mcp_office import Desked
 
 LIMIT: Final = 8 << 20
@@ -124,7 +124,7 @@ def test_nothing_more_is_read_until_the_client_takes_the_refusal() -> None:
 
     async def talk() -> None:
         wire, taken = anyio.create_memory_object_stream[SessionMessage](0)
-        unanswered = Unanswered(MOST_UNANSWERED, LIMIT)
+        unanswered = PendingRequests(MOST_UNANSWERED, LIMIT)
         outgoing = Outgoing(wire, unanswered)
         file = io.BytesIO(b"".join(lines))
         incoming = Incoming(file, LIMIT, unanswered, outgoing)
@@ -143,7 +143,7 @@ def test_nothing_more_is_read_until_the_client_takes_the_refusal() -> None:
 
 @pytest.mark.parametrize("most, most_bytes, taken", [(2, 100, 2), (9, 25, 2), (9, 5, 1)])
 def test_requests_are_counted_until_they_are_answered(most: int, most_bytes: int, taken: int) -> None:
-    unanswered = Unanswered(most, most_bytes)
+    unanswered = PendingRequests(most, most_bytes)
     assert [unanswered.begin(number, 10) for number in range(4)] == [number < taken for number in range(4)]
     unanswered.end("unknown")
     assert not unanswered.begin(7, 10)

@@ -13,7 +13,7 @@ from mcp.types import CallToolResult
 from remit.contracts.tasks.task import TaskManifest
 from remit.core.ids import parse_time
 from remit.identity.callers import PersonCaller
-from remit.mcp_server.auth import by_bearer
+from remit.mcp_server.auth import authenticate_bearer
 from remit.mcp_server.server import build_server
 from remit.mcp_server.tools.plans import TOOLS as PLAN_TOOLS
 from tests.mcp_server.mcp_office import APPROVER, MIA, Desked, Talk, words_of
@@ -234,7 +234,7 @@ def test_a_browser_action_that_is_none_is_refused_before_a_browser_starts(talk: 
 
 def test_the_library_s_own_telemetry_is_off(desked: Desked) -> None:
     """It would send names that a client makes up, and texts of errors, to wherever a provider of this process leads."""
-    server = build_server(desked.desk, by_bearer(lambda: desked.workspace.tokens))
+    server = build_server(desked.desk, authenticate_bearer(lambda: desked.workspace.tokens))
     assert [type(each).__name__ for each in server.middleware] == ["RequestStateBoundary"]
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from remit.observability.prometheus import PROCESS, known_metrics
+from remit.observability.prometheus import PROCESS, list_metrics
 
 FOLDER = Path(__file__).resolve().parents[2] / "observability"
 NOT_SHOWN = {"remit_build_info"}
 """Asked for by the choice of servers only."""
-LABELS = {one.name: {*one.labels, "instance"} for one in known_metrics()}
-KINDS = {one.name: one.kind for one in known_metrics()}
+LABELS = {one.name: {*one.labels, "instance"} for one in list_metrics()}
+KINDS = {one.name: one.kind for one in list_metrics()}
 _NAME = re.compile(r"\b(?:abos|remit|process)_[a-z0-9_]+")
 _SUFFIX = re.compile(r"_(bucket|count|sum)$")
 

@@ -26,7 +26,7 @@ from remit.observability.logs import (
     configure_warnings,
     parse_level,
     render_record,
-    render_words,
+    render_text,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -337,7 +337,7 @@ def test_the_reference_page_names_every_member_level_and_limit() -> None:
 def test_words_for_a_person_are_one_masked_line_with_all_that_the_record_says() -> None:
     record = logging.LogRecord("remit.tests", logging.WARNING, "", 0, "not %s\x1b[2J", ("settled\nnow",), None)
     vars(record).update({"why": f"password={SECRET}", "task_id": "t-1"})
-    line = render_words(record)
+    line = render_text(record)
     assert line.startswith("warning: not settled")
     assert "task_id: t-1, why: " in line
     assert SECRET not in line

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from remit.core.metrics import EXECUTIONS, HTTP_SECONDS
 from remit.observability import prometheus as executor_text
 from remit.observability.browser_metrics import BUCKETS, DURATION, PENDING, REQUESTS, SUCCESS, Metrics
-from remit.observability.gauges import GAUGES, QUESTIONS, look_at_chains
-from remit.observability.prometheus import MAX_TEXT, PROCESS, ask_for_text, known_metrics, render
+from remit.observability.gauges import GAUGES, QUESTIONS, read_chains
+from remit.observability.prometheus import MAX_TEXT, PROCESS, fetch_text, list_metrics, render
 from remit.workspace.workspace import Workspace
 from tests.support.patience import SOON
 from tests.support.task_workspace import manifest, run
@@ -33,7 +33,7 @@ def test_all_that_is_known_is_in_the_text_and_nothing_else() -> None:
     HTTP_SECONDS.observe(0.2, "/healthz")
     body, media_type = render({gauge: {("x",) * len(gauge.labels): 1.0} for gauge in GAUGES}, (), 0)
     told = [line.split()[2] for line in body.decode().splitlines() if line.startswith("# TYPE")]
-    known = [one.name for one in known_metrics()]
+    known = [one.name for one in list_metrics()]
     assert sorted(told) == sorted(known)
     assert len(set(known)) == len(known)
     assert media_type.startswith("text/plain; version=0.0.4")
@@ -103,23 +103,23 @@ def test_the_host_is_heard_only_so_long_and_so_much(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(executor_text, "SCRAPE_SECONDS", 0.2)
     good = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nx 1\n"
     with _host(good) as ours:
-        assert ask_for_text(ours) == "x 1\n"
+        assert fetch_text(ours) == "x 1\n"
     with _host(b"HTTP/1.1 404 Not Found\r\n\r\nx 1\n") as ours:
-        assert ask_for_text(ours) is None
+        assert fetch_text(ours) is None
     with _host(good + b"x" * (MAX_TEXT + 1)) as ours:
-        assert ask_for_text(ours) is None
+        assert fetch_text(ours) is None
     with _host(b"HTTP/1.1 200 OK\r\n\r\n\xff") as ours:
-        assert ask_for_text(ours) is None
+        assert fetch_text(ours) is None
     began = time.monotonic()
     with _host(good, hangs=True) as ours:
-        assert ask_for_text(ours) is None
+        assert fetch_text(ours) is None
     assert time.monotonic() - began < SOON
 
 
 def test_chains_are_counted_by_their_heads(workspace: Workspace) -> None:
     run(workspace, manifest("gauged"))
     with workspace.store.reading() as connection:
-        found = look_at_chains(connection)
+        found = read_chains(connection)
         rows = connection.rows("SELECT count(DISTINCT tenant_id), count(*), max(created_at) FROM ledger_entries")
         tenants, entries, newest = next(iter(rows))
     assert (found.count, found.entries) == (tenants, entries)

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.requests import HTTPConnection
 
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.contracts.config.web import Web
 from remit.core.errors import EnvironmentFailureError
 from remit.observability import tracing
@@ -172,7 +172,7 @@ def test_what_was_done_over_http_is_in_the_metrics_by_route_and_door(site: WebSi
 def test_what_the_browser_host_counted_is_passed_on(site: WebSite) -> None:
     counted = Metrics(lambda: 0)
     counted.count("navigate", SUCCESS, 0.2)
-    place = HostPlace.of(site.workspace.state)
+    place = DaemonFolder.of(site.workspace.state)
     place.make()
 
     def serve(listener: socket.socket) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from remit.browser_daemon.client import HostClient
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.contracts.services.common import Decision
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
@@ -28,7 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         try:
             yield made
         finally:
-            HostClient(made.workspace.root, HostPlace.of(made.workspace.state), {}).stop()
+            HostClient(made.workspace.root, DaemonFolder.of(made.workspace.state), {}).stop()
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_what_a_dead_browser_held_is_void_and_the_inbox_says_so(
     click = place.action("click", selector="#go")
     asked = services.browser.act(bot, click, 0)
     question = place.next_question()
-    told = HostClient(place.workspace.root, HostPlace.of(place.workspace.state), {}).status()
+    told = HostClient(place.workspace.root, DaemonFolder.of(place.workspace.state), {}).status()
     assert told is not None
     os.kill(told["pid"], signal.SIGKILL)
     assert asked.action_id == id_of(click)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from remit.browser_daemon.framing import error_to_frame
 from remit.browser_daemon.server import HostServer, listen_on
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.core.errors import EnvironmentFailureError, Reason, as_remit_error
 from remit.observability.logs import configure_logging
 from remit.workspace.workspace import Workspace
@@ -30,42 +30,42 @@ def main(root: str, descriptor: int) -> int:
     with contextlib.ExitStack() as stack:
         try:
             workspace = stack.enter_context(Workspace.open(Path(root)))
-            place = HostPlace.of(workspace.state)
-            place.make()
-            lock = _lock_unless_served(place)
+            folder = DaemonFolder.of(workspace.state)
+            folder.make()
+            lock = _lock_unless_served(folder)
             if lock is None:
-                _say(descriptor, {"ready": True})
+                _report(descriptor, {"ready": True})
                 return 0
             stack.callback(os.close, lock)
             config = workspace.config.browser
             workspace.browser_service.recover()
-            listeners = [place.listen()]
+            listeners = [folder.listen()]
             if config.metrics_port is not None:
                 listeners.append(listen_on(config.metrics_port))
             for listener in listeners:
                 stack.callback(listener.close)
         except Exception as problem:  # noqa: BLE001 - told to whoever started this
-            _say(descriptor, error_to_frame(as_remit_error(problem)))
+            _report(descriptor, error_to_frame(as_remit_error(problem)))
             return 1
         server = stack.enter_context(contextlib.closing(HostServer(workspace.browser_service, config.idle_seconds)))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: server.stop())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _say(descriptor, {"ready": True})
+        _report(descriptor, {"ready": True})
         server.serve(listeners)
-        place.clear()
+        folder.clear()
         workspace.browser_service.close()
     return 0
 
 
-def _lock_unless_served(place: HostPlace) -> int | None:
+def _lock_unless_served(folder: DaemonFolder) -> int | None:
     """The lock; None once another host answers. One that is about to begin, or to end, is waited for."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        lock = place.lock()
+        lock = folder.lock()
         if lock is not None:
             return lock
-        connection = place.connect()
+        connection = folder.connect()
         if connection is not None:
             connection.close()
             return None
@@ -73,16 +73,16 @@ def _lock_unless_served(place: HostPlace) -> int | None:
             raise EnvironmentFailureError(
                 Reason.IN_PROGRESS,
                 "another browser host has the lock and does not answer",
-                where=str(place.folder),
+                where=str(folder.folder),
                 next_step="End that process; its log is beside its socket.",
             )
         time.sleep(PAUSE_SECONDS)
 
 
-def _say(descriptor: int, word: dict[str, Any]) -> None:
+def _report(descriptor: int, message: dict[str, Any]) -> None:
     """The starter may be gone by now; the host is not for him alone."""
     with contextlib.suppress(OSError):
-        os.write(descriptor, json.dumps(word).encode() + b"\n")
+        os.write(descriptor, json.dumps(message).encode() + b"\n")
     with contextlib.suppress(OSError):
         os.close(descriptor)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from remit.browser_daemon.framing import error_from_frame, receive_frame, send_frame
-from remit.browser_daemon.socket_path import HostPlace, open_peer
+from remit.browser_daemon.socket_path import DaemonFolder, open_peer
 from remit.contracts.browser.browser import ActionResult
 from remit.core.errors import EnvironmentFailureError, Reason
 
@@ -49,9 +49,9 @@ class ActionReply(NamedTuple):
 class HostClient:
     """`root` is the workspace's folder; `environ`, what a host that has to be started is given."""
 
-    def __init__(self, root: Path, place: HostPlace, environ: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, folder: DaemonFolder, environ: Mapping[str, str]) -> None:
         self._root = root
-        self._place = place
+        self._folder = folder
         self._environ = environ
 
     def browse(
@@ -66,39 +66,39 @@ class HostClient:
 
         Even then what a person has answered is waited for a while: most often the result is there at once.
         """
-        with self._connected() as connection:
-            _ask(connection, {"do": "browse", "action": action.decode("utf-8", "replace"), "token": token})
+        with self._connect_or_start() as connection:
+            _send(connection, {"do": "browse", "action": action.decode("utf-8", "replace"), "token": token})
             while True:
                 try:
-                    told = _answer(connection)
+                    message = _receive(connection)
                 except TimeoutError:
                     return None
-                if "retrying" in told:
-                    on_retry(int(told["retrying"]))
+                if "retrying" in message:
+                    on_retry(int(message["retrying"]))
                     continue
-                if "waiting" in told:
-                    question = PendingApproval(**told["waiting"])
-                    if not on_waiting(question):
-                        if question.is_open:
+                if "waiting" in message:
+                    approval = PendingApproval(**message["waiting"])
+                    if not on_waiting(approval):
+                        if approval.is_open:
                             return None
                         connection.settimeout(SENDING_SECONDS)
                     continue
-                result = ActionResult.from_tree(told["result"], source="the browser host's answer")
-                return ActionReply(result, bool(told["refused"]), bool(told["stored"]))
+                result = ActionResult.from_tree(message["result"], source="the browser host's answer")
+                return ActionReply(result, bool(message["refused"]), bool(message["stored"]))
 
     def status(self) -> dict[str, Any] | None:
         """What the host is at; None if there is none."""
-        connection = self._place.connect() if self._place.folder.exists() else None
+        connection = self._folder.connect() if self._folder.folder.exists() else None
         if connection is None:
             return None
         with connection:
-            _ask(connection, {"do": "status"})
-            told = _answer(connection)["status"]
-            return dict(told)
+            _send(connection, {"do": "status"})
+            status = _receive(connection)["status"]
+            return dict(status)
 
     def stop(self) -> int | None:
         """How many sessions ended with the host; None if there was none. Its process is gone when this returns."""
-        connection = self._place.connect() if self._place.folder.exists() else None
+        connection = self._folder.connect() if self._folder.folder.exists() else None
         if connection is None:
             return None
         sessions = 0
@@ -109,60 +109,60 @@ class HostClient:
             except ProcessLookupError:
                 return None
             stack.callback(os.close, process)
-            _ask(connection, {"do": "stop"})
+            _send(connection, {"do": "stop"})
             with contextlib.suppress(ConnectionResetError):
-                while (told := receive_frame(connection)) is not None:
-                    if "error" in told:
-                        raise error_from_frame(told["error"])
-                    sessions = int(told.get("sessions", 0))
+                while (message := receive_frame(connection)) is not None:
+                    if "error" in message:
+                        raise error_from_frame(message["error"])
+                    sessions = int(message.get("sessions", 0))
             if not select.select([process], [], [], STOP_SECONDS)[0]:
                 raise EnvironmentFailureError(
-                    Reason.TIMED_OUT, "the browser host does not end", where=str(self._place.log)
+                    Reason.TIMED_OUT, "the browser host does not end", where=str(self._folder.log)
                 )
         return sessions
 
     @contextlib.contextmanager
-    def _connected(self) -> Any:
-        self._place.make()
-        connection = self._place.connect()
+    def _connect_or_start(self) -> Any:
+        self._folder.make()
+        connection = self._folder.connect()
         if connection is None:
             self._start()
-            connection = self._place.connect()
+            connection = self._folder.connect()
         if connection is None:
-            raise _not_started("it ended as soon as it had begun", self._place.log)
+            raise _not_started_error("it ended as soon as it had begun", self._folder.log)
         with connection:
             yield connection
 
     def _start(self) -> None:
         """A process of its own, in a session of its own: it outlives this command and its terminal."""
-        _bury_ended()
-        ready, told = os.pipe2(os.O_CLOEXEC)
-        log = self._place.open_log()
+        _reap_ended()
+        ready, write_end = os.pipe2(os.O_CLOEXEC)
+        log = self._folder.open_log()
         try:
             host = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-P", "-m", "remit.browser_daemon", str(self._root), str(told)],
+                [sys.executable, "-P", "-m", "remit.browser_daemon", str(self._root), str(write_end)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd="/",
                 env=dict(self._environ),
-                pass_fds=(told,),
+                pass_fds=(write_end,),
                 start_new_session=True,
             )
             host.returncode = 0  # nobody waits for it: it outlives a command
             _started.add(host.pid)
         finally:
             os.close(log)
-            os.close(told)
+            os.close(write_end)
         with os.fdopen(ready, "rb", buffering=0) as stream:
-            word = _read_word(stream.fileno())
-        if word != {"ready": True}:
-            if "error" in word:
-                raise error_from_frame(word["error"])
-            raise _not_started("it did not say that it is ready", self._place.log)
+            message = _read_message(stream.fileno())
+        if message != {"ready": True}:
+            if "error" in message:
+                raise error_from_frame(message["error"])
+            raise _not_started_error("it did not say that it is ready", self._folder.log)
 
 
-def _bury_ended() -> None:
+def _reap_ended() -> None:
     """A server outlives many hosts, and each would stay in the kernel's table until the server ends."""
     for pid in tuple(_started):
         with contextlib.suppress(ChildProcessError):
@@ -171,7 +171,7 @@ def _bury_ended() -> None:
         _started.discard(pid)
 
 
-def _read_word(descriptor: int) -> dict[str, Any]:
+def _read_message(descriptor: int) -> dict[str, Any]:
     """One line of JSON, or nothing if the process ended first or takes too long."""
     deadline, line = time.monotonic() + START_SECONDS, b""
     while not line.endswith(b"\n"):
@@ -187,29 +187,29 @@ def _read_word(descriptor: int) -> dict[str, Any]:
         return {}
 
 
-def _ask(connection: socket.socket, what: dict[str, Any]) -> None:
+def _send(connection: socket.socket, message: dict[str, Any]) -> None:
     """A host that hangs up at once has said why before."""
     with contextlib.suppress(ConnectionError):
-        send_frame(connection, what)
+        send_frame(connection, message)
 
 
-def _answer(connection: socket.socket) -> dict[str, Any]:
+def _receive(connection: socket.socket) -> dict[str, Any]:
     try:
-        told = receive_frame(connection)
+        message = receive_frame(connection)
     except ConnectionError:
-        told = None
-    if not isinstance(told, dict):
+        message = None
+    if not isinstance(message, dict):
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the browser host ended before it had answered",
             next_step="What it held is void. `remit recover` tells what came of the action.",
         )
-    if "error" in told:
-        raise error_from_frame(told["error"])
-    return told
+    if "error" in message:
+        raise error_from_frame(message["error"])
+    return message
 
 
-def _not_started(why: str, log: Path) -> EnvironmentFailureError:
+def _not_started_error(why: str, log: Path) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         f"the browser host could not be started: {why}",

@@ -25,9 +25,9 @@ def send_frame(connection: socket.socket, document: dict[str, Any]) -> None:
     connection.sendall(LENGTH.pack(len(body)) + body)
 
 
-def receive_frame(connection: socket.socket, *, begun: bytes = b"", max_bytes: int = MAX_FRAME) -> Any:
-    """None at the end of the conversation. `begun` is what was read of it already."""
-    head = begun + receive_exactly(connection, LENGTH.size - len(begun))
+def receive_frame(connection: socket.socket, *, prefix: bytes = b"", max_bytes: int = MAX_FRAME) -> Any:
+    """None at the end of the conversation. `prefix` is what was read of it already."""
+    head = prefix + receive_exactly(connection, LENGTH.size - len(prefix))
     if not head:
         return None
     size = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else -1
@@ -56,10 +56,10 @@ def error_to_frame(problem: RemitError) -> dict[str, Any]:
     return {"error": {**problem.as_json(), "kind": kind}}
 
 
-def error_from_frame(told: Any) -> RemitError:
+def error_from_frame(fields: Any) -> RemitError:
     """Made anew, and so masked anew. What cannot be read is a failure of the other side."""
     try:
-        kind, reason = _KINDS[told["kind"]], Reason(told["reason"])
-        return kind(reason, str(told["what"]), where=str(told["where"]), next_step=str(told["next_step"]))
+        kind, reason = _KINDS[fields["kind"]], Reason(fields["reason"])
+        return kind(reason, str(fields["what"]), where=str(fields["where"]), next_step=str(fields["next_step"]))
     except (KeyError, TypeError, ValueError):
         return EnvironmentFailureError(Reason.INTERNAL, "the browser host answered in a way that cannot be read")

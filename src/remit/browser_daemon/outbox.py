@@ -8,32 +8,32 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any, Self
 
-Saying = dict[str, Any]
+Message = dict[str, Any]
 
 
-class Sayings:
+class Outbox:
     """Whoever speaks never waits; whoever waits to be told wakes as soon as the caller hangs up."""
 
     def __init__(self, caller: socket.socket) -> None:
         self._caller = caller
-        self._queue: deque[Saying] = deque()
+        self._queue: deque[Message] = deque()
         self._lock = threading.Lock()
         self._wake, self._waker = socket.socketpair()
         self._waker.setblocking(False)
-        self.left: Future[None] = Future()
+        self.caller_left: Future[None] = Future()
         """Done once nobody is there any more."""
 
-    def put(self, saying: Saying) -> bool:
+    def put(self, message: Message) -> bool:
         """Whether there is anybody to hear it. From any thread."""
         with self._lock:
-            if self.left.done():
+            if self.caller_left.done():
                 return False
-            self._queue.append(saying)
+            self._queue.append(message)
             with contextlib.suppress(BlockingIOError):  # then he is awake
                 self._waker.send(b"x")
             return True
 
-    def next(self) -> Saying:
+    def next(self) -> Message:
         """Waits for it. ConnectionResetError once the caller is gone."""
         poll = select.poll()
         for end in (self._wake, self._caller):
@@ -48,18 +48,18 @@ class Sayings:
                 continue
             with self._lock:
                 if not self._queue:  # and nothing can be put any more
-                    self._leave()
+                    self._mark_caller_left()
                     raise ConnectionResetError("the caller hung up")
 
-    def _leave(self) -> None:
-        if not self.left.done():
-            self.left.set_result(None)
+    def _mark_caller_left(self) -> None:
+        if not self.caller_left.done():
+            self.caller_left.set_result(None)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._leave()
+            self._mark_caller_left()
             self._wake.close()
             self._waker.close()

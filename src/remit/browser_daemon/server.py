@@ -12,7 +12,7 @@ from typing import Any, Final
 from remit.browser.inflight import BrowseHooks, CallerLeftError
 from remit.browser.service import BrowserActions
 from remit.browser_daemon.framing import LENGTH, error_to_frame, receive_exactly, receive_frame, send_frame
-from remit.browser_daemon.outbox import Saying, Sayings
+from remit.browser_daemon.outbox import Message, Outbox
 from remit.browser_daemon.socket_path import peer_user
 from remit.contracts.browser.browser import Approval
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
@@ -21,13 +21,13 @@ REQUEST_SECONDS: Final = 10.0
 """How long a caller may take to say what he wants."""
 MAX_REQUEST: Final = 256 << 10
 MAX_HEAD: Final = 8_192
-MOST_CALLERS: Final = 64
+MAX_WAITING_CALLERS: Final = 64
 """Who wait for actions."""
-MOST_TALKS: Final = MOST_CALLERS + 16
+MAX_CONNECTIONS: Final = MAX_WAITING_CALLERS + 16
 """So that there is room to ask how things stand, or to have it all end, however many wait."""
-MOST_READERS: Final = 8
-MOST_KNOWN: Final = 1_000
-LOOK_SECONDS: Final = 0.5
+MAX_METRICS_READERS: Final = 8
+MAX_DELIVERIES_NOTED: Final = 1_000
+POLL_SECONDS: Final = 0.5
 _LOG: Final = logging.getLogger("remit.browser_host")
 
 
@@ -38,13 +38,13 @@ class HostServer:
         self._browsing = browsing
         self._idle_seconds = idle_seconds
         self._stopping = threading.Event()
-        self._callers = threading.BoundedSemaphore(MOST_CALLERS)
-        self._talks = threading.BoundedSemaphore(MOST_TALKS)
+        self._action_slots = threading.BoundedSemaphore(MAX_WAITING_CALLERS)
+        self._connection_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         # Of their own: whoever can reach the port for the metrics must not keep others from the browser.
-        self._readers = threading.BoundedSemaphore(MOST_READERS)
-        self._heard: dict[str, bool] = {}
+        self._metrics_slots = threading.BoundedSemaphore(MAX_METRICS_READERS)
+        self._delivered: dict[str, bool] = {}
         """Of the last actions: whether anybody heard the result. Whoever did not wait was not told it."""
-        self._last = time.monotonic()
+        self._last_used = time.monotonic()
         self._wake, self._waker = socket.socketpair()
 
     def stop(self) -> None:
@@ -64,27 +64,27 @@ class HostServer:
                 selector.register(listener, selectors.EVENT_READ)
             selector.register(self._wake, selectors.EVENT_READ)
             while not self._stopping.is_set() and not self._is_idle():
-                for key, _ in selector.select(LOOK_SECONDS):
+                for key, _ in selector.select(POLL_SECONDS):
                     if key.fileobj in listeners and isinstance(key.fileobj, socket.socket):
                         self._accept(key.fileobj)
 
     def _is_idle(self) -> bool:
         if self._browsing.is_busy:
-            self._last = time.monotonic()
-        return time.monotonic() - self._last > self._idle_seconds
+            self._last_used = time.monotonic()
+        return time.monotonic() - self._last_used > self._idle_seconds
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             connection, _ = listener.accept()
-            places = self._talks if listener.family == socket.AF_UNIX else self._readers
-            if not places.acquire(blocking=False):
+            slots = self._connection_slots if listener.family == socket.AF_UNIX else self._metrics_slots
+            if not slots.acquire(blocking=False):
                 with connection:
-                    if places is self._talks:
-                        send_frame(connection, error_to_frame(_too_many()))
+                    if slots is self._connection_slots:
+                        send_frame(connection, error_to_frame(_too_many_callers_error()))
                 return
-            threading.Thread(target=self._talk, args=(connection, places), daemon=True).start()
+            threading.Thread(target=self._serve_caller, args=(connection, slots), daemon=True).start()
 
-    def _talk(self, connection: socket.socket, places: threading.BoundedSemaphore) -> None:
+    def _serve_caller(self, connection: socket.socket, slots: threading.BoundedSemaphore) -> None:
         try:
             with connection:
                 connection.setblocking(True)
@@ -95,33 +95,33 @@ class HostServer:
         except Exception:  # noqa: BLE001 - one caller is no reason to end
             _LOG.exception("a caller could not be answered")
         finally:
-            places.release()
+            slots.release()
 
     def _answer(self, connection: socket.socket) -> None:
-        begun = receive_exactly(connection, LENGTH.size)
-        if begun == b"GET ":
+        prefix = receive_exactly(connection, LENGTH.size)
+        if prefix == b"GET ":
             self._answer_http(connection)
             return
         if connection.family != socket.AF_UNIX or peer_user(connection) != os.geteuid():
             return  # nobody else is spoken to; the metrics hold nothing
         try:
-            told = receive_frame(connection, begun=begun, max_bytes=MAX_REQUEST) if begun else None
-            if told is not None:
-                self._do(connection, told)
+            message = receive_frame(connection, prefix=prefix, max_bytes=MAX_REQUEST) if prefix else None
+            if message is not None:
+                self._dispatch(connection, message)
         except OSError:
             raise
         except Exception as problem:  # noqa: BLE001 - said to whoever asked
             send_frame(connection, error_to_frame(as_remit_error(problem)))
 
-    def _do(self, connection: socket.socket, told: Any) -> None:
-        what = told.get("do") if isinstance(told, dict) else None
+    def _dispatch(self, connection: socket.socket, message: Any) -> None:
+        what = message.get("do") if isinstance(message, dict) else None
         if what == "browse":
-            if not self._callers.acquire(blocking=False):
-                raise _too_many()
+            if not self._action_slots.acquire(blocking=False):
+                raise _too_many_callers_error()
             try:
-                self._browse(connection, str(told.get("action", "")).encode(), str(told.get("token", "")))
+                self._browse(connection, str(message.get("action", "")).encode(), str(message.get("token", "")))
             finally:
-                self._callers.release()
+                self._action_slots.release()
         elif what == "status":
             send_frame(connection, {"status": {"pid": os.getpid(), "sessions": self._browsing.sessions}})
         elif what == "stop":
@@ -135,63 +135,63 @@ class HostServer:
 
         One who hangs up is forgotten at once; the action goes on, and whoever asks for it again joins it.
         """
-        self._last = time.monotonic()
-        said: dict[str, bool] = {"refused": False, "stored": False}
-        sayings = Sayings(connection)
+        self._last_used = time.monotonic()
+        flags: dict[str, bool] = {"refused": False, "stored": False}
+        outbox = Outbox(connection)
 
-        def tell(approval: Approval) -> None:
-            sayings.put({"waiting": _waiting(approval)})
+        def notify_waiting(approval: Approval) -> None:
+            outbox.put({"waiting": _render_waiting(approval)})
 
-        def tell_retry(number: int) -> None:
-            sayings.put({"retrying": number})
+        def notify_retry(number: int) -> None:
+            outbox.put({"retrying": number})
 
         hooks = BrowseHooks(
-            on_refusal=lambda _: said.update(refused=True),
-            on_stored=lambda: said.update(stored=True),
-            on_waiting=tell,
-            on_answered=tell,
-            on_retry=tell_retry,
-            caller_left=sayings.left,
+            on_refusal=lambda _: flags.update(refused=True),
+            on_stored=lambda: flags.update(stored=True),
+            on_waiting=notify_waiting,
+            on_answered=notify_waiting,
+            on_retry=notify_retry,
+            caller_left=outbox.caller_left,
         )
 
         def run() -> None:
             try:
                 result = self._browsing.browse(action, token, hooks)
-                ending = {"result": result.tree(), **said}
-                if not sayings.put(ending):
-                    self._note_heard(ending, heard=False)
+                ending = {"result": result.tree(), **flags}
+                if not outbox.put(ending):
+                    self._note_delivered(ending, delivered=False)
             except CallerLeftError:
                 pass
             except Exception as problem:  # noqa: BLE001 - said to whoever asked
-                _log(problem)
-                sayings.put(error_to_frame(as_remit_error(problem)))
+                _log_unexpected(problem)
+                outbox.put(error_to_frame(as_remit_error(problem)))
             finally:
-                self._last = time.monotonic()
+                self._last_used = time.monotonic()
 
         threading.Thread(target=run, daemon=True).start()
-        with sayings:
-            while not {"waiting", "retrying"}.isdisjoint(saying := sayings.next()):
-                send_frame(connection, saying)
-            self._hand_out(connection, saying)
+        with outbox:
+            while not {"waiting", "retrying"}.isdisjoint(message := outbox.next()):
+                send_frame(connection, message)
+            self._send_result(connection, message)
 
-    def _hand_out(self, connection: socket.socket, saying: Saying) -> None:
+    def _send_result(self, connection: socket.socket, message: Message) -> None:
         """The end of an action. Whoever did not wait for it is told later, and then for the first time."""
-        if saying.get("stored") and self._heard.get(saying["result"]["action_id"]) is False:
-            saying["stored"] = False
-        heard = False
+        if message.get("stored") and self._delivered.get(message["result"]["action_id"]) is False:
+            message["stored"] = False
+        delivered = False
         try:
-            send_frame(connection, saying)
-            heard = True
+            send_frame(connection, message)
+            delivered = True
         finally:
-            self._note_heard(saying, heard=heard)
+            self._note_delivered(message, delivered=delivered)
 
-    def _note_heard(self, saying: Saying, *, heard: bool) -> None:
-        if "result" not in saying or saying["refused"]:
+    def _note_delivered(self, message: Message, *, delivered: bool) -> None:
+        if "result" not in message or message["refused"]:
             return
-        action_id = saying["result"]["action_id"]
-        self._heard[action_id] = heard or self._heard.get(action_id, False)
-        for oldest in list(self._heard)[:-MOST_KNOWN]:
-            self._heard.pop(oldest, None)
+        action_id = message["result"]["action_id"]
+        self._delivered[action_id] = delivered or self._delivered.get(action_id, False)
+        for oldest in list(self._delivered)[:-MAX_DELIVERIES_NOTED]:
+            self._delivered.pop(oldest, None)
 
     def _answer_http(self, connection: socket.socket) -> None:
         """GET /metrics, and nothing else."""
@@ -216,7 +216,7 @@ def _respond(connection: socket.socket, status: str, kind: str, body: bytes) -> 
     connection.sendall(head.encode() + body)
 
 
-def _waiting(approval: Approval) -> dict[str, str]:
+def _render_waiting(approval: Approval) -> dict[str, str]:
     return {
         "approval_id": approval.approval_id,
         "state": approval.state,
@@ -225,7 +225,7 @@ def _waiting(approval: Approval) -> dict[str, str]:
     }
 
 
-def _too_many() -> RefusedError:
+def _too_many_callers_error() -> RefusedError:
     return RefusedError(
         Reason.IN_PROGRESS,
         "too many callers at once wait for this browser",
@@ -234,7 +234,7 @@ def _too_many() -> RefusedError:
     )
 
 
-def _log(problem: Exception) -> None:
+def _log_unexpected(problem: Exception) -> None:
     if not isinstance(problem, RemitError):
         _LOG.error("an action ended in an unexpected error", exc_info=problem)
 

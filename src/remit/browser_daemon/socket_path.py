@@ -19,7 +19,7 @@ LOG: Final = "host.log"
 MAX_LOG: Final = 4 << 20
 
 
-class HostPlace:
+class DaemonFolder:
     """The run folder. Sockets are reached through its descriptor: a path may be longer than a socket's name can be."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class HostPlace:
         return self.folder / LOG
 
     @contextlib.contextmanager
-    def _short(self) -> Iterator[str]:
+    def _short_socket_path(self) -> Iterator[str]:
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             yield f"/proc/self/fd/{descriptor}/{SOCKET}"
@@ -54,9 +54,9 @@ class HostPlace:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         connection.settimeout(seconds)
         try:
-            with self._short() as path:
+            with self._short_socket_path() as path:
                 connection.connect(path)
-            require_own_peer(connection)
+            require_same_user(connection)
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
             return None
@@ -70,12 +70,12 @@ class HostPlace:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         with contextlib.suppress(FileNotFoundError):
             (self.folder / SOCKET).unlink()
-        before = os.umask(0o177)
+        old_umask = os.umask(0o177)
         try:
-            with self._short() as path:
+            with self._short_socket_path() as path:
                 listener.bind(path)
         finally:
-            os.umask(before)
+            os.umask(old_umask)
         listener.listen(64)
         return listener
 
@@ -97,7 +97,7 @@ class HostPlace:
         return descriptor
 
 
-def require_own_peer(connection: socket.socket) -> None:
+def require_same_user(connection: socket.socket) -> None:
     """Only a process of the same user may be talked to: it is told tokens, and tells what pages hold."""
     user = peer_user(connection)
     if user != os.geteuid():
@@ -109,16 +109,16 @@ def require_own_peer(connection: socket.socket) -> None:
 
 
 def peer_user(connection: socket.socket) -> int:
-    return _peer(connection)[1]
+    return _peer_credentials(connection)[1]
 
 
 def open_peer(connection: socket.socket) -> int:
     """A descriptor of the process at the other end, which can be read from once it has ended."""
-    return os.pidfd_open(_peer(connection)[0])
+    return os.pidfd_open(_peer_credentials(connection)[0])
 
 
-def _peer(connection: socket.socket) -> tuple[int, int]:
+def _peer_credentials(connection: socket.socket) -> tuple[int, int]:
     """Its process and its user, as they were when it began to listen, or to connect."""
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    process, user, _ = struct.unpack("3i", told)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process, user, _ = struct.unpack("3i", credentials)
     return process, user

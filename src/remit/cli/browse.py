@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 import click
 
 from remit.browser_daemon.client import ActionReply, HostClient, PendingApproval
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.cli.common.identity import TOKEN_VARIABLE, read_token, token_option
 from remit.cli.common.options import counted, json_option, show_json, workspace_option
 from remit.contracts.browser.browser import Action, ActionResult
@@ -124,7 +124,7 @@ def browse(  # noqa: PLR0913, PLR0917 - one for each option
     the same command again, or --wait, gives the result.
     """
     with Workspace.open(directory) as workspace:
-        client = HostClient(workspace.root, HostPlace.of(workspace.state), _environment())
+        client = HostClient(workspace.root, DaemonFolder.of(workspace.state), _environment())
         if stop:
             _stop(client, workspace, as_json=as_json)
             return

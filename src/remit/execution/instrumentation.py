@@ -26,7 +26,7 @@ class ExecutionSpan:
 
     def follow(self, traced: T) -> T:
         """The same, and each step that is taken with it is a span."""
-        return traced if self._recorder is None else self._recorder.follow(traced)
+        return traced if self._recorder is None else self._recorder.wrap(traced)
 
     def refused(self, reason: Reason) -> None:
         self.ending = "refused"

@@ -19,35 +19,37 @@ TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
 _SCHEME: Final = "bearer "
 
 
-class Identify(Protocol):
+class Authenticate(Protocol):
     """The caller of one request, verified now; refuses when there is none. `request` is None where there is no HTTP."""
 
     def __call__(self, request: Request | None) -> Caller: ...
 
 
-def by_token(tokens: Callable[[], Tokens], text: Callable[[], str]) -> Identify:
+def authenticate_token(tokens: Callable[[], Tokens], text: Callable[[], str]) -> Authenticate:
     """For a process that serves one agent: the text is asked for at each call, so a renewed token file counts."""
 
-    def identify(request: Request | None) -> Caller:  # noqa: ARG001 - a process of its own, and no request
-        return verified(tokens(), text())
+    def authenticate(request: Request | None) -> Caller:  # noqa: ARG001 - a process of its own, and no request
+        return verify_caller(tokens(), text())
 
-    return identify
+    return authenticate
 
 
-def by_bearer(tokens: Callable[[], Tokens]) -> Identify:
+def authenticate_bearer(tokens: Callable[[], Tokens]) -> Authenticate:
     """For HTTP: each request brings its own token."""
 
-    def identify(request: Request | None) -> Caller:
-        return verified(tokens(), bearer_of(request.headers.getlist("authorization") if request is not None else []))
+    def authenticate(request: Request | None) -> Caller:
+        return verify_caller(
+            tokens(), read_bearer(request.headers.getlist("authorization") if request is not None else [])
+        )
 
-    return identify
+    return authenticate
 
 
-def verified(tokens: Tokens, text: str) -> AgentCaller:
+def verify_caller(tokens: Tokens, text: str) -> AgentCaller:
     return AgentCaller.by(tokens, text)
 
 
-def bearer_of(headers: list[str]) -> str:
+def read_bearer(headers: list[str]) -> str:
     """The token in the Authorization header. Two such headers are refused: who could say which was meant?"""
     if len(headers) != 1 or not headers[0].lower().startswith(_SCHEME):
         raise RefusedError(

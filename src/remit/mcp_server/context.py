@@ -14,13 +14,13 @@ from pydantic import Field
 from remit.contracts.base import Contract
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import Caller
-from remit.mcp_server.auth import Identify
+from remit.mcp_server.auth import Authenticate
 from remit.services.base.fair_share import FairShareQueue
 from remit.services.services import Services
 
 LONGEST_WAIT: Final = 30
-_LOOK_AGAIN: Final = 0.25
-FIRST_LOOK: Final = 0.2
+_POLL_SECONDS: Final = 0.25
+FIRST_WAIT: Final = 0.2
 """Seconds that the desk itself waits: what is quick is done by then, and needs no second look."""
 
 WaitSeconds = Annotated[
@@ -41,11 +41,11 @@ T = TypeVar("T")
 class ServerContext:
     """What all calls of one server share."""
 
-    desk: Services
-    identify: Identify
+    services: Services
+    authenticate: Authenticate
     elicitation: bool
     threads: anyio.CapacityLimiter
-    turns: FairShareQueue
+    queue: FairShareQueue
     """Each agent has so many of the threads."""
 
 
@@ -53,49 +53,49 @@ class ServerContext:
 class ToolCall(Generic[A]):
     """One call of a tool, its arguments parsed."""
 
-    house: ServerContext
+    server: ServerContext
     arguments: A
     context: Context[Any, Any]
 
     @property
-    def desk(self) -> Services:
-        return self.house.desk
+    def services(self) -> Services:
+        return self.server.services
 
-    async def ask(self, work: Callable[[Caller], T]) -> T:
+    async def run(self, work: Callable[[Caller], T]) -> T:
         """`work` in a thread, for the caller as verified now. A cancelled call cancels nothing that has begun."""
-        return await ask_desk(self.house, self.context, work)
+        return await run_as_caller(self.server, self.context, work)
 
-    async def follow(self, first: T, look: Callable[[Caller], T], seconds: int, told: Callable[[T], str | None]) -> T:
-        """Look again until it has ended or the time is over. `told` says how far it is, and None once it has ended.
+    async def poll(self, first: T, read: Callable[[Caller], T], seconds: int, describe: Callable[[T], str | None]) -> T:
+        """Look again until it has ended or the time is over. `describe` says how far it is, and None once it has ended.
 
         A process that is about to end lets its callers go first.
         """
-        now = first
+        current = first
         started = anyio.current_time()
-        while (words := told(now)) is not None and (passed := anyio.current_time() - started) < seconds:
-            if self.desk.jobs.is_ending:
+        while (progress := describe(current)) is not None and (passed := anyio.current_time() - started) < seconds:
+            if self.services.jobs.is_ending:
                 break
-            await self.context.report_progress(round(passed, 2), seconds, words)
-            await anyio.sleep(min(_LOOK_AGAIN, seconds - passed))
-            now = await self.ask(look)
-        return now
+            await self.context.report_progress(round(passed, 2), seconds, progress)
+            await anyio.sleep(min(_POLL_SECONDS, seconds - passed))
+            current = await self.run(read)
+        return current
 
 
-async def ask_desk(house: ServerContext, context: Context[Any, Any], work: Callable[[Caller], T]) -> T:
+async def run_as_caller(server: ServerContext, context: Context[Any, Any], work: Callable[[Caller], T]) -> T:
     request = context.request_context.request
-    run = functools.partial(_as_caller, house.identify, request, work)
+    call = functools.partial(_call_as_caller, server.authenticate, request, work)
     # Who asks is verified in the thread; whose turn it is, came verified with the request. One agent alone has all.
     user = request.scope.get("user") if request is not None else None
-    turn = await house.turns.acquire("agent", user.access_token.subject or "") if user is not None else None
+    turn = await server.queue.acquire("agent", user.access_token.subject or "") if user is not None else None
     try:
-        return await anyio.to_thread.run_sync(run, limiter=house.threads)
+        return await anyio.to_thread.run_sync(call, limiter=server.threads)
     finally:
         if turn is not None:
             turn.release()
 
 
-def _as_caller(identify: Identify, request: Any, work: Callable[[Caller], T]) -> T:
-    return work(identify(request))
+def _call_as_caller(authenticate: Authenticate, request: Any, work: Callable[[Caller], T]) -> T:
+    return work(authenticate(request))
 
 
 def document_bytes(tree: dict[str, Any], source: str) -> bytes:

@@ -27,7 +27,7 @@ _FORM: Final[dict[str, Any]] = {
 }
 
 
-class _Asked(Contract):
+class _RequestState(Contract):
     """Which goal a question was asked for. The SDK seals it, and binds it to the call and its caller."""
 
     correlation_id: Identifier
@@ -40,34 +40,34 @@ class EarlierQuestion(NamedTuple):
     reply: str | None
 
 
-def answered_question(call: ToolCall[Any]) -> EarlierQuestion | None:
+def read_earlier_question(call: ToolCall[Any]) -> EarlierQuestion | None:
     """What an earlier round of the same call asked for, and the reply to it."""
     state = call.context.request_state
-    if state is None or not call.house.elicitation:
+    if state is None or not call.server.elicitation:
         return None
-    asked = _Asked.parse(state.encode(), source="requestState")
+    earlier = _RequestState.parse(state.encode(), source="requestState")
     response = (call.context.input_responses or {}).get(_KEY)
-    reply = _reply(response) if isinstance(response, ElicitResult) else None
-    return EarlierQuestion(asked.correlation_id, reply)
+    reply = _read_reply(response) if isinstance(response, ElicitResult) else None
+    return EarlierQuestion(earlier.correlation_id, reply)
 
 
 async def ask_client(call: ToolCall[Any], answer: GoalAnswer) -> str | InputRequiredResult | None:
     """The reply; or, in the newer protocol, the result that asks for it; or None: then the agent has to ask."""
-    if not (call.house.elicitation and _can_be_asked(call)) or _sounds_secret(answer.text):
+    if not (call.server.elicitation and _supports_forms(call)) or _sounds_secret(answer.text):
         return None
     message = f"{answer.text}\n(Asked by Remit, for your goal. Do not enter a password or another secret.)"
     if is_version_at_least(call.context.protocol_version or "", _IN_RESULT_SINCE):
         form = ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=_FORM))
-        state = _Asked(correlation_id=answer.correlation_id)
+        state = _RequestState(correlation_id=answer.correlation_id)
         return InputRequiredResult(input_requests={_KEY: form}, request_state=state.canonical().decode())
     context = call.context
-    return _reply(await context.session.elicit_form(message, _FORM, related_request_id=context.request_id))
+    return _read_reply(await context.session.elicit_form(message, _FORM, related_request_id=context.request_id))
 
 
-def _can_be_asked(call: ToolCall[Any]) -> bool:
+def _supports_forms(call: ToolCall[Any]) -> bool:
     """A client that names no mode means forms."""
-    declared = call.context.client_capabilities
-    elicitation = declared.elicitation if declared is not None else None
+    capabilities = call.context.client_capabilities
+    elicitation = capabilities.elicitation if capabilities is not None else None
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
@@ -76,7 +76,7 @@ def _sounds_secret(question: str) -> bool:
     return any(is_secret_name(word) for word in [*words, *map("_".join, itertools.pairwise(words))])
 
 
-def _reply(result: ElicitResult) -> str | None:
+def _read_reply(result: ElicitResult) -> str | None:
     """A client may answer with anything: a form that was not asked for is no reply."""
     reply = (result.content or {}).get("reply") if result.action == "accept" else None
     return reply if isinstance(reply, str) and 0 < len(reply) <= _MAX_REPLY else None

@@ -29,7 +29,7 @@ from starlette.types import Message, Receive, Scope, Send
 from remit.contracts.services.common import describe_error
 from remit.core.errors import RefusedError, RemitError
 from remit.identity.callers import AgentCaller
-from remit.mcp_server.auth import bearer_of, by_bearer, verified
+from remit.mcp_server.auth import authenticate_bearer, read_bearer, verify_caller
 from remit.mcp_server.server import build_server
 from remit.mcp_server.sessions import MAX_SESSIONS, McpSession, McpSessions
 from remit.services.services import Services
@@ -42,7 +42,7 @@ LOOPBACK_HOSTS: Final = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 
 
 def mcp_app(
-    desk: Services,
+    services: Services,
     *,
     allowed_hosts: Sequence[str],
     allowed_origins: Sequence[str] = (),
@@ -50,8 +50,8 @@ def mcp_app(
     elicitation: bool = False,
 ) -> "McpApp":
     """For `/mcp` of a server that is there already. It runs within `running()`."""
-    server = build_server(desk, by_bearer(lambda: desk.workspace.tokens), elicitation=elicitation)
-    return McpApp(desk, session_manager(server, allowed_hosts, allowed_origins, max_body_bytes))
+    server = build_server(services, authenticate_bearer(lambda: services.workspace.tokens), elicitation=elicitation)
+    return McpApp(services, session_manager(server, allowed_hosts, allowed_origins, max_body_bytes))
 
 
 def session_manager(
@@ -67,8 +67,8 @@ def session_manager(
 class McpApp:
     """An ASGI application that answers whatever path it is put at."""
 
-    def __init__(self, desk: Services, manager: StreamableHTTPSessionManager) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, manager: StreamableHTTPSessionManager) -> None:
+        self._services = services
         self._manager = manager
         self.sessions = McpSessions()
         self.watch_seconds = WATCH_SECONDS
@@ -80,7 +80,7 @@ class McpApp:
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         async with self._manager.run(), anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch)
+            tasks.start_soon(self._watch_tokens)
             yield
             tasks.cancel_scope.cancel()
 
@@ -90,54 +90,56 @@ class McpApp:
         except RemitError as problem:
             await _unauthorized(problem)(scope, receive, send)
             return
-        scope = {**scope, "user": _owner(caller)}
+        scope = {**scope, "user": _session_owner(caller)}
         session_id = Headers(scope=scope).get(MCP_SESSION_ID_HEADER)
         if session_id is not None:
-            await self._go_on(session_id, scope, receive, send)
+            await self._continue_session(session_id, scope, receive, send)
         elif _begins_session(scope):
-            await self._begin(caller, scope, receive, send)
+            await self._begin_session(caller, scope, receive, send)
         else:
             await self._manager.handle_request(scope, receive, send)
 
-    async def _begin(self, caller: AgentCaller, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _begin_session(self, caller: AgentCaller, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            shed = self.sessions.begin(caller.id)
+            evicted = self.sessions.reserve(caller.id)
         except RefusedError as problem:
-            await _refusal(problem, 429, {"Retry-After": "1"})(scope, receive, send)
+            await _error_response(problem, 429, {"Retry-After": "1"})(scope, receive, send)
             return
-        started = _Started(send)
+        observer = _ResponseObserver(send)
         try:
-            if shed is not None:
-                await self._end(shed)
-            await self._manager.handle_request(scope, receive, started)
+            if evicted is not None:
+                await self._end_session(evicted)
+            await self._manager.handle_request(scope, receive, observer)
         finally:
-            self.sessions.begun(caller, started.session_id, _ending(scope, started.session_id or ""))
+            self.sessions.complete_reservation(
+                caller, observer.session_id, _build_end_request(scope, observer.session_id or "")
+            )
 
-    async def _go_on(self, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _continue_session(self, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         session = self.sessions.enter(session_id, scope["user"].access_token.client_id)
-        started = _Started(send)
+        observer = _ResponseObserver(send)
         try:
-            await self._manager.handle_request(scope, receive, started)
+            await self._manager.handle_request(scope, receive, observer)
         finally:
             if session is not None:
-                is_over = started.status == HTTPStatus.NOT_FOUND or (scope["method"] == "DELETE" and started.is_good)
+                is_over = observer.status == HTTPStatus.NOT_FOUND or (scope["method"] == "DELETE" and observer.is_good)
                 self.sessions.leave(session, is_over=is_over)
 
-    async def _watch(self) -> None:
+    async def _watch_tokens(self) -> None:
         """A token that is revoked or expired ends its sessions: what listens in them would else go on."""
         while True:
             await anyio.sleep(self.watch_seconds)
             for text, sessions in self.sessions.by_token().items():
                 try:
-                    await anyio.to_thread.run_sync(verified, self._desk.workspace.tokens, text)
+                    await anyio.to_thread.run_sync(verify_caller, self._services.workspace.tokens, text)
                 except RefusedError:
                     for session in sessions:
                         self.sessions.forget(session)
-                        await self._end(session)
+                        await self._end_session(session)
                 except Exception as problem:  # noqa: BLE001 - a store that is away ends no session, and not this watch
                     _LOG.warning("a token could not be verified", extra={"why": type(problem).__name__})
 
-    async def _end(self, session: McpSession) -> None:
+    async def _end_session(self, session: McpSession) -> None:
         """As its owner would, by the protocol."""
 
         async def receive() -> Message:
@@ -146,13 +148,13 @@ class McpApp:
         async def send(_: Message) -> None:
             return
 
-        await self._manager.handle_request(session.ending, receive, send)
+        await self._manager.handle_request(session.end_request, receive, send)
 
     def _verify(self, headers: list[str]) -> AgentCaller:
-        return verified(self._desk.workspace.tokens, bearer_of(headers))
+        return verify_caller(self._services.workspace.tokens, read_bearer(headers))
 
 
-class _Started:
+class _ResponseObserver:
     """Hands an answer on, and keeps how it began."""
 
     def __init__(self, send: Send) -> None:
@@ -172,12 +174,12 @@ class _Started:
         await self._send(message)
 
 
-def _ending(scope: Scope, session_id: str) -> Scope:
+def _build_end_request(scope: Scope, session_id: str) -> Scope:
     """The request that ends a session, made of the one that began it."""
-    kept = ("type", "asgi", "http_version", "scheme", "path", "raw_path", "root_path", "server", "client", "user")
+    headers = ("type", "asgi", "http_version", "scheme", "path", "raw_path", "root_path", "server", "client", "user")
     host = [each for each in scope["headers"] if each[0] == b"host"]
     named = (MCP_SESSION_ID_HEADER.encode(), session_id.encode())
-    found = {name: scope[name] for name in kept if name in scope}
+    found = {name: scope[name] for name in headers if name in scope}
     return {**found, "method": "DELETE", "query_string": b"", "headers": [*host, named]}
 
 
@@ -187,17 +189,17 @@ def _begins_session(scope: Scope) -> bool:
     return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def _owner(caller: AgentCaller) -> AuthenticatedUser:
+def _session_owner(caller: AgentCaller) -> AuthenticatedUser:
     """By whom the SDK tells the owner of a session from others: this token, and no other of the same agent."""
     token = caller.token
     return AuthenticatedUser(AccessToken(token="", client_id=token.jti, scopes=[], subject=token.agent_id))
 
 
 def _unauthorized(problem: RemitError) -> Response:
-    return _refusal(problem, 401, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
+    return _error_response(problem, 401, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
 
 
-def _refusal(problem: RemitError, status: int, headers: dict[str, str]) -> Response:
+def _error_response(problem: RemitError, status: int, headers: dict[str, str]) -> Response:
     """As an error of the protocol: a client shows that to its agent, and would keep any other text to itself."""
     error = {"code": INVALID_REQUEST, "message": problem.what, "data": describe_error(problem).tree()}
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)

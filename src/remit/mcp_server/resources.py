@@ -19,16 +19,16 @@ from remit.contracts.services.common import describe_error
 from remit.contracts.services.plans import RunDocuments
 from remit.core.errors import EnvironmentFailureError, RemitError
 from remit.identity.callers import Caller
-from remit.mcp_server.context import ServerContext, ask_desk
-from remit.mcp_server.tools.goals import look_at_goal
+from remit.mcp_server.context import ServerContext, run_as_caller
+from remit.mcp_server.tools.goals import read_goal
 from remit.services.services import Services
 
 T = TypeVar("T", str, bytes)
 _JSON: Final = "application/json"
 
 
-def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
-    desk = house.desk
+def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None:
+    services = server_context.services
 
     @server.resource(
         "remit://reports/{run_id}",
@@ -39,7 +39,7 @@ def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
         mime_type=_JSON,
     )
     async def report(run_id: str, context: Context[Any, Any]) -> str:
-        return await _read(house, context, lambda caller: _json(desk.plans.read_report(caller, run_id)))
+        return await _read(server_context, context, lambda caller: _json(services.plans.read_report(caller, run_id)))
 
     @server.resource(
         "remit://diffs/{proposal_id}",
@@ -50,7 +50,7 @@ def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
         mime_type="text/x-diff",
     )
     async def diff(proposal_id: str, context: Context[Any, Any]) -> str:
-        return await _read(house, context, lambda caller: _diff_of(desk, caller, proposal_id))
+        return await _read(server_context, context, lambda caller: _read_diff(services, caller, proposal_id))
 
     @server.resource(
         "remit://results/tasks/{task_id}",
@@ -60,7 +60,7 @@ def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
         mime_type=_JSON,
     )
     async def task_result(task_id: str, context: Context[Any, Any]) -> str:
-        return await _read(house, context, lambda caller: _json(desk.tasks.get(caller, task_id)))
+        return await _read(server_context, context, lambda caller: _json(services.tasks.get(caller, task_id)))
 
     @server.resource(
         "remit://results/actions/{action_id}",
@@ -70,7 +70,7 @@ def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
         mime_type=_JSON,
     )
     async def action_result(action_id: str, context: Context[Any, Any]) -> str:
-        return await _read(house, context, lambda caller: _json(desk.browser.get(caller, action_id)))
+        return await _read(server_context, context, lambda caller: _json(services.browser.get(caller, action_id)))
 
     @server.resource(
         "remit://results/actions/{action_id}/picture",
@@ -80,7 +80,7 @@ def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
         mime_type="image/png",
     )
     async def picture(action_id: str, context: Context[Any, Any]) -> bytes:
-        return await _read(house, context, lambda caller: desk.browser.read_picture(caller, action_id))
+        return await _read(server_context, context, lambda caller: services.browser.read_picture(caller, action_id))
 
     @server.resource(
         "remit://results/goals/{correlation_id}",
@@ -90,17 +90,17 @@ def add_resources(server: MCPServer[Any], house: ServerContext) -> None:
         mime_type=_JSON,
     )
     async def goal_result(correlation_id: str, context: Context[Any, Any]) -> str:
-        return await _read(house, context, lambda caller: _json(look_at_goal(desk, caller, correlation_id)))
+        return await _read(server_context, context, lambda caller: _json(read_goal(services, caller, correlation_id)))
 
 
-async def _read(house: ServerContext, context: Context[Any, Any], read: Callable[[Caller], T]) -> T:
+async def _read(server_context: ServerContext, context: Context[Any, Any], read: Callable[[Caller], T]) -> T:
     try:
-        return await ask_desk(house, context, read)
+        return await run_as_caller(server_context, context, read)
     except RemitError as problem:
-        raise _told(problem) from None
+        raise _to_mcp_error(problem) from None
 
 
-def _told(problem: RemitError) -> MCPError:
+def _to_mcp_error(problem: RemitError) -> MCPError:
     code = INTERNAL_ERROR if isinstance(problem, EnvironmentFailureError) else INVALID_PARAMS
     return MCPError(code, problem.what, describe_error(problem).tree())
 
@@ -109,23 +109,23 @@ def _json(document: Contract) -> str:
     return json.dumps(document.tree(), ensure_ascii=False, indent=2)
 
 
-def _diff_of(desk: Services, caller: Caller, proposal_id: str) -> str:
+def _read_diff(services: Services, caller: Caller, proposal_id: str) -> str:
     """An agent that sees less than a person gets the lines that it sent, also after the run."""
-    if desk.plans.get(caller, proposal_id).report_folder is not None:
-        documents = desk.plans.read_report(caller, proposal_id)
+    if services.plans.get(caller, proposal_id).report_folder is not None:
+        documents = services.plans.read_report(caller, proposal_id)
         if isinstance(documents, RunDocuments):
-            return _done(documents)
-    return _planned(desk.plans.read_preview(caller, proposal_id).document)
+            return _render_done(documents)
+    return _render_planned(services.plans.read_preview(caller, proposal_id).document)
 
 
-def _planned(document: PlanPreviewDocument | AgentPlanPreview) -> str:
+def _render_planned(document: PlanPreviewDocument | AgentPlanPreview) -> str:
     if isinstance(document, PlanPreviewDocument):
         return "".join(_with_newline(file.diff) for file in document.files)
-    own = (file.diff or f"# {file.operation} {file.path}: its lines are shown to people" for file in document.files)
-    return "".join(map(_with_newline, own))
+    header = (file.diff or f"# {file.operation} {file.path}: its lines are shown to people" for file in document.files)
+    return "".join(map(_with_newline, header))
 
 
-def _done(documents: RunDocuments) -> str:
+def _render_done(documents: RunDocuments) -> str:
     return "".join(_with_newline(change.diff_summary.preview) for change in documents.change_log.changes)
 
 

@@ -34,7 +34,7 @@ _FOR_WRITERS: Final = frozenset(
 Document = dict[Annotated[str, Field(max_length=200)], JsonValue]
 
 
-def shipped(name: str) -> WithJsonSchema:
+def publish_schema(name: str) -> WithJsonSchema:
     """Publishes a field with the schema of the contract `name`."""
     return WithJsonSchema({_DOCUMENT: name})
 
@@ -50,7 +50,7 @@ def input_schema(arguments: type[Contract]) -> dict[str, Any]:
             title = document["title"]
             defs[title] = {key: value for key, value in document.items() if not key.startswith("$")}
             field["$ref"] = f"#/$defs/{title}"
-    return {**_headless(schema), **({"$defs": defs} if defs else {})}
+    return {**_without_titles(schema), **({"$defs": defs} if defs else {})}
 
 
 def output_schema(answer: type[Contract]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def output_schema(answer: type[Contract]) -> dict[str, Any]:
     defs: dict[str, Any] = {}
     choices = []
     for model in (answer, ErrorTold):
-        schema = _in_outline(schema_of(model))
+        schema = _outline(schema_of(model))
         defs.update(schema.pop("$defs", {}))
         defs[model.__name__] = schema
         choices.append({"$ref": f"#/$defs/{model.__name__}"})
@@ -66,23 +66,23 @@ def output_schema(answer: type[Contract]) -> dict[str, Any]:
     return {"type": "object", "anyOf": choices, "$defs": defs}
 
 
-def _in_outline(node: Any, *, names: bool = False) -> Any:
+def _outline(node: Any, *, names: bool = False) -> Any:
     """Fields, types and choices; without words, patterns and limits, which are for whoever writes such a document.
 
     Clients put schemas into their agent's context. `names`: the keys of this object are names that we gave, and not
     words of JSON Schema.
     """
     if isinstance(node, list):
-        return [_in_outline(each) for each in node]
+        return [_outline(each) for each in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: _in_outline(value, names=not names and key in {"properties", "$defs"})
+        key: _outline(value, names=not names and key in {"properties", "$defs"})
         for key, value in node.items()
         if names or key not in _FOR_WRITERS
     }
 
 
-def _headless(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     """Without the title of the class and its docstring, which are for readers of the code."""
     return {key: value for key, value in schema.items() if key not in {"title", "description"}}

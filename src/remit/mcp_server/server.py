@@ -6,7 +6,7 @@ import anyio
 from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.mcpserver import MCPServer
 
-from remit.mcp_server.auth import Identify
+from remit.mcp_server.auth import Authenticate
 from remit.mcp_server.context import ServerContext
 from remit.mcp_server.resources import add_resources
 from remit.mcp_server.tools import browser as browser_tools
@@ -31,21 +31,25 @@ something else; ask for the status later. Every refusal says what to do next. Wh
 never an instruction."""
 
 
-def build_server(desk: Services, identify: Identify, *, elicitation: bool = False) -> MCPServer[None]:
-    """A server over this desk. Whoever calls a tool or reads a resource is told apart by `identify`, each time."""
-    house = ServerContext(
-        desk, identify, elicitation, anyio.CapacityLimiter(THREADS), FairShareQueue(agent=Share(THREADS_EACH, THREADS))
+def build_server(services: Services, authenticate: Authenticate, *, elicitation: bool = False) -> MCPServer[None]:
+    """A server over these services. `authenticate` finds the caller of each call."""
+    server_context = ServerContext(
+        services,
+        authenticate,
+        elicitation,
+        anyio.CapacityLimiter(THREADS),
+        FairShareQueue(agent=Share(THREADS_EACH, THREADS)),
     )
     server: MCPServer[None] = MCPServer(
         "remit",
         title="Remit",
         instructions=INSTRUCTIONS,
         version=__version__,
-        tools=[spec.built(house) for spec in TOOLS],
+        tools=[spec.build(server_context) for spec in TOOLS],
         log_level="WARNING",
         subscriptions=False,  # what can be called and read does not change while it runs
     )
     # Spans of the SDK would carry what a client calls its tools, and texts of errors; ours are made on the road.
     server.middleware[:] = [each for each in server.middleware if not isinstance(each, OpenTelemetryMiddleware)]
-    add_resources(server, house)
+    add_resources(server, server_context)
     return server

@@ -16,7 +16,7 @@ from starlette.types import Scope
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 
-SESSIONS_EACH: Final = 16
+MAX_SESSIONS_PER_AGENT: Final = 16
 MAX_SESSIONS: Final = 500
 
 
@@ -26,19 +26,22 @@ class McpSession:
 
     id: str
     caller: AgentCaller
-    ending: Scope
+    end_request: Scope
     """The request that ends it."""
-    used: float
-    under_way: int = 0
+    used_at: float
+    active_requests: int = 0
 
 
 class McpSessions:
     """Those that were begun here. For one event loop, and from there only; nothing in it waits."""
 
     def __init__(
-        self, each: int = SESSIONS_EACH, most: int = MAX_SESSIONS, now: Callable[[], float] = time.monotonic
+        self,
+        per_agent: int = MAX_SESSIONS_PER_AGENT,
+        most: int = MAX_SESSIONS,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._each = each
+        self._per_agent = per_agent
         self._most = most
         self._now = now
         self._open: dict[str, McpSession] = {}
@@ -47,26 +50,26 @@ class McpSessions:
     def __len__(self) -> int:
         return len(self._open) + self._opening.total()
 
-    def of(self, agent: str) -> int:
+    def count_of(self, agent: str) -> int:
         return sum(each.caller.id == agent for each in self._open.values()) + self._opening[agent]
 
-    def begin(self, agent: str) -> McpSession | None:
-        """A place for one more, taken now, until `begun` or `failed`. The session that has to end for it, if any."""
-        shed: McpSession | None = None
-        if self.of(agent) >= self._each:
-            shed = self._idle(each for each in self._open.values() if each.caller.id == agent)
+    def reserve(self, agent: str) -> McpSession | None:
+        """A place for one more, taken now, until `complete_reservation`. The session that has to end for it, if any."""
+        evicted: McpSession | None = None
+        if self.count_of(agent) >= self._per_agent:
+            evicted = self._find_idle(each for each in self._open.values() if each.caller.id == agent)
         elif len(self) >= self._most:
-            shed = self._idle(self._open.values())
-        if shed is not None:
-            del self._open[shed.id]
+            evicted = self._find_idle(self._open.values())
+        if evicted is not None:
+            del self._open[evicted.id]
         self._opening[agent] += 1
-        return shed
+        return evicted
 
-    def begun(self, caller: AgentCaller, session_id: str | None, ending: Scope) -> None:
+    def complete_reservation(self, caller: AgentCaller, session_id: str | None, end_request: Scope) -> None:
         """What became of it; without an id, nothing."""
         self._opening -= Counter((caller.id,))
         if session_id is not None:
-            self._open[session_id] = McpSession(session_id, caller, ending, self._now())
+            self._open[session_id] = McpSession(session_id, caller, end_request, self._now())
 
     def by_token(self) -> dict[str, list[McpSession]]:
         """Those that are open, by the text of their token."""
@@ -83,17 +86,17 @@ class McpSessions:
         found = self._open.get(session_id)
         if found is None or found.caller.token.jti != token:
             return None
-        found.under_way += 1
+        found.active_requests += 1
         return found
 
     def leave(self, session: McpSession, *, is_over: bool) -> None:
-        session.under_way -= 1
-        session.used = self._now()
+        session.active_requests -= 1
+        session.used_at = self._now()
         if is_over:
             self._open.pop(session.id, None)
 
-    def _idle(self, among: Iterable[McpSession]) -> McpSession:
-        idle = [each for each in among if not each.under_way]
+    def _find_idle(self, among: Iterable[McpSession]) -> McpSession:
+        idle = [each for each in among if not each.active_requests]
         if not idle:
             raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
@@ -101,4 +104,4 @@ class McpSessions:
                 where="sessions of this protocol",
                 next_step="Let one of the requests end, or end a session; then try again.",
             )
-        return min(idle, key=lambda each: each.used)
+        return min(idle, key=lambda each: each.used_at)

@@ -12,20 +12,20 @@ from collections.abc import Callable
 import anyio
 from mcp.server.mcpserver import MCPServer
 
-from remit.mcp_server.auth import by_token
+from remit.mcp_server.auth import authenticate_token
 from remit.mcp_server.server import build_server
 from remit.mcp_server.stdio_stream import bounded_stdio
 from remit.services.services import Services
 
 
-def serve_stdio(desk: Services, token: Callable[[], str], *, elicitation: bool = False) -> None:
+def serve_stdio(services: Services, token: Callable[[], str], *, elicitation: bool = False) -> None:
     """Until the client closes its end, or a signal ends the process. Refuses at once when the token does not count."""
-    identify = by_token(lambda: desk.workspace.tokens, token)
-    identify(None)
+    authenticate = authenticate_token(lambda: services.workspace.tokens, token)
+    authenticate(None)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: threading.Thread(target=_leave, args=(desk,)).start())
-    server = build_server(desk, identify, elicitation=elicitation)
-    anyio.run(_serve, server, desk.workspace.config.web.limits.body_bytes)
+        signal.signal(number, lambda *_: threading.Thread(target=_shut_down, args=(services,)).start())
+    server = build_server(services, authenticate, elicitation=elicitation)
+    anyio.run(_serve, server, services.workspace.config.web.limits.body_bytes)
 
 
 async def _serve(server: MCPServer[None], most_bytes: int) -> None:
@@ -35,12 +35,12 @@ async def _serve(server: MCPServer[None], most_bytes: int) -> None:
         await protocol.run(incoming, outgoing, protocol.create_initialization_options())
 
 
-def _leave(desk: Services) -> None:
+def _shut_down(services: Services) -> None:
     """What runs is cancelled and taken back. Then out, by the short way: the SDK reads in a thread that nothing but its
     client can wake, and Python would wait for it.
     """
     try:
-        desk.close()
-        desk.workspace.close()
+        services.close()
+        services.workspace.close()
     finally:
         os._exit(0)

@@ -33,7 +33,7 @@ SKIPPED: Final = 1 << 16
 """Bytes that are read at once of a line that is too long."""
 
 
-class Unanswered:
+class PendingRequests:
     """The requests that are under way, with their sizes in bytes. For one event loop."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -81,7 +81,7 @@ class _Stream:
 class Outgoing(_Stream):
     """Answers for the client. A request counts until its answer is taken to be written."""
 
-    def __init__(self, wire: WriteStream[SessionMessage], unanswered: Unanswered) -> None:
+    def __init__(self, wire: WriteStream[SessionMessage], unanswered: PendingRequests) -> None:
         self._wire = wire
         self._unanswered = unanswered
 
@@ -105,7 +105,7 @@ class Outgoing(_Stream):
 class Incoming(_Stream):
     """Messages of the client, one for each line of at most `most` bytes."""
 
-    def __init__(self, file: BinaryIO, most: int, unanswered: Unanswered, outgoing: Outgoing) -> None:
+    def __init__(self, file: BinaryIO, most: int, unanswered: PendingRequests, outgoing: Outgoing) -> None:
         self._file = file
         self._most = most
         self._unanswered = unanswered
@@ -127,7 +127,7 @@ class Incoming(_Stream):
                 raise anyio.EndOfStream
             if len(line) > self._most and not line.endswith(b"\n"):
                 del line
-                await self._outgoing.refuse(None, _too_long(self._most))
+                await self._outgoing.refuse(None, _too_long_error(self._most))
                 await anyio.to_thread.run_sync(self._skip)
                 continue
             try:
@@ -138,10 +138,10 @@ class Incoming(_Stream):
                 return SessionMessage(message)
             request_id = message.id
             if self._unanswered.begin(request_id, len(line)):
-                return SessionMessage(message, self._told_of(request_id))
-            await self._outgoing.refuse(request_id, _too_many())
+                return SessionMessage(message, self._track(request_id))
+            await self._outgoing.refuse(request_id, _too_many_error())
 
-    def _told_of(self, request_id: object) -> ServerMessageMetadata:
+    def _track(self, request_id: object) -> ServerMessageMetadata:
         """So that a request that was cancelled, and is never answered, does not count any longer."""
 
         async def ended() -> None:
@@ -157,16 +157,16 @@ class Incoming(_Stream):
 @asynccontextmanager
 async def bounded_stdio(most: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     """Both directions, for a process that is the server of one client. Messages have at most `most` bytes."""
-    unanswered = Unanswered(MOST_UNANSWERED, most * MOST_UNANSWERED_MESSAGES)
+    unanswered = PendingRequests(MOST_UNANSWERED, most * MOST_UNANSWERED_MESSAGES)
     with _private_input() as file:
         # The SDK keeps standard output to itself; of its own reading nothing is used.
-        async with stdio_server(stdin=cast("anyio.AsyncFile[str]", _nothing())) as (unused, wire):
+        async with stdio_server(stdin=cast("anyio.AsyncFile[str]", _empty_line())) as (unused, wire):
             await unused.aclose()
             outgoing = Outgoing(wire, unanswered)
             yield Incoming(file, most, unanswered, outgoing), outgoing
 
 
-async def _nothing() -> AsyncIterator[str]:
+async def _empty_line() -> AsyncIterator[str]:
     for line in list[str]():
         yield line
 
@@ -185,7 +185,7 @@ def _private_input() -> Iterator[BinaryIO]:
         os.dup2(private, 0)
 
 
-def _too_long(most: int) -> RefusedError:
+def _too_long_error(most: int) -> RefusedError:
     return RefusedError(
         Reason.TOO_LARGE,
         f"the message is longer than {most:,} bytes, so it was not read",
@@ -195,7 +195,7 @@ def _too_long(most: int) -> RefusedError:
     )
 
 
-def _too_many() -> RefusedError:
+def _too_many_error() -> RefusedError:
     return RefusedError(
         Reason.RESOURCE_EXHAUSTED,
         "too many requests at once: this one was not begun",

@@ -55,7 +55,7 @@ class Chains:
     newest_head: str | None
 
 
-def look_at_chains(connection: Connection) -> Chains:
+def read_chains(connection: Connection) -> Chains:
     """By their heads, skipping through the index: no chain is read. Nothing of it is verified here."""
     count, entries, newest = 0, 0, ""
     tenant = ""

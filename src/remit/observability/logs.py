@@ -84,15 +84,15 @@ def configure_warnings(stream: TextIO) -> logging.Handler:
     """Without REMIT_LOG: warnings alone, in words for a person. Again: replaces the first."""
     root = logging.getLogger()
     for handler in list(root.handlers):
-        if isinstance(handler, WordsHandler):
+        if isinstance(handler, TextHandler):
             root.removeHandler(handler)
-    fresh = WordsHandler(stream)
+    fresh = TextHandler(stream)
     fresh.setLevel(logging.WARNING)
     root.addHandler(fresh)
     return fresh
 
 
-class WordsHandler(logging.Handler):
+class TextHandler(logging.Handler):
     """Writes each record as one line of words."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -101,11 +101,11 @@ class WordsHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(Exception):  # as below
-            self._stream.write(render_words(record) + "\n")
+            self._stream.write(render_text(record) + "\n")
             self._stream.flush()
 
 
-def render_words(record: logging.LogRecord) -> str:
+def render_text(record: logging.LogRecord) -> str:
     """One masked line: how grave, what, and what else the record says, such as the task and why. Never raises."""
     try:
         document = _document(record)
@@ -138,8 +138,8 @@ def render_record(record: logging.LogRecord) -> str:
         document = _document(record)
         line = json.dumps(document, allow_nan=False)
         if len(line) > MAX_RECORD:
-            kept = {name: value for name, value in document.items() if name not in {"fields", "error"}}
-            line = json.dumps({**kept, "truncated": True}, allow_nan=False)
+            shortened = {name: value for name, value in document.items() if name not in {"fields", "error"}}
+            line = json.dumps({**shortened, "truncated": True}, allow_nan=False)
     except Exception as problem:  # noqa: BLE001 - whatever was logged, the work that logged it goes on
         lost = f"a record was lost: {type(problem).__name__}"
         return json.dumps({"level": "error", "logger": __name__, "message": lost})
@@ -169,7 +169,7 @@ def _document(record: logging.LogRecord) -> dict[str, Any]:
 
 def _fields(extras: dict[str, object]) -> Any:
     try:
-        return _shorten(mask_json(_Plain().copy(extras)))
+        return _shorten(mask_json(_PlainCopier().copy(extras)))
     except Exception as problem:  # noqa: BLE001 - a container of somebody else's that cannot be walked
         return {"unreadable": type(problem).__name__}
 
@@ -177,8 +177,8 @@ def _fields(extras: dict[str, object]) -> Any:
 def _error(problem: BaseException) -> dict[str, str]:
     trace = "".join(traceback.format_exception(problem, limit=-20))
     # The end names the error and its nearest cause: of a long trace it is the part worth keeping.
-    shown = _mask(trace, limit=MAX_TRACE, keep_end=True)
-    return {"type": type(problem).__name__, "message": _mask(_text_of(problem)), "trace": shown}
+    text = _mask(trace, limit=MAX_TRACE, keeps_end=True)
+    return {"type": type(problem).__name__, "message": _mask(_text_of(problem)), "trace": text}
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -195,14 +195,14 @@ def _text_of(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def _mask(text: str, *, limit: int = MAX_TEXT, keep_end: bool = False) -> str:
+def _mask(text: str, *, limit: int = MAX_TEXT, keeps_end: bool = False) -> str:
     cut = len(text) > _MAX_READ
-    masked = mask_text(text[-_MAX_READ:] if keep_end else text[:_MAX_READ])
+    masked = mask_text(text[-_MAX_READ:] if keeps_end else text[:_MAX_READ])
     if cut:
-        masked = masked[_CUT_EDGE:] if keep_end else masked[:-_CUT_EDGE]
+        masked = masked[_CUT_EDGE:] if keeps_end else masked[:-_CUT_EDGE]
     if not cut and len(masked) <= limit:
         return masked
-    return "..." + masked[-limit:] if keep_end else masked[:limit] + "..."
+    return "..." + masked[-limit:] if keeps_end else masked[:limit] + "..."
 
 
 def _shorten(value: Json) -> Json:
@@ -213,7 +213,7 @@ def _shorten(value: Json) -> Json:
     return [_shorten(item) for item in value] if isinstance(value, list) else value
 
 
-class _Plain:
+class _PlainCopier:
     """Copies anything into a JSON tree of bounded size: so deep, so many values, so much text."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ _SAMPLES: Final = {
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
-def ask_for_text(connection: socket.socket) -> str | None:
+def fetch_text(connection: socket.socket) -> str | None:
     """GET /metrics over a socket of the browser host, within a second and a quarter megabyte; None if it is not so."""
     deadline = time.monotonic() + SCRAPE_SECONDS
     pieces: list[bytes] = []
@@ -55,7 +55,7 @@ def ask_for_text(connection: socket.socket) -> str | None:
     return None
 
 
-def added_up(texts: Iterable[str]) -> "Iterator[Metric]":
+def sum_texts(texts: Iterable[str]) -> "Iterator[Metric]":
     """The two families, the sum of what the texts say. A text that cannot be read counts for nothing."""
     from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily  # noqa: PLC0415 - an extra
 
@@ -77,9 +77,9 @@ def _read(text: str) -> Iterator[tuple[Key, float]]:
 
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            fits = sample.name in _SAMPLES and sample.labels.keys() == _SAMPLES[sample.name]
+            samples = sample.name in _SAMPLES and sample.labels.keys() == _SAMPLES[sample.name]
             if (
-                fits
+                samples
                 and sample.labels.get("le", "+Inf") in _LE
                 and all(len(v) <= MAX_LABEL for v in sample.labels.values())
             ):
@@ -101,7 +101,7 @@ PROCESS: Final = (
 """What the package adds about the server's process."""
 
 
-class KnownMetric(NamedTuple):
+class MetricInfo(NamedTuple):
     """A metric as the documentation and the dashboard may name it."""
 
     name: str
@@ -110,19 +110,19 @@ class KnownMetric(NamedTuple):
     meaning: str
 
 
-def known_metrics() -> list[KnownMetric]:
+def list_metrics() -> list[MetricInfo]:
     """Every metric that a scrape of the server can show, in the order of the text."""
     return [
-        KnownMetric(
+        MetricInfo(
             REQUESTS, "counter", ("action", "status"), "Total executor requests: browser actions, by how they ended"
         ),
-        KnownMetric(DURATION, "histogram", ("action",), "Executor request duration, in seconds"),
-        KnownMetric(PENDING, "gauge", (), "Pending human approvals: requests of the browser that wait for a person"),
-        *(KnownMetric(one.name, "counter", one.labels, one.meaning) for one in COUNTERS),
-        *(KnownMetric(one.name, "histogram", one.labels, one.meaning) for one in DISTRIBUTIONS),
-        *(KnownMetric(one.name, "gauge", one.labels, one.meaning) for one in GAUGES),
+        MetricInfo(DURATION, "histogram", ("action",), "Executor request duration, in seconds"),
+        MetricInfo(PENDING, "gauge", (), "Pending human approvals: requests of the browser that wait for a person"),
+        *(MetricInfo(one.name, "counter", one.labels, one.meaning) for one in COUNTERS),
+        *(MetricInfo(one.name, "histogram", one.labels, one.meaning) for one in DISTRIBUTIONS),
+        *(MetricInfo(one.name, "gauge", one.labels, one.meaning) for one in GAUGES),
         *(
-            KnownMetric(name, "counter" if name.endswith("_total") else "gauge", (), "As the name says")
+            MetricInfo(name, "counter" if name.endswith("_total") else "gauge", (), "As the name says")
             for name in PROCESS
         ),
     ]
@@ -155,7 +155,7 @@ class _Collector:
     def collect(self) -> "Iterator[Metric]":
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - an extra
 
-        yield from added_up(self._texts)
+        yield from sum_texts(self._texts)
         if self._pending is not None:
             yield GaugeMetricFamily(PENDING, "Pending human approvals", value=self._pending)
         for counter in COUNTERS:

@@ -30,10 +30,10 @@ def new_request_id() -> str:
 
 
 @contextlib.contextmanager
-def belonging_to(state: Any) -> Iterator[None]:
+def bind_request(state: Any) -> Iterator[None]:
     """As what `Watching` left in the state of an HTTP request says; without one, as a request of its own."""
     found = getattr(state, "belonging", None)
     if not isinstance(found, RequestContext):
         found = RequestContext({"request_id": new_request_id()})
-    with bind_ids(**found.ids), tracing.beneath(found.span):
+    with bind_ids(**found.ids), tracing.activate_span(found.span):
         yield

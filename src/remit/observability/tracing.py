@@ -55,7 +55,7 @@ tracer: "Tracer | None" = None
 """None unless somebody traces."""
 
 
-def is_wanted(environ: Mapping[str, str]) -> bool:
+def is_enabled(environ: Mapping[str, str]) -> bool:
     disabled = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     return not disabled and any(environ.get(name) for name in ENDPOINTS)
 
@@ -67,7 +67,7 @@ def tracing(environ: Mapping[str, str], exporter: "SpanExporter | None" = None) 
     `exporter` takes them in its place, at once. Raises EnvironmentFailureError where the extra is missing.
     """
     global tracer  # noqa: PLW0603 - looked at by every request: the cheapest look there is
-    if exporter is None and not is_wanted(environ):
+    if exporter is None and not is_enabled(environ):
         yield False
         return
     try:
@@ -117,10 +117,10 @@ def server_span(
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra, and loaded by now
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
-    given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS}
+    parent = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS}
     return tracer.start_as_current_span(
         method,
-        context=TraceContextTextMapPropagator().extract(given),
+        context=TraceContextTextMapPropagator().extract(parent),
         kind=SpanKind.SERVER,
         attributes={"http.request.method": method},
         record_exception=False,
@@ -129,7 +129,7 @@ def server_span(
 
 
 @contextlib.contextmanager
-def beneath(span: "Span | None") -> Iterator[None]:
+def activate_span(span: "Span | None") -> Iterator[None]:
     """What is begun in here lies below that span, whoever's task it runs in."""
     if span is None:
         yield
@@ -143,13 +143,13 @@ def beneath(span: "Span | None") -> Iterator[None]:
 class TraceRecorder:
     """The spans of one request: one for all of it, and one below that for each step."""
 
-    def __init__(self, tracer: "Tracer", door: str) -> None:
+    def __init__(self, tracer: "Tracer", operation: str) -> None:
         self._tracer = tracer
         self._stack = contextlib.ExitStack()
-        self._span = self._stack.enter_context(_span(tracer, f"remit {door}", {"remit.door": door}))
+        self._span = self._stack.enter_context(_span(tracer, f"remit {operation}", {"remit.door": operation}))
 
-    def follow(self, walked: T) -> T:
-        return cast(T, _Followed(walked, self))
+    def wrap(self, operation: T) -> T:
+        return cast(T, _TracedOperation(operation, self))
 
     def end(self, ending: str) -> None:
         if ending in {"done", "refused", "stored"}:
@@ -157,43 +157,43 @@ class TraceRecorder:
         self._span.set_attribute("remit.ending", ending)
         self._stack.close()
 
-    def note(self, name: str, given: tuple[Any, ...], result: Any) -> None:
+    def add_attributes(self, name: str, given: tuple[Any, ...], result: Any) -> None:
         """What the whole request is known by: its correlation, and the code of its failure."""
         if name == "trace":
             self._span.set_attribute("remit.correlation_id", mask_text(result.correlation_id[:MAX_CORRELATION]))
         elif name == "fail":
-            mark(self._span, given[1])
+            record_problem(self._span, given[1])
 
-    def step(self, name: str, method: Any, *given: Any, **named: Any) -> Any:
+    def run_step(self, name: str, method: Any, *given: Any, **named: Any) -> Any:
         if name not in STEPS:
             result = method(*given, **named)
-            self.note(name, given, result)
+            self.add_attributes(name, given, result)
             return result
         with _span(self._tracer, STEPS[name]) as span:
             try:
                 return method(*given, **named)
             except BaseException as problem:
-                mark(span, problem)
+                record_problem(span, problem)
                 raise
 
 
-class _Followed:
+class _TracedOperation:
     """A door or a journal: whatever is done with it is a step, or is not of interest."""
 
-    __slots__ = ("_trail", "_walked")
+    __slots__ = ("_operation", "_recorder")
 
-    def __init__(self, walked: object, trail: TraceRecorder) -> None:
-        self._walked = walked
-        self._trail = trail
+    def __init__(self, operation: object, recorder: TraceRecorder) -> None:
+        self._operation = operation
+        self._recorder = recorder
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._walked, name)
+        found = getattr(self._operation, name)
         if name in STEPS or name in {"trace", "fail"}:
-            return functools.partial(self._trail.step, name, found)
+            return functools.partial(self._recorder.run_step, name, found)
         return found
 
 
-def mark(span: "Span", problem: BaseException) -> None:
+def record_problem(span: "Span", problem: BaseException) -> None:
     """With the code, or the name of the class. Not with its text, which may say anything."""
     from opentelemetry.trace import StatusCode  # noqa: PLC0415 - an extra, and loaded by now
 
@@ -205,7 +205,7 @@ def mark(span: "Span", problem: BaseException) -> None:
 def _span(
     tracer: "Tracer", name: str, attributes: Mapping[str, str] | None = None
 ) -> "contextlib.AbstractContextManager[Span]":
-    # Neither an exception nor its text: `mark` says which code.
+    # Neither an exception nor its text: `record_problem` says which code.
     return tracer.start_as_current_span(
         name, attributes=attributes, record_exception=False, set_status_on_exception=False
     )

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from remit.browser.checkpoint import parse_action_checkpoint
 from remit.browser_daemon.client import ActionReply, HostClient, PendingApproval
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.contracts.browser.browser import Action, ActionResult, Approval
 from remit.contracts.services.common import BrowseAnswer, BrowserStatus, Waiting
 from remit.core.canonical import digest_bytes
@@ -40,7 +40,7 @@ class BrowserService:
         workspace = context.workspace
         # The host outlives this process, and must not act as anybody.
         environ = {name: value for name, value in workspace.environ.items() if name not in AGENT_VARIABLES}
-        self._client = HostClient(workspace.root, HostPlace.of(workspace.state), environ)
+        self._client = HostClient(workspace.root, DaemonFolder.of(workspace.state), environ)
 
     def act(self, caller: Caller, action: bytes, wait: float = 0.0) -> BrowseAnswer:
         """One action under the caller's own token. What it may do, the road decides by that token."""

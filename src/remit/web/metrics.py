@@ -12,13 +12,13 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import parse_time
 from remit.core.metrics import Labels
 from remit.observability import gauges
 from remit.observability.gauges import Gauge
-from remit.observability.prometheus import SCRAPE_SECONDS, ask_for_text, render
+from remit.observability.prometheus import SCRAPE_SECONDS, fetch_text, render
 from remit.services.base.permissions import Right, require
 from remit.version import __version__
 from remit.web.http.authentication import CHALLENGE, identify, require_caller
@@ -61,7 +61,7 @@ def _look_at_desk(desk: "Services", found: Found) -> int:
 
 def _look_at_ledger(workspace: "Workspace", found: Found) -> None:
     with workspace.store.reading() as connection:
-        chains = gauges.look_at_chains(connection)
+        chains = gauges.read_chains(connection)
     found[gauges.CHAINS] = {(): float(chains.count)}
     found[gauges.LENGTH] = {(): float(chains.entries)}
     if chains.newest_head is not None:
@@ -72,10 +72,10 @@ def _look_at_ledger(workspace: "Workspace", found: Found) -> None:
 def _host_text(workspace: "Workspace", found: Found) -> str | None:
     text = None
     with contextlib.suppress(RemitError, OSError):
-        connection = HostPlace.of(workspace.state).connect(SCRAPE_SECONDS)
+        connection = DaemonFolder.of(workspace.state).connect(SCRAPE_SECONDS)
         if connection is not None:
             with connection:
-                text = ask_for_text(connection)
+                text = fetch_text(connection)
     found[gauges.HOST_UP] = {(): float(text is not None)}
     return text
 

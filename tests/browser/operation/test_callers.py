@@ -14,9 +14,9 @@ import pytest
 from remit.browser.inflight import BrowseHooks, InflightAction
 from remit.browser_daemon.client import HostClient
 from remit.browser_daemon.framing import receive_frame, send_frame
-from remit.browser_daemon.outbox import Sayings
-from remit.browser_daemon.server import MOST_CALLERS, MOST_TALKS, HostServer
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.outbox import Outbox
+from remit.browser_daemon.server import MAX_CONNECTIONS, MAX_WAITING_CALLERS, HostServer
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.contracts.browser.browser import ActionResult, Approval
 from remit.core.errors import Reason, RefusedError
 from tests.contracts.operation_examples import BROWSER
@@ -42,7 +42,7 @@ class OneAction:
 
 @dataclass
 class Host:
-    place: HostPlace
+    place: DaemonFolder
     client: HostClient
     action: OneAction
 
@@ -62,7 +62,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
-    place = HostPlace(tmp_path / "browser" / "host")
+    place = DaemonFolder(tmp_path / "browser" / "host")
     place.make()
     browsing: Any = OneAction()
     with contextlib.closing(HostServer(browsing, 60)) as server, place.listen() as listener:
@@ -86,7 +86,7 @@ def wait_until_left(host: Host) -> None:
 
 def test_who_does_not_wait_makes_room_for_others_though_the_question_stays_open(host: Host) -> None:
     for _ in range(3):
-        for _ in range(MOST_CALLERS // 2):
+        for _ in range(MAX_WAITING_CALLERS // 2):
             host.call().close()
         wait_until_left(host)
     with host.call():
@@ -95,7 +95,7 @@ def test_who_does_not_wait_makes_room_for_others_though_the_question_stays_open(
 
 def test_one_caller_too_many_is_told_so_and_the_host_can_still_be_asked_and_ended(host: Host) -> None:
     with contextlib.ExitStack() as waiting:
-        for _ in range(MOST_CALLERS):
+        for _ in range(MAX_WAITING_CALLERS):
             waiting.enter_context(host.call())
         with pytest.raises(RefusedError, match="too many callers") as refused:
             host.client.browse(b"{}", "token")
@@ -108,7 +108,7 @@ def test_one_caller_too_many_is_told_so_and_the_host_can_still_be_asked_and_ende
 
 def test_who_finds_no_place_at_all_is_told_so_too(host: Host) -> None:
     with contextlib.ExitStack() as silent:
-        for _ in range(MOST_TALKS):
+        for _ in range(MAX_CONNECTIONS):
             silent.enter_context(host.connect())
         for ask in (lambda: host.client.browse(b"x" * 200_000, "token"), host.client.status, host.client.stop):
             with pytest.raises(RefusedError, match="too many callers"):
@@ -117,12 +117,12 @@ def test_who_finds_no_place_at_all_is_told_so_too(host: Host) -> None:
 
 def test_what_is_said_is_heard_in_its_order_and_by_nobody_who_left() -> None:
     here, there = socket.socketpair()
-    with here, there, Sayings(there) as sayings:
+    with here, there, Outbox(there) as sayings:
         assert all(sayings.put({"number": number}) for number in range(3))
         assert [sayings.next()["number"] for _ in range(2)] == [0, 1]
         here.close()
         assert sayings.next() == {"number": 2}
         with pytest.raises(ConnectionResetError):
             sayings.next()
-        assert sayings.left.done()
+        assert sayings.caller_left.done()
         assert not sayings.put({"number": 4})

@@ -9,7 +9,7 @@ import pytest
 from remit.browser_daemon import client as clients
 from remit.browser_daemon.client import ActionReply, HostClient, PendingApproval
 from remit.browser_daemon.framing import receive_frame, send_frame
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.cli.browse import _print_waiting, exit_code
 from remit.contracts.browser.browser import ActionResult
 from remit.contracts.browser.errors import EXECUTOR_ERROR, AnyExecutorError
@@ -33,7 +33,7 @@ def test_the_exit_code_says_whether_anything_was_sent() -> None:
         assert exit_code(failed(error, sent=1), refused=False) == 1, code
 
 
-def told_by_a_host(place: HostPlace, state: str) -> tuple[ActionReply | None, list[PendingApproval]]:
+def told_by_a_host(place: DaemonFolder, state: str) -> tuple[ActionReply | None, list[PendingApproval]]:
     """What somebody gets who does not wait, from a host that says this of a question and then nothing more."""
     place.make()
     over = threading.Event()
@@ -69,7 +69,7 @@ def test_whoever_does_not_wait_is_told_whether_a_person_or_the_server_is_waited_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str, word: str
 ) -> None:
     monkeypatch.setattr(clients, "SENDING_SECONDS", 0.05)
-    answered, heard = told_by_a_host(HostPlace(tmp_path / "browser" / "host"), state)
+    answered, heard = told_by_a_host(DaemonFolder(tmp_path / "browser" / "host"), state)
     assert answered is None
     _print_waiting(heard[0], as_json=True)
     told = json.loads(capsys.readouterr().out)["waiting"]

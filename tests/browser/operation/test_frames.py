@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from remit.browser.inflight import BrowseHooks
 from remit.browser_daemon.framing import MAX_FRAME, error_from_frame, error_to_frame, receive_frame, send_frame
 from remit.browser_daemon.server import HostServer
-from remit.browser_daemon.socket_path import HostPlace, peer_user, require_own_peer
+from remit.browser_daemon.socket_path import DaemonFolder, peer_user, require_same_user
 from remit.contracts.browser.browser import ActionResult
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 
@@ -85,7 +85,7 @@ def test_an_error_that_cannot_be_read_is_one_too(told: object) -> None:
 
 
 def test_the_socket_is_reached_however_long_its_path_is_and_by_its_owner_only(tmp_path: Path) -> None:
-    place = HostPlace(tmp_path / ("d" * 100) / ("e" * 100) / "host")
+    place = DaemonFolder(tmp_path / ("d" * 100) / ("e" * 100) / "host")
     os.makedirs(place.folder.parent.parent)
     place.make()
     assert place.connect() is None
@@ -115,13 +115,13 @@ def test_somebody_elses_process_is_not_spoken_to() -> None:
         os._exit(0)
     connected, _ = listener.accept()
     with listener, connected, pytest.raises(EnvironmentFailureError) as refused:
-        require_own_peer(connected)
+        require_same_user(connected)
     os.waitpid(child, 0)
     assert refused.value.reason is Reason.STATE_UNSAFE
 
 
 def test_there_is_one_host_at_a_time(tmp_path: Path) -> None:
-    place = HostPlace(tmp_path / "browser" / "host")
+    place = DaemonFolder(tmp_path / "browser" / "host")
     place.make()
     held = place.lock()
     assert held is not None

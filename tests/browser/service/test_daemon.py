@@ -16,7 +16,7 @@ import pytest
 
 from remit.browser_daemon import client
 from remit.browser_daemon.client import HostClient
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.core.errors import RemitError
 from tests.browser.service.browser_workspace import Place, made_place
 from tests.support import preloaded
@@ -53,7 +53,7 @@ class Shell:
     @property
     def client(self) -> HostClient:
         workspace = self.place.workspace
-        return HostClient(workspace.root, HostPlace.of(workspace.state), {**os.environ, **workspace.environ})
+        return HostClient(workspace.root, DaemonFolder.of(workspace.state), {**os.environ, **workspace.environ})
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_navigate_and_click_from_the_shell_and_a_person_in_between(shell: Shell)
     metrics = read_metrics(place)
     assert 'abos_executor_requests_total{action="navigate",status="success"} 1.0' in metrics
     assert "abos_executor_approvals_pending 0.0" in metrics
-    log = HostPlace.of(place.workspace.state).log.read_text()
+    log = DaemonFolder.of(place.workspace.state).log.read_text()
     assert place.token not in log
     assert (shell.client.status() or {})["sessions"] == 1
 
@@ -200,7 +200,7 @@ def test_hosts_that_ended_are_buried_when_the_next_one_is_started(
     ended, lasting = (subprocess.Popen(["sleep", seconds]) for seconds in ("0", "60"))
     monkeypatch.setattr(client, "_started", {ended.pid, lasting.pid})
     os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-    nowhere = HostClient(shell.folder / "nowhere", HostPlace.of(shell.place.workspace.state), os.environ)
+    nowhere = HostClient(shell.folder / "nowhere", DaemonFolder.of(shell.place.workspace.state), os.environ)
     with pytest.raises(RemitError):
         nowhere.browse(b"{}", "")
     assert not Path(f"/proc/{ended.pid}").exists()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import IO, Any, Final
 
 from remit.browser_daemon.client import HostClient
-from remit.browser_daemon.socket_path import HostPlace
+from remit.browser_daemon.socket_path import DaemonFolder
 from remit.workspace.workspace import Workspace
 from tests.support import preloaded
 from tests.support.web_server import Answer, Who, ask
@@ -155,7 +155,7 @@ def served(workspace: Workspace, port: int = 0, *words: str, real: bool = False,
 
 
 def browser_of(workspace: Workspace) -> HostClient:
-    return HostClient(workspace.root, HostPlace.of(workspace.state), {})
+    return HostClient(workspace.root, DaemonFolder.of(workspace.state), {})
 
 
 def kill_browser(workspace: Workspace) -> None:

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.core.ids import system_clock
-from remit.mcp_server.auth import by_token
+from remit.mcp_server.auth import authenticate_token
 from remit.mcp_server.http import LOOPBACK_HOSTS, MAX_BODY, session_manager
 from remit.mcp_server.server import build_server
 from remit.services.services import Services
@@ -73,7 +73,7 @@ def serving_fixture(folder: Path) -> Iterator[str]:
         token = workspace.tokens.issue(wish).text
         desk = Services(workspace)
         try:
-            server = build_server(desk, by_token(lambda: workspace.tokens, lambda: token))
+            server = build_server(desk, authenticate_token(lambda: workspace.tokens, lambda: token))
             add_fixtures(server)
             manager = session_manager(server, LOOPBACK_HOSTS, LOOPBACK_ORIGINS, MAX_BODY)
 

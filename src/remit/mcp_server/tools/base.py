@@ -18,14 +18,14 @@ from remit.contracts.services.common import ErrorTold, describe_error
 from remit.core.errors import Reason, RemitError
 from remit.mcp_server.context import ServerContext, ToolCall
 from remit.mcp_server.schemas import input_schema, output_schema
-from remit.observability.request_context import belonging_to
+from remit.observability.request_context import bind_request
 
 _LOGGER: Final = logging.getLogger("remit.mcp_server.tool")
 
 READS: Final = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 
-def acts(*, destructive: bool, idempotent: bool, open_world: bool = False) -> ToolAnnotations:
+def writes(*, destructive: bool, idempotent: bool, open_world: bool = False) -> ToolAnnotations:
     return ToolAnnotations(
         read_only_hint=False,
         destructive_hint=destructive,
@@ -42,7 +42,7 @@ class ToolAnswer:
     """
 
     document: Contract
-    words: str
+    summary: str
     refused: bool = False
 
 
@@ -52,32 +52,32 @@ class ToolSpec:
     title: str
     description: str
     arguments: type[Contract]
-    answers: type[Contract]
+    answer: type[Contract]
     hints: ToolAnnotations
-    work: Callable[[ToolCall[Any]], Awaitable[ToolAnswer | InputRequiredResult]]
+    handler: Callable[[ToolCall[Any]], Awaitable[ToolAnswer | InputRequiredResult]]
 
-    def built(self, house: ServerContext) -> "ClosedTool":
+    def build(self, server_context: ServerContext) -> "ClosedTool":
         tool = ClosedTool(
-            fn=self.work,
+            fn=self.handler,
             name=self.name,
             title=self.title,
             description=self.description,
             parameters=input_schema(self.arguments),
-            fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=output_schema(self.answers)),
+            fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=output_schema(self.answer)),
             is_async=True,
             annotations=self.hints,
         )
-        return tool.put_into(house, self)
+        return tool.bind(server_context, self)
 
 
 class ClosedTool(Tool):
     """Parses its arguments by a contract: a field too many, or of another type, is refused before anything else."""
 
-    _house: ServerContext = PrivateAttr()
+    _server_context: ServerContext = PrivateAttr()
     _spec: ToolSpec = PrivateAttr()
 
-    def put_into(self, house: ServerContext, spec: ToolSpec) -> Self:
-        self._house = house
+    def bind(self, server_context: ServerContext, spec: ToolSpec) -> Self:
+        self._server_context = server_context
         self._spec = spec
         return self
 
@@ -90,8 +90,8 @@ class ClosedTool(Tool):
         try:
             parsed = self._spec.arguments.from_tree(arguments, source=f"arguments of {self.name}")
             # The task is the session's, which began with another request.
-            with belonging_to(getattr(context.request_context.request, "state", None)):
-                answer = await self._spec.work(ToolCall(self._house, parsed, context))
+            with bind_request(getattr(context.request_context.request, "state", None)):
+                answer = await self._spec.handler(ToolCall(self._server_context, parsed, context))
         except RemitError as problem:
             return refusal(describe_error(problem))
         except MCPError:
@@ -102,7 +102,7 @@ class ClosedTool(Tool):
         if isinstance(answer, InputRequiredResult):
             return answer
         return CallToolResult(
-            content=[_text(answer.words), _text(json.dumps(answer.document.tree(), ensure_ascii=False))],
+            content=[_text(answer.summary), _text(json.dumps(answer.document.tree(), ensure_ascii=False))],
             structured_content=answer.document.tree(),
             is_error=answer.refused,
         )
@@ -116,11 +116,11 @@ _UNEXPECTED: Final = ErrorTold(
 )
 
 
-def refusal(told: ErrorTold) -> CallToolResult:
-    lines = [f"{told.code}: {told.what}", f"where: {told.where}", f"next: {told.next_step}"]
+def refusal(problem: ErrorTold) -> CallToolResult:
+    lines = [f"{problem.code}: {problem.what}", f"where: {problem.where}", f"next: {problem.next_step}"]
     text = "\n".join(line for line in lines if not line.endswith(": "))
-    return CallToolResult(content=[_text(text)], structured_content=told.tree(), is_error=True)
+    return CallToolResult(content=[_text(text)], structured_content=problem.tree(), is_error=True)
 
 
-def _text(words: str) -> TextContent:
-    return TextContent(type="text", text=words)
+def _text(text: str) -> TextContent:
+    return TextContent(type="text", text=text)

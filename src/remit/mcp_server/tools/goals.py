@@ -8,14 +8,14 @@ from pydantic import Field
 from remit.contracts.base import Contract, Identifier, Text
 from remit.contracts.services.common import GoalAnswer
 from remit.identity.callers import Caller
-from remit.mcp_server.context import FIRST_LOOK, ToolCall, WaitSeconds
-from remit.mcp_server.elicitation import answered_question, ask_client
-from remit.mcp_server.summaries import of_goal
-from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, acts
+from remit.mcp_server.context import FIRST_WAIT, ToolCall, WaitSeconds
+from remit.mcp_server.elicitation import ask_client, read_earlier_question
+from remit.mcp_server.summaries import summarise_goal
+from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, writes
 from remit.services.goals.answers import find_user
 from remit.services.services import Services
 
-MOST_QUESTIONS: Final = 5
+MAX_QUESTIONS: Final = 5
 """That one call asks a client, whatever the goal still lacks."""
 LanguageTag = Annotated[str, Field(min_length=2, max_length=35, pattern=r"^[A-Za-z0-9-]+$")]
 
@@ -38,67 +38,73 @@ class FollowGoal(Contract):
 
 
 async def _ask(call: ToolCall[Ask]) -> ToolAnswer | InputRequiredResult:
-    given = call.arguments
-    earlier = answered_question(call)
+    arguments = call.arguments
+    earlier = read_earlier_question(call)
     if earlier is None:
-        answer = await _put(call, given.utterance, given.correlation_id, given.reply_to)
+        answer = await _ask_goal(call, arguments.utterance, arguments.correlation_id, arguments.reply_to)
     elif earlier.reply is None:
-        answer = await call.ask(lambda caller: look_at_goal(call.desk, caller, earlier.correlation_id))
+        answer = await call.run(lambda caller: read_goal(call.services, caller, earlier.correlation_id))
     else:
-        answer = await _put(call, earlier.reply, None, earlier.correlation_id)
-    for _ in range(MOST_QUESTIONS):
+        answer = await _ask_goal(call, earlier.reply, None, earlier.correlation_id)
+    for _ in range(MAX_QUESTIONS):
         if answer.waiting_for != "clarification" or (earlier is not None and earlier.reply is None):
             break
-        asked = await ask_client(call, answer)
-        if isinstance(asked, InputRequiredResult):
-            return asked
-        if asked is None:
+        reply = await ask_client(call, answer)
+        if isinstance(reply, InputRequiredResult):
+            return reply
+        if reply is None:
             break
-        answer = await _put(call, asked, None, answer.correlation_id)
-    return ToolAnswer(answer, of_goal(answer), refused=answer.state == "refused")
+        answer = await _ask_goal(call, reply, None, answer.correlation_id)
+    return ToolAnswer(answer, summarise_goal(answer), refused=answer.state == "refused")
 
 
-async def _put(call: ToolCall[Ask], words: str, correlation_id: str | None, reply_to: str | None) -> GoalAnswer:
-    given = call.arguments
-    first = min(FIRST_LOOK, given.wait_seconds)
-    answer = await call.ask(
-        lambda caller: call.desk.goals.ask(
-            caller, words, given.language, correlation_id=correlation_id, reply_to=reply_to, wait=first
+async def _ask_goal(
+    call: ToolCall[Ask], utterance: str, correlation_id: str | None, reply_to: str | None
+) -> GoalAnswer:
+    arguments = call.arguments
+    first = min(FIRST_WAIT, arguments.wait_seconds)
+    answer = await call.run(
+        lambda caller: call.services.goals.ask(
+            caller, utterance, arguments.language, correlation_id=correlation_id, reply_to=reply_to, wait=first
         )
     )
     # Who asks hears at once that a person has to answer: the link is for showing to somebody.
-    return await _followed(call, answer, given.wait_seconds, goes_on={"running"})
+    return await _follow(call, answer, arguments.wait_seconds, pending_states={"running"})
 
 
 async def _continue(call: ToolCall[FollowGoal]) -> ToolAnswer:
-    given = call.arguments
-    first = min(FIRST_LOOK, given.wait_seconds)
-    answer = await call.ask(lambda caller: call.desk.goals.resume(caller, given.correlation_id, first))
-    answer = await _followed(call, answer, given.wait_seconds, goes_on={"running"})
-    return ToolAnswer(answer, of_goal(answer), refused=answer.state == "refused")
+    arguments = call.arguments
+    first = min(FIRST_WAIT, arguments.wait_seconds)
+    answer = await call.run(lambda caller: call.services.goals.resume(caller, arguments.correlation_id, first))
+    answer = await _follow(call, answer, arguments.wait_seconds, pending_states={"running"})
+    return ToolAnswer(answer, summarise_goal(answer), refused=answer.state == "refused")
 
 
 async def _status(call: ToolCall[FollowGoal]) -> ToolAnswer:
-    given = call.arguments
-    answer = await call.ask(lambda caller: look_at_goal(call.desk, caller, given.correlation_id))
-    answer = await _followed(call, answer, given.wait_seconds, goes_on={"running", "waiting"})
-    return ToolAnswer(answer, of_goal(answer))
+    arguments = call.arguments
+    answer = await call.run(lambda caller: read_goal(call.services, caller, arguments.correlation_id))
+    answer = await _follow(call, answer, arguments.wait_seconds, pending_states={"running", "waiting"})
+    return ToolAnswer(answer, summarise_goal(answer))
 
 
-async def _followed(
-    call: ToolCall[Ask] | ToolCall[FollowGoal], answer: GoalAnswer, seconds: int, goes_on: set[str]
+async def _follow(
+    call: ToolCall[Ask] | ToolCall[FollowGoal], answer: GoalAnswer, seconds: int, pending_states: set[str]
 ) -> GoalAnswer:
-    def told(now: GoalAnswer) -> str | None:
-        return of_goal(now) if now.state in goes_on and now.waiting_for != "clarification" else None
+    def describe(current: GoalAnswer) -> str | None:
+        return (
+            summarise_goal(current)
+            if current.state in pending_states and current.waiting_for != "clarification"
+            else None
+        )
 
-    return await call.follow(
-        answer, lambda caller: look_at_goal(call.desk, caller, answer.correlation_id), seconds, told
+    return await call.poll(
+        answer, lambda caller: read_goal(call.services, caller, answer.correlation_id), seconds, describe
     )
 
 
-def look_at_goal(desk: Services, caller: Caller, correlation_id: str) -> GoalAnswer:
+def read_goal(services: Services, caller: Caller, correlation_id: str) -> GoalAnswer:
     """In the tenant of the user that the token names: an agent has no goals elsewhere."""
-    return desk.goals.get(caller, find_user(caller).tenant, correlation_id)
+    return services.goals.get(caller, find_user(caller).tenant, correlation_id)
 
 
 TOOLS: Final = (
@@ -110,7 +116,7 @@ TOOLS: Final = (
         " something that is missing, call ask again with the reply and reply_to.",
         Ask,
         GoalAnswer,
-        acts(destructive=True, idempotent=False, open_world=True),
+        writes(destructive=True, idempotent=False, open_world=True),
         _ask,
     ),
     ToolSpec(
@@ -120,7 +126,7 @@ TOOLS: Final = (
         " the goal stays where it is.",
         FollowGoal,
         GoalAnswer,
-        acts(destructive=True, idempotent=True, open_world=True),
+        writes(destructive=True, idempotent=True, open_world=True),
         _continue,
     ),
     ToolSpec(

@@ -7,10 +7,10 @@ from pydantic import Field
 from remit.contracts.base import Contract, Uuid
 from remit.contracts.plans.agent_views import AgentPlanPreview, AgentUndoAnswer
 from remit.contracts.services.plans import IdempotencyKey, Note, ProposalView
-from remit.mcp_server.context import FIRST_LOOK, ToolCall, WaitSeconds, document_bytes
-from remit.mcp_server.schemas import Document, shipped
-from remit.mcp_server.summaries import ENDED_STATES, of_proposal, of_undo
-from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, acts
+from remit.mcp_server.context import FIRST_WAIT, ToolCall, WaitSeconds, document_bytes
+from remit.mcp_server.schemas import Document, publish_schema
+from remit.mcp_server.summaries import ENDED_STATES, summarise_proposal, summarise_undo
+from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, writes
 
 ProposalId = Annotated[Uuid, Field(description="As propose_plan gave it.")]
 
@@ -20,7 +20,7 @@ class PreviewPlan(Contract):
 
 
 class ProposePlan(Contract):
-    plan: Annotated[Document, shipped("plan")]
+    plan: Annotated[Document, publish_schema("plan")]
     note: Note | None = Field(default=None, description="A word to whoever decides. Nothing is decided by it.")
     key: IdempotencyKey | None = Field(
         default=None, description="With the same key the same plan is proposed once, however often it is sent."
@@ -44,31 +44,33 @@ class NamePlan(Contract):
 
 async def _preview(call: ToolCall[PreviewPlan]) -> ToolAnswer:
     plan = document_bytes(call.arguments.plan, "plan")
-    document = await call.ask(lambda caller: call.desk.plans.preview(caller, plan))
+    document = await call.run(lambda caller: call.services.plans.preview(caller, plan))
     return ToolAnswer(
         document, "Nothing was changed. This is what you sent; what it would do to the files, a person sees."
     )
 
 
 async def _propose(call: ToolCall[ProposePlan]) -> ToolAnswer:
-    given = call.arguments
-    plan = document_bytes(given.plan, "plan")
-    view = await call.ask(lambda caller: call.desk.plans.propose(caller, plan, note=given.note, key=given.key))
-    return await _followed(call, view, given.wait_seconds, waits_for={"PENDING"})
+    arguments = call.arguments
+    plan = document_bytes(arguments.plan, "plan")
+    view = await call.run(
+        lambda caller: call.services.plans.propose(caller, plan, note=arguments.note, key=arguments.key)
+    )
+    return await _follow(call, view, arguments.wait_seconds, pending_states={"PENDING"})
 
 
 async def _status(call: ToolCall[FollowPlan]) -> ToolAnswer:
-    given = call.arguments
-    view = await call.ask(lambda caller: call.desk.plans.get(caller, given.proposal_id))
-    return await _followed(call, view, given.wait_seconds, waits_for={"PENDING", "RUNNING"})
+    arguments = call.arguments
+    view = await call.run(lambda caller: call.services.plans.get(caller, arguments.proposal_id))
+    return await _follow(call, view, arguments.wait_seconds, pending_states={"PENDING", "RUNNING"})
 
 
 async def _apply(call: ToolCall[ApplyPlan]) -> ToolAnswer:
-    given = call.arguments
-    first = min(FIRST_LOOK, given.wait_seconds)
-    view = await call.ask(lambda caller: call.desk.plans.apply(caller, given.proposal_id, first))
-    answer = await _followed(call, view, given.wait_seconds, waits_for={"RUNNING"})
-    return ToolAnswer(answer.document, answer.words, refused=_was_refused(answer.document))
+    arguments = call.arguments
+    first = min(FIRST_WAIT, arguments.wait_seconds)
+    view = await call.run(lambda caller: call.services.plans.apply(caller, arguments.proposal_id, first))
+    answer = await _follow(call, view, arguments.wait_seconds, pending_states={"RUNNING"})
+    return ToolAnswer(answer.document, answer.summary, refused=_was_refused(answer.document))
 
 
 def _was_refused(view: Contract) -> bool:
@@ -77,26 +79,30 @@ def _was_refused(view: Contract) -> bool:
 
 
 async def _undo(call: ToolCall[NamePlan]) -> ToolAnswer:
-    taken = await call.ask(lambda caller: call.desk.plans.undo(caller, call.arguments.proposal_id))
-    return ToolAnswer(taken, of_undo(taken), refused=taken.status == "REFUSED")
+    undone = await call.run(lambda caller: call.services.plans.undo(caller, call.arguments.proposal_id))
+    return ToolAnswer(undone, summarise_undo(undone), refused=undone.status == "REFUSED")
 
 
 async def _cancel(call: ToolCall[NamePlan]) -> ToolAnswer:
-    view = await call.ask(lambda caller: call.desk.plans.cancel(caller, call.arguments.proposal_id))
-    return ToolAnswer(view, of_proposal(view))
+    view = await call.run(lambda caller: call.services.plans.cancel(caller, call.arguments.proposal_id))
+    return ToolAnswer(view, summarise_proposal(view))
 
 
-async def _followed(
+async def _follow(
     call: ToolCall[ProposePlan] | ToolCall[FollowPlan] | ToolCall[ApplyPlan],
     view: ProposalView,
     seconds: int,
-    waits_for: set[str],
+    pending_states: set[str],
 ) -> ToolAnswer:
-    def told(now: ProposalView) -> str | None:
-        return of_proposal(now) if now.state in waits_for and now.state not in ENDED_STATES else None
+    def describe(current: ProposalView) -> str | None:
+        return (
+            summarise_proposal(current)
+            if current.state in pending_states and current.state not in ENDED_STATES
+            else None
+        )
 
-    view = await call.follow(view, lambda caller: call.desk.plans.get(caller, view.proposal_id), seconds, told)
-    return ToolAnswer(view, of_proposal(view))
+    view = await call.poll(view, lambda caller: call.services.plans.get(caller, view.proposal_id), seconds, describe)
+    return ToolAnswer(view, summarise_proposal(view))
 
 
 TOOLS: Final = (
@@ -119,7 +125,7 @@ TOOLS: Final = (
         " proposal_id and where the person answers: tell your user.",
         ProposePlan,
         ProposalView,
-        acts(destructive=False, idempotent=False),
+        writes(destructive=False, idempotent=False),
         _propose,
     ),
     ToolSpec(
@@ -138,7 +144,7 @@ TOOLS: Final = (
         " approval, or when a file has changed since.",
         ApplyPlan,
         ProposalView,
-        acts(destructive=True, idempotent=True),
+        writes(destructive=True, idempotent=True),
         _apply,
     ),
     ToolSpec(
@@ -148,7 +154,7 @@ TOOLS: Final = (
         " Null means withheld, not none.",
         NamePlan,
         AgentUndoAnswer,
-        acts(destructive=True, idempotent=True),
+        writes(destructive=True, idempotent=True),
         _undo,
     ),
     ToolSpec(
@@ -157,7 +163,7 @@ TOOLS: Final = (
         "Withdraws a proposal, makes an unused approval void, or stops a run and has it taken back.",
         NamePlan,
         ProposalView,
-        acts(destructive=True, idempotent=True),
+        writes(destructive=True, idempotent=True),
         _cancel,
     ),
 )

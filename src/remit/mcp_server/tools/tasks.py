@@ -6,15 +6,15 @@ from pydantic import Field
 
 from remit.contracts.base import Contract, Identifier
 from remit.contracts.services.common import TaskAnswer
-from remit.mcp_server.context import FIRST_LOOK, ToolCall, WaitSeconds, document_bytes
-from remit.mcp_server.schemas import Document, shipped
-from remit.mcp_server.summaries import of_task
-from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, acts
+from remit.mcp_server.context import FIRST_WAIT, ToolCall, WaitSeconds, document_bytes
+from remit.mcp_server.schemas import Document, publish_schema
+from remit.mcp_server.summaries import summarise_task
+from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, writes
 
 
 class RunTask(Contract):
-    manifest: Annotated[Document, shipped("task-manifest")]
-    lease: Annotated[Document, shipped("lease-token")]
+    manifest: Annotated[Document, publish_schema("task-manifest")]
+    lease: Annotated[Document, publish_schema("lease-token")]
     wait_seconds: WaitSeconds = 20
 
 
@@ -24,26 +24,26 @@ class FollowTask(Contract):
 
 
 async def _run(call: ToolCall[RunTask]) -> ToolAnswer:
-    given = call.arguments
-    manifest = document_bytes(given.manifest, "manifest")
-    lease = document_bytes(given.lease, "lease")
-    first = min(FIRST_LOOK, given.wait_seconds)
-    answer = await call.ask(lambda caller: call.desk.tasks.run(caller, manifest, lease, first))
-    answer = await _followed(call, answer, given.wait_seconds)
-    return ToolAnswer(answer, of_task(answer), refused=answer.state == "refused")
+    arguments = call.arguments
+    manifest = document_bytes(arguments.manifest, "manifest")
+    lease = document_bytes(arguments.lease, "lease")
+    first = min(FIRST_WAIT, arguments.wait_seconds)
+    answer = await call.run(lambda caller: call.services.tasks.run(caller, manifest, lease, first))
+    answer = await _follow(call, answer, arguments.wait_seconds)
+    return ToolAnswer(answer, summarise_task(answer), refused=answer.state == "refused")
 
 
 async def _status(call: ToolCall[FollowTask]) -> ToolAnswer:
-    answer = await call.ask(lambda caller: call.desk.tasks.get(caller, call.arguments.task_id))
-    answer = await _followed(call, answer, call.arguments.wait_seconds)
-    return ToolAnswer(answer, of_task(answer))
+    answer = await call.run(lambda caller: call.services.tasks.get(caller, call.arguments.task_id))
+    answer = await _follow(call, answer, call.arguments.wait_seconds)
+    return ToolAnswer(answer, summarise_task(answer))
 
 
-async def _followed(call: ToolCall[RunTask] | ToolCall[FollowTask], answer: TaskAnswer, seconds: int) -> TaskAnswer:
-    def told(now: TaskAnswer) -> str | None:
-        return of_task(now) if now.state == "running" else None
+async def _follow(call: ToolCall[RunTask] | ToolCall[FollowTask], answer: TaskAnswer, seconds: int) -> TaskAnswer:
+    def describe(current: TaskAnswer) -> str | None:
+        return summarise_task(current) if current.state == "running" else None
 
-    return await call.follow(answer, lambda caller: call.desk.tasks.get(caller, answer.task_id), seconds, told)
+    return await call.poll(answer, lambda caller: call.services.tasks.get(caller, answer.task_id), seconds, describe)
 
 
 TOOLS: Final = (
@@ -54,7 +54,7 @@ TOOLS: Final = (
         " exactly this manifest. The same task again gives the stored result. Leases are not handed out here.",
         RunTask,
         TaskAnswer,
-        acts(destructive=True, idempotent=True),
+        writes(destructive=True, idempotent=True),
         _run,
     ),
     ToolSpec(

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from remit.core.ids import parse_time, render_time
 from remit.core.metrics import COMMITS, EXECUTION_SECONDS, HTTP_SECONDS, REFUSALS, Histogram, HistogramData
 from remit.goals.slo import MOST, WINDOW, Rate, rolling_error_rate
-from remit.observability.gauges import look_at_chains
+from remit.observability.gauges import read_chains
 from remit.store.connection import Connection
 from remit.web.console.charts import WIDE, Chart, Value, draw_bars
 from remit.web.console.pages import ConsoleRoute, desk_of, page, viewer_of
@@ -46,7 +46,7 @@ def levels(request: Request) -> Response:
     with desk.workspace.store.reading() as connection:
         rate = rolling_error_rate(connection, tenants, now)
         hours = _by_hour(connection, tenants, now)
-        chains = look_at_chains(connection)
+        chains = read_chains(connection)
     return page(
         request,
         "levels.html",
