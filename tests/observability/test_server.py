@@ -24,7 +24,7 @@ from remit.observability.logs import configure_logging
 from remit.web import metrics as metrics_route
 from remit.web.app import NO_TELEMETRY
 from remit.web.config.settings import WebSettings
-from remit.web.security.scrapers import comes_from_here, read_secret
+from remit.web.security.scrapers import is_from_this_machine, read_secret
 from tests.mcp_server.mcp_office import over_http, talking
 from tests.support.task_workspace import file_task, manifest
 from tests.support.web_server import NOBODY, Answer, WebSite, Who
@@ -132,7 +132,7 @@ def test_it_is_open_on_loopback_only_where_that_was_said_and_nothing_stands_in_f
         given = web.pop("headers", [])
         settings = WebSettings.of(Web.from_tree({"host": host, "metrics": {"open_on_loopback": True}, **web}))
         scope = {"type": "http", "headers": given, "client": (peer, 1)}
-        return comes_from_here(HTTPConnection(scope), settings)
+        return is_from_this_machine(HTTPConnection(scope), settings)
 
     assert asked()
     assert asked(peer="::1", host="::1")

@@ -24,10 +24,10 @@ from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.config.web import Web
 from remit.web.config.settings import WebSettings
 from remit.web.console.assets import serve_asset
-from remit.web.http.authentication import demand_person, is_still_valid, require_caller
+from remit.web.http.authentication import is_still_valid, require_caller, require_person
 from remit.web.http.problems import handle_errors
 from remit.web.login.routes import login_router
-from remit.web.security.middleware import guard
+from remit.web.security.middleware import install_guard
 from remit.web.server.socket import open_socket, server_config
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
@@ -146,7 +146,7 @@ def probe_routes(served_bodies: list[bytes]) -> APIRouter:
 
     @router.get("/inbox")
     def inbox(request: Request) -> dict[str, str]:
-        return {"id": demand_person(request).id}
+        return {"id": require_person(request).id}
 
     @router.post("/v1/echo")
     async def echo(request: Request) -> Response:
@@ -178,12 +178,12 @@ def serving(place: Place, config: Web | None = None, *, trees: dict[str, Any] | 
     settings = settings.listening_at(listener.getsockname()[1])
     app = FastAPI(openapi_url=None)
     served = Served(settings.port, place, app)
-    app.state.desk = SimpleNamespace(workspace=place.workspace)
+    app.state.services = SimpleNamespace(workspace=place.workspace)
     app.state.settings = settings
     handle_errors(app)
     app.include_router(login_router(place.workspace, settings))
     app.include_router(probe_routes(served.bodies))
-    guard(app, place.workspace, settings)
+    install_guard(app, place.workspace, settings)
     server = uvicorn.Server(server_config(app, settings))
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
     thread.start()

@@ -438,11 +438,12 @@ def test_names_and_origins_follow_from_the_settings() -> None:
     }
     known = Addresses.of(WebSettings.of(Web.from_tree(tree)))
     told = {
-        name: known.knows(name) for name in ("remit.example", "remit.example:8443", "inner.example:7341", "10.1.2.3:5")
+        name: known.is_known_host(name)
+        for name in ("remit.example", "remit.example:8443", "inner.example:7341", "10.1.2.3:5")
     }
     assert all(told.values()), told
     wrong = ("inner.example", "inner.example:80", ANYWHERE, "evil", "remit.example.evil", "remit.example:x", "a/b", "")
-    assert not any(known.knows(name) for name in wrong)
+    assert not any(known.is_known_host(name) for name in wrong)
     assert known.is_own_origin("https://remit.example:8443", "http", "127.0.0.1:7341")
     assert known.is_own_origin("http://127.0.0.1:7341", "http", "127.0.0.1:7341")
     assert not known.is_own_origin("https://remit.example", "http", "127.0.0.1:7341")
@@ -451,7 +452,7 @@ def test_names_and_origins_follow_from_the_settings() -> None:
     assert usual.is_own_origin("http://localhost", "http", "localhost:80")
     assert not known.is_own_origin("null", "http", "127.0.0.1:7341")
     six = Addresses.of(WebSettings.of(Web.from_tree({"host": "fd00::1"})))
-    assert six.knows("[fd00::1]:7341")
+    assert six.is_known_host("[fd00::1]:7341")
     assert split_host("user@localhost") is None
     assert [
         is_loopback(host) for host in ("127.8.0.1", "::1", "[::1]", "localhost", ANYWHERE, "10.0.0.1", "remit")

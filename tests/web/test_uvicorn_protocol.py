@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from remit.web.http.uvicorn_protocol import Gathering
+from remit.web.http.uvicorn_protocol import CoalescingTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
@@ -25,7 +25,7 @@ def gathered(*writes: bytes, turns: bool = False, close: bool = False) -> list[b
     wire = Wire()
 
     async def write() -> None:
-        transport = Gathering(wire, asyncio.get_running_loop())
+        transport = CoalescingTransport(wire, asyncio.get_running_loop())
         for data in writes:
             transport.write(data)
             if turns:
@@ -60,4 +60,4 @@ def test_no_more_than_a_head_is_held_back_whatever_a_body_looks_like() -> None:
 
 def test_all_else_is_the_transports_own() -> None:
     with contextlib.closing(asyncio.new_event_loop()) as loop:
-        assert Gathering(Wire(), loop).get_extra_info("peername", "nobody") == "nobody"
+        assert CoalescingTransport(Wire(), loop).get_extra_info("peername", "nobody") == "nobody"

@@ -42,14 +42,14 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
         stack.enter_context(tracing(os.environ))
         person = None if no_link else _person()
         settings = serving.WebSettings.of(workspace.config.web, host=host, port=port)
-        listener = stack.enter_context(serving.listening(settings))
+        listener = stack.enter_context(serving.open_listener(settings))
         for warning in serving.warnings_for(settings):
             click.echo(f"Note: {warning}.", err=True)
         settings = settings.listening_at(serving.port_of(listener))
         stack.enter_context(announce_server(workspace.state, settings.url, workspace.clock))
         recovered = workspace.recover()
         _tell_recovered(recovered)
-        services = stack.enter_context(serving.opened_desk(workspace, settings))
+        services = stack.enter_context(serving.open_services(workspace, settings))
 
         def tell() -> None:
             link = workspace.people.invite_self(person) if person else None

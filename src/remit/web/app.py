@@ -17,20 +17,20 @@ from starlette.routing import Route
 from remit.core.errors import RemitError
 from remit.services.services import Services
 from remit.web.api.routers import api_routers
-from remit.web.config.reload import SettingsRead
+from remit.web.config.reload import SettingsWatcher
 from remit.web.config.settings import WebSettings
 from remit.web.console.pages import error_page, wants_page
 from remit.web.console.router import console_router
 from remit.web.http.access_log import AccessLogMiddleware
-from remit.web.http.idempotency import Keys
+from remit.web.http.idempotency import IdempotencyKeys
 from remit.web.http.openapi import rendered
-from remit.web.http.problems import handle_errors, handle_parameters, show_pages
+from remit.web.http.problems import handle_errors, handle_parameters, use_error_page
 from remit.web.http.request import JSON
 from remit.web.login.routes import login_router
-from remit.web.mcp_mount import McpPart
+from remit.web.mcp_mount import McpMount
 from remit.web.metrics import metrics_router
-from remit.web.security.fair_share import THREADS, listening_places, waiting_places
-from remit.web.security.middleware import guard
+from remit.web.security.fair_share import THREADS, build_listener_quota, build_waiting_quota
+from remit.web.security.middleware import install_guard
 
 SPECIFICATION: Final = "/v1/openapi.json"
 NO_TELEMETRY: Final[TelemetryConfig] = {
@@ -44,9 +44,9 @@ NO_TELEMETRY: Final[TelemetryConfig] = {
 `AccessLogMiddleware`."""
 
 
-def build_app(desk: Services, settings: WebSettings) -> FastAPI:
+def build_app(services: Services, settings: WebSettings) -> FastAPI:
     """HTTP API, console, login, metrics and, where the extra is installed, MCP."""
-    mcp = McpPart.of(desk, settings)
+    mcp = McpMount.of(services, settings)
     app = FastAPI(
         openapi_url=None,
         docs_url=None,
@@ -55,21 +55,21 @@ def build_app(desk: Services, settings: WebSettings) -> FastAPI:
         lifespan=_lifespan(mcp),
         telemetry=NO_TELEMETRY,
     )
-    app.state.desk = desk
+    app.state.services = services
     app.state.settings = settings
-    app.state.settings_read = SettingsRead(desk.workspace)
-    app.state.keys = Keys()
-    app.state.waiting = waiting_places()
-    app.state.listening = listening_places(settings.config.limits.listeners)
+    app.state.settings_read = SettingsWatcher(services.workspace)
+    app.state.keys = IdempotencyKeys()
+    app.state.waiting = build_waiting_quota()
+    app.state.listening = build_listener_quota(settings.config.limits.listeners)
     handle_errors(app)
     handle_parameters(app)
     for router in api_routers():
         app.router.routes.extend(router.routes)  # themselves, not a router around them: one look less each time
     _add_specification(app)
-    _add_pages(app, desk, settings)
+    _add_pages(app, services, settings)
     if mcp is not None:
         app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
-    guard(app, desk.workspace, settings)
+    install_guard(app, services.workspace, settings)
     assert app.middleware_stack is not None  # noqa: S101 - the guard
     app.middleware_stack = AccessLogMiddleware(app.middleware_stack)
     return app
@@ -87,21 +87,21 @@ def _add_specification(app: FastAPI) -> None:
     app.add_api_route(SPECIFICATION, specification, include_in_schema=False)
 
 
-def _add_pages(app: FastAPI, desk: Services, settings: WebSettings) -> None:
+def _add_pages(app: FastAPI, services: Services, settings: WebSettings) -> None:
     """What is not under /v1: login and console for people, metrics for whoever watches."""
-    app.include_router(metrics_router(desk))
-    app.include_router(login_router(desk.workspace, settings))
+    app.include_router(metrics_router(services))
+    app.include_router(login_router(services.workspace, settings))
     app.include_router(console_router())
-    show_pages(app, _error_page, wants_page)
+    use_error_page(app, _error_page, wants_page)
 
 
 def _error_page(request: Request, status: int, error: RemitError, headers: dict[str, str]) -> Response:
-    shown = error_page(request, status, error)
-    shown.headers.update(headers)
-    return shown
+    page_response = error_page(request, status, error)
+    page_response.headers.update(headers)
+    return page_response
 
 
-def _lifespan(mcp: McpPart | None) -> Any:
+def _lifespan(mcp: McpMount | None) -> Any:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS

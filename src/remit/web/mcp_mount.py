@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from remit.mcp_server.http import McpApp
 
 
-class McpPart:
+class McpMount:
     """An ASGI application. The first request waits until it is loaded."""
 
-    def __init__(self, desk: Services, settings: WebSettings) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, settings: WebSettings) -> None:
+        self._services = services
         self._settings = settings
         self._loaded: asyncio.Future[McpApp] | None = None
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
 
     @classmethod
-    def of(cls, desk: Services, settings: WebSettings) -> "McpPart | None":
+    def of(cls, services: Services, settings: WebSettings) -> "McpMount | None":
         """None where the extra is not installed: then there is nothing at /mcp."""
-        return cls(desk, settings) if importlib.util.find_spec("mcp") is not None else None
+        return cls(services, settings) if importlib.util.find_spec("mcp") is not None else None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -51,7 +51,7 @@ class McpPart:
 
     async def _run(self, loaded: "asyncio.Future[McpApp]") -> None:
         try:
-            app = await asyncio.to_thread(loaded_app, self._desk, self._settings)
+            app = await asyncio.to_thread(load_app, self._services, self._settings)
             async with app.running():
                 loaded.set_result(app)
                 await self._stop.wait()
@@ -61,14 +61,14 @@ class McpPart:
             loaded.set_exception(problem)  # told to whoever asks; the rest of the server goes on
 
 
-def loaded_app(desk: Services, settings: WebSettings) -> "McpApp":
+def load_app(services: Services, settings: WebSettings) -> "McpApp":
     """Takes a second or more: the library is loaded here."""
     from remit.mcp_server.http import mcp_app  # noqa: PLC0415 - heavy, and optional
 
     # The guard around it knows every name of this server, and lets no other in.
     names = Addresses.of(settings).names
     return mcp_app(
-        desk,
+        services,
         allowed_hosts=[f"{name}:{port or '*'}" for name, port in names] + [name for name, port in names if not port],
         allowed_origins=[settings.url],
         max_body_bytes=settings.config.limits.body_bytes,

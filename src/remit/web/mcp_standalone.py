@@ -13,26 +13,26 @@ from starlette.routing import Route
 
 from remit.contracts.config.web import Web
 from remit.services.services import Services
-from remit.web.config.reload import SettingsRead
+from remit.web.config.reload import SettingsWatcher
 from remit.web.config.settings import WebSettings
 from remit.web.http.access_log import AccessLogMiddleware
 from remit.web.http.problems import handle_errors
-from remit.web.mcp_mount import loaded_app
+from remit.web.mcp_mount import load_app
 from remit.web.security.fair_share import THREADS
-from remit.web.security.middleware import guard
+from remit.web.security.middleware import install_guard
 from remit.web.server.run import run_app
 from remit.web.server.socket import open_socket, port_of
 
 PATH: Final = "/mcp"
 
 
-def settings_alone(config: Web, port: int) -> WebSettings:
+def standalone_settings(config: Web, port: int) -> WebSettings:
     """What remit.yaml says of names, certificates and logins is for the server that others see."""
     return WebSettings.of(Web(limits=config.limits, mcp=config.mcp), port=port)
 
 
-def build_mcp_app(desk: Services, settings: WebSettings) -> Starlette:
-    mcp = loaded_app(desk, settings)
+def build_mcp_app(services: Services, settings: WebSettings) -> Starlette:
+    mcp = load_app(services, settings)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -41,18 +41,18 @@ def build_mcp_app(desk: Services, settings: WebSettings) -> Starlette:
             yield
 
     app = Starlette(routes=[Route(PATH, mcp)], lifespan=lifespan)
-    app.state.settings_read = SettingsRead(desk.workspace)
+    app.state.settings_read = SettingsWatcher(services.workspace)
     handle_errors(app)
-    guard(app, desk.workspace, settings)
+    install_guard(app, services.workspace, settings)
     assert app.middleware_stack is not None  # noqa: S101 - the guard
     app.middleware_stack = AccessLogMiddleware(app.middleware_stack)
     return app
 
 
-def serve_mcp(desk: Services, port: int, on_listening: Callable[[str], None]) -> None:
+def serve_mcp(services: Services, port: int, on_listening: Callable[[str], None]) -> None:
     """Until it is interrupted. `port` 0: any that is free."""
-    settings = settings_alone(desk.workspace.config.web, port)
+    settings = standalone_settings(services.workspace.config.web, port)
     with open_socket(settings) as listener:
         settings = settings.listening_at(port_of(listener))
-        app = build_mcp_app(desk, settings)
-        run_app(app, desk, settings, listener, lambda: on_listening(f"{settings.url}{PATH}"))
+        app = build_mcp_app(services, settings)
+        run_app(app, services, settings, listener, lambda: on_listening(f"{settings.url}{PATH}"))

@@ -21,7 +21,7 @@ from remit.observability.gauges import Gauge
 from remit.observability.prometheus import SCRAPE_SECONDS, fetch_text, render
 from remit.services.base.permissions import Right, require
 from remit.version import __version__
-from remit.web.http.authentication import CHALLENGE, identify, require_caller
+from remit.web.http.authentication import CHALLENGE, get_caller, require_caller
 from remit.web.http.problems import ResponseError
 from remit.web.security.scrapers import METRICS
 
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 Found = dict[Gauge, dict[Labels, float]]
 
 
-def scrape(desk: "Services") -> tuple[bytes, str]:
+def scrape(services: "Services") -> tuple[bytes, str]:
     """The text and its content type. What cannot be looked up now is left out: the rest is told all the same."""
-    workspace = desk.workspace
+    workspace = services.workspace
     found: Found = {gauges.BUILD: {(__version__,): 1.0}}
-    texts = [text for text in (_host_text(workspace, found), _own_text(workspace)) if text is not None]
+    texts = [text for text in (_fetch_daemon_text(workspace, found), _render_own_text(workspace)) if text is not None]
     pending = None
     with contextlib.suppress(RemitError):
-        pending = _look_at_desk(desk, found)
+        pending = _read_inbox(services, found)
     with contextlib.suppress(RemitError):
-        _look_at_ledger(workspace, found)
+        _read_ledger(workspace, found)
     return render(found, texts, pending)
 
 
-def _look_at_desk(desk: "Services", found: Found) -> int:
-    found[gauges.SANDBOX_READY] = {(): float(desk.workspace.sandboxes.ready)}
-    found[gauges.JOBS] = {("running",): float(desk.jobs.running), ("waiting",): float(desk.jobs.waiting)}
-    found[gauges.LISTENERS] = {(): float(desk.events.listeners)}
-    now = desk.workspace.clock()
-    open_questions = desk.inbox.count_open()
+def _read_inbox(services: "Services", found: Found) -> int:
+    found[gauges.SANDBOX_READY] = {(): float(services.workspace.sandboxes.ready)}
+    found[gauges.JOBS] = {("running",): float(services.jobs.running), ("waiting",): float(services.jobs.waiting)}
+    found[gauges.LISTENERS] = {(): float(services.events.listeners)}
+    now = services.workspace.clock()
+    open_questions = services.inbox.count_open()
     found[gauges.QUESTIONS] = {(kind,): float(count) for kind, (count, _) in open_questions.items()}
     found[gauges.OLDEST] = {
         (kind,): (now - parse_time(oldest)).total_seconds() if oldest else 0.0
@@ -59,7 +59,7 @@ def _look_at_desk(desk: "Services", found: Found) -> int:
     return open_questions["request"][0]
 
 
-def _look_at_ledger(workspace: "Workspace", found: Found) -> None:
+def _read_ledger(workspace: "Workspace", found: Found) -> None:
     with workspace.store.reading() as connection:
         chains = gauges.read_chains(connection)
     found[gauges.CHAINS] = {(): float(chains.count)}
@@ -69,7 +69,7 @@ def _look_at_ledger(workspace: "Workspace", found: Found) -> None:
         found[gauges.HEAD_AGE] = {(): max(age, 0.0)}
 
 
-def _host_text(workspace: "Workspace", found: Found) -> str | None:
+def _fetch_daemon_text(workspace: "Workspace", found: Found) -> str | None:
     text = None
     with contextlib.suppress(RemitError, OSError):
         connection = DaemonFolder.of(workspace.state).connect(SCRAPE_SECONDS)
@@ -80,7 +80,7 @@ def _host_text(workspace: "Workspace", found: Found) -> str | None:
     return text
 
 
-def _own_text(workspace: "Workspace") -> str | None:
+def _render_own_text(workspace: "Workspace") -> str | None:
     """Goals use a browser of this very process. If none did, there is nothing to tell."""
     if "browser_service" not in vars(workspace):
         return None
@@ -99,8 +99,8 @@ FRESH_SECONDS: Final = 1.0
 class MetricsReader:
     """Made by one caller at a time, however many ask."""
 
-    def __init__(self, desk: "Services") -> None:
-        self._desk = desk
+    def __init__(self, services: "Services") -> None:
+        self._services = services
         self._lock = threading.Lock()
         self._made_at = float("-inf")
         self._made = b"", ""
@@ -108,13 +108,13 @@ class MetricsReader:
     def read(self) -> tuple[bytes, str]:
         with self._lock:
             if time.monotonic() - self._made_at > FRESH_SECONDS:
-                self._made = scrape(self._desk)
+                self._made = scrape(self._services)
                 self._made_at = time.monotonic()
             return self._made
 
 
 def _require_person(request: Request) -> None:
-    if identify(request) is None:
+    if get_caller(request) is None:
         raise ResponseError(
             RefusedError(
                 Reason.PERMISSION_DENIED,
@@ -128,9 +128,9 @@ def _require_person(request: Request) -> None:
     require(require_caller(request), Right.SEE)
 
 
-def metrics_router(desk: "Services") -> APIRouter:
+def metrics_router(services: "Services") -> APIRouter:
     router = APIRouter()
-    metrics = MetricsReader(desk)
+    metrics = MetricsReader(services)
 
     @router.get(METRICS, include_in_schema=False)
     def read_metrics(request: Request) -> Response:

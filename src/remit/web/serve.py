@@ -11,27 +11,27 @@ from remit.web.server.run import run_app
 from remit.web.server.socket import open_socket, port_of, warnings_for
 from remit.workspace.workspace import Workspace
 
-__all__ = ["WebSettings", "listening", "opened_desk", "port_of", "run", "warnings_for"]
+__all__ = ["WebSettings", "open_listener", "open_services", "port_of", "run", "warnings_for"]
 
 
 @contextlib.contextmanager
-def listening(settings: WebSettings) -> Iterator[socket.socket]:
+def open_listener(settings: WebSettings) -> Iterator[socket.socket]:
     """The bound socket, before anything else is touched: a port that is taken is refused at once."""
     with open_socket(settings) as listener:
         yield listener
 
 
 @contextlib.contextmanager
-def opened_desk(workspace: Workspace, settings: WebSettings) -> Iterator[Services]:
-    desk = Services(workspace, console_url=settings.url)
+def open_services(workspace: Workspace, settings: WebSettings) -> Iterator[Services]:
+    services = Services(workspace, console_url=settings.url)
     try:
-        yield desk
+        yield services
     finally:
-        desk.close()
+        services.close()
 
 
 def run(
-    desk: Services, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None] = lambda: None
+    services: Services, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None] = lambda: None
 ) -> None:
     """Serve until a signal says to stop."""
-    run_app(build_app(desk, settings), desk, settings, listener, on_listening)
+    run_app(build_app(services, settings), services, settings, listener, on_listening)

@@ -15,7 +15,7 @@ from remit.identity.person import Person
 from remit.ledger.entry import NewEntry
 from remit.services.base.fair_share import FairShareQuota, Share
 from remit.web.http import sse
-from remit.web.security.fair_share import LISTENING_AGENT, listening_places
+from remit.web.security.fair_share import LISTENING_AGENT, build_listener_quota
 from tests.support.task_workspace import manifest
 from tests.support.web_server import WebSite, Who
 
@@ -117,7 +117,7 @@ def test_one_agent_takes_its_share_of_the_listeners_however_many_come_at_once_an
     site: WebSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _wait_for_listeners(site, 0)
-    monkeypatch.setattr(site.app.state, "listening", listening_places(20))
+    monkeypatch.setattr(site.app.state, "listening", build_listener_quota(20))
     crowd = [site.agent("crowd") for _ in range(2)]  # two tokens are still one agent
     with ExitStack() as stack:
         sent = [_begin(site, crowd[at % 2], stack) for at in range(LISTENING_AGENT - 1 + 10)]

@@ -88,7 +88,7 @@ def test_strangers_do_not_take_the_threads_of_others(site: WebSite, monkeypatch:
         assert go.wait(60)
         raise OSError
 
-    monkeypatch.setattr("remit.web.api.health.look", look)
+    monkeypatch.setattr("remit.web.api.health.check_readiness", look)
     with ThreadPoolExecutor(40) as callers, ending(go):
         asked = [callers.submit(site.get, "/readyz") for _ in range(40)]
         for _ in range(THREADS_OF_STRANGERS):

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from remit.contracts.services.common import TaskAnswer
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
-from remit.web.http.idempotency import MOST, SECONDS, Keys, id_under
-from remit.web.http.request import DEFAULT_WAIT, LONGEST_WAIT, location, wished_wait
+from remit.web.http.idempotency import MOST, SECONDS, IdempotencyKeys, derive_id
+from remit.web.http.request import DEFAULT_WAIT, LONGEST_WAIT, location, parse_wait
 from remit.web.security.fair_share import WAITING_EACH
 from tests.support.web_server import WebSite
 
@@ -32,7 +32,7 @@ def test_how_long_somebody_waits_is_as_he_prefers_within_bounds(subtests: pytest
         (["wait=" + "9" * 5_000], DEFAULT_WAIT),
     ]:
         with subtests.test(preferences=preferences, seconds=seconds):
-            assert wished_wait(preferences) == seconds
+            assert parse_wait(preferences) == seconds
 
 
 def test_an_id_that_cannot_stand_in_a_path_has_no_address() -> None:
@@ -42,26 +42,26 @@ def test_an_id_that_cannot_stand_in_a_path_has_no_address() -> None:
 
 def test_a_key_gives_the_same_answer_until_it_is_forgotten() -> None:
     now, made = [0.0], []
-    keys = Keys(lambda: now[0])
+    keys = IdempotencyKeys(lambda: now[0])
 
     def make() -> Response:
         made.append(1)
         return Response(str(len(made)))
 
-    assert keys.once("a", "issue", "k", b"x", make) is keys.once("a", "issue", "k", b"x", make)
-    assert keys.once("b", "issue", "k", b"x", make).body == b"2"
+    assert keys.run_once("a", "issue", "k", b"x", make) is keys.run_once("a", "issue", "k", b"x", make)
+    assert keys.run_once("b", "issue", "k", b"x", make).body == b"2"
     with pytest.raises(RefusedError) as conflict:
-        keys.once("a", "issue", "k", b"y", make)
+        keys.run_once("a", "issue", "k", b"y", make)
     assert conflict.value.reason is Reason.IDEMPOTENCY_CONFLICT
     now[0] = SECONDS
-    assert keys.once("a", "issue", "k", b"y", make).body == b"3"
+    assert keys.run_once("a", "issue", "k", b"y", make).body == b"3"
 
 
 def test_a_secret_is_told_once_and_not_kept() -> None:
-    keys = Keys()
-    made = keys.once("a", "issue", "k", b"x", lambda: Response("secret"), is_secret=True)
+    keys = IdempotencyKeys()
+    made = keys.run_once("a", "issue", "k", b"x", lambda: Response("secret"), is_secret=True)
     with pytest.raises(RefusedError, match="not kept") as told:
-        keys.once("a", "issue", "k", b"x", Response, is_secret=True)
+        keys.run_once("a", "issue", "k", b"x", Response, is_secret=True)
     assert told.value.reason is Reason.IDEMPOTENCY_CONFLICT
     held = weakref.ref(made)
     del made
@@ -70,29 +70,29 @@ def test_a_secret_is_told_once_and_not_kept() -> None:
 
 
 def test_a_key_whose_request_failed_can_be_used_again_and_one_under_way_cannot() -> None:
-    keys = Keys()
+    keys = IdempotencyKeys()
 
     def nested() -> Response:
         with pytest.raises(RefusedError) as busy:
-            keys.once("a", "issue", "k", b"x", nested)
+            keys.run_once("a", "issue", "k", b"x", nested)
         assert busy.value.reason is Reason.IN_PROGRESS
         raise RefusedError(Reason.DISK_FULL, "no room")
 
     with pytest.raises(RefusedError, match="no room"):
-        keys.once("a", "issue", "k", b"x", nested)
-    assert keys.once("a", "issue", "k", b"other", Response).status_code == 200
+        keys.run_once("a", "issue", "k", b"x", nested)
+    assert keys.run_once("a", "issue", "k", b"other", Response).status_code == 200
 
 
 def test_keys_take_a_bounded_room() -> None:
-    keys = Keys()
+    keys = IdempotencyKeys()
     for number in range(MOST + 10):
         keys.require_same("a", "run", str(number), b"x")
     assert len(keys) == MOST
 
 
 def test_the_id_under_a_key_is_the_callers_own() -> None:
-    assert id_under("agent:a", "k") == id_under("agent:a", "k")
-    assert len({id_under("agent:a", "k"), id_under("agent:b", "k"), id_under("agent:a", "l")}) == 3
+    assert derive_id("agent:a", "k") == derive_id("agent:a", "k")
+    assert len({derive_id("agent:a", "k"), derive_id("agent:b", "k"), derive_id("agent:a", "l")}) == 3
 
 
 def test_nobody_waits_where_too_many_wait_already(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remit.contracts.tasks.result import ExecutionResult
-from remit.web.http.idempotency import Keys
+from remit.web.http.idempotency import IdempotencyKeys
 from tests.plans.project import plan_of, replace
 from tests.support.task_workspace import file_task, manifest
 from tests.support.web_server import Answer, WebSite, Who
@@ -228,7 +228,7 @@ def test_a_goal_asked_for_under_a_key_is_that_goal_alone(site: WebSite) -> None:
     second = site.post("/v1/goals", {"utterance": "sell the house"}, site.bot, **asked)
     assert (first.status, first.tree["state"]) == (200, "refused"), first.body
     assert (second.status, second.tree["code"]) == (409, "idempotency_conflict")
-    site.app.state.keys = Keys()  # as after a restart: the goal's own id still says no
+    site.app.state.keys = IdempotencyKeys()  # as after a restart: the goal's own id still says no
     third = site.post("/v1/goals", {"utterance": "sell the house"}, site.bot, **asked)
     assert third.status == 409 or third.tree["state"] == "refused", third.body
     place = f"/v1/goals/acme/{first.tree['correlation_id']}"

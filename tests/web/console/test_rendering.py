@@ -1,7 +1,7 @@
 """What is drawn from data: diffs by line numbers, plans as pictures, charts; pure, so they are tested with tables."""
 
 from remit.web.console.charts import Value, draw_bars
-from remit.web.console.diffs import Piece, rows_of
+from remit.web.console.diffs import Piece, build_rows
 from remit.web.console.graphs import HEIGHT, MOST_NODES, WIDTH, GraphBox, lay_out
 
 DIFF = """--- a/x
@@ -19,7 +19,7 @@ DIFF = """--- a/x
 
 
 def test_each_line_of_a_diff_has_its_numbers_and_no_line_of_the_file_is_taken_for_a_header() -> None:
-    rows = rows_of(DIFF).rows
+    rows = build_rows(DIFF).rows
     told = [(row.kind, row.old, row.new, row.sign, "".join(piece.text for piece in row.pieces)) for row in rows]
     assert told == [
         ("hunk", None, None, "", "@@ -3,3 +3,3 @@"),
@@ -36,16 +36,16 @@ def test_each_line_of_a_diff_has_its_numbers_and_no_line_of_the_file_is_taken_fo
 
 
 def test_what_changed_within_a_line_is_marked_and_lines_that_have_little_in_common_are_not() -> None:
-    rows = rows_of("@@ -1,1 +1,1 @@\n-price = 10 EUR\n+price = 12 EUR").rows
+    rows = build_rows("@@ -1,1 +1,1 @@\n-price = 10 EUR\n+price = 12 EUR").rows
     assert rows[1].pieces == (Piece("price = 1"), Piece("0", changed=True), Piece(" EUR"))
     assert rows[2].pieces == (Piece("price = 1"), Piece("2", changed=True), Piece(" EUR"))
-    other = rows_of("@@ -1,1 +1,1 @@\n-alpha beta\n+x = lambda: 3").rows
+    other = build_rows("@@ -1,1 +1,1 @@\n-alpha beta\n+x = lambda: 3").rows
     assert [len(row.pieces) for row in other] == [1, 1, 1]
 
 
 def test_a_long_diff_is_cut_and_says_how_much_is_left_out() -> None:
     text = "@@ -0,0 +1,50 @@\n" + "\n".join(f"+{number}" for number in range(50))
-    shown = rows_of(text, left_out=7, most=11)
+    shown = build_rows(text, left_out=7, most=11)
     assert (len(shown.rows), shown.left_out) == (11, 7 + 40)
 
 

@@ -9,7 +9,7 @@ from jinja2 import nodes
 from markupsafe import Markup
 
 from remit.cli import main
-from remit.web.console.templating import address, environment, exact, how_long, short, shown
+from remit.web.console.templating import address, environment, exact, render_duration, short, shown
 
 HOSTILE = "\"'><img src=x onerror=alert(1)>\u202e\x1b[2J{{ 7*7 }}"
 
@@ -88,7 +88,7 @@ def test_scripts_use_nothing_that_makes_markup_or_code_of_text() -> None:
 
 
 def test_times_and_ids_are_short() -> None:
-    assert [how_long(seconds) for seconds in (-3, 9.9, 60, 61, 3_600, 3_660, 90_000)] == [
+    assert [render_duration(seconds) for seconds in (-3, 9.9, 60, 61, 3_600, 3_660, 90_000)] == [
         "0 s", "9 s", "1 min", "1 min 1 s", "1 h", "1 h 1 min", "1 d 1 h",
     ]  # fmt: skip
     assert short("0190-aaaa-0123456789ab") == "0123456789ab"

@@ -7,7 +7,7 @@ from remit.contracts.browser.browser import Action
 from remit.contracts.services.common import BrowseAnswer, BrowserStatus
 from remit.services.base.permissions import Right
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, AskedWithBody, PathId, accepted, answer, location
+from remit.web.http.request import BodyRequestDep, PathId, RequestDep, accepted_response, json_response, location
 
 router = APIRouter(tags=["browser"])
 _ACTIONS = "/v1/browser/actions"
@@ -25,11 +25,11 @@ PNG = "image/png"
         answers={200: BrowseAnswer, 202: BrowseAnswer},
     ),
 )
-def browse(call: AskedWithBody) -> Response:
+def browse(call: BodyRequestDep) -> Response:
     """The action's own id makes it happen once. 200 also tells of what the road refused: `refused`, and the result."""
     call.require_same_body()
     with call.waiting() as wait:
-        return _told(call.desk.browser.act(call.caller, call.raw, wait))
+        return _to_response(call.services.browser.act(call.caller, call.raw, wait))
 
 
 @router.get(
@@ -38,17 +38,17 @@ def browse(call: AskedWithBody) -> Response:
         "getAction", "What became of an action", right=Right.SEE_OWN, answers={200: BrowseAnswer, 202: BrowseAnswer}
     ),
 )
-def get_action(call: Asked, action_id: PathId) -> Response:
+def get_action(call: RequestDep, action_id: PathId) -> Response:
     with call.waiting() as wait:
-        return _told(call.desk.browser.get(call.caller, action_id, wait))
+        return _to_response(call.services.browser.get(call.caller, action_id, wait))
 
 
 @router.get(
     f"{_ONE}/picture",
     **operation("pictureOfAction", "The picture that an action took", right=Right.SEE_OWN, answers={200: PNG}),
 )
-def picture_of_action(call: Asked, action_id: PathId) -> Response:
-    return Response(call.desk.browser.read_picture(call.caller, action_id), 200, media_type=PNG)
+def picture_of_action(call: RequestDep, action_id: PathId) -> Response:
+    return Response(call.services.browser.read_picture(call.caller, action_id), 200, media_type=PNG)
 
 
 @router.get(
@@ -57,11 +57,11 @@ def picture_of_action(call: Asked, action_id: PathId) -> Response:
         "browserStatus", "Whether the browser runs, and its sessions", right=Right.SEE_OWN, answers={200: BrowserStatus}
     ),
 )
-def browser_status(call: Asked) -> Response:
-    return answer(call.desk.browser.status(call.caller))
+def browser_status(call: RequestDep) -> Response:
+    return json_response(call.services.browser.status(call.caller))
 
 
-def _told(found: BrowseAnswer) -> Response:
+def _to_response(found: BrowseAnswer) -> Response:
     if found.state == "done":
-        return answer(found)
-    return accepted(found, location(_ACTIONS, found.action_id))
+        return json_response(found)
+    return accepted_response(found, location(_ACTIONS, found.action_id))

@@ -7,7 +7,7 @@ from remit.contracts.services.admin import CatalogueView, SimulationView, StateS
 from remit.services.base.permissions import Right
 from remit.web.api.request_models import Promotion, Withdrawal
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, AskedWithBody, PathId, answer
+from remit.web.http.request import BodyRequestDep, PathId, RequestDep, json_response
 
 router = APIRouter(tags=["catalogue"])
 _TENANT = "/v1/catalogue/{tenant}"
@@ -23,16 +23,16 @@ _ONE = f"{_TENANT}/{{simulation_id}}"
         answers={200: CatalogueView},
     ),
 )
-def list_catalogue(call: Asked, tenant: PathId) -> Response:
-    return answer(call.desk.catalogue.list_simulations(call.caller, tenant))
+def list_catalogue(call: RequestDep, tenant: PathId) -> Response:
+    return json_response(call.services.catalogue.list_simulations(call.caller, tenant))
 
 
 @router.get(
     _ONE,
     **operation("getSimulation", "One simulation, whole", right=Right.SEE, answers={200: SimulationView}),
 )
-def get_simulation(call: Asked, tenant: PathId, simulation_id: PathId) -> Response:
-    return answer(call.desk.catalogue.show(call.caller, tenant, simulation_id))
+def get_simulation(call: RequestDep, tenant: PathId, simulation_id: PathId) -> Response:
+    return json_response(call.services.catalogue.show(call.caller, tenant, simulation_id))
 
 
 @router.post(
@@ -45,12 +45,12 @@ def get_simulation(call: Asked, tenant: PathId, simulation_id: PathId) -> Respon
         answers={200: SimulationView},
     ),
 )
-def promote_simulation(call: AskedWithBody, tenant: PathId, simulation_id: PathId) -> Response:
-    said = call.parse(Promotion)
-    found = call.desk.catalogue.promote(
-        call.caller, tenant, simulation_id, digest=said.definition_digest, reason=said.reason
+def promote_simulation(call: BodyRequestDep, tenant: PathId, simulation_id: PathId) -> Response:
+    decision = call.parse(Promotion)
+    found = call.services.catalogue.promote(
+        call.caller, tenant, simulation_id, digest=decision.definition_digest, reason=decision.reason
     )
-    return answer(found)
+    return json_response(found)
 
 
 @router.post(
@@ -63,6 +63,6 @@ def promote_simulation(call: AskedWithBody, tenant: PathId, simulation_id: PathI
         answers={200: StateSaid},
     ),
 )
-def retire_simulation(call: AskedWithBody, tenant: PathId, simulation_id: PathId) -> Response:
-    said = call.parse(Withdrawal)
-    return answer(call.desk.catalogue.retire(call.caller, tenant, simulation_id, reason=said.reason))
+def retire_simulation(call: BodyRequestDep, tenant: PathId, simulation_id: PathId) -> Response:
+    decision = call.parse(Withdrawal)
+    return json_response(call.services.catalogue.retire(call.caller, tenant, simulation_id, reason=decision.reason))

@@ -7,7 +7,7 @@ from starlette.responses import StreamingResponse
 
 from remit.services.base.permissions import Right
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked
+from remit.web.http.request import RequestDep
 from remit.web.http.sse import MEDIA_TYPE, event_stream
 
 router = APIRouter()
@@ -21,5 +21,5 @@ LastEvent = Annotated[
     "/v1/events",
     **operation("listenToEvents", "What happens, as it happens", right=Right.SEE_OWN, answers={200: MEDIA_TYPE}),
 )
-async def events(call: Asked, last_event_id: LastEvent = None, after: Place = None) -> StreamingResponse:
+async def events(call: RequestDep, last_event_id: LastEvent = None, after: Place = None) -> StreamingResponse:
     return await event_stream(call.request, last_event_id or after)

@@ -12,9 +12,18 @@ from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import AgentCaller
 from remit.services.base.permissions import Right, require
 from remit.web.api.request_models import GoalAsk, GoalReply, Nothing
-from remit.web.http.idempotency import id_under
+from remit.web.http.idempotency import derive_id
 from remit.web.http.openapi import operation
-from remit.web.http.request import APIRequest, Asked, AskedWithBody, Limit, PathId, accepted, answer, location
+from remit.web.http.request import (
+    APIRequest,
+    BodyRequestDep,
+    Limit,
+    PathId,
+    RequestDep,
+    accepted_response,
+    json_response,
+    location,
+)
 
 router = APIRouter(tags=["goals"])
 _GOALS = "/v1/goals"
@@ -33,14 +42,14 @@ Tenant = Annotated[str, Query(min_length=1, max_length=200, description="Whose g
         answers={200: GoalAnswer, 202: GoalAnswer},
     ),
 )
-def ask_for_goal(call: AskedWithBody) -> Response:
+def ask_for_goal(call: BodyRequestDep) -> Response:
     """Without an id of its own a goal has that of the header Idempotency-Key, so that a repeat is the same goal."""
-    wish = call.parse(GoalAsk)
+    body = call.parse(GoalAsk)
     call.require_same_body()
-    correlation_id = wish.correlation_id or (id_under(call.caller.id, call.key) if call.key else None)
+    correlation_id = body.correlation_id or (derive_id(call.caller.id, call.key) if call.key else None)
     with call.waiting() as wait:
-        return _told(
-            call.desk.goals.ask(call.caller, wish.utterance, wish.language, correlation_id, wish.reply_to, wait)
+        return _to_response(
+            call.services.goals.ask(call.caller, body.utterance, body.language, correlation_id, body.reply_to, wait)
         )
 
 
@@ -48,17 +57,17 @@ def ask_for_goal(call: AskedWithBody) -> Response:
     _GOALS,
     **operation("listGoals", "Goals of a tenant, the last one that moved first", right=Right.SEE, answers={200: Goals}),
 )
-def list_goals(call: Asked, tenant: Tenant, limit: Limit = 50) -> Response:
-    return answer(Goals(items=tuple(call.desk.goals.list_goals(call.caller, tenant, limit))))
+def list_goals(call: RequestDep, tenant: Tenant, limit: Limit = 50) -> Response:
+    return json_response(Goals(items=tuple(call.services.goals.list_goals(call.caller, tenant, limit))))
 
 
 @router.get(
     _ONE,
     **operation("getGoal", "Where a goal stands", right=Right.SEE_OWN, answers={200: GoalAnswer, 202: GoalAnswer}),
 )
-def get_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
+def get_goal(call: RequestDep, tenant: PathId, correlation_id: PathId) -> Response:
     with call.waiting() as wait:
-        return _told(call.desk.goals.get(call.caller, tenant, correlation_id, wait))
+        return _to_response(call.services.goals.get(call.caller, tenant, correlation_id, wait))
 
 
 @router.post(
@@ -71,11 +80,11 @@ def get_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
         answers={200: GoalAnswer, 202: GoalAnswer},
     ),
 )
-def answer_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
-    said = call.parse(GoalReply)
+def answer_goal(call: BodyRequestDep, tenant: PathId, correlation_id: PathId) -> Response:
+    reply = call.parse(GoalReply)
     _require_own(call, Right.CONFIRM, tenant, correlation_id)
     with call.waiting() as wait:
-        return _told(call.desk.goals.answer(call.caller, correlation_id, said.answer, wait))
+        return _to_response(call.services.goals.answer(call.caller, correlation_id, reply.answer, wait))
 
 
 @router.post(
@@ -88,11 +97,11 @@ def answer_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> 
         answers={200: GoalAnswer, 202: GoalAnswer},
     ),
 )
-def continue_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
+def continue_goal(call: BodyRequestDep, tenant: PathId, correlation_id: PathId) -> Response:
     call.parse(Nothing)
     _require_own(call, Right.ASK, tenant, correlation_id)
     with call.waiting() as wait:
-        return _told(call.desk.goals.resume(call.caller, correlation_id, wait))
+        return _to_response(call.services.goals.resume(call.caller, correlation_id, wait))
 
 
 @router.post(
@@ -105,11 +114,11 @@ def continue_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -
         answers={200: GoalAnswer, 202: GoalAnswer},
     ),
 )
-def undo_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
+def undo_goal(call: BodyRequestDep, tenant: PathId, correlation_id: PathId) -> Response:
     call.parse(Nothing)
     _require_own(call, Right.ASK, tenant, correlation_id)
     with call.waiting() as wait:
-        return _told(call.desk.goals.undo(call.caller, correlation_id, wait))
+        return _to_response(call.services.goals.undo(call.caller, correlation_id, wait))
 
 
 @router.get(
@@ -121,8 +130,8 @@ def undo_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Re
         answers={200: TraceAnswer},
     ),
 )
-def trace_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
-    return answer(call.desk.ledger.trace(call.caller, tenant, correlation_id))
+def trace_goal(call: RequestDep, tenant: PathId, correlation_id: PathId) -> Response:
+    return json_response(call.services.ledger.trace(call.caller, tenant, correlation_id))
 
 
 @router.get(
@@ -134,15 +143,15 @@ def trace_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
         answers={200: ReplayAnswer},
     ),
 )
-def replay_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
-    return answer(call.desk.goals.replay(call.caller, tenant, correlation_id))
+def replay_goal(call: RequestDep, tenant: PathId, correlation_id: PathId) -> Response:
+    return json_response(call.services.goals.replay(call.caller, tenant, correlation_id))
 
 
-def _told(found: GoalAnswer) -> Response:
+def _to_response(found: GoalAnswer) -> Response:
     if found.state == "running":
         folder = location(_GOALS, found.tenant_id)
-        return accepted(found, location(folder, found.correlation_id) if folder else "")
-    return answer(found)
+        return accepted_response(found, location(folder, found.correlation_id) if folder else "")
+    return json_response(found)
 
 
 def _require_own(call: APIRequest, right: Right, tenant: str, correlation_id: str) -> None:

@@ -11,9 +11,9 @@ from remit.diagnostics import disk
 from remit.diagnostics import workspace as checks
 from remit.diagnostics.check import Check, Topic
 from remit.sandbox.kernel_probes import probe_kernel
-from remit.web.config.reload import SETTINGS, SettingsRead
+from remit.web.config.reload import SETTINGS, SettingsWatcher
 from remit.web.http.openapi import operation
-from remit.web.http.request import answer
+from remit.web.http.request import json_response
 from remit.workspace.workspace import Workspace
 
 KERNEL_SECONDS: Final = 60.0
@@ -44,7 +44,7 @@ def health_router() -> APIRouter:
 
     @router.get("/healthz", **operation("alive", "Whether the server answers", answers={200: Alive}, public=True))
     async def alive() -> Response:  # takes no thread: it must answer when all of them are taken
-        return answer(Alive())
+        return json_response(Alive())
 
     @router.get(
         "/readyz",
@@ -56,13 +56,13 @@ def health_router() -> APIRouter:
         ),
     )
     def ready(request: Request) -> Response:
-        found = look(request.app.state.desk.workspace, request.app.state.settings_read, kernel)
-        return answer(found, 200 if found.ready else 503)
+        found = check_readiness(request.app.state.services.workspace, request.app.state.settings_read, kernel)
+        return json_response(found, 200 if found.ready else 503)
 
     return router
 
 
-def look(workspace: Workspace, settings: SettingsRead, kernel: "_Kernel") -> Readiness:
+def check_readiness(workspace: Workspace, settings: SettingsWatcher, kernel: "_Kernel") -> Readiness:
     """All that has to be in order, each found by the check that `remit doctor` makes."""
     found = [
         SETTINGS.run(settings.check),

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from remit.contracts.services.common import Decision, Page, Question, QuestionKind, QuestionView
 from remit.services.base.permissions import Right
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, AskedWithBody, PathId, answer
+from remit.web.http.request import BodyRequestDep, PathId, RequestDep, json_response
 
 router = APIRouter(tags=["inbox"])
 _ONE = "/v1/inbox/{kind}/{question_id}"
@@ -23,8 +23,8 @@ Questions = Page[Question]
     "/v1/inbox",
     **operation("listInbox", "What waits for a person, the newest first", right=Right.SEE, answers={200: Questions}),
 )
-def list_inbox(call: Asked) -> Response:
-    return answer(Questions(items=tuple(call.desk.inbox.list_open(call.caller)[:1_000])))
+def list_inbox(call: RequestDep) -> Response:
+    return json_response(Questions(items=tuple(call.services.inbox.list_open(call.caller)[:1_000])))
 
 
 @router.get(
@@ -33,8 +33,8 @@ def list_inbox(call: Asked) -> Response:
         "listClosed", "What was closed lately, and how: also what is void", right=Right.SEE, answers={200: Questions}
     ),
 )
-def list_closed(call: Asked) -> Response:
-    return answer(Questions(items=tuple(call.desk.inbox.list_recent(call.caller))))
+def list_closed(call: RequestDep) -> Response:
+    return json_response(Questions(items=tuple(call.services.inbox.list_recent(call.caller))))
 
 
 @router.get(
@@ -43,8 +43,8 @@ def list_closed(call: Asked) -> Response:
         "showQuestion", "All that a person should see before he answers", right=Right.SEE, answers={200: QuestionView}
     ),
 )
-def show_question(call: Asked, kind: QuestionKind, question_id: PathId, tenant: Tenant = None) -> Response:
-    return answer(call.desk.inbox.show(call.caller, kind, question_id, tenant=tenant))
+def show_question(call: RequestDep, kind: QuestionKind, question_id: PathId, tenant: Tenant = None) -> Response:
+    return json_response(call.services.inbox.show(call.caller, kind, question_id, tenant=tenant))
 
 
 @router.post(
@@ -57,14 +57,16 @@ def show_question(call: Asked, kind: QuestionKind, question_id: PathId, tenant: 
         answers={200: Question},
     ),
 )
-def answer_question(call: AskedWithBody, kind: QuestionKind, question_id: PathId, tenant: Tenant = None) -> Response:
+def answer_question(call: BodyRequestDep, kind: QuestionKind, question_id: PathId, tenant: Tenant = None) -> Response:
     """Yes or no to a request, a plan or a goal needs the right to decide; a confirmation is its user's own."""
-    return answer(call.desk.inbox.decide(call.caller, kind, question_id, call.parse(Decision), tenant=tenant))
+    return json_response(
+        call.services.inbox.decide(call.caller, kind, question_id, call.parse(Decision), tenant=tenant)
+    )
 
 
 @router.get(
     "/v1/inbox/request/{question_id}/picture",
     **operation("showPicture", "The page from which a held request comes", right=Right.SEE, answers={200: PNG}),
 )
-def show_picture(call: Asked, question_id: PathId) -> Response:
-    return Response(call.desk.inbox.read_picture(call.caller, question_id), 200, media_type=PNG)
+def show_picture(call: RequestDep, question_id: PathId) -> Response:
+    return Response(call.services.inbox.read_picture(call.caller, question_id), 200, media_type=PNG)

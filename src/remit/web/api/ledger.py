@@ -14,7 +14,7 @@ from remit.contracts.services.ledger import Chain, EntryFilter, EntryPage, Entry
 from remit.services.base.permissions import Right
 from remit.web.api.request_models import VerifyWish
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, AskedWithBody, Cursor, Limit, PathId, accepted, answer
+from remit.web.http.request import BodyRequestDep, Cursor, Limit, PathId, RequestDep, accepted_response, json_response
 
 router = APIRouter(tags=["ledger"])
 _TENANT: Final = "/v1/ledger/{tenant}"
@@ -32,8 +32,8 @@ Seq = Annotated[int, Path(ge=1, le=2**53 - 1, description="The entry's place in 
     "/v1/ledger",
     **operation("listChains", "Whose chains there are, and their heads", right=Right.SEE, answers={200: Chains}),
 )
-def list_chains(call: Asked) -> Response:
-    return answer(Chains(items=tuple(call.desk.ledger.list_chains(call.caller)[:1_000])))
+def list_chains(call: RequestDep) -> Response:
+    return json_response(Chains(items=tuple(call.services.ledger.list_chains(call.caller)[:1_000])))
 
 
 @router.get(
@@ -42,8 +42,8 @@ def list_chains(call: Asked) -> Response:
         "listHeads", "The newest signed head of each chain: keep them elsewhere", right=Right.SEE, answers={200: Heads}
     ),
 )
-def list_heads(call: Asked) -> Response:
-    return answer(Heads(items=tuple(call.desk.ledger.list_heads(call.caller)[:1_000])))
+def list_heads(call: RequestDep) -> Response:
+    return json_response(Heads(items=tuple(call.services.ledger.list_heads(call.caller)[:1_000])))
 
 
 @router.post(
@@ -56,10 +56,10 @@ def list_heads(call: Asked) -> Response:
         answers={200: VerifyAnswer, 202: VerifyAnswer},
     ),
 )
-def verify_ledger(call: AskedWithBody) -> Response:
-    wish = call.parse(VerifyWish)
+def verify_ledger(call: BodyRequestDep) -> Response:
+    body = call.parse(VerifyWish)
     with call.waiting() as wait:
-        return _told(call.desk.ledger.verify(call.caller, wish.tenant, wait), wish.tenant)
+        return _to_response(call.services.ledger.verify(call.caller, body.tenant, wait), body.tenant)
 
 
 @router.get(
@@ -71,9 +71,9 @@ def verify_ledger(call: AskedWithBody) -> Response:
         answers={200: VerifyAnswer, 202: VerifyAnswer},
     ),
 )
-def get_verdict(call: Asked, tenant: Named = None) -> Response:
+def get_verdict(call: RequestDep, tenant: Named = None) -> Response:
     with call.waiting() as wait:
-        return _told(call.desk.ledger.verify(call.caller, tenant, wait, again=False), tenant)
+        return _to_response(call.services.ledger.verify(call.caller, tenant, wait, again=False), tenant)
 
 
 @router.get(
@@ -81,7 +81,7 @@ def get_verdict(call: Asked, tenant: Named = None) -> Response:
     **operation("listEntries", "Entries of one chain, the newest first", right=Right.SEE, answers={200: EntryPage}),
 )
 def list_entries(  # noqa: PLR0913 - one for each filter
-    call: Asked,
+    call: RequestDep,
     *,
     tenant: PathId,
     kind: Annotated[str | None, Query(max_length=100, pattern=r"^[a-z0-9_.-]*$")] = None,
@@ -105,7 +105,7 @@ def list_entries(  # noqa: PLR0913 - one for each filter
         "until": until,
     }
     filters = EntryFilter.from_tree(wanted, source="query")
-    return answer(call.desk.ledger.list_entries(call.caller, tenant, filters, cursor, limit))
+    return json_response(call.services.ledger.list_entries(call.caller, tenant, filters, cursor, limit))
 
 
 @router.get(
@@ -114,8 +114,8 @@ def list_entries(  # noqa: PLR0913 - one for each filter
         "getEntry", "One entry, and whether a signed head covers it", right=Right.SEE, answers={200: EntryView}
     ),
 )
-def get_entry(call: Asked, tenant: PathId, seq: Seq) -> Response:
-    return answer(call.desk.ledger.read_entry(call.caller, tenant, seq))
+def get_entry(call: RequestDep, tenant: PathId, seq: Seq) -> Response:
+    return json_response(call.services.ledger.read_entry(call.caller, tenant, seq))
 
 
 @router.get(
@@ -127,8 +127,8 @@ def get_entry(call: Asked, tenant: PathId, seq: Seq) -> Response:
         answers={200: TraceAnswer},
     ),
 )
-def trace_correlation(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
-    return answer(call.desk.ledger.trace(call.caller, tenant, correlation_id))
+def trace_correlation(call: RequestDep, tenant: PathId, correlation_id: PathId) -> Response:
+    return json_response(call.services.ledger.trace(call.caller, tenant, correlation_id))
 
 
 @router.get(
@@ -140,8 +140,8 @@ def trace_correlation(call: Asked, tenant: PathId, correlation_id: PathId) -> Re
         answers={200: BUNDLE},
     ),
 )
-def export_bundle(call: Asked, tenant: PathId, correlation_id: Named = None) -> Response:
-    bundle = call.desk.ledger.open_bundle(call.caller, tenant, correlation_id)
+def export_bundle(call: RequestDep, tenant: PathId, correlation_id: Named = None) -> Response:
+    bundle = call.services.ledger.open_bundle(call.caller, tenant, correlation_id)
     headers = {"Content-Disposition": 'attachment; filename="evidence.jsonl"'}
     return StreamingResponse(_chunks(bundle), 200, headers, BUNDLE, BackgroundTask(bundle.close))
 
@@ -152,7 +152,7 @@ def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
             yield chunk
 
 
-def _told(found: VerifyAnswer, tenant: str | None) -> Response:
+def _to_response(found: VerifyAnswer, tenant: str | None) -> Response:
     if found.state == "running":
-        return accepted(found, _VERIFY + (f"?tenant={quote(tenant, safe='')}" if tenant else ""))
-    return answer(found)
+        return accepted_response(found, _VERIFY + (f"?tenant={quote(tenant, safe='')}" if tenant else ""))
+    return json_response(found)

@@ -10,7 +10,7 @@ from remit.core.ids import render_time
 from remit.identity.callers import AgentCaller
 from remit.services.base.permissions import Right, may
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, answer
+from remit.web.http.request import RequestDep, json_response
 
 
 class Me(Contract):
@@ -33,12 +33,12 @@ router = APIRouter()
 
 
 @router.get("/v1/me", **operation("me", "As whom you are known here", answers={200: Me}))
-def me(call: Asked) -> Response:
+def me(call: RequestDep) -> Response:
     caller = call.caller
     rights = tuple(right.value for right in Right if may(caller, right))
     if isinstance(caller, AgentCaller):
         token = caller.token
-        return answer(
+        return json_response(
             Me(
                 kind="agent",
                 id=caller.id,
@@ -50,7 +50,7 @@ def me(call: Asked) -> Response:
                 rights=rights,
             )
         )
-    return answer(
+    return json_response(
         Me(
             kind="person",
             id=caller.id,

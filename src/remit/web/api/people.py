@@ -11,7 +11,7 @@ from remit.identity.models import Listed, Role
 from remit.services.base.permissions import Right
 from remit.web.api.request_models import Invite, PersonNamed
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, AskedWithBody, answer
+from remit.web.http.request import BodyRequestDep, RequestDep, json_response
 
 router = APIRouter(tags=["people"])
 
@@ -49,8 +49,8 @@ class Removed(Contract):
     "/v1/people",
     **operation("listPeople", "Who is let in, and as what", right=Right.SEE, answers={200: PeoplePage}),
 )
-def list_people(call: Asked) -> Response:
-    return answer(PeoplePage(items=tuple(map(_view, call.desk.people.list_people(call.caller)))))
+def list_people(call: RequestDep) -> Response:
+    return json_response(PeoplePage(items=tuple(map(_view, call.services.people.list_people(call.caller)))))
 
 
 @router.post(
@@ -63,20 +63,20 @@ def list_people(call: Asked) -> Response:
         answers={201: InvitationMade},
     ),
 )
-def invite_person(call: AskedWithBody) -> Response:
-    wish = call.parse(Invite)
+def invite_person(call: BodyRequestDep) -> Response:
+    body = call.parse(Invite)
 
     def invite() -> Response:
-        made = call.desk.people.invite(
+        made = call.services.people.invite(
             call.caller,
-            wish.name,
-            wish.role,
-            user=wish.user,
-            tenant=wish.tenant,
-            life=timedelta(seconds=wish.seconds),
+            body.name,
+            body.role,
+            user=body.user,
+            tenant=body.tenant,
+            life=timedelta(seconds=body.seconds),
         )
         url = call.request.app.state.settings.url
-        return answer(
+        return json_response(
             InvitationMade(
                 person_id=made.person_id,
                 role=made.role,
@@ -86,7 +86,7 @@ def invite_person(call: AskedWithBody) -> Response:
             201,
         )
 
-    return call.once(Right.INVITE, invite, is_secret=True)
+    return call.run_once(Right.INVITE, invite, is_secret=True)
 
 
 @router.post(
@@ -99,10 +99,10 @@ def invite_person(call: AskedWithBody) -> Response:
         answers={200: Removed},
     ),
 )
-def remove_person(call: AskedWithBody) -> Response:
+def remove_person(call: BodyRequestDep) -> Response:
     """By a body and not by a path: who comes from an identity provider has an id with anything in it."""
     named = call.parse(PersonNamed)
-    return answer(Removed(person_id=call.desk.people.remove(call.caller, named.name)))
+    return json_response(Removed(person_id=call.services.people.remove(call.caller, named.name)))
 
 
 def _view(listed: Listed) -> PersonView:

@@ -24,8 +24,17 @@ from remit.contracts.services.plans import (
 from remit.services.base.permissions import Right
 from remit.web.api.request_models import Nothing, PlanDecision, PlanProposal, PlanUndo, Withdrawal, to_bytes
 from remit.web.http.openapi import operation
-from remit.web.http.problems import refused_answer
-from remit.web.http.request import Asked, AskedWithBody, Cursor, Limit, PathId, accepted, answer, location
+from remit.web.http.problems import refused_response
+from remit.web.http.request import (
+    BodyRequestDep,
+    Cursor,
+    Limit,
+    PathId,
+    RequestDep,
+    accepted_response,
+    json_response,
+    location,
+)
 
 router = APIRouter(tags=["plans"])
 _PLANS = "/v1/plans"
@@ -43,8 +52,8 @@ _RUNS_ON = frozenset({"RUNNING"})
         answers={200: (PlanPreviewDocument, AgentPlanPreview)},
     ),
 )
-def preview_plan(call: AskedWithBody) -> Response:
-    return answer(call.desk.plans.preview(call.caller, call.raw))
+def preview_plan(call: BodyRequestDep) -> Response:
+    return json_response(call.services.plans.preview(call.caller, call.raw))
 
 
 @router.post(
@@ -57,27 +66,29 @@ def preview_plan(call: AskedWithBody) -> Response:
         answers={201: ProposalView},
     ),
 )
-def propose_plan(call: AskedWithBody) -> Response:
-    wish = call.parse(PlanProposal)
-    view = call.desk.plans.propose(call.caller, to_bytes(wish.plan), note=wish.note, key=call.key)
-    return answer(view, 201, {"Location": location(_PLANS, view.proposal_id)})
+def propose_plan(call: BodyRequestDep) -> Response:
+    body = call.parse(PlanProposal)
+    view = call.services.plans.propose(call.caller, to_bytes(body.plan), note=body.note, key=call.key)
+    return json_response(view, 201, {"Location": location(_PLANS, view.proposal_id)})
 
 
 @router.get(
     _PLANS,
     **operation("listPlans", "Proposed plans, the newest first", right=Right.SEE_OWN, answers={200: ProposalPage}),
 )
-def list_plans(call: Asked, state: ProposalState | None = None, cursor: Cursor = None, limit: Limit = 50) -> Response:
+def list_plans(
+    call: RequestDep, state: ProposalState | None = None, cursor: Cursor = None, limit: Limit = 50
+) -> Response:
     states = (state,) if state is not None else ()
-    return answer(call.desk.plans.list_proposals(call.caller, states=states, cursor=cursor, limit=limit))
+    return json_response(call.services.plans.list_proposals(call.caller, states=states, cursor=cursor, limit=limit))
 
 
 @router.get(
     _ONE,
     **operation("getPlan", "Where a proposed plan stands", right=Right.SEE_OWN, answers={200: ProposalView}),
 )
-def get_plan(call: Asked, proposal_id: PathId) -> Response:
-    return answer(call.desk.plans.get(call.caller, proposal_id))
+def get_plan(call: RequestDep, proposal_id: PathId) -> Response:
+    return json_response(call.services.plans.get(call.caller, proposal_id))
 
 
 @router.get(
@@ -89,8 +100,8 @@ def get_plan(call: Asked, proposal_id: PathId) -> Response:
         answers={200: (ProposalPreview, AgentProposalPreview)},
     ),
 )
-def look_at_plan(call: Asked, proposal_id: PathId) -> Response:
-    return answer(call.desk.plans.read_preview(call.caller, proposal_id))
+def get_plan_preview(call: RequestDep, proposal_id: PathId) -> Response:
+    return json_response(call.services.plans.read_preview(call.caller, proposal_id))
 
 
 @router.post(
@@ -103,9 +114,9 @@ def look_at_plan(call: Asked, proposal_id: PathId) -> Response:
         answers={200: ProposalPreview},
     ),
 )
-def compute_plan_preview(call: AskedWithBody, proposal_id: PathId) -> Response:
+def compute_plan_preview(call: BodyRequestDep, proposal_id: PathId) -> Response:
     call.parse(Nothing)
-    return answer(call.desk.plans.compute_preview(call.caller, proposal_id))
+    return json_response(call.services.plans.compute_preview(call.caller, proposal_id))
 
 
 @router.post(
@@ -118,18 +129,18 @@ def compute_plan_preview(call: AskedWithBody, proposal_id: PathId) -> Response:
         answers={200: ProposalView},
     ),
 )
-def decide_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
-    said = call.parse(PlanDecision)
-    view = call.desk.plans.decide(
+def decide_plan(call: BodyRequestDep, proposal_id: PathId) -> Response:
+    decision = call.parse(PlanDecision)
+    view = call.services.plans.decide(
         call.caller,
         proposal_id,
-        approved=said.approved,
-        preview_digest=said.preview_digest,
-        allow=said.allow,
-        reason=said.reason,
-        even_if_it_fails=said.even_if_it_fails,
+        approved=decision.approved,
+        preview_digest=decision.preview_digest,
+        allow=decision.allow,
+        reason=decision.reason,
+        even_if_it_fails=decision.even_if_it_fails,
     )
-    return answer(view)
+    return json_response(view)
 
 
 @router.post(
@@ -142,11 +153,13 @@ def decide_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
         answers={200: ProposalView, 202: ProposalView},
     ),
 )
-def apply_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
+def apply_plan(call: BodyRequestDep, proposal_id: PathId) -> Response:
     call.parse(Nothing)
     with call.waiting() as wait:
-        view = call.desk.plans.apply(call.caller, proposal_id, wait)
-    return accepted(view, location(_PLANS, view.proposal_id)) if view.state in _RUNS_ON else answer(view)
+        view = call.services.plans.apply(call.caller, proposal_id, wait)
+    return (
+        accepted_response(view, location(_PLANS, view.proposal_id)) if view.state in _RUNS_ON else json_response(view)
+    )
 
 
 @router.post(
@@ -159,9 +172,9 @@ def apply_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
         answers={200: ProposalView},
     ),
 )
-def cancel_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
-    said = call.parse(Withdrawal)
-    return answer(call.desk.plans.cancel(call.caller, proposal_id, reason=said.reason))
+def cancel_plan(call: BodyRequestDep, proposal_id: PathId) -> Response:
+    withdrawal = call.parse(Withdrawal)
+    return json_response(call.services.plans.cancel(call.caller, proposal_id, reason=withdrawal.reason))
 
 
 @router.get(
@@ -173,8 +186,8 @@ def cancel_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
         answers={200: (UndoLook, AgentUndoLook)},
     ),
 )
-def look_at_undo(call: Asked, proposal_id: PathId) -> Response:
-    return answer(call.desk.plans.preview_undo(call.caller, proposal_id))
+def get_undo_preview(call: RequestDep, proposal_id: PathId) -> Response:
+    return json_response(call.services.plans.preview_undo(call.caller, proposal_id))
 
 
 @router.post(
@@ -187,14 +200,14 @@ def look_at_undo(call: Asked, proposal_id: PathId) -> Response:
         answers={200: (UndoAnswer, AgentUndoAnswer)},
     ),
 )
-def undo_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
-    wish = call.parse(PlanUndo)
-    found = call.desk.plans.undo(
-        call.caller, proposal_id, force=wish.force, drift_digest=wish.drift_digest, checkpoints=wish.checkpoints
+def undo_plan(call: BodyRequestDep, proposal_id: PathId) -> Response:
+    body = call.parse(PlanUndo)
+    found = call.services.plans.undo(
+        call.caller, proposal_id, force=body.force, drift_digest=body.drift_digest, checkpoints=body.checkpoints
     )
     if found.refused is not None:
-        return refused_answer(call.request, found.refused, found)
-    return answer(found)
+        return refused_response(call.request, found.refused, found)
+    return json_response(found)
 
 
 @router.get(
@@ -206,5 +219,5 @@ def undo_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
         answers={200: (RunDocuments, AgentRunDocuments)},
     ),
 )
-def report_of_plan(call: Asked, proposal_id: PathId) -> Response:
-    return answer(call.desk.plans.read_report(call.caller, proposal_id))
+def report_of_plan(call: RequestDep, proposal_id: PathId) -> Response:
+    return json_response(call.services.plans.read_report(call.caller, proposal_id))

@@ -7,7 +7,7 @@ from remit.contracts.plans.agent_views import AgentRunDocuments
 from remit.contracts.services.plans import RunDocuments, RunPage, RunView
 from remit.services.base.permissions import Right
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, Cursor, Limit, PathId, answer
+from remit.web.http.request import Cursor, Limit, PathId, RequestDep, json_response
 
 router = APIRouter(tags=["runs"])
 _ONE = "/v1/runs/{envelope_id}"
@@ -17,13 +17,13 @@ _ONE = "/v1/runs/{envelope_id}"
     "/v1/runs",
     **operation("listRuns", "Runs of plans, the newest first", right=Right.SEE, answers={200: RunPage}),
 )
-def list_runs(call: Asked, cursor: Cursor = None, limit: Limit = 50) -> Response:
-    return answer(call.desk.plans.list_runs(call.caller, cursor=cursor, limit=limit))
+def list_runs(call: RequestDep, cursor: Cursor = None, limit: Limit = 50) -> Response:
+    return json_response(call.services.plans.list_runs(call.caller, cursor=cursor, limit=limit))
 
 
 @router.get(_ONE, **operation("getRun", "One run", right=Right.SEE_OWN, answers={200: RunView}))
-def get_run(call: Asked, envelope_id: PathId) -> Response:
-    return answer(call.desk.plans.read_run(call.caller, envelope_id))
+def get_run(call: RequestDep, envelope_id: PathId) -> Response:
+    return json_response(call.services.plans.read_run(call.caller, envelope_id))
 
 
 @router.get(
@@ -35,5 +35,5 @@ def get_run(call: Asked, envelope_id: PathId) -> Response:
         answers={200: (RunDocuments, AgentRunDocuments)},
     ),
 )
-def report_of_run(call: Asked, envelope_id: PathId) -> Response:
-    return answer(call.desk.plans.read_report(call.caller, envelope_id))
+def report_of_run(call: RequestDep, envelope_id: PathId) -> Response:
+    return json_response(call.services.plans.read_report(call.caller, envelope_id))

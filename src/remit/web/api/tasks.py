@@ -10,8 +10,8 @@ from remit.contracts.tasks.task import LeaseToken
 from remit.services.base.permissions import Right
 from remit.web.api.request_models import LeaseWish, TaskRun, to_bytes
 from remit.web.http.openapi import operation
-from remit.web.http.problems import refused_answer
-from remit.web.http.request import Asked, AskedWithBody, PathId, accepted, answer, location
+from remit.web.http.problems import refused_response
+from remit.web.http.request import BodyRequestDep, PathId, RequestDep, accepted_response, json_response, location
 
 router = APIRouter(tags=["tasks"])
 _TASKS = "/v1/tasks"
@@ -27,27 +27,27 @@ _TASKS = "/v1/tasks"
         answers={200: TaskAnswer, 202: TaskAnswer},
     ),
 )
-async def run_task(call: AskedWithBody) -> Response:
+async def run_task(call: BodyRequestDep) -> Response:
     """The task's own id makes it happen once: the same request again gives the stored result."""
     # In the loop itself, since all that blocks is the job: the way through one more thread costs as much as the guard.
-    wish = call.parse(TaskRun)
+    body = call.parse(TaskRun)
     call.require_same_body()
     with call.waiting() as wait:
-        begun = call.desk.tasks.start(call.caller, to_bytes(wish.manifest), to_bytes(wish.lease))
+        begun = call.services.tasks.start(call.caller, to_bytes(body.manifest), to_bytes(body.lease))
         await begun.job.wait_async(wait)
     found = begun.answer()
     if found.refused is not None:
-        return refused_answer(call.request, found.refused, found)
-    return _told(found)
+        return refused_response(call.request, found.refused, found)
+    return _to_response(found)
 
 
 @router.get(
     f"{_TASKS}/{{task_id}}",
     **operation("getTask", "What became of a task", right=Right.SEE_OWN, answers={200: TaskAnswer, 202: TaskAnswer}),
 )
-def get_task(call: Asked, task_id: PathId) -> Response:
+def get_task(call: RequestDep, task_id: PathId) -> Response:
     with call.waiting() as wait:
-        return _told(call.desk.tasks.get(call.caller, task_id, wait))
+        return _to_response(call.services.tasks.get(call.caller, task_id, wait))
 
 
 @router.post(
@@ -56,13 +56,15 @@ def get_task(call: Asked, task_id: PathId) -> Response:
         "issueLease", "Have a lease for one task signed", right=Right.LEASE, body=LeaseWish, answers={201: LeaseToken}
     ),
 )
-def issue_lease(call: AskedWithBody) -> Response:
-    wish = call.parse(LeaseWish)
-    manifest, life = to_bytes(wish.manifest), timedelta(seconds=wish.seconds)
-    return call.once(Right.LEASE, lambda: answer(call.desk.tasks.lease(call.caller, manifest, life), 201))
+def issue_lease(call: BodyRequestDep) -> Response:
+    body = call.parse(LeaseWish)
+    manifest, life = to_bytes(body.manifest), timedelta(seconds=body.seconds)
+    return call.run_once(
+        Right.LEASE, lambda: json_response(call.services.tasks.lease(call.caller, manifest, life), 201)
+    )
 
 
-def _told(found: TaskAnswer) -> Response:
+def _to_response(found: TaskAnswer) -> Response:
     if found.state == "running":
-        return accepted(found, location(_TASKS, found.task_id))
-    return answer(found)
+        return accepted_response(found, location(_TASKS, found.task_id))
+    return json_response(found)

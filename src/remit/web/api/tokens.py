@@ -9,7 +9,7 @@ from remit.contracts.services.common import Page
 from remit.services.base.permissions import Right
 from remit.web.api.request_models import Withdrawal
 from remit.web.http.openapi import operation
-from remit.web.http.request import Asked, AskedWithBody, Cursor, Limit, PathId, answer
+from remit.web.http.request import BodyRequestDep, Cursor, Limit, PathId, RequestDep, json_response
 
 router = APIRouter(tags=["tokens"])
 Tokens = Page[TokenView]
@@ -25,8 +25,8 @@ class TokenRevoked(Contract):
         "listTokens", "Tokens that were issued here, the newest first", right=Right.SEE_OWN, answers={200: Tokens}
     ),
 )
-def list_tokens(call: Asked, cursor: Cursor = None, limit: Limit = 50) -> Response:
-    return answer(call.desk.tokens.list_tokens(call.caller, cursor, limit))
+def list_tokens(call: RequestDep, cursor: Cursor = None, limit: Limit = 50) -> Response:
+    return json_response(call.services.tokens.list_tokens(call.caller, cursor, limit))
 
 
 @router.post(
@@ -39,9 +39,11 @@ def list_tokens(call: Asked, cursor: Cursor = None, limit: Limit = 50) -> Respon
         answers={201: TokenIssued},
     ),
 )
-def issue_token(call: AskedWithBody) -> Response:
-    wish = call.parse(TokenWish)
-    return call.once(Right.ISSUE_TOKEN, lambda: answer(call.desk.tokens.issue(call.caller, wish), 201), is_secret=True)
+def issue_token(call: BodyRequestDep) -> Response:
+    body = call.parse(TokenWish)
+    return call.run_once(
+        Right.ISSUE_TOKEN, lambda: json_response(call.services.tokens.issue(call.caller, body), 201), is_secret=True
+    )
 
 
 @router.post(
@@ -54,6 +56,6 @@ def issue_token(call: AskedWithBody) -> Response:
         answers={200: TokenRevoked},
     ),
 )
-def revoke_token(call: AskedWithBody, jti: PathId) -> Response:
-    said = call.parse(Withdrawal)
-    return answer(TokenRevoked(jti=call.desk.tokens.revoke(call.caller, jti, said.reason)))
+def revoke_token(call: BodyRequestDep, jti: PathId) -> Response:
+    withdrawal = call.parse(Withdrawal)
+    return json_response(TokenRevoked(jti=call.services.tokens.revoke(call.caller, jti, withdrawal.reason)))

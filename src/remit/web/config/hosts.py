@@ -39,7 +39,7 @@ def split_host(text: str) -> tuple[str, str] | None:
 
 
 @functools.lru_cache(1_024)
-def counted_as(text: str) -> str | None:
+def rate_key(text: str) -> str | None:
     """What an address is counted as. Of IPv6 its network: whoever has one address there has them all."""
     try:
         address = ipaddress.ip_address(text)
@@ -74,7 +74,7 @@ class Addresses:
         is_secure = config.tls is not None or (public is not None and public.scheme == "https")
         return cls(frozenset(names), origin, is_secure)
 
-    def knows(self, host: str) -> bool:
+    def is_known_host(self, host: str) -> bool:
         """Whether a request with this Host header is meant for us."""
         found = split_host(host)
         return found is not None and (found in self.names or (found[0], "") in self.names)

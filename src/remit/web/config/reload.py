@@ -21,36 +21,36 @@ from remit.workspace.workspace import Workspace
 SETTINGS: Final = Topic("settings", "all that remit.yaml decides")
 
 
-class SettingsRead:
+class SettingsWatcher:
     """Of one workspace. The file is read again only when it is another; a look costs one `stat`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._root = workspace.root
-        self._began_with = workspace.initial_config
+        self._initial = workspace.initial_config
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
         self._problem: RemitError | None = None
-        self._left: tuple[str, ...] = ()
+        self._pending_restart: tuple[str, ...] = ()
 
     def problem(self) -> RemitError | None:
         """What is wrong with it now. Told on standard error too, once for each change."""
-        return self._look()[0]
+        return self._refresh()[0]
 
     def left_for_a_restart(self) -> tuple[str, ...]:
         """The settings that were changed since this server began, and that it does not go by yet."""
-        return self._look()[1]
+        return self._refresh()[1]
 
-    def _look(self) -> tuple[RemitError | None, tuple[str, ...]]:
+    def _refresh(self) -> tuple[RemitError | None, tuple[str, ...]]:
         stamp = self._now()
         with self._lock:
             if stamp != self._stamp:
-                before, left = self._problem, self._left
+                before, left = self._problem, self._pending_restart
                 self._problem = self._read()
                 self._stamp = stamp
-                _tell(before, self._problem)
-                if self._left != left:
-                    _tell_left(self._left)
-            return self._problem, self._left
+                _report_problem(before, self._problem)
+                if self._pending_restart != left:
+                    _report_pending(self._pending_restart)
+            return self._problem, self._pending_restart
 
     def require(self) -> None:
         """For whoever is no person of this workspace: without a path."""
@@ -90,11 +90,11 @@ class SettingsRead:
                 where=str(self._root / CONFIG_NAME),
                 next_step="Make the file readable for whoever runs the server.",
             )
-        self._left = tuple(name for name in READ_AT_OPENING if getattr(now, name) != getattr(self._began_with, name))
+        self._pending_restart = tuple(name for name in READ_AT_OPENING if getattr(now, name) != getattr(self._initial, name))
         return None
 
 
-def _tell(before: RemitError | None, now: RemitError | None) -> None:
+def _report_problem(before: RemitError | None, now: RemitError | None) -> None:
     if now is not None:
         sys.stderr.write(f"Agents are turned away, for {CONFIG_NAME} cannot be read: {now}\n")
     elif before is not None:
@@ -102,7 +102,7 @@ def _tell(before: RemitError | None, now: RemitError | None) -> None:
     sys.stderr.flush()
 
 
-def _tell_left(left: tuple[str, ...]) -> None:
+def _report_pending(left: tuple[str, ...]) -> None:
     if left:
         sys.stderr.write(f"{CONFIG_NAME} was changed: restart the server to take up: {', '.join(left)}.\n")
     else:

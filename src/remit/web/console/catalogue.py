@@ -11,7 +11,7 @@ from remit.core.errors import RefusedError, RemitError
 from remit.web.console import confirm as confirm_words
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
-from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
+from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
 
@@ -20,46 +20,48 @@ router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 @router.get("/catalogue")
 def catalogue(request: Request, tenant: str = "") -> Response:
-    viewer = viewer_of(request)
-    desk = desk_of(request)
-    tenants = sorted(desk.workspace.config.tenants)
+    viewer = require_viewer(request)
+    services = get_services(request)
+    tenants = sorted(services.workspace.config.tenants)
     chosen = tenant or (tenants[0] if tenants else "")
-    view = desk.catalogue.list_simulations(viewer.caller, chosen) if chosen else None
+    view = services.catalogue.list_simulations(viewer.caller, chosen) if chosen else None
     return page(request, "catalogue.html", here="/catalogue", tenants=tenants, tenant=chosen, view=view)
 
 
 @router.get("/catalogue/simulation")
 def simulation(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa: A002 - as in the address
-    return _show(request, viewer_of(request), tenant, id)
+    return _render_catalogue(request, require_viewer(request), tenant, id)
 
 
 @router.post("/catalogue/promote")
 def promote(request: Request, form: Filled) -> Response:
-    viewer = viewer_of(request)
+    viewer = require_viewer(request)
     tenant, name = form.one("tenant"), form.one("id")
     if not is_confirmed(form):
         return ask_first(request, form, confirm_words.promote(name, tenant), address("/catalogue", tenant=tenant))
     try:
-        desk_of(request).catalogue.promote(
+        get_services(request).catalogue.promote(
             viewer.caller, tenant, name, digest=form.one("digest"), reason=form.given("reason")
         )
     except RefusedError as problem:
-        return _show(request, viewer, tenant, name, problem)
-    return go(address("/catalogue/simulation", tenant=tenant, id=name, said="promoted"))
+        return _render_catalogue(request, viewer, tenant, name, problem)
+    return redirect_to(address("/catalogue/simulation", tenant=tenant, id=name, said="promoted"))
 
 
 @router.post("/catalogue/retire")
 def retire(request: Request, form: Filled) -> Response:
-    viewer = viewer_of(request)
+    viewer = require_viewer(request)
     tenant, name = form.one("tenant"), form.one("id")
     if not is_confirmed(form):
         return ask_first(request, form, confirm_words.retire(name, tenant), address("/catalogue", tenant=tenant))
-    desk_of(request).catalogue.retire(viewer.caller, tenant, name, reason=form.given("reason"))
-    return go(address("/catalogue", tenant=tenant, said="retired"))
+    get_services(request).catalogue.retire(viewer.caller, tenant, name, reason=form.given("reason"))
+    return redirect_to(address("/catalogue", tenant=tenant, said="retired"))
 
 
-def _show(request: Request, viewer: Viewer, tenant: str, name: str, problem: RemitError | None = None) -> Response:
-    view = desk_of(request).catalogue.show(viewer.caller, tenant, name)
+def _render_catalogue(
+    request: Request, viewer: Viewer, tenant: str, name: str, problem: RemitError | None = None
+) -> Response:
+    view = get_services(request).catalogue.show(viewer.caller, tenant, name)
     return page(
         request,
         "simulation.html",

@@ -53,30 +53,32 @@ def draw_bars(title: str, values: Sequence[Value], unit: str = "", width: int = 
     """Bars from left to right, the highest as high as the chart."""
     most = max((value.amount for value in values), default=0.0)
     across = (width - 2 * LEFT) / max(len(values), 1)
-    room = HEIGHT - BOTTOM - TOP
+    space = HEIGHT - BOTTOM - TOP
     bars, labels = [], []
     each = max(-(-LABEL // max(int(across), 1)), 1)
     for place, value in enumerate(values):
-        height = room * value.amount / most if most else 0.0
-        bad = room * min(value.bad, value.amount) / most if most else 0.0
+        height = space * value.amount / most if most else 0.0
+        bad = space * min(value.bad, value.amount) / most if most else 0.0
         x = LEFT + place * across
-        words = f"{value.name}: {_told(value.amount, unit)}" + (f", {_told(value.bad, '')} failed" if value.bad else "")
+        text = f"{value.name}: {_format_amount(value.amount, unit)}" + (
+            f", {_format_amount(value.bad, '')} failed" if value.bad else ""
+        )
         bars.append(
             Bar(
                 round(x + across * GAP / 2, 1),
-                round(TOP + room - height, 1),
+                round(TOP + space - height, 1),
                 round(across * (1 - GAP), 1),
                 round(height, 1),
-                round(TOP + room - bad, 1),
+                round(TOP + space - bad, 1),
                 round(bad, 1),
-                words,
+                text,
             )
         )
         if place % each == 0:
             labels.append(Label(round(x + across / 2, 1), value.name))
-    return Chart(title, tuple(bars), tuple(labels), _told(most, unit) if most else "", width)
+    return Chart(title, tuple(bars), tuple(labels), _format_amount(most, unit) if most else "", width)
 
 
-def _told(amount: float, unit: str) -> str:
+def _format_amount(amount: float, unit: str) -> str:
     text = f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.3g}"
     return f"{text} {unit}".strip()

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.web.console.confirm import Asking
+from remit.web.console.confirm import Confirmation
 from remit.web.console.forms import FormFields
 from remit.web.console.pages import page
 
@@ -20,9 +20,9 @@ def is_confirmed(form: FormFields) -> bool:
     return form.one(FIELD) == "yes"
 
 
-def ask_first(request: Request, form: FormFields, asking: Asking, back: str) -> Response:
+def ask_first(request: Request, form: FormFields, confirmation: Confirmation, back: str) -> Response:
     """The same form once more, with nothing to fill in: only a yes, or the way back."""
     fields = [(name, value) for name, value in form.everything() if name not in _OWN]
     query = f"?{request.url.query}" if request.url.query else ""
     action = request.url.path + query
-    return page(request, "confirm.html", asking=asking, fields=fields, action=action, back=back)
+    return page(request, "confirm.html", confirmation=confirmation, fields=fields, action=action, back=back)

@@ -40,11 +40,11 @@ class DiffShown(NamedTuple):
         return self.on_other_pages + self.nowhere
 
 
-def rows_of(diff: str, left_out: int = 0, first: int = 0, most: int = MOST_ROWS) -> DiffShown:
+def build_rows(diff: str, left_out: int = 0, first: int = 0, most: int = MOST_ROWS) -> DiffShown:
     """The file's own header lines are left away: the page says which file it is."""
     rows = [row for row in _numbered(parse_diff(diff.removesuffix("\n"))) if not _is_file_header(row)]
     shown = rows[first : first + most]
-    return DiffShown(tuple(_marked(shown)), len(rows) - len(shown), left_out)
+    return DiffShown(tuple(_mark_changes(shown)), len(rows) - len(shown), left_out)
 
 
 def _numbered(lines: Iterator[DiffLine]) -> Iterator[DiffRow]:
@@ -63,21 +63,21 @@ def _numbered(lines: Iterator[DiffLine]) -> Iterator[DiffRow]:
             old, new = old + (not added), new + (not removed)
 
 
-def _marked(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
+def _mark_changes(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
     """Where as many lines went as came, the parts that differ are marked, line by line."""
     start = 0
     while start < len(rows):
-        gone = _run(rows, start, "removed")
-        came = _run(rows, start + gone, "added")
-        if gone and gone == came:
-            pairs = [_pair(rows[start + k], rows[start + gone + k]) for k in range(gone)]
+        removed = _run(rows, start, "removed")
+        added = _run(rows, start + removed, "added")
+        if removed and removed == added:
+            pairs = [_pair(rows[start + k], rows[start + removed + k]) for k in range(removed)]
             yield from (before for before, _ in pairs)
             yield from (after for _, after in pairs)
         else:
-            yield from rows[start : start + gone + came]
-        if not gone + came:
+            yield from rows[start : start + removed + added]
+        if not removed + added:
             yield rows[start]
-        start += (gone + came) or 1
+        start += (removed + added) or 1
 
 
 def _run(rows: Sequence[DiffRow], start: int, kind: str) -> int:

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from remit.contracts.services.common import GoalAnswer
 from remit.core.errors import RefusedError, RemitError
-from remit.web.console.confirm import take_back as ask_to_take_back
+from remit.web.console.confirm import undo_goal as ask_to_take_back
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
 from remit.web.console.languages import Languages, languages_for
-from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, now_of, page, viewer_of
+from remit.web.console.pages import ConsoleRoute, Viewer, get_services, get_time, page, redirect_to, require_viewer
 from remit.web.console.templating import address, seconds_until
 from remit.web.http.problems import status_of
 
@@ -54,23 +54,23 @@ def goal_path(tenant: str, correlation: str, **more: str) -> str:
     return address("/goals/one", tenant=tenant, id=correlation, **more)
 
 
-def next_words(goal: GoalAnswer, *, is_mine: bool) -> tuple[str, ...]:
+def list_next_steps(goal: GoalAnswer, *, is_mine: bool) -> tuple[str, ...]:
     """What a person does now; the desk's own words are for whoever writes programs."""
     if goal.state == "running":
         return ("This page shows when it has ended.",)
-    words = (_NEXT_MINE if is_mine else _NEXT).get(goal.waiting_for or "")
-    return (words.format(user=goal.user_id),) if words else goal.next
+    steps = (_NEXT_MINE if is_mine else _NEXT).get(goal.waiting_for or "")
+    return (steps.format(user=goal.user_id),) if steps else goal.next
 
 
 @router.get("/goals")
 def goals(request: Request) -> Response:
-    return _show(request, viewer_of(request))
+    return _render_goals(request, require_viewer(request))
 
 
 @router.get("/goals/one")
 def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa: A002 - as in the address
-    viewer = viewer_of(request)
-    goals = desk_of(request).goals
+    viewer = require_viewer(request)
+    goals = get_services(request).goals
     found = goals.get(viewer.caller, tenant, id)
     words = goals.read_utterance(viewer.caller, tenant, id)
     is_mine, is_over = _is_mine(viewer, found), _is_over(request, found)
@@ -82,14 +82,14 @@ def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa:
         words=words,
         is_mine=is_mine,
         is_over=is_over,
-        next_words=(_ASK_ANEW,) if is_over else next_words(found, is_mine=is_mine),
+        next_words=(_ASK_ANEW,) if is_over else list_next_steps(found, is_mine=is_mine),
     )
 
 
 @router.post("/goals/ask")
 def ask(request: Request, form: Filled) -> Response:
-    viewer, reply_to = viewer_of(request), form.given("reply_to")
-    goals, tenant = desk_of(request).goals, viewer.caller.tenant
+    viewer, reply_to = require_viewer(request), form.given("reply_to")
+    goals, tenant = get_services(request).goals, viewer.caller.tenant
     try:
         spoken = goals.read_language(viewer.caller, tenant, reply_to) if reply_to and tenant else form.one("language")
         found = goals.ask(
@@ -100,33 +100,33 @@ def ask(request: Request, form: Filled) -> Response:
             wait=ASK_WAIT,
         )
     except RefusedError as problem:
-        return _show(request, viewer, problem, form.one("utterance"), form.one("language"))
-    return go(goal_path(found.tenant_id, found.correlation_id))
+        return _render_goals(request, viewer, problem, form.one("utterance"), form.one("language"))
+    return redirect_to(goal_path(found.tenant_id, found.correlation_id))
 
 
 @router.post("/goals/go-on")
-def go_on(request: Request, form: Filled) -> Response:
+def continue_goal(request: Request, form: Filled) -> Response:
     """With what somebody else has approved meanwhile. It says no yes for anybody."""
-    viewer = viewer_of(request)
-    found = desk_of(request).goals.resume(viewer.caller, form.one("id"), ASK_WAIT)
-    return go(goal_path(found.tenant_id, found.correlation_id))
+    viewer = require_viewer(request)
+    found = get_services(request).goals.resume(viewer.caller, form.one("id"), ASK_WAIT)
+    return redirect_to(goal_path(found.tenant_id, found.correlation_id))
 
 
 @router.post("/goals/undo")
 def undo(request: Request, form: Filled) -> Response:
     """By a goal of its own, which asks for its user's yes as every other does."""
-    viewer, tenant, name = viewer_of(request), form.one("tenant"), form.one("id")
+    viewer, tenant, name = require_viewer(request), form.one("tenant"), form.one("id")
     if not is_confirmed(form):
-        words = desk_of(request).goals.read_utterance(viewer.caller, tenant, name)
+        words = get_services(request).goals.read_utterance(viewer.caller, tenant, name)
         return ask_first(request, form, ask_to_take_back(words[:MOST_WORDS] or name), goal_path(tenant, name))
-    found = desk_of(request).goals.undo(viewer.caller, name, ASK_WAIT)
-    return go(goal_path(found.tenant_id, found.correlation_id))
+    found = get_services(request).goals.undo(viewer.caller, name, ASK_WAIT)
+    return redirect_to(goal_path(found.tenant_id, found.correlation_id))
 
 
-def _show(
+def _render_goals(
     request: Request, viewer: Viewer, problem: RemitError | None = None, words: str = "", language: str = ""
 ) -> Response:
-    asked, caller = desk_of(request).goals, viewer.caller
+    asked, caller = get_services(request).goals, viewer.caller
     newest = [line for tenant in asked.list_tenants(caller) for line in asked.list_goals(caller, tenant, MOST_LISTED)]
     newest.sort(key=lambda each: each.at, reverse=True)
     lines = [
@@ -154,18 +154,18 @@ def _show(
 def _languages(request: Request, viewer: Viewer, language: str) -> Languages | None:
     """For whoever can ask."""
     caller = viewer.caller
-    if caller.tenant is None or not viewer.may("ask"):
+    if caller.tenant is None or not viewer.has_right("ask"):
         return None
-    spoken = desk_of(request).catalogue.list_languages(caller, caller.tenant)
+    spoken = get_services(request).catalogue.list_languages(caller, caller.tenant)
     return languages_for(spoken, request.headers.get("accept-language", ""), language)
 
 
 def _is_over(request: Request, found: GoalAnswer) -> bool:
     """Whether it waits for an answer that would come too late. Nothing moves such a goal any more."""
     waits = found.waiting
-    return waits is not None and waits.expires is not None and seconds_until(waits.expires, now_of(request)) <= 0
+    return waits is not None and waits.expires is not None and seconds_until(waits.expires, get_time(request)) <= 0
 
 
 def _is_mine(viewer: Viewer, found: GoalAnswer) -> bool:
     caller = viewer.caller
-    return (caller.user, caller.tenant) == (found.user_id, found.tenant_id) and viewer.may("ask")
+    return (caller.user, caller.tenant) == (found.user_id, found.tenant_id) and viewer.has_right("ask")

@@ -95,13 +95,13 @@ def _ordered(boxes: Sequence[GraphBox], layers: Mapping[str, int]) -> list[list[
         rows[layers[box.name]].append(box)
     for _ in range(SWEEPS):
         for column in range(1, len(rows)):
-            places = {box.name: place for row in rows[:column] for place, box in enumerate(row)}
-            rows[column].sort(key=partial(_middle_before, places))
+            positions = {box.name: position for row in rows[:column] for position, box in enumerate(row)}
+            rows[column].sort(key=partial(_middle_before, positions))
     return rows
 
 
-def _middle_before(places: Mapping[str, int], box: GraphBox) -> float:
-    known = [places[name] for name in box.after if name in places]
+def _middle_before(positions: Mapping[str, int], box: GraphBox) -> float:
+    known = [positions[name] for name in box.after if name in positions]
     return sum(known) / len(known) if known else 0.0
 
 

@@ -20,8 +20,8 @@ from remit.web.console.forms import Filled, FormFields
 from remit.web.console.goals import goal_path
 from remit.web.console.graphs import Graph
 from remit.web.console.inbox_text import InboxItem
-from remit.web.console.outcomes import came_of, closed_at, next_words
-from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
+from remit.web.console.outcomes import describe_next_step, find_outcome, list_closing_times
+from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
 from remit.web.console.plan_pages import ALL_FILES, PreviewShown, picture_of, rest_of
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
@@ -34,54 +34,54 @@ ALLOWANCES: Final = ("protected", "executable", "content", "irreversible")
 
 @router.get("/")
 def begin() -> Response:
-    return go("/inbox")
+    return redirect_to("/inbox")
 
 
 @router.get("/inbox")
 def inbox(request: Request) -> Response:
-    viewer = viewer_of(request)
-    desk = desk_of(request)
-    recent = desk.inbox.list_recent(viewer.caller, RECENT)
+    viewer = require_viewer(request)
+    services = get_services(request)
+    recent = services.inbox.list_recent(viewer.caller, RECENT)
     return page(
         request,
         "inbox.html",
         here="/inbox",
-        questions=[InboxItem(each) for each in desk.inbox.list_open(viewer.caller)],
+        questions=[InboxItem(each) for each in services.inbox.list_open(viewer.caller)],
         recent=[InboxItem(each) for each in recent],
-        closed=closed_at(request, viewer, recent),
+        closed=list_closing_times(request, viewer, recent),
     )
 
 
 @router.get("/inbox/question")
 def question(request: Request, kind: str = "", id: str = "", tenant: str = "", files: str = "") -> Response:  # noqa: A002 - as in the address
-    return _show(request, viewer_of(request), kind, id, tenant, is_unfolded=files == ALL_FILES)
+    return _render_question(request, require_viewer(request), kind, id, tenant, is_unfolded=files == ALL_FILES)
 
 
 @router.get("/inbox/picture")
 def picture(request: Request, id: str = "") -> Response:  # noqa: A002 - as in the address
     """The screenshot of a held request. It is a picture whatever is in it: no browser may take it for anything else."""
-    viewer = viewer_of(request)
-    body = desk_of(request).inbox.read_picture(viewer.caller, id)
+    viewer = require_viewer(request)
+    body = get_services(request).inbox.read_picture(viewer.caller, id)
     return Response(body, media_type="image/png", headers={"Cache-Control": "no-store"})
 
 
 @router.get("/inbox/diff")
 def diff(request: Request, id: str = "", digest: str = "", file: int = 0, first: int = 0) -> Response:  # noqa: A002 - as in the address
     """The lines of one file's diff that the question's own page has no room for."""
-    viewer = viewer_of(request)
-    asked = InboxItem(desk_of(request).inbox.show(viewer.caller, "plan", id).question)
-    preview = desk_of(request).plans.read_preview(viewer.caller, id)
+    viewer = require_viewer(request)
+    item = InboxItem(get_services(request).inbox.show(viewer.caller, "plan", id).question)
+    preview = get_services(request).plans.read_preview(viewer.caller, id)
     rest = rest_of(preview, file, first)
     if rest is None:
         raise RefusedError(
             Reason.STATE_MISSING, "there is no such part of a diff", where=id, next_step="See the inbox."
         )
     stale = preview.preview_digest != digest
-    return page(request, "diff.html", here="/inbox", asked=asked, rest=rest, first=first, stale=stale)
+    return page(request, "diff.html", here="/inbox", asked=item, rest=rest, first=first, stale=stale)
 
 
 @router.get("/inbox/{rest:path}")
-def linked(request: Request) -> Response:
+def open_link(request: Request) -> Response:
     """The address that answers carry: `/inbox/plan/ID`, of a goal with the tenant before the id.
 
     Taken apart before it is decoded: whoever asks for a goal chooses its id, and a slash in it is no separator.
@@ -90,42 +90,44 @@ def linked(request: Request) -> Response:
     if not 2 <= len(parts) <= 3:
         raise _no_question(request.url.path)
     kind, *tenant, name = parts
-    return go(address("/inbox/question", kind=kind, tenant="".join(tenant), id=name))
+    return redirect_to(address("/inbox/question", kind=kind, tenant="".join(tenant), id=name))
 
 
 @router.post("/inbox/answer")
 def answer(request: Request, form: Filled) -> Response:
-    viewer = viewer_of(request)
+    viewer = require_viewer(request)
     kind, name, tenant = form.one("kind"), form.one("id"), form.one("tenant")
     if kind != "confirmation" and not is_confirmed(form):
-        asked = InboxItem(desk_of(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None).question)
-        yes, no = approve(asked.title, asked.yes_words), deny(asked.title, asked.no_words)
-        return ask_first(request, form, yes if form.one("decision") == "approve" else no, asked.path)
+        item = InboxItem(
+            get_services(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None).question
+        )
+        yes, no = approve(item.title, item.approve_text), deny(item.title, item.deny_text)
+        return ask_first(request, form, yes if form.one("decision") == "approve" else no, item.path)
     try:
-        said = _decide(request, viewer, form)
+        notice = _decide(request, viewer, form)
     except RefusedError as problem:
         # What was filled in is lost with the page; the question as it is now, and why it was refused, stand there.
-        return _show(request, viewer, kind, name, tenant, problem, is_unfolded=_is_unfolded(form))
-    if kind in {"goal", "confirmation"} and said != "unclear":
-        return go(goal_path(tenant, name, said=said))  # from here on the goal itself says where it stands
-    return go(address("/inbox/question", kind=kind, tenant=tenant, id=name, said=said))
+        return _render_question(request, viewer, kind, name, tenant, problem, is_unfolded=_is_unfolded(form))
+    if kind in {"goal", "confirmation"} and notice != "unclear":
+        return redirect_to(goal_path(tenant, name, said=notice))  # from here on the goal itself says where it stands
+    return redirect_to(address("/inbox/question", kind=kind, tenant=tenant, id=name, said=notice))
 
 
 @router.post("/inbox/compute")
 def compute_preview(request: Request, form: Filled) -> Response:
     """Compute the preview of a proposed plan again. No page does that by being opened."""
-    viewer, name = viewer_of(request), form.one("id")
-    asked = InboxItem(desk_of(request).inbox.show(viewer.caller, "plan", name).question)
+    viewer, name = require_viewer(request), form.one("id")
+    item = InboxItem(get_services(request).inbox.show(viewer.caller, "plan", name).question)
     if not is_confirmed(form):
-        return ask_first(request, form, compute(asked.title), asked.path)
+        return ask_first(request, form, compute(item.title), item.path)
     try:
-        desk_of(request).plans.compute_preview(viewer.caller, name)
+        get_services(request).plans.compute_preview(viewer.caller, name)
     except RemitError as problem:
-        return _show(request, viewer, "plan", name, "", problem)
-    return go(address("/inbox/question", kind="plan", id=name, said="computed"))
+        return _render_question(request, viewer, "plan", name, "", problem)
+    return redirect_to(address("/inbox/question", kind="plan", id=name, said="computed"))
 
 
-def _show(
+def _render_question(
     request: Request,
     viewer: Viewer,
     kind: str,
@@ -135,45 +137,47 @@ def _show(
     *,
     is_unfolded: bool = False,
 ) -> Response:
-    view = desk_of(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None)
-    asked = InboxItem(view.question)
-    proposal, preview, preview_problem = _plan_of(request, viewer, view, is_unfolded=is_unfolded)
+    view = get_services(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None)
+    item = InboxItem(view.question)
+    proposal, preview, preview_problem = _read_plan(request, viewer, view, is_unfolded=is_unfolded)
     digest = preview.preview_digest if preview else view.request.request_digest if view.request else ""
-    why_not = _why_not(view, preview, preview_problem)
-    came = came_of(request, viewer, view)
-    before, after = _neighbours(request, viewer, asked)
+    why_not = _reason_not_to_approve(view, preview, preview_problem)
+    outcome = find_outcome(request, viewer, view)
+    before, after = _neighbours(request, viewer, item)
     return page(
         request,
         "question.html",
         status_of(problem) if problem else 200,
         here="/inbox",
-        asked=asked,
+        asked=item,
         request_asked=view.request,
         goal=view.goal,
         proposal=proposal,
         preview=preview,
         preview_problem=preview_problem,
         is_not_stored=isinstance(preview_problem, PreviewNotStoredError),
-        picture=_picture(request, viewer, view) if preview else None,
+        picture=_draw_plan(request, viewer, view) if preview else None,
         digest=digest,
         risk=preview.document.risk if preview else view.question.risk,
         can_approve=not why_not,
         why_not=why_not,
-        came=came,
-        next_words=next_words(view, proposal, came, is_stale=preview is not None and bool(preview.changed_since)),
+        outcome=outcome,
+        next_words=describe_next_step(
+            view, proposal, outcome, is_stale=preview is not None and bool(preview.changed_since)
+        ),
         before=before,
         after=after,
         problem=problem,
     )
 
 
-def _plan_of(
+def _read_plan(
     request: Request, viewer: Viewer, view: QuestionView, *, is_unfolded: bool
 ) -> tuple[ProposalView | None, PreviewShown | None, RemitError | None]:
     """The stored preview, until the plan is applied; after that, only what became of it. Nothing is executed."""
     if view.question.kind != "plan":
         return None, None, None
-    plans = desk_of(request).plans
+    plans = get_services(request).plans
     proposal = plans.get(viewer.caller, view.question.id)
     if proposal.state not in {"PENDING", "APPROVED"}:
         return proposal, None, None
@@ -184,13 +188,13 @@ def _plan_of(
         return proposal, None, problem
 
 
-def _picture(request: Request, viewer: Viewer, view: QuestionView) -> Graph | None:
+def _draw_plan(request: Request, viewer: Viewer, view: QuestionView) -> Graph | None:
     """Where one action waits for another; else the list of files says as much."""
-    steps = desk_of(request).plans.list_actions(viewer.caller, view.question.id)
+    steps = get_services(request).plans.list_actions(viewer.caller, view.question.id)
     return picture_of(steps, {}) if any(step.depends_on for step in steps) else None
 
 
-def _why_not(view: QuestionView, preview: PreviewShown | None, problem: RemitError | None) -> str:
+def _reason_not_to_approve(view: QuestionView, preview: PreviewShown | None, problem: RemitError | None) -> str:
     """Why nobody should say yes to it now. The desk decides; this is only what the button says."""
     if problem is not None:
         return "Nobody can see what it would do, so it cannot be approved now."
@@ -203,21 +207,21 @@ def _why_not(view: QuestionView, preview: PreviewShown | None, problem: RemitErr
     return ""
 
 
-def _neighbours(request: Request, viewer: Viewer, asked: InboxItem) -> tuple[str | None, str | None]:
-    paths = [InboxItem(each).path for each in desk_of(request).inbox.list_open(viewer.caller)]
-    if asked.path not in paths:
+def _neighbours(request: Request, viewer: Viewer, item: InboxItem) -> tuple[str | None, str | None]:
+    paths = [InboxItem(each).path for each in get_services(request).inbox.list_open(viewer.caller)]
+    if item.path not in paths:
         return None, paths[0] if paths else None
-    place = paths.index(asked.path)
-    return (paths[place - 1] if place else None), (paths[place + 1] if place + 1 < len(paths) else None)
+    index = paths.index(item.path)
+    return (paths[index - 1] if index else None), (paths[index + 1] if index + 1 < len(paths) else None)
 
 
 def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
     """Carried out by the desk. Which word the next page says."""
-    desk = desk_of(request)
+    services = get_services(request)
     kind, name, tenant = _kind(form.one("kind")), form.one("id"), form.given("tenant")
     if kind == "confirmation":
-        said = Decision.from_tree({"answer": form.one("answer")}, source="form")
-        left = desk.inbox.decide(viewer.caller, kind, name, said, tenant=tenant)
+        decision = Decision.from_tree({"answer": form.one("answer")}, source="form")
+        left = services.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
         return "unclear" if left.state == "PENDING" else "answered"
     wish = form.one("decision")
     if wish not in {"approve", "deny"}:
@@ -231,9 +235,9 @@ def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
     decision = Decision.from_tree(tree, source="form")
     if kind == "plan":
         if approved:
-            _require_known_unseen(request, viewer, form)
+            _require_unseen_acknowledged(request, viewer, form)
         named = _allowed(request, viewer, form) if approved else dict.fromkeys(ALLOWANCES, ())
-        desk.plans.decide(
+        services.plans.decide(
             viewer.caller,
             name,
             approved=approved,
@@ -242,18 +246,18 @@ def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
             reason=decision.reason,
         )
     else:
-        desk.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
+        services.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
     return "approved" if approved else "denied"
 
 
-def _require_known_unseen(request: Request, viewer: Viewer, form: FormFields) -> None:
+def _require_unseen_acknowledged(request: Request, viewer: Viewer, form: FormFields) -> None:
     """A page shows a part of a long preview. The approver says, for this preview, that the rest was not shown.
 
     What the page left out is computed here: a form without a field does not say anything about it. That the files are
     still as they were shown, the desk checks.
     """
-    seen = desk_of(request).plans.read_preview(viewer.caller, form.one("id"))
-    shown = PreviewShown.of(seen, is_unfolded=_is_unfolded(form))
+    preview = get_services(request).plans.read_preview(viewer.caller, form.one("id"))
+    shown = PreviewShown.of(preview, is_unfolded=_is_unfolded(form))
     if shown.unseen and form.one("unseen") != form.one("digest"):
         raise RefusedError(
             Reason.MALFORMED,
@@ -283,7 +287,7 @@ def _allowed(request: Request, viewer: Viewer, form: FormFields) -> dict[str, Se
     """
     named: dict[str, Sequence[str]] = {each: form.many(each) for each in ALLOWANCES}
     if whole := [each for each in ALLOWANCES if form.one(f"{each}_all") == "yes"]:
-        needs = desk_of(request).plans.read_preview(viewer.caller, form.one("id")).document.needs
+        needs = get_services(request).plans.read_preview(viewer.caller, form.one("id")).document.needs
         named |= {each: getattr(needs, each) for each in whole}
     return named
 

@@ -38,43 +38,43 @@ class InboxItem:
 
     @property
     def path(self) -> str:
-        asked = self.question
-        return address("/inbox/question", kind=asked.kind, tenant=asked.tenant, id=asked.id)
+        question = self.question
+        return address("/inbox/question", kind=question.kind, tenant=question.tenant, id=question.id)
 
     @property
     def title(self) -> str:
         return self.question.title or self.question.id
 
     @property
-    def _words(self) -> InboxWords:
+    def _texts(self) -> InboxWords:
         """Of what an agent asks, only a call of a governed function has a risk of its own."""
         is_call = self.question.kind == "request" and self.question.risk is not None
         return _CALL if is_call else _WORDS[self.question.kind]
 
     @property
-    def kind_words(self) -> str:
-        return self._words.kind
+    def kind_label(self) -> str:
+        return self._texts.kind
 
     @property
-    def yes_words(self) -> str:
-        return self._words.yes
+    def approve_text(self) -> str:
+        return self._texts.yes
 
     @property
-    def no_words(self) -> str:
-        return self._words.no
+    def deny_text(self) -> str:
+        return self._texts.no
 
     @property
-    def risk_word(self) -> str:
+    def risk_label(self) -> str:
         return _RISKS.get((self.question.risk or "").upper(), "")
 
     @property
-    def closed_words(self) -> str:
+    def closed_text(self) -> str:
         """Empty while it is open. A void question says why: most often, the process that held the request died."""
-        asked = self.question
-        if asked.state == "PENDING":
+        question = self.question
+        if question.state == "PENDING":
             return ""
-        words = _CLOSED.get(asked.state, asked.state.lower())
-        reason = asked.reason or ""
-        if asked.state == "VOID" and "gone" in reason:
+        text = _CLOSED.get(question.state, question.state.lower())
+        reason = question.reason or ""
+        if question.state == "VOID" and "gone" in reason:
             reason = HOST_GONE
-        return f"{words}: {reason}" if reason else words
+        return f"{text}: {reason}" if reason else text

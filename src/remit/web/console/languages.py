@@ -23,25 +23,27 @@ class Languages(NamedTuple):
 def languages_for(phrases: Iterable[str], accepted: str, asked: str = "") -> Languages:
     """`phrases`: the tags of the catalogue's phrases. `accepted`: what the browser says that its user reads."""
     here = tuple(Language(tag, _name(tag)) for tag in sorted(set(phrases)))
-    known = {each.tag for each in here}
+    languages = {each.tag for each in here}
     others = tuple(Language(key, entry.own_name) for key, entry in load_lexicon().languages().items())
-    return Languages(here, tuple(each for each in others if each.tag not in known), _chosen(here, accepted, asked))
+    return Languages(here, tuple(each for each in others if each.tag not in languages), _chosen(here, accepted, asked))
 
 
 def _name(tag: str) -> str:
-    words = load_lexicon().words_for(tag)
-    if words is None:
+    name = load_lexicon().words_for(tag)
+    if name is None:
         return tag
-    return words.own_name if words.language == tag else f"{words.own_name} ({tag})"
+    return name.own_name if name.language == tag else f"{name.own_name} ({tag})"
 
 
 def _chosen(here: tuple[Language, ...], accepted: str, asked: str) -> str:
     """What was asked in last; else the first language of the browser that the catalogue has; else English."""
     if asked:
         return asked
-    by_language = {spoken.language: each.tag for each in reversed(here) if (spoken := read_tag(each.tag)) is not None}
+    by_language = {
+        preferred.language: each.tag for each in reversed(here) if (preferred := read_tag(each.tag)) is not None
+    }
     for part in accepted.split(",")[:20]:
-        spoken = read_tag(part.partition(";")[0].strip())
-        if spoken is not None and spoken.language in by_language:
-            return by_language[spoken.language]
+        preferred = read_tag(part.partition(";")[0].strip())
+        if preferred is not None and preferred.language in by_language:
+            return by_language[preferred.language]
     return by_language.get("en") or (here[0].tag if here else "en")

@@ -16,7 +16,7 @@ from remit.core.ids import DEFAULT_TENANT
 from remit.ledger.entry import Entry
 from remit.services.base.entry_text import render_meaning
 from remit.web.console.forms import Filled
-from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
+from remit.web.console.pages import ConsoleRoute, get_services, page, redirect_to, require_viewer
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
 
@@ -60,8 +60,8 @@ class Block(NamedTuple):
 
 @router.get("/ledger")
 def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> Response:
-    viewer = viewer_of(request)
-    record = desk_of(request).ledger
+    viewer = require_viewer(request)
+    record = get_services(request).ledger
     chains = record.list_chains(viewer.caller)
     given = {name: request.query_params.get(name, "").strip() for name in FILTERS}
     problem: RemitError | None = None
@@ -87,7 +87,7 @@ def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> 
         blocks=_blocks(newest, chain),
         given=given,
         searching=any(given.values()) or bool(cursor),
-        lines=[LedgerLine(each, told(each.entry)) for each in items],
+        lines=[LedgerLine(each, summarise_entry(each.entry)) for each in items],
         older=older,
         problem=problem,
     )
@@ -95,45 +95,45 @@ def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> 
 
 @router.get("/ledger/entry")
 def entry(request: Request, tenant: str = "", seq: int = 0) -> Response:
-    viewer = viewer_of(request)
-    found = desk_of(request).ledger.read_entry(viewer.caller, tenant, seq)
+    viewer = require_viewer(request)
+    found = get_services(request).ledger.read_entry(viewer.caller, tenant, seq)
     pretty = json.dumps(found.entry.payload, ensure_ascii=False, indent=2)
     return page(request, "entry.html", here="/ledger", view=found, entry=found.entry, payload=pretty)
 
 
 @router.get("/ledger/trace")
 def trace(request: Request, tenant: str = DEFAULT_TENANT, correlation: str = "") -> Response:
-    viewer = viewer_of(request)
-    found = desk_of(request).ledger.trace(viewer.caller, tenant, correlation)
+    viewer = require_viewer(request)
+    found = get_services(request).ledger.trace(viewer.caller, tenant, correlation)
     return page(request, "trace.html", here="/ledger", traced=found, facts_of=facts_of)
 
 
 @router.get("/ledger/verify")
 def verified(request: Request) -> Response:
     """What the last check found, if one ran lately; nothing is begun by looking."""
-    viewer = viewer_of(request)
-    desk = desk_of(request)
-    known = desk.jobs.find("verify:all tenants") is not None
-    answer = desk.ledger.verify(viewer.caller, None, 0.0, again=False) if known else None
-    return page(request, "verify.html", here="/ledger", answer=answer, chains=desk.ledger.list_chains(viewer.caller))
+    viewer = require_viewer(request)
+    services = get_services(request)
+    known = services.jobs.find("verify:all tenants") is not None
+    answer = services.ledger.verify(viewer.caller, None, 0.0, again=False) if known else None
+    return page(request, "verify.html", here="/ledger", answer=answer, chains=services.ledger.list_chains(viewer.caller))
 
 
 @router.post("/ledger/verify")
 def verify(request: Request, form: Filled) -> Response:  # noqa: ARG001 - it carries the csrf, and says nothing else
-    viewer = viewer_of(request)
-    desk_of(request).ledger.verify(viewer.caller, None, VERIFY_WAIT)
-    return go("/ledger/verify")
+    viewer = require_viewer(request)
+    get_services(request).ledger.verify(viewer.caller, None, VERIFY_WAIT)
+    return redirect_to("/ledger/verify")
 
 
 @router.get("/ledger/evidence")
 def evidence(request: Request, tenant: str = DEFAULT_TENANT, correlation: str = "") -> Response:
     """The same bundle that programs get: a browser sends the session there too."""
-    viewer_of(request)
+    require_viewer(request)
     query = f"?{urlencode({'correlation_id': correlation})}" if correlation else ""
-    return go(f"/v1/ledger/{quote(tenant, safe='')}/bundle{query}")
+    return redirect_to(f"/v1/ledger/{quote(tenant, safe='')}/bundle{query}")
 
 
-def told(entry: LedgerEntry) -> str:
+def summarise_entry(entry: LedgerEntry) -> str:
     """What the entry says, in the same few words as at a terminal."""
     tree = entry.tree()
     text = json.dumps(tree["payload"], ensure_ascii=False)
@@ -143,7 +143,7 @@ def told(entry: LedgerEntry) -> str:
 class TraceFacts(NamedTuple):
     """Of one link of a trace: what a reader wants first, and the ids and digests that prove it."""
 
-    told: list[tuple[str, str]]
+    summarise_entry: list[tuple[str, str]]
     further: list[tuple[str, str]]
 
 

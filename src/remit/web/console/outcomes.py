@@ -10,7 +10,7 @@ from remit.contracts.services.common import Question, QuestionView
 from remit.contracts.services.ledger import EntryFilter
 from remit.contracts.services.plans import ProposalView
 from remit.core.ids import DEFAULT_TENANT
-from remit.web.console.pages import Viewer, desk_of
+from remit.web.console.pages import Viewer, get_services
 from remit.web.console.templating import address, minute
 
 _ENDED: Final = ("call.audit", "browser.action")
@@ -38,7 +38,7 @@ _RUNS: Final = {
 """What has come of a plan, by its state."""
 
 
-class Came(NamedTuple):
+class QuestionOutcome(NamedTuple):
     """Of what was approved: how it ended, when, and where all of it is written down."""
 
     words: str
@@ -46,7 +46,9 @@ class Came(NamedTuple):
     path: str
 
 
-def next_words(view: QuestionView, proposal: ProposalView | None, came: Came | None, *, is_stale: bool = False) -> str:
+def describe_next_step(
+    view: QuestionView, proposal: ProposalView | None, outcome: QuestionOutcome | None, *, is_stale: bool = False
+) -> str:
     """Of a question that was answered with yes: who has to do something now. Empty where nobody has.
 
     `is_stale`: the files are not those that the yes was for.
@@ -60,35 +62,35 @@ def next_words(view: QuestionView, proposal: ProposalView | None, came: Came | N
         return f"Waits for {who} to apply it{until}."
     if proposal is not None:
         return _RUNS.get(proposal.state, "")
-    if view.request is not None and asked.state == "APPROVED" and came is None:
+    if view.request is not None and asked.state == "APPROVED" and outcome is None:
         what = "makes the same call again" if view.request.url is None else "goes on"
         return f"Nothing has come of it yet: it is done when {asked.asked_by} {what}."
     return ""
 
 
-def came_of(request: Request, viewer: Viewer, view: QuestionView) -> Came | None:
+def find_outcome(request: Request, viewer: Viewer, view: QuestionView) -> QuestionOutcome | None:
     """The newest entry that says how a held request, or a call, ended; of this very token, since an agent chooses the
     id of what it does.
     """
     wanted = view.request
     if wanted is None or view.question.state not in {"APPROVED", "USED"}:
         return None
-    record = desk_of(request).ledger
+    record = get_services(request).ledger
     for kind in _ENDED:
         filters = EntryFilter.from_tree({"kind": kind, "correlation_id": wanted.action_id}, source="the console")
         for found in record.list_entries(viewer.caller, DEFAULT_TENANT, filters, None, _LOOKED_AT).items:
             entry = found.entry
             if found.problem is None and _is_of(entry, wanted.token_jti) and _is_later(entry, view.question.decided_at):
                 path = address("/ledger", correlation=wanted.action_id)
-                return Came(_words(entry), entry.created_at, path)
+                return QuestionOutcome(_describe_entry(entry), entry.created_at, path)
     return None
 
 
-def closed_at(request: Request, viewer: Viewer, questions: Sequence[Question]) -> dict[str, str | None]:
+def list_closing_times(request: Request, viewer: Viewer, questions: Sequence[Question]) -> dict[str, str | None]:
     """By id: when each was answered, or ended without an answer."""
     voided: dict[str, str] = {}
     if any(each.state == "VOID" and each.decided_at is None for each in questions):
-        record = desk_of(request).ledger
+        record = get_services(request).ledger
         for kind, name in _VOIDED.items():
             filters = EntryFilter.from_tree({"kind": kind}, source="the console")
             for found in record.list_entries(viewer.caller, DEFAULT_TENANT, filters, None, _MOST_VOIDED).items:
@@ -99,17 +101,17 @@ def closed_at(request: Request, viewer: Viewer, questions: Sequence[Question]) -
 
 
 def _is_of(entry: LedgerEntry, jti: str) -> bool:
-    told = entry.payload
-    return isinstance(told, dict) and jti in {told.get("jti"), told.get("tokenJti")}
+    payload = entry.payload
+    return isinstance(payload, dict) and jti in {payload.get("jti"), payload.get("tokenJti")}
 
 
 def _is_later(entry: LedgerEntry, decided_at: str | None) -> bool:
     return decided_at is None or entry.created_at >= decided_at
 
 
-def _words(entry: LedgerEntry) -> str:
-    told = entry.payload if isinstance(entry.payload, dict) else {}
-    succeeded = told.get("status") == "SUCCESS" or told.get("success") is True
-    code, effect = str(told.get("code") or ""), str(told.get("effect") or "")
+def _describe_entry(entry: LedgerEntry) -> str:
+    payload = entry.payload if isinstance(entry.payload, dict) else {}
+    succeeded = payload.get("status") == "SUCCESS" or payload.get("success") is True
+    code, effect = str(payload.get("code") or ""), str(payload.get("effect") or "")
     ended = ("It succeeded" if succeeded else "It failed") + (f" ({code})" if code else "")
     return f"{ended}: {_EFFECTS.get(effect, effect)}." if effect else f"{ended}."

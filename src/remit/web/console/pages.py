@@ -16,9 +16,9 @@ from remit.core.ids import render_time, system_clock
 from remit.identity.callers import PersonCaller
 from remit.services.base.permissions import Right, may
 from remit.web.console.confirm import WORDS
-from remit.web.console.redirects import own_page
+from remit.web.console.redirects import find_page
 from remit.web.console.templating import environment
-from remit.web.http.authentication import identify
+from remit.web.http.authentication import get_caller
 from remit.web.http.problems import ResponseError, status_of
 
 if TYPE_CHECKING:
@@ -44,27 +44,29 @@ ROOMS: Final = (
 )
 
 
-class Said(NamedTuple):
+class Notice(NamedTuple):
     what: str
     tone: str = "good"
 
 
 # What the page after a form says. Only the key is in the address, so nobody can put words of his own on a page.
-SAID: Final[dict[str, Said]] = {
-    "approved": Said("Approved. The answer is on record."),
-    "denied": Said("Denied. The answer is on record; nothing was done."),
-    "unclear": Said("That was no clear yes or no, so nothing is decided: the question stands as it was.", "care"),
-    "answered": Said("Your answer is on record."),
-    "computed": Said("The preview was computed again, and that is on record. This page shows it."),
-    "applied": Said("It was begun. This page shows how far it is."),
-    "undone": Said("Taken back: the files are as they were before the run."),
-    "undone_partly": Said("Some of it was taken back; below is what is left.", "care"),
-    "cancelled": Said("Cancelled."),
-    "revoked": Said("Revoked: nothing can be done with that token any more."),
-    "promoted": Said("Promoted: users of that tenant can ask for it from now on."),
-    "retired": Said("Retired: nobody can ask for it from now on."),
-    "ended": Said("You are not logged in any more, so what you sent was not done. Log in, and send it again.", "care"),
-    "removed": Said("Removed. All sessions of that person have ended."),
+NOTICES: Final[dict[str, Notice]] = {
+    "approved": Notice("Approved. The answer is on record."),
+    "denied": Notice("Denied. The answer is on record; nothing was done."),
+    "unclear": Notice("That was no clear yes or no, so nothing is decided: the question stands as it was.", "care"),
+    "answered": Notice("Your answer is on record."),
+    "computed": Notice("The preview was computed again, and that is on record. This page shows it."),
+    "applied": Notice("It was begun. This page shows how far it is."),
+    "undone": Notice("Taken back: the files are as they were before the run."),
+    "undone_partly": Notice("Some of it was taken back; below is what is left.", "care"),
+    "cancelled": Notice("Cancelled."),
+    "revoked": Notice("Revoked: nothing can be done with that token any more."),
+    "promoted": Notice("Promoted: users of that tenant can ask for it from now on."),
+    "retired": Notice("Retired: nobody can ask for it from now on."),
+    "ended": Notice(
+        "You are not logged in any more, so what you sent was not done. Log in, and send it again.", "care"
+    ),
+    "removed": Notice("Removed. All sessions of that person have ended."),
 }
 
 _HEADINGS: Final[dict[int, str]] = {
@@ -99,7 +101,7 @@ class Viewer:
     def role(self) -> str:
         return self.caller.role
 
-    def may(self, right: str) -> bool:
+    def has_right(self, right: str) -> bool:
         """Whether to offer a button. The desk decides, whatever was offered."""
         return may(self.caller, Right(right))
 
@@ -108,14 +110,14 @@ class LoginNeededError(Exception):
     """Nobody is logged in."""
 
 
-def desk_of(request: Request) -> "Services":
-    desk: Services = request.app.state.desk
-    return desk
+def get_services(request: Request) -> "Services":
+    services: Services = request.app.state.services
+    return services
 
 
-def viewer_of(request: Request) -> Viewer:
+def require_viewer(request: Request) -> Viewer:
     """Whoever is logged in. An agent's token opens no page: the console is where people decide."""
-    caller = identify(request)
+    caller = get_caller(request)
     if caller is None:
         raise LoginNeededError
     if not isinstance(caller, PersonCaller):
@@ -125,38 +127,38 @@ def viewer_of(request: Request) -> Viewer:
             where="header Authorization",
             next_step="Agents use the routes below /v1, or /mcp.",
         )
-    desk = desk_of(request)
-    viewer = Viewer(caller, request.state.csrf or "", desk.workspace.root.name)
+    services = get_services(request)
+    viewer = Viewer(caller, request.state.csrf or "", services.workspace.root.name)
     request.state.viewer = viewer  # so that an error page has the rooms too
-    waiting = min(len(desk.inbox.list_open(caller)), MOST_COUNTED)
+    waiting = min(len(services.inbox.list_open(caller)), MOST_COUNTED)
     viewer = Viewer(caller, viewer.csrf, viewer.workspace, waiting)
     request.state.viewer = viewer
     return viewer
 
 
-def now_of(request: Request) -> datetime:
-    desk = getattr(request.app.state, "desk", None)
-    return desk.workspace.clock() if desk is not None else system_clock()
+def get_time(request: Request) -> datetime:
+    services = getattr(request.app.state, "services", None)
+    return services.workspace.clock() if services is not None else system_clock()
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
     """One page. `viewer` is in the context where somebody is logged in; `here` names the room."""
-    now = now_of(request)
-    known: dict[str, Any] = {
+    now = get_time(request)
+    shared: dict[str, Any] = {
         "viewer": getattr(request.state, "viewer", None),
         "bare": False,
         "rooms": ROOMS,
         "here": "",
         "now": now,
         "now_text": render_time(now),
-        "said": SAID.get(request.query_params.get("said", "")),
+        "said": NOTICES.get(request.query_params.get("said", "")),
         "problem": None,
         "settings_problem": _settings_problem(request),
         "settings_left": _settings_left(request),
         "confirms": WORDS,
-        "own_page": own_page(request.url.path, request.query_params),
+        "own_page": find_page(request.url.path, request.query_params),
     }
-    text = environment().get_template(template).render({**known, **context})
+    text = environment().get_template(template).render({**shared, **context})
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})
 
 
@@ -178,14 +180,14 @@ def _settings_left(request: Request) -> tuple[str, ...]:
     return found
 
 
-def error_page(request: Request, status: int, told: RemitError, retry_after: str | None = None) -> HTMLResponse:
+def error_page(request: Request, status: int, problem: RemitError, retry_after: str | None = None) -> HTMLResponse:
     heading = _HEADINGS.get(status) or HTTPStatus(status).phrase
     caller = getattr(request.state, "caller", None)
     if getattr(request.state, "viewer", None) is None and isinstance(caller, PersonCaller):
         request.state.viewer = Viewer(
             caller, getattr(request.state, "csrf", None) or "", ""
         )  # nothing is looked up here
-    answer = page(request, "error.html", status, heading=heading, code=status, told=told)
+    answer = page(request, "error.html", status, heading=heading, code=status, error=problem)
     if retry_after is not None:
         answer.headers["Retry-After"] = retry_after
     return answer
@@ -197,7 +199,7 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(programs)
 
 
-def go(path: str) -> RedirectResponse:
+def redirect_to(path: str) -> RedirectResponse:
     """After a form: 303, so that going back or reloading sends nothing twice."""
     return RedirectResponse(path, HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
 
@@ -207,7 +209,7 @@ def _login_path(request: Request) -> str:
     if request.method == "GET":
         asked, said = request.url.path + (f"?{request.url.query}" if request.url.query else ""), ""
     else:
-        asked, said = own_page(request.url.path, request.query_params), "ended" if request.cookies else ""
+        asked, said = find_page(request.url.path, request.query_params), "ended" if request.cookies else ""
     given = {"next": asked if asked != "/" else "", "said": said}
     query = "&".join(f"{name}={quote(value)}" for name, value in given.items() if value)
     return f"/login?{query}" if query else "/login"
@@ -223,7 +225,7 @@ class ConsoleRoute(APIRoute):
             try:
                 return await handle(request)
             except LoginNeededError:
-                return go(_login_path(request))
+                return redirect_to(_login_path(request))
             except ResponseError as problem:
                 retry = (problem.headers or {}).get("Retry-After")
                 return error_page(request, problem.status, problem.error, retry)

@@ -13,7 +13,7 @@ from remit.identity.models import ROLES, Invitation, Listed, Role
 from remit.web.console.confirm import remove as ask_to_remove
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
-from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
+from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
 from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
@@ -23,14 +23,14 @@ LIVES: Final = {"15": "15 minutes", "60": "an hour", "1440": "a day", "10080": "
 
 @router.get("/people")
 def people(request: Request) -> Response:
-    return _show(request, viewer_of(request))
+    return _render_people(request, require_viewer(request))
 
 
 @router.post("/people/invite")
 def invite(request: Request, form: Filled) -> Response:
-    viewer = viewer_of(request)
+    viewer = require_viewer(request)
     try:
-        invited = desk_of(request).people.invite(
+        invited = get_services(request).people.invite(
             viewer.caller,
             form.one("name"),
             _role(form.one("role")),
@@ -39,29 +39,29 @@ def invite(request: Request, form: Filled) -> Response:
             life=timedelta(minutes=_minutes(form.one("life"))),
         )
     except RefusedError as problem:
-        return _show(request, viewer, problem)
-    return _show(request, viewer, invited=invited)
+        return _render_people(request, viewer, problem)
+    return _render_people(request, viewer, invited=invited)
 
 
 @router.post("/people/remove")
 def remove(request: Request, form: Filled) -> Response:
-    viewer = viewer_of(request)
+    viewer = require_viewer(request)
     if not is_confirmed(form):
-        name, listed = form.one("name"), desk_of(request).people.list_people(viewer.caller)
+        name, listed = form.one("name"), get_services(request).people.list_people(viewer.caller)
         asking = ask_to_remove(name, name == viewer.caller.id, name == _only_admin(listed))
         return ask_first(request, form, asking, "/people")
     try:
-        desk_of(request).people.remove(viewer.caller, form.one("name"))
+        get_services(request).people.remove(viewer.caller, form.one("name"))
     except RefusedError as problem:
-        return _show(request, viewer, problem)
-    return go("/people?said=removed")
+        return _render_people(request, viewer, problem)
+    return redirect_to("/people?said=removed")
 
 
-def _show(
+def _render_people(
     request: Request, viewer: Viewer, problem: RemitError | None = None, invited: Invitation | None = None
 ) -> Response:
     """A link is shown once, on the page that answers the form: it is kept nowhere."""
-    listed = desk_of(request).people.list_people(viewer.caller)
+    listed = get_services(request).people.list_people(viewer.caller)
     url = request.app.state.settings.url + invited.path if invited is not None else ""
     return page(
         request,

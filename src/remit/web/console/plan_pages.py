@@ -9,8 +9,8 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.services.plans import ChangedSince, ProposalPreview, RunDocuments
-from remit.plans.reports.diff_lines import count_omitted_lines
-from remit.web.console.diffs import MOST_ROWS, DiffShown, rows_of
+from remit.plans.reports.diff_lines import lines_not_kept
+from remit.web.console.diffs import MOST_ROWS, DiffShown, build_rows
 from remit.web.console.graphs import Graph, GraphBox, lay_out
 from remit.web.console.templating import address
 
@@ -131,7 +131,7 @@ def picture_of(steps: Iterable[StepView], states: dict[str, str], otherwise: str
             GraphBox(
                 step.action_id,
                 step.action_id,
-                _in_words(step),
+                _describe_step(step),
                 states.get(step.action_id, otherwise),
                 tuple(step.depends_on),
             )
@@ -140,7 +140,7 @@ def picture_of(steps: Iterable[StepView], states: dict[str, str], otherwise: str
     )
 
 
-def _in_words(step: StepView) -> str:
+def _describe_step(step: StepView) -> str:
     """`modify app.py`: what is done, and to which file."""
     kind = step.action_type.removeprefix("FILE_").replace("_", " ").lower()
     return f"{kind} {(step.target or '').rpartition('/')[2]}".strip()
@@ -158,7 +158,7 @@ def states_of(report: ExecutionReport | None) -> dict[str, str]:
     }
 
 
-def changes_shown(changes: Iterable[Change]) -> tuple[FileShown, ...]:
+def show_changes(changes: Iterable[Change]) -> tuple[FileShown, ...]:
     """Of a run that has ended. The record keeps the beginning of each diff, and no more."""
     return tuple(
         FileShown(
@@ -168,7 +168,7 @@ def changes_shown(changes: Iterable[Change]) -> tuple[FileShown, ...]:
             each.diff_summary.lines_added,
             each.diff_summary.lines_removed,
             "",
-            rows_of(each.diff_summary.preview, count_omitted_lines(each.diff_summary)),
+            build_rows(each.diff_summary.preview, lines_not_kept(each.diff_summary)),
             open=True,
             changed=each.before_state.file_hash != each.after_state.file_hash,
         )
@@ -185,11 +185,11 @@ class RollbackView(NamedTuple):
     """Path and reason."""
 
 
-def taken_back(outcomes: Iterable[RollbackOutcome]) -> list[RollbackView]:
-    return [_taken_back(each) for each in outcomes]
+def list_undone(outcomes: Iterable[RollbackOutcome]) -> list[RollbackView]:
+    return [_to_rollback_view(each) for each in outcomes]
 
 
-def _taken_back(outcome: RollbackOutcome) -> RollbackView:
+def _to_rollback_view(outcome: RollbackOutcome) -> RollbackView:
     paths = {each.checkpoint_id: each.file_path for each in outcome.manifest.checkpoints}
     folders = {each.checkpoint_id for each in outcome.manifest.checkpoints if each.file_kind == "directory"}
     if (rows := outcome.manifest.rows) is not None:
@@ -213,7 +213,7 @@ def rest_of(preview: ProposalPreview, number: int, first: int) -> RestShown | No
     files = preview.document.files
     if not 0 <= number < len(files) or first < 0:
         return None
-    shown = rows_of(files[number].diff, files[number].diff_left_out, first)
+    shown = build_rows(files[number].diff, files[number].diff_left_out, first)
     if not shown.rows:
         return None
     last = first + len(shown.rows)
@@ -233,10 +233,10 @@ def _rest(preview: ProposalPreview, number: int, first: int) -> str:
 def _files_of(preview: ProposalPreview, *, is_unfolded: bool) -> Iterable[FileShown]:
     rows_open = 0
     for number, each in enumerate(preview.document.files):
-        shown = rows_of(each.diff, each.diff_left_out)
+        shown = build_rows(each.diff, each.diff_left_out)
         rows = len(shown.rows)
-        fits = rows <= LONGEST_OPEN and rows_open + rows <= MOST_OPEN
-        rows_open += rows if fits else 0
+        is_open = rows <= LONGEST_OPEN and rows_open + rows <= MOST_OPEN
+        rows_open += rows if is_open else 0
         yield FileShown(
             each.path,
             each.new_path,
@@ -245,7 +245,7 @@ def _files_of(preview: ProposalPreview, *, is_unfolded: bool) -> Iterable[FileSh
             each.lines_removed,
             _mode(each),
             shown,
-            open=is_unfolded or fits,
+            open=is_unfolded or is_open,
             changed=each.before != each.after,
             rest=_rest(preview, number, rows) if shown.on_other_pages else "",
         )

@@ -57,7 +57,7 @@ OWN_PAGES: Final[dict[str, Callable[[Query], str]]] = {
 """By the address of the form. What it is about is in the form's query too: a page that is asked for has no body."""
 
 
-def own_page(path: str, query: Query) -> str:
+def find_page(path: str, query: Query) -> str:
     """Empty where the address is that of a page itself."""
     found = OWN_PAGES.get(path)
     return found(query) if found is not None else ""

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from remit.web.console import catalogue, goals, inbox, ledger, people, runs, tokens
 from remit.web.console import slo as levels
 from remit.web.console.assets import serve_asset
-from remit.web.console.pages import ConsoleRoute, go, viewer_of
-from remit.web.console.redirects import OWN_PAGES, own_page
+from remit.web.console.pages import ConsoleRoute, redirect_to, require_viewer
+from remit.web.console.redirects import OWN_PAGES, find_page
 
 ROOMS: Final = tuple(room.router for room in (inbox, runs, goals, ledger, catalogue, tokens, people, levels))
 
@@ -24,11 +24,11 @@ def console_router() -> APIRouter:
         return serve_asset(request, name)
 
     def lead_back(request: Request) -> Response:
-        viewer_of(request)
-        return go(own_page(request.url.path, request.query_params))
+        require_viewer(request)
+        return redirect_to(find_page(request.url.path, request.query_params))
 
     for path in OWN_PAGES:  # before the rooms: `/runs/NAME` would take them for names
         router.add_api_route(path, lead_back, methods=["GET"], name=f"back from {path}")
-    for room in ROOMS:
-        router.include_router(room)
+    for router_part in ROOMS:
+        router.include_router(router_part)
     return router

@@ -15,20 +15,20 @@ _OF_GOAL: Final = re.compile(r"goal-[0-9a-f]{48}")
 _SIMULATION: Final = "simulation "
 
 
-def name_of(desk: "Services", caller: Caller, run: RunView) -> str:
+def get_run_name(services: "Services", caller: Caller, run: RunView) -> str:
     """Of a goal, the simulation that it was done by, as the record of its approval names that."""
     if not _OF_GOAL.fullmatch(run.plan_id):
         return run.plan_id or "not known"
-    actor = _actor(desk, caller, "envelope.issued", run.envelope_id)
+    actor = _actor(services, caller, "envelope.issued", run.envelope_id)
     return f"goal: {actor.removeprefix(_SIMULATION)}" if actor.startswith(_SIMULATION) else run.plan_id
 
 
-def applied_by(desk: "Services", caller: Caller, run: RunView) -> str:
+def find_applier(services: "Services", caller: Caller, run: RunView) -> str:
     """Whoever had it carried out, as the record of its beginning says. Empty where nobody was named."""
-    return _actor(desk, caller, "plan.intent", run.envelope_id)
+    return _actor(services, caller, "plan.intent", run.envelope_id)
 
 
-def _actor(desk: "Services", caller: Caller, kind: str, envelope_id: str) -> str:
+def _actor(services: "Services", caller: Caller, kind: str, envelope_id: str) -> str:
     wanted = EntryFilter.from_tree({"kind": kind, "correlation_id": envelope_id}, source="the list of runs")
-    found = desk.ledger.list_entries(caller, DEFAULT_TENANT, wanted, None, 1).items
+    found = services.ledger.list_entries(caller, DEFAULT_TENANT, wanted, None, 1).items
     return (found[0].entry.actor or "") if found and found[0].problem is None else ""

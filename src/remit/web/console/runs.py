@@ -10,21 +10,21 @@ from starlette.responses import Response
 from remit.contracts.services.plans import ProposalState, ProposalView, RunDocuments, RunView, UndoAnswer, UndoLook
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.web.console import confirm as confirm_words
-from remit.web.console.confirm import Asking
+from remit.web.console.confirm import Confirmation
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled, FormFields
 from remit.web.console.graphs import Graph
-from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
+from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
 from remit.web.console.plan_pages import (
     PreviewShown,
     StepView,
-    changes_shown,
+    list_undone,
     picture_of,
+    show_changes,
     states_of,
     steps_of,
-    taken_back,
 )
-from remit.web.console.run_names import applied_by, name_of
+from remit.web.console.run_names import find_applier, get_run_name
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
 
@@ -49,7 +49,7 @@ class RunPage(NamedTuple):
     preview: PreviewShown | None = None
     """Of one that was approved and not applied: what was approved."""
     called: str = ""
-    applied_by: str = ""
+    find_applier: str = ""
 
     @property
     def own_name(self) -> str:
@@ -82,83 +82,83 @@ class RunPage(NamedTuple):
 
 @router.get("/runs")
 def runs(request: Request, cursor: str = "") -> Response:
-    viewer = viewer_of(request)
-    plans = desk_of(request).plans
+    viewer = require_viewer(request)
+    plans = get_services(request).plans
     ready = plans.list_proposals(viewer.caller, states=_READY, limit=EACH_PAGE).items if not cursor else ()
     found = plans.list_runs(viewer.caller, cursor=cursor or None, limit=EACH_PAGE)
     older = address("/runs", cursor=found.next) if found.next else None
-    named = [(name_of(desk_of(request), viewer.caller, each), each) for each in found.items]
+    named = [(get_run_name(get_services(request), viewer.caller, each), each) for each in found.items]
     return page(request, "runs.html", here="/runs", ready=ready, runs=named, older=older)
 
 
 @router.get("/runs/{name}")
 def run(request: Request, name: str) -> Response:
-    viewer = viewer_of(request)
-    found = _find(request, viewer, name)
+    viewer = require_viewer(request)
+    found = _find_run(request, viewer, name)
     if found.own_name != name:
         query = f"?{request.url.query}" if request.url.query else ""
-        return go(address(f"/runs/{found.own_name}") + query)
-    return _shown(request, found)
+        return redirect_to(address(f"/runs/{found.own_name}") + query)
+    return _build_page(request, found)
 
 
 @router.post("/runs/apply")
 def apply(request: Request, form: Filled) -> Response:
-    viewer, name = viewer_of(request), form.one("name")
+    viewer, name = require_viewer(request), form.one("name")
     if not is_confirmed(form):
         return _ask_first(request, viewer, form, confirm_words.apply)
     try:
-        desk_of(request).plans.apply(viewer.caller, name, APPLY_WAIT)
+        get_services(request).plans.apply(viewer.caller, name, APPLY_WAIT)
     except RefusedError as problem:
-        return _show(request, viewer, name, problem)
-    return go(address(f"/runs/{name}", said="applied"))
+        return _render_run(request, viewer, name, problem)
+    return redirect_to(address(f"/runs/{name}", said="applied"))
 
 
 @router.post("/runs/cancel")
 def cancel(request: Request, form: Filled) -> Response:
-    viewer, name = viewer_of(request), form.one("name")
+    viewer, name = require_viewer(request), form.one("name")
     if not is_confirmed(form):
         return _ask_first(request, viewer, form, confirm_words.cancel)
     try:
-        desk_of(request).plans.cancel(viewer.caller, name)
+        get_services(request).plans.cancel(viewer.caller, name)
     except RefusedError as problem:
-        return _show(request, viewer, name, problem)
-    return go(address(f"/runs/{name}", said="cancelled"))
+        return _render_run(request, viewer, name, problem)
+    return redirect_to(address(f"/runs/{name}", said="cancelled"))
 
 
 @router.post("/runs/undo")
 def undo(request: Request, form: Filled) -> Response:
-    viewer, name = viewer_of(request), form.one("name")
+    viewer, name = require_viewer(request), form.one("name")
     digest = form.given("drift_digest")
     if not is_confirmed(form):
-        drifted = desk_of(request).plans.preview_undo(viewer.caller, name).drifted if digest else ()
+        drifted = get_services(request).plans.preview_undo(viewer.caller, name).drifted if digest else ()
         return _ask_first(request, viewer, form, lambda title: confirm_words.undo(title, len(drifted)))
     try:
-        answer = desk_of(request).plans.undo(viewer.caller, name, force=bool(digest), drift_digest=digest)
+        answer = get_services(request).plans.undo(viewer.caller, name, force=bool(digest), drift_digest=digest)
     except RefusedError as problem:
-        return _show(request, viewer, name, problem)
+        return _render_run(request, viewer, name, problem)
     if answer.status in _SAID:
-        return go(address(f"/runs/{name}", said=_SAID[answer.status]))
-    return _show(request, viewer, name, undone=answer)
+        return redirect_to(address(f"/runs/{name}", said=_SAID[answer.status]))
+    return _render_run(request, viewer, name, undone=answer)
 
 
-def _ask_first(request: Request, viewer: Viewer, form: FormFields, asking: Callable[[str], Asking]) -> Response:
-    found = _find(request, viewer, form.one("name"))
+def _ask_first(request: Request, viewer: Viewer, form: FormFields, asking: Callable[[str], Confirmation]) -> Response:
+    found = _find_run(request, viewer, form.one("name"))
     return ask_first(request, form, asking(found.title), address(f"/runs/{found.name}"))
 
 
-def _show(
+def _render_run(
     request: Request, viewer: Viewer, name: str, problem: RemitError | None = None, undone: UndoAnswer | None = None
 ) -> Response:
-    return _shown(request, _find(request, viewer, name), problem, undone)
+    return _build_page(request, _find_run(request, viewer, name), problem, undone)
 
 
-def _shown(
+def _build_page(
     request: Request, found: RunPage, problem: RemitError | None = None, undone: UndoAnswer | None = None
 ) -> Response:
     refused = problem is not None or undone is not None
     status = status_of(problem) if problem is not None else 409 if refused else 200
     is_told = found.is_stale and problem is not None and problem.reason is Reason.BINDING_MISMATCH
-    changes = changes_shown(found.documents.change_log.changes) if found.documents is not None else ()
+    changes = show_changes(found.documents.change_log.changes) if found.documents is not None else ()
     return page(
         request,
         "run.html",
@@ -166,27 +166,27 @@ def _shown(
         here="/runs",
         run=found,
         changes=changes,
-        backs=taken_back(found.documents.rollbacks) if found.documents is not None else (),
+        backs=list_undone(found.documents.rollbacks) if found.documents is not None else (),
         undone=undone,
         tried=is_told,
         problem=None if is_told else problem,
     )
 
 
-def _find(request: Request, viewer: Viewer, name: str) -> RunPage:
+def _find_run(request: Request, viewer: Viewer, name: str) -> RunPage:
     """By the id of the proposal or of the envelope. Each part may be missing: not run yet, or run elsewhere."""
-    plans, caller = desk_of(request).plans, viewer.caller
-    view = _unless_missing(lambda: plans.read_run(caller, name))
-    known = view.proposal_id if view is not None else name
-    proposal = _unless_missing(lambda: plans.get(caller, known)) if known is not None else None
+    plans, caller = get_services(request).plans, viewer.caller
+    view = _find_or_none(lambda: plans.read_run(caller, name))
+    proposal_id = view.proposal_id if view is not None else name
+    proposal = _find_or_none(lambda: plans.get(caller, proposal_id)) if proposal_id is not None else None
     if view is None and proposal is None:
         raise RefusedError(
             Reason.STATE_MISSING, "there is no such run", where=name, next_step="All runs are listed: /runs"
         )
-    documents = _unless_missing(lambda: plans.read_report(caller, name)) if view is not None else None
-    look = _unless_missing(lambda: plans.preview_undo(caller, name)) if documents is not None else None
-    called = name_of(desk_of(request), caller, view) if view is not None else ""
-    who = applied_by(desk_of(request), caller, view) if view is not None else ""
+    documents = _find_or_none(lambda: plans.read_report(caller, name)) if view is not None else None
+    look = _find_or_none(lambda: plans.preview_undo(caller, name)) if documents is not None else None
+    called = get_run_name(get_services(request), caller, view) if view is not None else ""
+    who = find_applier(get_services(request), caller, view) if view is not None else ""
     picture = picture_of(
         _steps(request, viewer, proposal) or steps_of(documents),
         states_of(documents.report if documents is not None else None),
@@ -199,7 +199,7 @@ def _preview(request: Request, viewer: Viewer, proposal: ProposalView | None) ->
     if proposal is None or proposal.state != "APPROVED":
         return None
     try:
-        return PreviewShown.of(desk_of(request).plans.read_preview(viewer.caller, proposal.proposal_id))
+        return PreviewShown.of(get_services(request).plans.read_preview(viewer.caller, proposal.proposal_id))
     except RemitError:  # the plan itself may be gone; whoever applies it is told why not
         return None
 
@@ -209,12 +209,12 @@ def _steps(request: Request, viewer: Viewer, proposal: ProposalView | None) -> S
     if proposal is None:
         return ()
     try:
-        return desk_of(request).plans.list_actions(viewer.caller, proposal.proposal_id)
+        return get_services(request).plans.list_actions(viewer.caller, proposal.proposal_id)
     except RefusedError:
         return ()
 
 
-def _unless_missing(ask: Callable[[], T]) -> T | None:
+def _find_or_none(ask: Callable[[], T]) -> T | None:
     try:
         return ask()
     except RefusedError as problem:

@@ -14,8 +14,8 @@ from remit.goals.slo import MOST, WINDOW, Rate, rolling_error_rate
 from remit.observability.gauges import read_chains
 from remit.store.connection import Connection
 from remit.web.console.charts import WIDE, Chart, Value, draw_bars
-from remit.web.console.pages import ConsoleRoute, desk_of, page, viewer_of
-from remit.web.console.templating import how_long
+from remit.web.console.pages import ConsoleRoute, get_services, page, require_viewer
+from remit.web.console.templating import render_duration
 
 if TYPE_CHECKING:
     from remit.services.services import Services
@@ -39,13 +39,13 @@ class Level(NamedTuple):
 
 @router.get("/levels")
 def levels(request: Request) -> Response:
-    viewer_of(request)
-    desk = desk_of(request)
+    require_viewer(request)
+    desk = get_services(request)
     now = desk.workspace.clock()
     tenants = sorted(desk.workspace.config.tenants)
     with desk.workspace.store.reading() as connection:
         rate = rolling_error_rate(connection, tenants, now)
-        hours = _by_hour(connection, tenants, now)
+        hours = _count_by_hour(connection, tenants, now)
         chains = read_chains(connection)
     return page(
         request,
@@ -54,8 +54,8 @@ def levels(request: Request) -> Response:
         levels=[_error_level(rate), *_waiting(desk, now)],
         goals=hours,
         roads=[
-            *_spreads(EXECUTION_SECONDS, "From the first step to the last"),
-            *_spreads(COMMITS, "A commit of the ledger"),
+            *_list_histograms(EXECUTION_SECONDS, "From the first step to the last"),
+            *_list_histograms(COMMITS, "A commit of the ledger"),
         ],
         http=_all_of(HTTP_SECONDS),
         refusals=sorted(REFUSALS.read().items(), key=lambda each: -each[1])[:MOST_REFUSALS],
@@ -71,14 +71,16 @@ def _error_level(rate: Rate) -> Level:
     return Level("Failed dispatches", f"{rate.value * 100:.2f} %", promise, state)
 
 
-def _waiting(desk: "Services", now: datetime) -> Iterator[Level]:
+def _waiting(services: "Services", now: datetime) -> Iterator[Level]:
     names = {"request": "Held requests", "plan": "Proposed plans", "goal": "Goals to approve"}
-    for kind, (count, oldest) in desk.inbox.count_open().items():
-        since = f"the oldest for {how_long((now - parse_time(oldest)).total_seconds())}" if oldest else "none waits"
+    for kind, (count, oldest) in services.inbox.count_open().items():
+        since = (
+            f"the oldest for {render_duration((now - parse_time(oldest)).total_seconds())}" if oldest else "none waits"
+        )
         yield Level(names.get(kind, kind), f"{count:,}", since, "")
 
 
-def _by_hour(connection: Connection, tenants: list[str], now: datetime) -> Chart | None:
+def _count_by_hour(connection: Connection, tenants: list[str], now: datetime) -> Chart | None:
     """Goals that ended in each of the last 24 hours; None if there were none."""
     hours = [render_time(now - timedelta(hours=back))[:_HOUR_LENGTH] for back in range(23, -1, -1)]
     ended = dict.fromkeys(hours, 0)
@@ -94,7 +96,7 @@ def _by_hour(connection: Connection, tenants: list[str], now: datetime) -> Chart
     return draw_bars("Goals that ended, by the hour (UTC)", values, width=WIDE)
 
 
-def _spreads(counted: Histogram, what: str) -> Iterator[Chart]:
+def _list_histograms(counted: Histogram, what: str) -> Iterator[Chart]:
     for labels, spread in sorted(counted.read().items()):
         whose = f" ({', '.join(labels)})" if labels else ""
         yield draw_bars(f"{what}{whose}", _values(counted, spread))

@@ -63,7 +63,7 @@ def address(path: str, /, **query: str | int | None) -> str:
     return f"{quote(path)}?{urlencode(given)}" if given else quote(path)
 
 
-def how_long(seconds: float) -> str:
+def render_duration(seconds: float) -> str:
     """`9 min 12 s`: the two largest parts."""
     whole = max(int(seconds), 0)
     for least, unit, name, rest, rest_name in _STEPS:
@@ -116,7 +116,7 @@ def sentence(text: str) -> str:
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "exact": exact,
     "in_lines": in_lines,
-    "how_long": how_long,
+    "how_long": render_duration,
     "minute": minute,
     "second": second,
     "sentence": sentence,

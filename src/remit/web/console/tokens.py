@@ -13,7 +13,7 @@ from remit.services.base.tenants import tenant_of_user
 from remit.web.console.confirm import revoke as ask_to_revoke
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled, FormFields
-from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
+from remit.web.console.pages import ConsoleRoute, get_services, page, redirect_to, require_viewer
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
 
@@ -25,33 +25,33 @@ LIVES: Final = {"3600": "an hour", "28800": "8 hours", "86400": "a day", "604800
 
 @router.get("/tokens")
 def tokens(request: Request) -> Response:
-    viewer_of(request)
-    return _show(request)
+    require_viewer(request)
+    return _render_tokens(request)
 
 
 @router.post("/tokens/issue")
 def issue(request: Request, form: Filled) -> Response:
-    viewer = viewer_of(request)
+    viewer = require_viewer(request)
     try:
-        issued = desk_of(request).tokens.issue(viewer.caller, _wish(request, form))
+        issued = get_services(request).tokens.issue(viewer.caller, _parse_token_request(request, form))
     except RefusedError as problem:
-        return _show(request, problem, filled=form)
-    return _show(request, issued=issued)
+        return _render_tokens(request, problem, filled=form)
+    return _render_tokens(request, issued=issued)
 
 
 @router.post("/tokens/revoke")
 def revoke(request: Request, form: Filled) -> Response:
-    viewer = viewer_of(request)
+    viewer = require_viewer(request)
     if not is_confirmed(form):
         return ask_first(request, form, ask_to_revoke(form.one("jti")), "/tokens")
     try:
-        desk_of(request).tokens.revoke(viewer.caller, form.one("jti"), form.given("reason"))
+        get_services(request).tokens.revoke(viewer.caller, form.one("jti"), form.given("reason"))
     except RefusedError as problem:
-        return _show(request, problem)
-    return go("/tokens?said=revoked")
+        return _render_tokens(request, problem)
+    return redirect_to("/tokens?said=revoked")
 
 
-def _show(
+def _render_tokens(
     request: Request,
     problem: RemitError | None = None,
     issued: TokenIssued | None = None,
@@ -59,7 +59,7 @@ def _show(
 ) -> Response:
     """A token's text is shown once, on the page that answers the form: it is kept nowhere."""
     viewer = request.state.viewer
-    found = desk_of(request).tokens.list_tokens(viewer.caller, request.query_params.get("cursor") or None, EACH_PAGE)
+    found = get_services(request).tokens.list_tokens(viewer.caller, request.query_params.get("cursor") or None, EACH_PAGE)
     return page(
         request,
         "tokens.html",
@@ -77,7 +77,7 @@ def _show(
     )
 
 
-def _wish(request: Request, form: FormFields) -> TokenWish:
+def _parse_token_request(request: Request, form: FormFields) -> TokenWish:
     if form.one("life") not in LIVES:
         raise _unclear("a token cannot be made for that long", "life")
     constraints: dict[str, Any] = {}
@@ -85,14 +85,19 @@ def _wish(request: Request, form: FormFields) -> TokenWish:
         constraints["domains"] = list(form.lines("domains"))
     user, tenant = form.given("user"), form.given("tenant")
     if user or tenant:
-        constraints |= {"user": user, "tenant": tenant_of_user(desk_of(request).workspace, user, tenant)}
+        constraints |= {"user": user, "tenant": tenant_of_user(get_services(request).workspace, user, tenant)}
     if form.one("amount"):
         constraints["max_purchase"] = {"value": _number(form.one("amount")), "currency": form.one("currency").upper()}
     if form.one("max_actions"):
         constraints["max_actions"] = int(_number(form.one("max_actions")))
     caps = [*form.many("caps"), *(f"call.{name.removeprefix('call.')}" for name in form.lines("calls"))]
-    wish = {"sub": form.one("sub"), "caps": caps, "constraints": constraints, "life_seconds": int(form.one("life"))}
-    return TokenWish.from_tree(wish, source="the form")
+    token_request = {
+        "sub": form.one("sub"),
+        "caps": caps,
+        "constraints": constraints,
+        "life_seconds": int(form.one("life")),
+    }
+    return TokenWish.from_tree(token_request, source="the form")
 
 
 def _number(text: str) -> float:

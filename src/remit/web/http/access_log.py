@@ -66,12 +66,12 @@ class AccessLogMiddleware:
             return
         request_id = request_id_of(scope["headers"])
         scope.setdefault("state", {})["request_id"] = request_id
-        answered = 0
+        status = 0
 
         async def send_with_id(message: Message) -> None:
-            nonlocal answered
+            nonlocal status
             if message["type"] == "http.response.start":
-                answered = int(message["status"])
+                status = int(message["status"])
                 named = (b"x-request-id", request_id.encode())
                 message = {**message, "headers": [*message.get("headers", ()), named]}
             await send(message)
@@ -87,10 +87,10 @@ class AccessLogMiddleware:
             try:
                 await self._app(scope, receive, send_with_id)
             except Exception:
-                answered = answered or 500
+                status = status or 500
                 raise
             finally:
-                _note(scope, answered or GONE, time.monotonic() - began, span)
+                _log_request(scope, status or GONE, time.monotonic() - began, span)
 
     def _span(self, scope: Scope, inside: ExitStack) -> "Span | None":
         if tracing.tracer is None:
@@ -98,7 +98,7 @@ class AccessLogMiddleware:
         return inside.enter_context(tracing.server_span(tracing.tracer, scope["headers"], _method(scope)))
 
 
-def _note(scope: Scope, status: int, seconds: float, span: "Span | None") -> None:
+def _log_request(scope: Scope, status: int, seconds: float, span: "Span | None") -> None:
     route, method = route_of(scope), _method(scope)
     HTTP_REQUESTS.add(route, method, str(status))
     HTTP_SECONDS.observe(seconds, route)
@@ -107,11 +107,11 @@ def _note(scope: Scope, status: int, seconds: float, span: "Span | None") -> Non
         span.set_attributes({"http.route": route, "http.response.status_code": status})
     level = logging.DEBUG if route in QUIET else logging.INFO
     if _LOG.isEnabledFor(level):
-        told: dict[str, Any] = {"method": method, "route": route, "status": status, "ms": round(seconds * 1e3, 3)}
+        fields: dict[str, Any] = {"method": method, "route": route, "status": status, "ms": round(seconds * 1e3, 3)}
         caller = scope.get("state", {}).get("caller")
         if caller is not None:
-            told["caller"] = caller.id
-        _LOG.log(level, "request answered", extra=told)
+            fields["caller"] = caller.id
+        _LOG.log(level, "request answered", extra=fields)
 
 
 def _method(scope: Scope) -> str:

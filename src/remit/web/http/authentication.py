@@ -15,7 +15,7 @@ from starlette.requests import HTTPConnection
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.secrets import secret_digest
-from remit.web.config.reload import SettingsRead
+from remit.web.config.reload import SettingsWatcher
 from remit.web.http.problems import ResponseError
 from remit.workspace.workspace import Workspace
 
@@ -38,7 +38,7 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class Identified:
+class Identity:
     """Whom a credential stands for. `csrf` is what unsafe requests of a person must carry too."""
 
     caller: Caller
@@ -46,7 +46,7 @@ class Identified:
     csrf: str | None = field(default=None, repr=False)
 
 
-def shown_credential(headers: Headers, cookie_name: str) -> Credential | None:
+def read_credential(headers: Headers, cookie_name: str) -> Credential | None:
     """The one credential of a request. Refuses a malformed one, and two: which of them counts, nobody could tell."""
     given = headers.getlist("authorization")
     cookie = cookie_value(headers, cookie_name)
@@ -54,7 +54,7 @@ def shown_credential(headers: Headers, cookie_name: str) -> Credential | None:
         return Credential("session", cookie) if cookie else None
     found = _BEARER.fullmatch(given[0])
     if len(given) > 1 or found is None:
-        raise _unauthorized(
+        raise _unauthorized_error(
             RefusedError(
                 Reason.AUTHORITY_MALFORMED,
                 "the header does not say `Bearer TOKEN`, once, with one space",
@@ -63,7 +63,7 @@ def shown_credential(headers: Headers, cookie_name: str) -> Credential | None:
             )
         )
     if cookie:
-        raise _unauthorized(
+        raise _unauthorized_error(
             RefusedError(
                 Reason.AUTHORITY_MALFORMED,
                 "the request shows a token and a session, and only one of them can count",
@@ -74,26 +74,26 @@ def shown_credential(headers: Headers, cookie_name: str) -> Credential | None:
     return Credential("token", found[1])
 
 
-def look_up(
-    workspace: Workspace, credential: Credential, *, touch: bool = True, read: SettingsRead | None = None
-) -> Identified | None:
+def find_identity(
+    workspace: Workspace, credential: Credential, *, touch: bool = True, settings: SettingsWatcher | None = None
+) -> Identity | None:
     """Whom it stands for now. Blocks. None for a session that is over; a token that does not count is refused."""
     if credential.kind == "token":
-        if read is not None:
-            read.require()  # a token is not bad because the settings are
+        if settings is not None:
+            settings.require()  # a token is not bad because the settings are
         try:
             agent = AgentCaller.by(workspace.tokens, credential.text)
         except RefusedError as problem:
             raise ResponseError(problem, 401, _BAD_TOKEN) from None
-        return Identified(agent, agent.token.expires_at)
+        return Identity(agent, agent.token.expires_at)
     found = workspace.people.session(credential.text, touch=touch)
     if found is None:
         return None
     caller = PersonCaller(found.person, found.role, found.user, found.tenant)
-    return Identified(caller, found.expires_at, found.csrf)
+    return Identity(caller, found.expires_at, found.csrf)
 
 
-def identify(request: HTTPConnection) -> Caller | None:
+def get_caller(request: HTTPConnection) -> Caller | None:
     """Who asks, as the guard found."""
     found: Caller | None = getattr(request.state, "caller", None)
     return found
@@ -101,13 +101,13 @@ def identify(request: HTTPConnection) -> Caller | None:
 
 def require_caller(request: HTTPConnection) -> Caller:
     """The same, or 401. The dependency of every route that is not for everybody."""
-    found = identify(request)
+    found = get_caller(request)
     if found is None:
-        raise not_identified()
+        raise not_identified_error()
     return found
 
 
-def demand_person(request: HTTPConnection) -> PersonCaller:
+def require_person(request: HTTPConnection) -> PersonCaller:
     """A person. An agent gets 403: no token makes one of it."""
     found = require_caller(request)
     if not isinstance(found, PersonCaller):
@@ -125,18 +125,18 @@ def is_still_valid(request: HTTPConnection) -> bool:
     must end with the session, or the token, that it was opened by.
     """
     credential: Credential | None = getattr(request.state, "credential", None)
-    workspace: Any = request.app.state.desk.workspace
+    workspace: Any = request.app.state.services.workspace
     if credential is None:
         return False
     try:
-        found = look_up(workspace, credential, touch=False)
+        found = find_identity(workspace, credential, touch=False)
     except (ResponseError, RefusedError):
         return False
-    return found is not None and found.caller.id == getattr(identify(request), "id", None)
+    return found is not None and found.caller.id == getattr(get_caller(request), "id", None)
 
 
-def not_identified() -> ResponseError:
-    return _unauthorized(
+def not_identified_error() -> ResponseError:
+    return _unauthorized_error(
         RefusedError(
             Reason.PERMISSION_DENIED,
             "it is not known who asks",
@@ -147,7 +147,7 @@ def not_identified() -> ResponseError:
     )
 
 
-def _unauthorized(error: RefusedError, headers: dict[str, str] = _BAD_TOKEN) -> ResponseError:
+def _unauthorized_error(error: RefusedError, headers: dict[str, str] = _BAD_TOKEN) -> ResponseError:
     return ResponseError(error, 401, headers)
 
 

@@ -23,31 +23,31 @@ SECONDS: Final = 3_600.0
 
 
 @dataclass(slots=True)
-class _Seen:
+class _KeyUse:
     digest: str
-    at: float
+    used_at: float
     answer: Response | None = None
-    is_told: bool = False
+    is_disclosed: bool = False
     """It was answered, and the answer is a secret that is not kept."""
 
 
-class Keys:
-    """Keys that callers gave lately. Safe to use from any thread."""
+class IdempotencyKeys:
+    """IdempotencyKeys that callers gave lately. Safe to use from any thread."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._seen: OrderedDict[tuple[str, str, str], _Seen] = OrderedDict()
+        self._uses: OrderedDict[tuple[str, str, str], _KeyUse] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._uses)
 
     def require_same(self, caller_id: str, what: str, key: str, body: bytes) -> None:
         """Refuses a key that this caller gave before with another body, for the same operation."""
         with self._lock:
-            self._place(caller_id, what, key, body)
+            self._find_or_add(caller_id, what, key, body)
 
-    def once(
+    def run_once(
         self, caller_id: str, what: str, key: str, body: bytes, make: Callable[[], Response], *, is_secret: bool = False
     ) -> Response:
         """The answer that `make` gives; of a second time, the first one's. What fails may be tried again.
@@ -55,36 +55,36 @@ class Keys:
         A secret answer is given the first time only.
         """
         with self._lock:
-            seen, is_new = self._place(caller_id, what, key, body)
+            use, is_new = self._find_or_add(caller_id, what, key, body)
             if not is_new:
-                if seen.is_told:
-                    raise _told_before()
-                if seen.answer is None:
+                if use.is_disclosed:
+                    raise _disclosed_before_error()
+                if use.answer is None:
                     raise RefusedError(
                         Reason.IN_PROGRESS,
                         "a request with this key is under way",
                         where="header Idempotency-Key",
                         next_step="Wait for its answer, or ask again a little later.",
                     )
-                return seen.answer
+                return use.answer
         try:
             answer = make()
         except BaseException:
             with self._lock:
-                self._seen.pop((caller_id, what, key), None)
+                self._uses.pop((caller_id, what, key), None)
             raise
         if is_secret:
-            seen.is_told = True
+            use.is_disclosed = True
         else:
-            seen.answer = answer
+            use.answer = answer
         return answer
 
-    def _place(self, caller_id: str, what: str, key: str, body: bytes) -> tuple[_Seen, bool]:
+    def _find_or_add(self, caller_id: str, what: str, key: str, body: bytes) -> tuple[_KeyUse, bool]:
         now, digest, name = self._now(), digest_bytes(body), (caller_id, what, key)
-        self._forget(now)
-        found = self._seen.get(name)
+        self._remove_old(now)
+        found = self._uses.get(name)
         if found is None:
-            self._seen[name] = found = _Seen(digest, now)
+            self._uses[name] = found = _KeyUse(digest, now)
             return found, True
         if found.digest != digest:
             raise RefusedError(
@@ -95,15 +95,15 @@ class Keys:
             )
         return found, False
 
-    def _forget(self, now: float) -> None:
-        while self._seen:
-            name, oldest = next(iter(self._seen.items()))
-            if len(self._seen) < MOST and now - oldest.at < SECONDS:
+    def _remove_old(self, now: float) -> None:
+        while self._uses:
+            name, oldest = next(iter(self._uses.items()))
+            if len(self._uses) < MOST and now - oldest.used_at < SECONDS:
                 return
-            del self._seen[name]
+            del self._uses[name]
 
 
-def _told_before() -> RefusedError:
+def _disclosed_before_error() -> RefusedError:
     return RefusedError(
         Reason.IDEMPOTENCY_CONFLICT,
         "it was made under this key already; its secret was told then, and is not kept",
@@ -112,7 +112,7 @@ def _told_before() -> RefusedError:
     )
 
 
-def id_under(caller_id: str, key: str) -> str:
+def derive_id(caller_id: str, key: str) -> str:
     """The id of what this caller asks for under this key: a UUID that is the same each time."""
     found = hashlib.sha256(canonical_bytes(["remit idempotency key", caller_id, key])).digest()
     return str(uuid.UUID(bytes=found[:16], version=5))

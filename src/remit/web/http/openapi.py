@@ -111,18 +111,18 @@ def operation(
     return {"operation_id": name, "summary": summary, "response_class": Response, "response_model": None}
 
 
-def told_of(route: APIRoute) -> OperationDoc:
+def operation_doc_of(route: APIRoute) -> OperationDoc:
     return _TOLD[route.operation_id or ""]
 
 
-def document(app: FastAPI) -> dict[str, Any]:
+def build_document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI 3.1 document of everything under /v1, and of the two addresses that tell how the server is."""
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.operation_id in _TOLD]
     tree = get_openapi(title="Remit", version=__version__, description=DESCRIPTION, routes=routes)
     schemas = _schemas(routes)
     for route in routes:
         for method in route.methods or ():
-            _complete(tree["paths"][route.path_format][method.lower()], told_of(route), schemas.refs)
+            _complete_operation(tree["paths"][route.path_format][method.lower()], operation_doc_of(route), schemas.refs)
     tree["components"] = {
         "schemas": schemas.definitions,
         "securitySchemes": {
@@ -141,54 +141,56 @@ class _Schemas:
 
 def _schemas(routes: list[APIRoute]) -> _Schemas:
     wanted: list[tuple[type[Contract], JsonSchemaMode]] = [(Problem, "serialization")]
-    for told in map(told_of, routes):
-        if told.body is not None:
-            wanted.append((told.body, "validation"))
-        wanted += [(model, "serialization") for each in told.answers.values() for model in _models(each)]
+    for doc in map(operation_doc_of, routes):
+        if doc.body is not None:
+            wanted.append((doc.body, "validation"))
+        wanted += [(model, "serialization") for each in doc.answers.values() for model in _models(each)]
     refs, found = models_json_schema(list(dict.fromkeys(wanted)), ref_template=REF)
-    by_model: Any = {model: _as_published(ref) for model, ref in refs.items()}
-    definitions = {_PUBLISHED.get(name, name): _as_published(each) for name, each in found.get("$defs", {}).items()}
+    by_model: Any = {model: _with_published_refs(ref) for model, ref in refs.items()}
+    definitions = {
+        _PUBLISHED.get(name, name): _with_published_refs(each) for name, each in found.get("$defs", {}).items()
+    }
     return _Schemas(by_model, definitions)
 
 
-def _as_published(node: Any) -> Any:
+def _with_published_refs(node: Any) -> Any:
     if isinstance(node, str) and node.startswith(_REFERS):
         name = node.removeprefix(_REFERS)
         return REF.format(model=_PUBLISHED.get(name, name))
     if isinstance(node, list):
-        return [_as_published(each) for each in node]
+        return [_with_published_refs(each) for each in node]
     if isinstance(node, dict):
-        return {key: _as_published(value) for key, value in node.items()}
+        return {key: _with_published_refs(value) for key, value in node.items()}
     return node
 
 
-def _complete(
-    told_path: dict[str, Any],
-    told: OperationDoc,
+def _complete_operation(
+    operation_tree: dict[str, Any],
+    doc: OperationDoc,
     refs: Refs,
 ) -> None:
-    if told.body is not None:
-        content = {JSON: {"schema": refs[told.body, "validation"]}}
-        told_path["requestBody"] = {"required": needs_body(told.body), "content": content}
-    told_path["responses"] = {
-        str(status): _answer(status, each, refs) for status, each in sorted(told.answers.items())
-    } | {str(status): _problem(status, text, refs) for status, text in sorted(errors_of(told).items())}
-    if not told.is_public:
-        told_path["security"] = [{"token": []}, {"session": []}]
-    if told.right is not None:
-        rule = RULES[told.right]
-        told_path["x-remit-right"] = {
-            "right": told.right.value,
+    if doc.body is not None:
+        content = {JSON: {"schema": refs[doc.body, "validation"]}}
+        operation_tree["requestBody"] = {"required": needs_body(doc.body), "content": content}
+    operation_tree["responses"] = {
+        str(status): _answer(status, each, refs) for status, each in sorted(doc.answers.items())
+    } | {str(status): _problem(status, text, refs) for status, text in sorted(list_errors(doc).items())}
+    if not doc.is_public:
+        operation_tree["security"] = [{"token": []}, {"session": []}]
+    if doc.right is not None:
+        rule = RULES[doc.right]
+        operation_tree["x-remit-right"] = {
+            "right": doc.right.value,
             "roles": sorted(rule.roles),
             "capability": rule.capability,
             "any_agent": rule.any_token,
         }
 
 
-def errors_of(told: OperationDoc) -> dict[int, str]:
+def list_errors(doc: OperationDoc) -> dict[int, str]:
     """What can be wrong with it. Whatever asks the desk may hear any of its refusals."""
-    every = {**_ALWAYS, **({} if told.is_public else _OF_THE_DESK), **(_WITH_BODY if told.body is not None else {})}
-    return {status: text for status, text in every.items() if status not in told.answers}
+    every = {**_ALWAYS, **({} if doc.is_public else _OF_THE_DESK), **(_WITH_BODY if doc.body is not None else {})}
+    return {status: text for status, text in every.items() if status not in doc.answers}
 
 
 def _models(each: Answers) -> tuple[type[Contract], ...]:
@@ -207,25 +209,25 @@ def _answer(
     else:
         found = [refs[model, "serialization"] for model in _models(each)]
         content = {JSON: {"schema": found[0] if len(found) == 1 else {"anyOf": found}}}
-    told: dict[str, Any] = {"description": _SAID[status], "content": content}
+    response: dict[str, Any] = {"description": _DESCRIPTIONS[status], "content": content}
     if status in {201, 202}:
-        told["headers"] = {"Location": _header("Where it can be asked for again.")}
+        response["headers"] = {"Location": _header("Where it can be asked for again.")}
     if status == 202:
-        told["headers"]["Retry-After"] = _header("Seconds to wait before asking.")
-    return told
+        response["headers"]["Retry-After"] = _header("Seconds to wait before asking.")
+    return response
 
 
-_SAID: Final = {200: "Done, or as it is now.", 201: "Made.", 202: "It goes on.", 503: "Not ready."}
+_DESCRIPTIONS: Final = {200: "Done, or as it is now.", 201: "Made.", 202: "It goes on.", 503: "Not ready."}
 
 
 def _problem(status: int, text: str, refs: Refs) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    response: dict[str, Any] = {
         "description": text,
         "content": {MEDIA_TYPE: {"schema": refs[Problem, "serialization"]}},
     }
     if headers := _HEADERS.get(status):
-        told["headers"] = {name: _header(said) for name, said in headers.items()}
-    return told
+        response["headers"] = {name: _header(said) for name, said in headers.items()}
+    return response
 
 
 def _header(text: str) -> dict[str, Any]:
@@ -233,4 +235,4 @@ def _header(text: str) -> dict[str, Any]:
 
 
 def rendered(app: FastAPI) -> bytes:
-    return json.dumps(document(app), ensure_ascii=False).encode()
+    return json.dumps(build_document(app), ensure_ascii=False).encode()

@@ -174,29 +174,29 @@ def respond(
     given = dict(headers or {})
     if code in {429, 503}:
         given.setdefault("Retry-After", RETRY_AFTER)
-    if (page := _page(request)) is not None:
+    if (page := _find_error_page(request)) is not None:
         return page(request, code, error, given)
     request_id = getattr(request.state, "request_id", None)
     return Response(problem_body(error, code, request_id, **more), code, given, MEDIA_TYPE)
 
 
-def show_pages(app: Starlette, page: ErrorPage, wants_page: Callable[[Request], bool]) -> None:
+def use_error_page(app: Starlette, page: ErrorPage, wants_page: Callable[[Request], bool]) -> None:
     """Errors for people: a page, where their browser asks for one."""
     app.state.error_page = (page, wants_page)
 
 
-def _page(request: Request) -> ErrorPage | None:
+def _find_error_page(request: Request) -> ErrorPage | None:
     page, wants_page = getattr(request.app.state, "error_page", None) or (None, None)
     return page if wants_page is not None and wants_page(request) else None
 
 
-def refused_answer(request: Request, told: ErrorTold, found: Contract) -> Response:
+def refused_response(request: Request, problem: ErrorTold, found: Contract) -> Response:
     """What the road said no to, with the whole answer: a refusal is signed too."""
-    error = RefusedError(Reason(told.code), told.what, where=told.where, next_step=told.next_step)
+    error = RefusedError(Reason(problem.code), problem.what, where=problem.where, next_step=problem.next_step)
     return respond(request, error, answer=found.tree())
 
 
-def of_http(status: int, where: str = "") -> RemitError:
+def build_http_error(status: int, where: str = "") -> RemitError:
     """What HTTP itself refuses, in our words."""
     reason, what, next_step = _OF_HTTP.get(
         status, (Reason.MALFORMED, HTTPStatus(status).phrase.lower(), "See /v1/openapi.json for what can be asked.")
@@ -217,27 +217,27 @@ class ResponseError(Exception):
 
 def handle_errors(app: Starlette) -> None:
     """Whatever a route or the router raises leaves as a problem document."""
-    app.add_exception_handler(RemitError, _of_remit)
-    app.add_exception_handler(ResponseError, _of_answered)
-    app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(Exception, _of_anything)
+    app.add_exception_handler(RemitError, _answer_remit_error)
+    app.add_exception_handler(ResponseError, _answer_response_error)
+    app.add_exception_handler(HTTPException, _answer_http_error)
+    app.add_exception_handler(Exception, _answer_unexpected)
 
 
-async def _of_remit(request: Request, error: Exception) -> Response:
+async def _answer_remit_error(request: Request, error: Exception) -> Response:
     return respond(request, as_remit_error(error))
 
 
-async def _of_answered(request: Request, problem: Exception) -> Response:
+async def _answer_response_error(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, ResponseError)  # noqa: S101 - registered for nothing else
     return respond(request, problem.error, problem.status, problem.headers, **problem.more)
 
 
-async def _of_http(request: Request, problem: Exception) -> Response:
+async def _answer_http_error(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)  # noqa: S101 - registered for nothing else
-    return respond(request, of_http(problem.status_code), problem.status_code, problem.headers)
+    return respond(request, build_http_error(problem.status_code), problem.status_code, problem.headers)
 
 
-async def _of_anything(request: Request, problem: Exception) -> Response:
+async def _answer_unexpected(request: Request, problem: Exception) -> Response:
     _LOG.error("a bug in a route", exc_info=problem)
     return respond(request, as_remit_error(problem), 500)
 

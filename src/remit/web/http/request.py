@@ -19,8 +19,8 @@ from remit.identity.callers import Caller
 from remit.services.base.fair_share import FairShareQuota
 from remit.services.base.permissions import Right, require
 from remit.web.http.authentication import require_caller
-from remit.web.http.idempotency import Keys
-from remit.web.http.problems import RETRY_AFTER, ResponseError, of_http
+from remit.web.http.idempotency import IdempotencyKeys
+from remit.web.http.problems import RETRY_AFTER, ResponseError, build_http_error
 
 if TYPE_CHECKING:
     from remit.services.services import Services
@@ -71,9 +71,9 @@ class APIRequest:
         self.raw = raw
 
     @property
-    def desk(self) -> "Services":
-        desk: Services = self.request.app.state.desk
-        return desk
+    def services(self) -> "Services":
+        services: Services = self.request.app.state.services
+        return services
 
     @property
     def caller(self) -> Caller:
@@ -82,9 +82,9 @@ class APIRequest:
     @property
     def key(self) -> str | None:
         """The header Idempotency-Key, where one was sent."""
-        given = self.request.headers.get("idempotency-key")
-        if given is None or _KEY.fullmatch(given):
-            return given
+        value = self.request.headers.get("idempotency-key")
+        if value is None or _KEY.fullmatch(value):
+            return value
         raise RefusedError(
             Reason.MALFORMED,
             "an idempotency key has 1 to 200 visible ASCII characters",
@@ -97,7 +97,7 @@ class APIRequest:
         if self.key is not None:
             self._keys.require_same(self.caller.id, self.request.scope["route"].name, self.key, self.raw)
 
-    def once(self, right: Right, make: Callable[[], Response], *, is_secret: bool = False) -> Response:
+    def run_once(self, right: Right, make: Callable[[], Response], *, is_secret: bool = False) -> Response:
         """For what has no id of its own: under the same key it is made once, for whoever still has the right to it.
 
         A secret answer is not kept: who asks again hears that it was made.
@@ -106,11 +106,11 @@ class APIRequest:
             return make()
         require(self.caller, right)
         name = self.request.scope["route"].name
-        return self._keys.once(self.caller.id, name, self.key, self.raw, make, is_secret=is_secret)
+        return self._keys.run_once(self.caller.id, name, self.key, self.raw, make, is_secret=is_secret)
 
     @property
-    def _keys(self) -> Keys:
-        keys: Keys = self.request.app.state.keys
+    def _keys(self) -> IdempotencyKeys:
+        keys: IdempotencyKeys = self.request.app.state.keys
         return keys
 
     def parse(self, model: type[C]) -> C:
@@ -131,26 +131,26 @@ class APIRequest:
     @contextmanager
     def waiting(self) -> Iterator[float]:
         """How many seconds this caller may wait: as he prefers, unless too many wait already."""
-        wished = wished_wait(self.request.headers.getlist("prefer"))
-        places: FairShareQuota = self.request.app.state.waiting
+        seconds = parse_wait(self.request.headers.getlist("prefer"))
+        quota: FairShareQuota = self.request.app.state.waiting
         caller = self.caller
-        if wished <= 0 or not places.acquire(caller):
+        if seconds <= 0 or not quota.acquire(caller):
             yield 0.0
             return
         try:
-            yield wished
+            yield seconds
         finally:
-            places.release(caller)
+            quota.release(caller)
 
 
-async def _call(request: Request) -> APIRequest:
+async def _read_request(request: Request) -> APIRequest:
     require_caller(request)
     _require_plain_query(request)
     _require_accepted(request)
     return APIRequest(request)
 
 
-async def _call_with_body(request: Request) -> APIRequest:
+async def _read_request_with_body(request: Request) -> APIRequest:
     """Of a stranger the body is not even read."""
     require_caller(request)
     _require_plain_query(request)
@@ -160,12 +160,12 @@ async def _call_with_body(request: Request) -> APIRequest:
     raw = await request.body()
     says_nothing = not raw and "content-type" not in request.headers
     if not says_nothing and (media.strip().lower() != JSON or charset not in {"", "utf-8"}):
-        raise ResponseError(of_http(415, "header Content-Type"), 415)
+        raise ResponseError(build_http_error(415, "header Content-Type"), 415)
     return APIRequest(request, raw)
 
 
-Asked = Annotated[APIRequest, Depends(_call)]
-AskedWithBody = Annotated[APIRequest, Depends(_call_with_body)]
+RequestDep = Annotated[APIRequest, Depends(_read_request)]
+BodyRequestDep = Annotated[APIRequest, Depends(_read_request_with_body)]
 
 
 def needs_body(model: type[Contract]) -> bool:
@@ -173,15 +173,15 @@ def needs_body(model: type[Contract]) -> bool:
     return any(field.is_required() for field in model.model_fields.values())
 
 
-def answer(model: Contract, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(model: Contract, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A model as the bytes of its JSON, straight from the validated model: it is not validated a second time."""
     return Response(model.__pydantic_serializer__.to_json(model, by_alias=True), status, dict(headers or {}), JSON)
 
 
-def accepted(model: Contract, follow: str) -> Response:
+def accepted_response(model: Contract, follow: str) -> Response:
     """202: it goes on. `follow` is where to ask how far it is; empty where the same request must be sent again."""
-    place = {"Location": follow} if follow else {}
-    return answer(model, 202, {**place, "Retry-After": RETRY_AFTER})
+    headers = {"Location": follow} if follow else {}
+    return json_response(model, 202, {**headers, "Retry-After": RETRY_AFTER})
 
 
 def location(folder: str, identifier: str) -> str:
@@ -191,28 +191,28 @@ def location(folder: str, identifier: str) -> str:
     return f"{folder}/{quote(identifier, safe='')}"
 
 
-def wished_wait(preferences: list[str]) -> float:
+def parse_wait(preferences: list[str]) -> float:
     """RFC 7240: `wait=10`, or `respond-async` for none. What cannot be read is ignored, as the standard says."""
-    wished = DEFAULT_WAIT
+    seconds = DEFAULT_WAIT
     for preference in ",".join(preferences).lower().split(","):
         if match := _WAIT.fullmatch(preference.strip()):
             return min(float(match[1]), LONGEST_WAIT)
         if preference.strip() == "respond-async":
-            wished = 0.0
-    return wished
+            seconds = 0.0
+    return seconds
 
 
 def _require_accepted(request: Request) -> None:
     given = request.headers.get("accept")
     if given and not any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in given.split(",")):
-        raise ResponseError(of_http(406, "header Accept"), 406)
+        raise ResponseError(build_http_error(406, "header Accept"), 406)
 
 
 def _require_plain_query(request: Request) -> None:
     """Each parameter once, and none that the route does not know: a typing error must not read as no filter."""
     if not request.scope["query_string"]:
         return
-    known = known_parameters(request.scope.get("route"))
+    known = list_parameters(request.scope.get("route"))
     seen = set[str]()
     for name, _ in request.query_params.multi_items():
         if name not in known:
@@ -229,6 +229,6 @@ def _require_plain_query(request: Request) -> None:
         seen.add(name)
 
 
-def known_parameters(route: Any) -> frozenset[str]:
+def list_parameters(route: Any) -> frozenset[str]:
     found = getattr(getattr(route, "dependant", None), "query_params", ())
     return frozenset(field.alias for field in found)

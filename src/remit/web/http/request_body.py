@@ -30,25 +30,25 @@ class ClientGoneError(Exception):
 class BufferedBody:
     """The bytes of one body, counted for its sender until he is answered. A stranger's are few, and not counted."""
 
-    def __init__(self, places: FairShareQuota) -> None:
-        self._places = places
+    def __init__(self, quota: FairShareQuota) -> None:
+        self._quota = quota
         self._size = 0
         self.caller: Caller | None = None
 
     def add(self, size: int) -> None:
         if self.caller is None:
             return
-        if not self._places.acquire(self.caller, size):
-            raise ResponseError(self._places.refusal_error(self.caller), 429, {**_CLOSE, "Retry-After": RETRY_AFTER})
+        if not self._quota.acquire(self.caller, size):
+            raise ResponseError(self._quota.refusal_error(self.caller), 429, {**_CLOSE, "Retry-After": RETRY_AFTER})
         self._size += size
 
     def end(self) -> None:
         if self.caller is not None:
-            self._places.release(self.caller, self._size)
+            self._quota.release(self.caller, self._size)
             self._size = 0
 
 
-async def read_body(receive: Receive, headers: Headers, most: int, seconds: float, held: BufferedBody) -> bytes:
+async def read_body(receive: Receive, headers: Headers, most: int, seconds: float, buffered: BufferedBody) -> bytes:
     """All of it. Answered with 413, 429 or 408 where it is too large, alone or with others, or too slow."""
     _require_length(headers, most)
     parts: list[bytes] = []
@@ -64,7 +64,7 @@ async def read_body(receive: Receive, headers: Headers, most: int, seconds: floa
                 if size > most:
                     raise _too_large(most)
                 if part:
-                    held.add(len(part))
+                    buffered.add(len(part))
                     parts.append(part)
                 if not message.get("more_body", False):
                     return b"".join(parts)

@@ -33,10 +33,10 @@ _OVER: Final = b'event: desk.closed\ndata: {"why": "the credential does not coun
 
 async def event_stream(request: Request, after: str | None) -> StreamingResponse:
     """What happens from now on, or since the event `after`, as far as this caller may know of it."""
-    desk: Services = request.app.state.desk
-    places: FairShareQuota = request.app.state.listening
+    services: Services = request.app.state.services
+    quota: FairShareQuota = request.app.state.listening
     caller = require_caller(request)
-    if not places.acquire(caller):  # before anything is waited for: else a crowd would come in while one is let in
+    if not quota.acquire(caller):  # before anything is waited for: else a crowd would come in while one is let in
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
             "as many listen to the events already as may, of this caller or of all",
@@ -44,13 +44,13 @@ async def event_stream(request: Request, after: str | None) -> StreamingResponse
             next_step="Close a page that shows them; web.limits.listeners in remit.yaml says how many there may be.",
         )
     try:
-        subscription = await desk.events.subscribe(caller, after, functools.partial(is_still_valid, request))
+        subscription = await services.events.subscribe(caller, after, functools.partial(is_still_valid, request))
     except BaseException:
-        places.release(caller)
+        quota.release(caller)
         raise
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    told = _told(request, subscription)
-    return _Stream(subscription, lambda: places.release(caller), told, 200, headers, MEDIA_TYPE)
+    body = _stream_events(request, subscription)
+    return _Stream(subscription, lambda: quota.release(caller), body, 200, headers, MEDIA_TYPE)
 
 
 class _Stream(StreamingResponse):
@@ -69,7 +69,7 @@ class _Stream(StreamingResponse):
             self._leave()
 
 
-async def _told(request: Request, subscription: "Subscription") -> AsyncIterator[bytes]:
+async def _stream_events(request: Request, subscription: "Subscription") -> AsyncIterator[bytes]:
     # One task waits for the next events across heartbeats: to cancel it could lose what it was about to tell.
     coming: asyncio.Task[list[StreamEvent]] | None = None
     asked = time.monotonic()

@@ -20,7 +20,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from remit.contracts.config.web import WebLimits
-from remit.web.config.hosts import counted_as
+from remit.web.config.hosts import rate_key
 
 MOST_HEADER_BYTES: Final = 48 << 10
 """Of one request, all together, its target included. A token has at most 16 KiB."""
@@ -53,7 +53,7 @@ def _require_bounded(request: h11.Request) -> None:
 _HEAD: Final = b"HTTP/1.1 "
 
 
-class Gathering:
+class CoalescingTransport:
     """A transport around another. It never holds more than one head, and that only until the loop comes round."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -84,7 +84,7 @@ class Gathering:
         self._transport.close()
 
 
-class PatientProtocol(H11Protocol):
+class TimeoutProtocol(H11Protocol):
     """Limit: a TLS handshake that is never finished is asyncio's to end, after a minute."""
 
     header_seconds: float = 10.0
@@ -95,16 +95,16 @@ class PatientProtocol(H11Protocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.conn = StrictConnection(h11.SERVER, self.config.h11_max_incomplete_event_size or 0)
-        self.waits_since = self.loop.time()
+        self.idle_since = self.loop.time()
         self.address: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        if len(self.connections) >= self.most_connections and not self._make_room():
+        if len(self.connections) >= self.most_connections and not self._evict_connection():
             self._is_one_too_many = True
             transport.abort()  # an answer to each of them would cost more than the connection
             return
-        super().connection_made(Gathering(transport, self.loop))  # type: ignore[arg-type]  # one by its ways
-        self.address = counted_as(self.client[0]) if self.client else None
+        super().connection_made(CoalescingTransport(transport, self.loop))  # type: ignore[arg-type]  # one by its ways
+        self.address = rate_key(self.client[0]) if self.client else None
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -115,33 +115,33 @@ class PatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._is_one_too_many:
             super().data_received(data)
-            self._look()
+            self._update_timer()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self.waits_since = self.loop.time()
-        self._look()
+        self.idle_since = self.loop.time()
+        self._update_timer()
 
-    def _make_room(self) -> bool:
+    def _evict_connection(self) -> bool:
         """Of the address that has most of them, the one that has waited longest; somebody who was known before too, or
         an agent could fill up with idle ones, and each newcomer would push out the one before.
         """
-        held = [each for each in self.connections if isinstance(each, PatientProtocol)]
-        able = [each for each in held if not (each.is_known and each.is_answering())]
-        of_address = Counter(each.address for each in able)
-        if not able:
+        connections = [each for each in self.connections if isinstance(each, TimeoutProtocol)]
+        candidates = [each for each in connections if not (each.is_authenticated and each.is_answering())]
+        of_address = Counter(each.address for each in candidates)
+        if not candidates:
             return False
-        shed = min(able, key=lambda each: (-of_address[each.address], each.waits_since))
-        self.connections.discard(shed)  # now: the loop says only later that it is lost
-        shed.transport.abort()
+        evicted = min(candidates, key=lambda each: (-of_address[each.address], each.idle_since))
+        self.connections.discard(evicted)  # now: the loop says only later that it is lost
+        evicted.transport.abort()
         return True
 
     @property
-    def is_known(self) -> bool:
+    def is_authenticated(self) -> bool:
         """Whether the guard found out who the last request came from."""
         return bool(self.scope) and self.scope["state"].get("caller") is not None
 
-    def _look(self) -> None:
+    def _update_timer(self) -> None:
         """A request is under way: its body has a time limit of its own. Else some of the next one may be here."""
         if self.is_answering():
             self._stop_waiting()
@@ -153,14 +153,14 @@ class PatientProtocol(H11Protocol):
         return cycle is not None and not cycle.response_complete
 
     def _await_request(self) -> None:
-        self._timer = self.loop.call_later(self.header_seconds, self._give_up)
+        self._timer = self.loop.call_later(self.header_seconds, self._time_out)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _give_up(self) -> None:
+    def _time_out(self) -> None:
         self._timer = None
         if self.is_answering() or self.transport.is_closing():
             return
@@ -171,10 +171,10 @@ class PatientProtocol(H11Protocol):
         self.transport.close()
 
 
-def patient_protocol(limits: WebLimits) -> type[PatientProtocol]:
+def build_protocol(limits: WebLimits) -> type[TimeoutProtocol]:
     """As patient as the settings say."""
 
-    class AsPatientAsSaid(PatientProtocol):
+    class AsPatientAsSaid(TimeoutProtocol):
         header_seconds = float(limits.header_seconds)
         most_connections = limits.connections
 

@@ -31,7 +31,7 @@ Key = RSAPublicKey | EllipticCurvePublicKey
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class VerifiedIdentity:
     """Somebody whom the provider knows, and who has a role here."""
 
     person: Person
@@ -106,7 +106,7 @@ def verify_id_token(text: str, key: Key, config: Oidc, nonce: str, now: datetime
     return claims
 
 
-def decide_standing(claims: dict[str, Any], config: Oidc) -> Vouched:
+def decide_role(claims: dict[str, Any], config: Oidc) -> VerifiedIdentity:
     """Who that is, and as what he is let in. Refuses whom the table gives no role."""
     sub = claims.get("sub")
     if not isinstance(sub, str) or not sub.isprintable() or not 0 < len(sub) <= _LONGEST_SUB:
@@ -122,7 +122,7 @@ def decide_standing(claims: dict[str, Any], config: Oidc) -> Vouched:
         )
     user = claims.get(config.user_claim) if config.user_claim else None
     is_user = isinstance(user, str) and user.isprintable() and 0 < len(user) <= 200
-    return Vouched(
+    return VerifiedIdentity(
         Person(f"oidc:{sub}", _name(claims)), role, user if is_user else None, config.tenant if is_user else None
     )
 

@@ -25,8 +25,8 @@ from remit.crypto.key_files import read_private
 from remit.identity.models import Role
 from remit.identity.person import Person
 from remit.identity.secrets import secret_digest
-from remit.web.login.id_token import Key, decide_standing, read_keys, token_header, verify_id_token
-from remit.web.login.oidc_http import ask, require_safe_url
+from remit.web.login.id_token import Key, decide_role, read_keys, token_header, verify_id_token
+from remit.web.login.oidc_http import request_json, require_safe_url
 
 LOGIN_SECONDS: Final = 600.0
 MOST_PENDING: Final = 1_000
@@ -62,7 +62,7 @@ class _Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Discovery:
     authorize: str
     token: str
     keys: str
@@ -82,7 +82,7 @@ class Provider:
         self._clock = clock
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         self._lock = threading.Lock()
-        self._known: _Known | None = None
+        self._discovery: _Discovery | None = None
         self._keys: tuple[float, dict[tuple[str, str | None], Key]] | None = None
 
     @property
@@ -96,7 +96,7 @@ class Provider:
 
     def begin(self, goal: str) -> LoginStart:
         """Where to send the browser, and what it must show when it comes back."""
-        known = self._discover()
+        discovery = self._discover()
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         pending = _Pending(
             secrets.token_urlsafe(32),
@@ -120,7 +120,9 @@ class Provider:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        return LoginStart(known.authorize + ("&" if "?" in known.authorize else "?") + urlencode(query), browser)
+        return LoginStart(
+            discovery.authorize + ("&" if "?" in discovery.authorize else "?") + urlencode(query), browser
+        )
 
     def finish(self, query: Mapping[str, str], browser_secret: str | None) -> LoginResult:
         """Whom the provider vouches for. Refuses what was not begun in this browser, or was finished before."""
@@ -140,16 +142,16 @@ class Provider:
             raise _refusal("the provider did not agree")
         token = self._exchange(code, pending.verifier)
         claims = verify_id_token(token, self._key_for(token), self._config, pending.nonce, self._now())
-        found = decide_standing(claims, self._config)
+        found = decide_role(claims, self._config)
         return LoginResult(found.person, found.role, found.user, found.tenant, pending.goal)
 
     def _now(self) -> datetime:
         return self._clock()
 
-    def _discover(self) -> _Known:
-        if self._known is not None and time.monotonic() < self._known.until:
-            return self._known
-        document = ask(self._config.issuer.rstrip("/") + "/.well-known/openid-configuration")
+    def _discover(self) -> _Discovery:
+        if self._discovery is not None and time.monotonic() < self._discovery.until:
+            return self._discovery
+        document = request_json(self._config.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if not isinstance(document, dict) or document.get("issuer") != self._config.issuer:
             raise RefusedError(
                 Reason.BINDING_MISMATCH,
@@ -158,17 +160,17 @@ class Provider:
                 next_step="`issuer` in remit.yaml must be spelled as the provider spells it.",
             )
         methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        self._known = _Known(
+        self._discovery = _Discovery(
             require_safe_url(document.get("authorization_endpoint"), "authorization endpoint"),
             require_safe_url(document.get("token_endpoint"), "token endpoint"),
             require_safe_url(document.get("jwks_uri"), "address of keys"),
             isinstance(methods, list) and "client_secret_basic" in methods,
             time.monotonic() + _DISCOVERY_SECONDS,
         )
-        return self._known
+        return self._discovery
 
     def _exchange(self, code: str, verifier: str) -> str:
-        known = self._discover()
+        discovery = self._discover()
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -177,12 +179,12 @@ class Provider:
             "client_id": self._config.client_id,
         }
         headers: dict[str, str] = {}
-        if self._secret is not None and known.basic:
+        if self._secret is not None and discovery.basic:
             pair = f"{quote(self._config.client_id, safe='')}:{quote(self._secret, safe='')}"
             headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         elif self._secret is not None:
             form["client_secret"] = self._secret
-        answer = ask(known.token, form, headers)
+        answer = request_json(discovery.token, form, headers)
         token: Any = answer.get("id_token") if isinstance(answer, dict) else None
         if not isinstance(token, str):
             raise _refusal("the provider sent no ID token")
@@ -193,7 +195,7 @@ class Provider:
         age = time.monotonic() - self._keys[0] if self._keys else float("inf")
         key = self._find_key(algorithm, kid) if age <= _KEYS_SECONDS else None
         if key is None and age > _LOOK_AGAIN_SECONDS:
-            self._keys = time.monotonic(), read_keys(ask(self._discover().keys))
+            self._keys = time.monotonic(), read_keys(request_json(self._discover().keys))
             key = self._find_key(algorithm, kid)
         if key is None:
             raise _refusal("its ID token was signed with a key that the provider does not name")
@@ -203,8 +205,8 @@ class Provider:
         keys = self._keys[1] if self._keys else {}
         if kid is not None:
             return keys.get((algorithm, kid))
-        fitting = [key for (kind, _), key in keys.items() if kind == algorithm]
-        return fitting[0] if len(fitting) == 1 else None
+        matching = [key for (kind, _), key in keys.items() if kind == algorithm]
+        return matching[0] if len(matching) == 1 else None
 
 
 def _client_secret(config: Oidc, environ: Mapping[str, str]) -> str | None:

@@ -46,7 +46,7 @@ def require_safe_url(url: Any, what: str) -> str:
     return str(url)
 
 
-def ask(url: str, form: dict[str, str] | None = None, headers: dict[str, str] | None = None) -> Any:
+def request_json(url: str, form: dict[str, str] | None = None, headers: dict[str, str] | None = None) -> Any:
     """GET, or POST of a form; the JSON of an answer with status 200."""
     data = urlencode(form).encode() if form is not None else None
     request = urllib.request.Request(url, data, {"Accept": "application/json", **(headers or {})})  # noqa: S310 - looked at before

@@ -21,7 +21,7 @@ from remit.identity.models import NewSession
 from remit.web.config.hosts import Addresses
 from remit.web.config.settings import WebSettings
 from remit.web.console.pages import page
-from remit.web.http.authentication import cookie_value, identify, set_cookie
+from remit.web.http.authentication import cookie_value, get_caller, set_cookie
 from remit.web.http.request_body import form_field
 from remit.web.login.oidc import Provider
 from remit.workspace.workspace import Workspace
@@ -40,15 +40,18 @@ def own_path(text: str | None) -> str:
 
 def login_router(workspace: Workspace, settings: WebSettings) -> APIRouter:
     """/login, /logout and, where a provider is named, /login/oidc. Not part of the API that is described."""
-    return _Desk(workspace, settings).router()
+    return _LoginPages(workspace, settings).router()
 
 
-class _Desk:
+class _LoginPages:
     def __init__(self, workspace: Workspace, settings: WebSettings) -> None:
         self._workspace = workspace
         self._addresses = Addresses.of(settings)
         config = settings.config
-        self._lives = {"life": timedelta(hours=config.session_hours), "idle": timedelta(minutes=config.idle_minutes)}
+        self._session_seconds = {
+            "life": timedelta(hours=config.session_hours),
+            "idle": timedelta(minutes=config.idle_minutes),
+        }
         self._provider: Provider | None = None
         if config.oidc is not None:
             self._provider = Provider(config.oidc, workspace.environ, settings.url + CALLBACK)
@@ -75,12 +78,12 @@ class _Desk:
         code = (form_field(request.headers, body, "code") or "").strip()
         goal = own_path(form_field(request.headers, body, "next"))
         try:
-            session = await run_in_threadpool(self._workspace.people.redeem, code, **self._lives)
+            session = await run_in_threadpool(self._workspace.people.redeem, code, **self._session_seconds)
         except RefusedError as problem:
             request.app.state.guard.note_failed_login(request.scope)
             return self._page(request, goal, problem, HTTPStatus.FORBIDDEN)
         await run_in_threadpool(self._end_present, request)
-        return self._let_in(RedirectResponse(goal, HTTPStatus.SEE_OTHER), session)
+        return self._log_in(RedirectResponse(goal, HTTPStatus.SEE_OTHER), session)
 
     def leave(self, request: Request) -> Response:
         self._end_present(request)
@@ -111,7 +114,7 @@ class _Desk:
                 user=vouched.user,
                 tenant=vouched.tenant,
                 basis=self._provider.basis,
-                **self._lives,
+                **self._session_seconds,
             )
         except RemitError as problem:
             # Not counted: any site can send a browser here, and would shut its user out. There is nothing to guess.
@@ -119,14 +122,14 @@ class _Desk:
         else:
             self._end_present(request)
             # A redirect would still count as the provider's step, and the browser would keep the new cookie back.
-            answer = self._let_in(page(request, "login_done.html", bare=True, goal=vouched.goal), session)
+            answer = self._log_in(page(request, "login_done.html", bare=True, goal=vouched.goal), session)
         self._put_cookie(answer, self._state_cookie, "", 0, same_site="Lax")
         return answer
 
     def _page(
         self, request: Request, goal: str, problem: RemitError | None = None, status: int = HTTPStatus.OK
     ) -> HTMLResponse:
-        caller = identify(request)
+        caller = get_caller(request)
         return page(
             request,
             "login.html",
@@ -140,9 +143,9 @@ class _Desk:
             problem=problem,
         )
 
-    def _let_in(self, answer: Response, session: NewSession) -> Response:
+    def _log_in(self, answer: Response, session: NewSession) -> Response:
         self._put_cookie(
-            answer, self._addresses.session_cookie, session.cookie, int(self._lives["life"].total_seconds())
+            answer, self._addresses.session_cookie, session.cookie, int(self._session_seconds["life"].total_seconds())
         )
         return answer
 

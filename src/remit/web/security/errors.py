@@ -5,7 +5,7 @@ from remit.web.http.problems import ResponseError
 from remit.web.security.rate_limit import retry_after
 
 
-def other_name() -> ResponseError:
+def unknown_host_error() -> ResponseError:
     return ResponseError(
         RefusedError(
             Reason.PERMISSION_DENIED,
@@ -17,7 +17,7 @@ def other_name() -> ResponseError:
     )
 
 
-def foreign(where: str) -> ResponseError:
+def cross_site_error(where: str) -> ResponseError:
     return ResponseError(
         RefusedError(
             Reason.PERMISSION_DENIED,
@@ -29,7 +29,7 @@ def foreign(where: str) -> ResponseError:
     )
 
 
-def without_origin() -> ResponseError:
+def missing_origin_error() -> ResponseError:
     return ResponseError(
         RefusedError(
             Reason.PERMISSION_DENIED,
@@ -41,7 +41,7 @@ def without_origin() -> ResponseError:
     )
 
 
-def without_csrf(header: str) -> ResponseError:
+def missing_csrf_error(header: str) -> ResponseError:
     return ResponseError(
         RefusedError(
             Reason.PERMISSION_DENIED,
@@ -53,7 +53,7 @@ def without_csrf(header: str) -> ResponseError:
     )
 
 
-def too_many(wait: float, whose: str) -> ResponseError:
+def rate_limit_error(wait: float, whose: str) -> ResponseError:
     seconds = retry_after(wait)
     return ResponseError(
         RefusedError(

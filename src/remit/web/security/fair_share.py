@@ -25,7 +25,7 @@ TURNS_OF_PEOPLE: Final = Share(12, THREADS_OF_PEOPLE)
 TURNS_OF_STRANGERS: Final = Share(THREADS_OF_STRANGERS, THREADS_OF_STRANGERS)
 
 
-def listening_places(most: int) -> FairShareQuota:
+def build_listener_quota(most: int) -> FairShareQuota:
     return FairShareQuota(
         "connections that listen to events",
         most,
@@ -34,7 +34,7 @@ def listening_places(most: int) -> FairShareQuota:
     )
 
 
-def request_places(connections: int) -> FairShareQuota:
+def build_request_quota(connections: int) -> FairShareQuota:
     """Of requests under way: each has a connection of its own, which is not taken from it."""
     each = min(REQUESTS_AT_ONCE, _most_of_agents(connections))
     return FairShareQuota(
@@ -45,7 +45,7 @@ def request_places(connections: int) -> FairShareQuota:
     )
 
 
-def body_places(body_bytes: int) -> FairShareQuota:
+def build_body_quota(body_bytes: int) -> FairShareQuota:
     """Bytes of bodies that are held, each until its request was answered."""
     total = max(BODY_BYTES, 2 * body_bytes)
     each = max(BODY_BYTES_EACH, body_bytes)
@@ -57,7 +57,7 @@ def body_places(body_bytes: int) -> FairShareQuota:
     )
 
 
-def waiting_places() -> FairShareQuota:
+def build_waiting_quota() -> FairShareQuota:
     return FairShareQuota(
         "requests that wait",
         WAITING_AT_ONCE,
@@ -66,7 +66,7 @@ def waiting_places() -> FairShareQuota:
     )
 
 
-class Working(FairShareQueue):
+class WorkQueue(FairShareQueue):
     """Turns of requests to work: agents, people and strangers each have threads of their own."""
 
     def __init__(self) -> None:

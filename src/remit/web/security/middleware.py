@@ -25,14 +25,20 @@ from starlette.responses import HTMLResponse, Response
 
 from remit.core.errors import as_remit_error
 from remit.services.base.fair_share import Turn
-from remit.web.config.hosts import Addresses, counted_as
-from remit.web.config.reload import SettingsRead
+from remit.web.config.hosts import Addresses, rate_key
+from remit.web.config.reload import SettingsWatcher
 from remit.web.config.settings import WebSettings
-from remit.web.http.authentication import Credential, Identified, look_up, not_identified, shown_credential
+from remit.web.http.authentication import Credential, Identity, find_identity, not_identified_error, read_credential
 from remit.web.http.problems import ResponseError, respond
 from remit.web.http.request_body import BufferedBody, ClientGoneError, Message, Receive, form_field, read_body, replay
-from remit.web.security.errors import foreign, other_name, too_many, without_csrf, without_origin
-from remit.web.security.fair_share import Working, body_places, request_places
+from remit.web.security.errors import (
+    cross_site_error,
+    missing_csrf_error,
+    missing_origin_error,
+    rate_limit_error,
+    unknown_host_error,
+)
+from remit.web.security.fair_share import WorkQueue, build_body_quota, build_request_quota
 from remit.web.security.headers import with_security
 from remit.web.security.rate_limit import Buckets
 from remit.web.security.scrapers import METRICS, may_scrape
@@ -66,24 +72,26 @@ class Guard:
         self._app = app
         self._workspace = workspace
         self._settings = settings
-        self._settings_read = getattr(getattr(owner, "state", None), "settings_read", None) or SettingsRead(workspace)
+        self._settings_read = getattr(getattr(owner, "state", None), "settings_read", None) or SettingsWatcher(
+            workspace
+        )
         self._limits = limits
         self._proxies = frozenset(settings.config.trusted_proxies)
         self._owner = owner
         self.addresses = Addresses.of(settings)
-        self._asked = Buckets(limits.requests_per_minute)
-        self._bad_codes = Buckets(limits.logins_per_minute)
-        self._bad_tokens = Buckets(limits.logins_per_minute)
-        self._under_way = request_places(limits.connections)
-        self.body_bytes = body_places(limits.body_bytes)
-        self._turns = Working()
+        self._request_rates = Buckets(limits.requests_per_minute)
+        self._failed_logins = Buckets(limits.logins_per_minute)
+        self._failed_tokens = Buckets(limits.logins_per_minute)
+        self._under_way = build_request_quota(limits.connections)
+        self.body_bytes = build_body_quota(limits.body_bytes)
+        self._queue = WorkQueue()
         self.fresh_seconds = FRESH_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._answer(scope, receive, self._hardened(send))
+            await self._answer(scope, receive, self._with_security_headers(send))
         else:  # there is nothing here to talk to in another way
             await send({"type": "websocket.close", "code": 1008})
 
@@ -91,13 +99,13 @@ class Guard:
         scope.setdefault("state", {}).update(caller=None, csrf=None, credential=None)
         if self._owner is not None:
             scope["app"] = self._owner  # the answers to errors look for it before the application has run
-        held, turn = BufferedBody(self.body_bytes), None
+        buffered, turn = BufferedBody(self.body_bytes), None
         try:
             try:
-                response, receive = await self._let_in(scope, receive, held)
+                response, receive = await self._admit(scope, receive, buffered)
                 if response is None:
-                    turn = await self._turn(scope)
-                    await self._look_again(scope)
+                    turn = await self._take_turn(scope)
+                    await self._recheck_credential(scope)
             except ClientGoneError:
                 return
             except ResponseError as refusal:
@@ -105,22 +113,22 @@ class Guard:
             except Exception as problem:  # noqa: BLE001 - the store may be gone, and the caller must hear of it
                 response = respond(Request(scope), as_remit_error(problem))
             if response is None:
-                await self._app(scope, receive, _ending(turn, send))
+                await self._app(scope, receive, _ending_turn(turn, send))
             else:
-                await response(scope, receive, _ending(turn, send))
+                await response(scope, receive, _ending_turn(turn, send))
         finally:
             if turn is not None:
                 turn.release()
-            held.end()
-            if held.caller is not None:
-                self._under_way.release(held.caller)
+            buffered.end()
+            if buffered.caller is not None:
+                self._under_way.release(buffered.caller)
 
-    async def _turn(self, scope: Scope) -> Turn | None:
+    async def _take_turn(self, scope: Scope) -> Turn | None:
         if scope["path"] in _LASTING:
             return None
-        return await self._turns.of(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
+        return await self._queue.of(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
 
-    async def _look_again(self, scope: Scope) -> None:
+    async def _recheck_credential(self, scope: Scope) -> None:
         """Once body and turn are there: whoever sends slowly, or has much in line, chooses himself when that is."""
         state = scope["state"]
         if state["credential"] is None or time.monotonic() - state["seen_at"] < self.fresh_seconds:
@@ -129,87 +137,89 @@ class Guard:
         state["caller"] = scope["remit.caller"] = None
         _, found = await self._identify(headers, self._address(scope, headers))
         if found is None:
-            raise not_identified()
+            raise not_identified_error()
         state["caller"] = scope["remit.caller"] = found.caller
 
-    async def _let_in(self, scope: Scope, receive: Receive, held: BufferedBody) -> tuple[Response | None, Receive]:
+    async def _admit(self, scope: Scope, receive: Receive, buffered: BufferedBody) -> tuple[Response | None, Receive]:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
-        self._require_own_name(headers)
-        self._require_own_page(scope, headers)
+        self._require_own_host(headers)
+        self._require_same_site(scope, headers)
         address = self._address(scope, headers)
         if path == METRICS and method == "GET" and await asyncio.to_thread(may_scrape, Request(scope), self._settings):
             scope["state"]["scraper"] = True  # its secret is no credential for anything else
             return None, receive
-        seen_at = time.monotonic()
+        verified_at = time.monotonic()
         credential, found = await self._identify(headers, address)
-        if found is None and _is_visit_from_elsewhere(method, path, headers):
-            return _bounce(scope), receive
+        if found is None and _is_cross_site_visit(method, path, headers):
+            return _redirect_same_site(scope), receive
         unsafe = method not in SAFE_METHODS
         if found is not None:
             assert credential is not None  # noqa: S101 - nobody is found without one
-            _require_room(self._asked.take(credential.key), "this credential")
+            _require_rate(self._request_rates.take(credential.key), "this credential")
             self._under_way.require(found.caller)
-            held.caller = found.caller
-            scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential, seen_at=seen_at)
+            buffered.caller = found.caller
+            scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential, seen_at=verified_at)
             scope["remit.caller"] = found.caller
         else:
-            _require_room(self._asked.take(address), "this address")
+            _require_rate(self._request_rates.take(address), "this address")
         if unsafe and path == _LOGIN:
-            _require_room(self._bad_codes.wait(address), "logins from this address")
+            _require_rate(self._failed_logins.wait(address), "logins from this address")
         if not unsafe and "content-length" not in headers and "transfer-encoding" not in headers:
             return None, receive
         most = self._limits.body_bytes if found is not None else min(STRANGERS_BODY, self._limits.body_bytes)
-        body = await read_body(receive, headers, most, self._limits.body_seconds, held)
+        body = await read_body(receive, headers, most, self._limits.body_seconds, buffered)
         if unsafe and found is not None and found.csrf is not None:
             _require_csrf(headers, body, found.csrf)
         return None, replay(body, receive)
 
     def note_failed_login(self, scope: Scope) -> None:
         """A code that does not count: after some of these the address has to wait."""
-        self._bad_codes.take(self._address(scope, Headers(scope=scope)))
+        self._failed_logins.take(self._address(scope, Headers(scope=scope)))
 
-    async def _identify(self, headers: Headers, address: str) -> tuple[Credential | None, Identified | None]:
+    async def _identify(self, headers: Headers, address: str) -> tuple[Credential | None, Identity | None]:
         """A good one is found whatever else comes from its address: nobody is shut out by somebody else's bad ones."""
         try:
-            credential = shown_credential(headers, self.addresses.session_cookie)
+            credential = read_credential(headers, self.addresses.session_cookie)
             if credential is None:
                 return None, None
             if credential.kind == "token" and self._workspace.tokens.is_cheap_to_verify(credential.text):
-                return credential, look_up(self._workspace, credential, read=self._settings_read)
-            return credential, await asyncio.to_thread(look_up, self._workspace, credential, read=self._settings_read)
+                return credential, find_identity(self._workspace, credential, settings=self._settings_read)
+            return credential, await asyncio.to_thread(
+                find_identity, self._workspace, credential, settings=self._settings_read
+            )
         except ResponseError:
-            _require_room(self._bad_tokens.take(address), "tokens from this address that do not count")
+            _require_rate(self._failed_tokens.take(address), "tokens from this address that do not count")
             raise
 
-    def _require_own_name(self, headers: Headers) -> None:
+    def _require_own_host(self, headers: Headers) -> None:
         given = headers.getlist("host")
-        if len(given) == 1 and self.addresses.knows(given[0]):
+        if len(given) == 1 and self.addresses.is_known_host(given[0]):
             return
-        raise other_name()
+        raise unknown_host_error()
 
-    def _require_own_page(self, scope: Scope, headers: Headers) -> None:
+    def _require_same_site(self, scope: Scope, headers: Headers) -> None:
         """Other sites, and other ports of this machine, may link to us, and nothing else."""
         origin, site = headers.getlist("origin"), headers.get("sec-fetch-site")
         if origin and not (
             len(origin) == 1 and self.addresses.is_own_origin(origin[0], scope["scheme"], headers["host"])
         ):
-            raise foreign("header Origin")
+            raise cross_site_error("header Origin")
         if site in {"cross-site", "same-site"} and not _is_visit(scope["method"], headers):
-            raise foreign("header Sec-Fetch-Site")
+            raise cross_site_error("header Sec-Fetch-Site")
         unsafe = scope["method"] not in SAFE_METHODS
         # Every browser says where a form comes from. What says nothing is none, and has no cookie to be misused.
         if unsafe and not origin and site is None and "cookie" in headers:
-            raise without_origin()
+            raise missing_origin_error()
 
     def _address(self, scope: Scope, headers: Headers) -> str:
         """Whose address it is; behind a proxy that the settings name, what that one says of it."""
         client = scope.get("client")
         peer = client[0] if client else "local"
         if peer in self._proxies:
-            return counted_as(headers.get("x-forwarded-for", "").rpartition(",")[2].strip()) or peer
-        return counted_as(peer) or peer
+            return rate_key(headers.get("x-forwarded-for", "").rpartition(",")[2].strip()) or peer
+        return rate_key(peer) or peer
 
-    def _hardened(self, send: Send) -> Send:
+    def _with_security_headers(self, send: Send) -> Send:
         secure = self.addresses.is_secure
 
         async def hardened(message: Message) -> None:
@@ -220,7 +230,7 @@ class Guard:
         return hardened
 
 
-def guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
+def install_guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
     """Put the guard around a finished application: routes and handlers of errors must be there. It is also
     `app.state.guard` from then on.
     """
@@ -231,18 +241,18 @@ def guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
     return found
 
 
-def _require_room(wait: float, whose: str) -> None:
+def _require_rate(wait: float, whose: str) -> None:
     if wait:
-        raise too_many(wait, whose)
+        raise rate_limit_error(wait, whose)
 
 
 def _require_csrf(headers: Headers, body: bytes, expected: str) -> None:
-    given = headers.get(CSRF_HEADER) or form_field(headers, body, CSRF_FIELD) or ""
-    if not hmac.compare_digest(given.encode(), expected.encode()):
-        raise without_csrf(CSRF_HEADER)
+    sent = headers.get(CSRF_HEADER) or form_field(headers, body, CSRF_FIELD) or ""
+    if not hmac.compare_digest(sent.encode(), expected.encode()):
+        raise missing_csrf_error(CSRF_HEADER)
 
 
-def _ending(turn: Turn | None, send: Send) -> Send:
+def _ending_turn(turn: Turn | None, send: Send) -> Send:
     """The turn is over as soon as there is an answer, however slowly it is read."""
     if turn is None:
         return send
@@ -260,7 +270,7 @@ def _is_visit(method: str, headers: Headers) -> bool:
     return method == "GET" and is_whole and headers.get("sec-fetch-mode") == "navigate"
 
 
-def _is_visit_from_elsewhere(method: str, path: str, headers: Headers) -> bool:
+def _is_cross_site_visit(method: str, path: str, headers: Headers) -> bool:
     """A person who followed a link on another site. His browser keeps the cookie back on that first step."""
     return (
         _is_visit(method, headers)
@@ -269,7 +279,7 @@ def _is_visit_from_elsewhere(method: str, path: str, headers: Headers) -> bool:
     )
 
 
-def _bounce(scope: Scope) -> Response:
+def _redirect_same_site(scope: Scope) -> Response:
     """A page of ours that asks for the same address again; now it is us who ask, and the cookie comes along."""
     query = scope["query_string"].decode("ascii", "replace")
     raw = scope.get("raw_path") or scope["path"].encode()

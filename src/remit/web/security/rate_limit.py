@@ -29,28 +29,28 @@ class Buckets:
 
     def take(self, key: str) -> float:
         """One drop. 0 if there was one; else in how many seconds there will be."""
-        return self._look(key, taking=True)
+        return self._check(key, taking=True)
 
     def wait(self, key: str) -> float:
         """The same answer, and nothing is taken."""
-        return self._look(key, taking=False)
+        return self._check(key, taking=False)
 
     def __len__(self) -> int:
         return len(self._levels)
 
-    def _look(self, key: str, *, taking: bool) -> float:
+    def _check(self, key: str, *, taking: bool) -> float:
         with self._lock:
             now = self._now()
             level, at = self._levels.get(key, (self._burst, now))
             level = min(self._burst, level + (now - at) * self._rate)
             if level < 1:
-                self._keep(key, level, now)
+                self._store(key, level, now)
                 return (1 - level) / self._rate
             if taking:
-                self._keep(key, level - 1, now)
+                self._store(key, level - 1, now)
             return 0.0
 
-    def _keep(self, key: str, level: float, now: float) -> None:
+    def _store(self, key: str, level: float, now: float) -> None:
         self._levels[key] = level, now
         self._levels.move_to_end(key)
         if len(self._levels) > MOST_BUCKETS:

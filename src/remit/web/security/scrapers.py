@@ -24,7 +24,7 @@ _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 def may_scrape(request: HTTPConnection, settings: WebSettings) -> bool:
     """Reads a small file, if the settings name one. Whoever may not can still be a person who has logged in."""
-    return has_secret(request, settings) or comes_from_here(request, settings)
+    return has_secret(request, settings) or is_from_this_machine(request, settings)
 
 
 def has_secret(request: HTTPConnection, settings: WebSettings) -> bool:
@@ -53,7 +53,7 @@ def read_secret(path: str) -> bytes:
     return secret
 
 
-def comes_from_here(request: HTTPConnection, settings: WebSettings) -> bool:
+def is_from_this_machine(request: HTTPConnection, settings: WebSettings) -> bool:
     """Whether it was opened to this machine, and surely comes from it: not from a proxy that stands on it."""
     config = settings.config
     if not config.metrics.open_on_loopback or config.public_url or config.tls or not is_loopback(settings.host):

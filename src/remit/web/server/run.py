@@ -27,9 +27,11 @@ GRACE_SECONDS: Final = 2.0
 class HttpServer(uvicorn.Server):
     """Uvicorn's, with signals in our hands: its own would be raised again after the end, and kill the process."""
 
-    def __init__(self, config: uvicorn.Config, desk: Services, on_listening: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, services: Services, on_listening: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
-        self._desk = desk
+        self._services = services
         self._on_listening = on_listening
 
     @contextlib.contextmanager
@@ -49,17 +51,17 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
         # In a thread: the loop must go on, to tell the listeners that it is over.
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(None, self._desk.events.close)
-        loop.call_later(GRACE_SECONDS, loop.run_in_executor, None, self._desk.release_waiters)
+        loop.run_in_executor(None, self._services.events.close)
+        loop.call_later(GRACE_SECONDS, loop.run_in_executor, None, self._services.release_waiters)
 
 
 def run_app(
-    app: Any, desk: Services, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None]
+    app: Any, services: Services, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None]
 ) -> None:
     """Serve until a signal says to stop."""
     config = server_config(app, settings)
     config.timeout_graceful_shutdown = STOP_SECONDS
-    server = HttpServer(config, desk, on_listening)
+    server = HttpServer(config, services, on_listening)
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ from remit.contracts.config.web import Tls
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.web.config.hosts import is_loopback
 from remit.web.config.settings import WebSettings
-from remit.web.http.uvicorn_protocol import MOST_HEADER_BYTES, patient_protocol
+from remit.web.http.uvicorn_protocol import MOST_HEADER_BYTES, build_protocol
 
 KEEP_ALIVE_SECONDS: Final = 30
 BACKLOG: Final = 512
@@ -81,7 +81,7 @@ def server_config(app: Any, settings: WebSettings) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         loop="asyncio",
-        http=patient_protocol(settings.config.limits),
+        http=build_protocol(settings.config.limits),
         ws="none",
         lifespan="on",
         log_config=None,
