@@ -18,8 +18,7 @@ from remit.browser.event_loop import LoopThread
 from remit.browser.gate import SESSION_ENDED
 from remit.browser.held_requests import PendingOutcome, PendingRequest, RunningAction
 from remit.browser.model.requests import GateDecision
-from remit.browser.notices import build_notes
-from remit.browser.request_preview import Context
+from remit.browser.request_preview import Context, build_notes
 from remit.browser.screenshots import Pictures
 from remit.browser.sessions import DEFAULT_NAME, BrowserSessions, SessionKey, Tab
 from remit.contracts.browser.browser import Action

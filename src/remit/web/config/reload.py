@@ -36,7 +36,7 @@ class SettingsWatcher:
         """What is wrong with it now. Told on standard error too, once for each change."""
         return self._refresh()[0]
 
-    def left_for_a_restart(self) -> tuple[str, ...]:
+    def pending_restart(self) -> tuple[str, ...]:
         """The settings that were changed since this server began, and that it does not go by yet."""
         return self._refresh()[1]
 
@@ -90,7 +90,9 @@ class SettingsWatcher:
                 where=str(self._root / CONFIG_NAME),
                 next_step="Make the file readable for whoever runs the server.",
             )
-        self._pending_restart = tuple(name for name in READ_AT_OPENING if getattr(now, name) != getattr(self._initial, name))
+        self._pending_restart = tuple(
+            name for name in READ_AT_OPENING if getattr(now, name) != getattr(self._initial, name)
+        )
         return None
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.core.errors import RefusedError, RemitError
-from remit.web.console import confirm as confirm_words
+from remit.web.console import confirm as confirm_texts
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
@@ -38,7 +38,7 @@ def promote(request: Request, form: Filled) -> Response:
     viewer = require_viewer(request)
     tenant, name = form.one("tenant"), form.one("id")
     if not is_confirmed(form):
-        return ask_first(request, form, confirm_words.promote(name, tenant), address("/catalogue", tenant=tenant))
+        return ask_first(request, form, confirm_texts.promote(name, tenant), address("/catalogue", tenant=tenant))
     try:
         get_services(request).catalogue.promote(
             viewer.caller, tenant, name, digest=form.one("digest"), reason=form.given("reason")
@@ -53,7 +53,7 @@ def retire(request: Request, form: Filled) -> Response:
     viewer = require_viewer(request)
     tenant, name = form.one("tenant"), form.one("id")
     if not is_confirmed(form):
-        return ask_first(request, form, confirm_words.retire(name, tenant), address("/catalogue", tenant=tenant))
+        return ask_first(request, form, confirm_texts.retire(name, tenant), address("/catalogue", tenant=tenant))
     get_services(request).catalogue.retire(viewer.caller, tenant, name, reason=form.given("reason"))
     return redirect_to(address("/catalogue", tenant=tenant, said="retired"))
 

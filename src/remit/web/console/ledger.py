@@ -115,7 +115,9 @@ def verified(request: Request) -> Response:
     services = get_services(request)
     known = services.jobs.find("verify:all tenants") is not None
     answer = services.ledger.verify(viewer.caller, None, 0.0, again=False) if known else None
-    return page(request, "verify.html", here="/ledger", answer=answer, chains=services.ledger.list_chains(viewer.caller))
+    return page(
+        request, "verify.html", here="/ledger", answer=answer, chains=services.ledger.list_chains(viewer.caller)
+    )
 
 
 @router.post("/ledger/verify")
@@ -143,7 +145,7 @@ def summarise_entry(entry: LedgerEntry) -> str:
 class TraceFacts(NamedTuple):
     """Of one link of a trace: what a reader wants first, and the ids and digests that prove it."""
 
-    summarise_entry: list[tuple[str, str]]
+    told: list[tuple[str, str]]
     further: list[tuple[str, str]]
 
 

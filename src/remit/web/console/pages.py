@@ -176,7 +176,7 @@ def _settings_left(request: Request) -> tuple[str, ...]:
     read = getattr(request.app.state, "settings_read", None)
     if read is None or getattr(request.state, "viewer", None) is None:
         return ()
-    found: tuple[str, ...] = read.left_for_a_restart()
+    found: tuple[str, ...] = read.pending_restart()
     return found
 
 
@@ -184,9 +184,8 @@ def error_page(request: Request, status: int, problem: RemitError, retry_after: 
     heading = _HEADINGS.get(status) or HTTPStatus(status).phrase
     caller = getattr(request.state, "caller", None)
     if getattr(request.state, "viewer", None) is None and isinstance(caller, PersonCaller):
-        request.state.viewer = Viewer(
-            caller, getattr(request.state, "csrf", None) or "", ""
-        )  # nothing is looked up here
+        # Nothing is looked up here.
+        request.state.viewer = Viewer(caller, getattr(request.state, "csrf", None) or "", "")
     answer = page(request, "error.html", status, heading=heading, code=status, error=problem)
     if retry_after is not None:
         answer.headers["Retry-After"] = retry_after

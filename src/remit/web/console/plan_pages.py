@@ -9,7 +9,7 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.services.plans import ChangedSince, ProposalPreview, RunDocuments
-from remit.plans.reports.diff_lines import lines_not_kept
+from remit.plans.reports.diff_lines import count_omitted_lines
 from remit.web.console.diffs import MOST_ROWS, DiffShown, build_rows
 from remit.web.console.graphs import Graph, GraphBox, lay_out
 from remit.web.console.templating import address
@@ -168,7 +168,7 @@ def show_changes(changes: Iterable[Change]) -> tuple[FileShown, ...]:
             each.diff_summary.lines_added,
             each.diff_summary.lines_removed,
             "",
-            build_rows(each.diff_summary.preview, lines_not_kept(each.diff_summary)),
+            build_rows(each.diff_summary.preview, count_omitted_lines(each.diff_summary)),
             open=True,
             changed=each.before_state.file_hash != each.after_state.file_hash,
         )

@@ -1,15 +1,19 @@
 """Runs: what was applied and what was taken back; one of them with its picture, its report, and the way back."""
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remit.contracts.services.ledger import EntryFilter
 from remit.contracts.services.plans import ProposalState, ProposalView, RunDocuments, RunView, UndoAnswer, UndoLook
 from remit.core.errors import Reason, RefusedError, RemitError
-from remit.web.console import confirm as confirm_words
+from remit.core.ids import DEFAULT_TENANT
+from remit.identity.callers import Caller
+from remit.web.console import confirm as confirm_texts
 from remit.web.console.confirm import Confirmation
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled, FormFields
@@ -24,9 +28,11 @@ from remit.web.console.plan_pages import (
     states_of,
     steps_of,
 )
-from remit.web.console.run_names import find_applier, get_run_name
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
+
+if TYPE_CHECKING:
+    from remit.services.services import Services
 
 T = TypeVar("T")
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
@@ -34,7 +40,10 @@ EACH_PAGE: Final = 50
 APPLY_WAIT: Final = 0.2
 """Seconds: what is done by then needs no page that says it runs."""
 _READY: Final[tuple[ProposalState, ...]] = ("APPROVED", "RUNNING", "UNFINISHED")
-_SAID: Final = {"EXECUTED": "undone", "NOTHING": "undone", "PARTIAL": "undone_partly"}
+_NOTICES: Final = {"EXECUTED": "undone", "NOTHING": "undone", "PARTIAL": "undone_partly"}
+_OF_GOAL: Final = re.compile(r"goal-[0-9a-f]{48}")
+"""The plan of a goal has a digest for its name, and nobody knows a thing by that."""
+_SIMULATION: Final = "simulation "
 
 
 class RunPage(NamedTuple):
@@ -49,7 +58,7 @@ class RunPage(NamedTuple):
     preview: PreviewShown | None = None
     """Of one that was approved and not applied: what was approved."""
     called: str = ""
-    find_applier: str = ""
+    applied_by: str = ""
 
     @property
     def own_name(self) -> str:
@@ -105,7 +114,7 @@ def run(request: Request, name: str) -> Response:
 def apply(request: Request, form: Filled) -> Response:
     viewer, name = require_viewer(request), form.one("name")
     if not is_confirmed(form):
-        return _ask_first(request, viewer, form, confirm_words.apply)
+        return _ask_first(request, viewer, form, confirm_texts.apply)
     try:
         get_services(request).plans.apply(viewer.caller, name, APPLY_WAIT)
     except RefusedError as problem:
@@ -117,7 +126,7 @@ def apply(request: Request, form: Filled) -> Response:
 def cancel(request: Request, form: Filled) -> Response:
     viewer, name = require_viewer(request), form.one("name")
     if not is_confirmed(form):
-        return _ask_first(request, viewer, form, confirm_words.cancel)
+        return _ask_first(request, viewer, form, confirm_texts.cancel)
     try:
         get_services(request).plans.cancel(viewer.caller, name)
     except RefusedError as problem:
@@ -131,13 +140,13 @@ def undo(request: Request, form: Filled) -> Response:
     digest = form.given("drift_digest")
     if not is_confirmed(form):
         drifted = get_services(request).plans.preview_undo(viewer.caller, name).drifted if digest else ()
-        return _ask_first(request, viewer, form, lambda title: confirm_words.undo(title, len(drifted)))
+        return _ask_first(request, viewer, form, lambda title: confirm_texts.undo(title, len(drifted)))
     try:
         answer = get_services(request).plans.undo(viewer.caller, name, force=bool(digest), drift_digest=digest)
     except RefusedError as problem:
         return _render_run(request, viewer, name, problem)
-    if answer.status in _SAID:
-        return redirect_to(address(f"/runs/{name}", said=_SAID[answer.status]))
+    if answer.status in _NOTICES:
+        return redirect_to(address(f"/runs/{name}", said=_NOTICES[answer.status]))
     return _render_run(request, viewer, name, undone=answer)
 
 
@@ -221,3 +230,22 @@ def _find_or_none(ask: Callable[[], T]) -> T | None:
         if problem.reason is not Reason.STATE_MISSING:
             raise
         return None
+
+
+def get_run_name(services: "Services", caller: Caller, run: RunView) -> str:
+    """Of a goal, the simulation that it was done by, as the record of its approval names that."""
+    if not _OF_GOAL.fullmatch(run.plan_id):
+        return run.plan_id or "not known"
+    actor = _find_actor(services, caller, "envelope.issued", run.envelope_id)
+    return f"goal: {actor.removeprefix(_SIMULATION)}" if actor.startswith(_SIMULATION) else run.plan_id
+
+
+def find_applier(services: "Services", caller: Caller, run: RunView) -> str:
+    """Whoever had it carried out, as the record of its beginning says. Empty where nobody was named."""
+    return _find_actor(services, caller, "plan.intent", run.envelope_id)
+
+
+def _find_actor(services: "Services", caller: Caller, kind: str, envelope_id: str) -> str:
+    wanted = EntryFilter.from_tree({"kind": kind, "correlation_id": envelope_id}, source="the list of runs")
+    found = services.ledger.list_entries(caller, DEFAULT_TENANT, wanted, None, 1).items
+    return (found[0].entry.actor or "") if found and found[0].problem is None else ""

@@ -59,7 +59,9 @@ def _render_tokens(
 ) -> Response:
     """A token's text is shown once, on the page that answers the form: it is kept nowhere."""
     viewer = request.state.viewer
-    found = get_services(request).tokens.list_tokens(viewer.caller, request.query_params.get("cursor") or None, EACH_PAGE)
+    found = get_services(request).tokens.list_tokens(
+        viewer.caller, request.query_params.get("cursor") or None, EACH_PAGE
+    )
     return page(
         request,
         "tokens.html",

@@ -1,7 +1,7 @@
 """Who asks: an agent by the bearer token, a person by the session cookie, or nobody.
 
-The guard identifies once, before the request reaches any route; routes ask `identify` for what it found. A token in the
-query string is none: addresses end up in logs.
+The guard identifies once, before the request reaches any route; routes call `get_caller`. A token in the query string
+is none: addresses end up in logs.
 """
 
 import re
