@@ -118,7 +118,7 @@ async def main(folder, **more):
     site.put("a.test/", "<title>hi</title>")
     chromium = await Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki="x", **more)
     (state / "key").write_text("secret")
-    port, listener = chromium.take_listener()
+    port, listener = chromium.acquire_listener()
     await site.serve(listener)
     session = await chromium.open_session(port)
     await session.navigate("http://a.test/", 10)

@@ -217,7 +217,7 @@ def until_ended(place: Place, names: Iterable[str]) -> None:
     left = set(names)
     while left:
         for tab in world._sessions.tabs:  # noqa: SLF001
-            if tab.page.ended_because or tab.page._noticing.is_dead:  # noqa: SLF001
+            if tab.page.ended_because or tab.page._events.is_dead:  # noqa: SLF001
                 left.discard(tab.key.name)
         assert time.monotonic() < deadline, f"nothing has ended the pages of {left}"
         threading.Event().wait(0.05)
