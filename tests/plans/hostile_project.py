@@ -51,14 +51,14 @@ def plan_of(*actions: dict[str, Any], **more: Any) -> bytes:
 
 
 @dataclass
-class Ground:
+class HostileProject:
     """`ws` is the project; `outside` and `ws-secret` are somebody else's."""
 
     folder: Path
     workspace: Workspace
 
     @classmethod
-    def make(cls, folder: Path, clock: Clock = system_clock) -> "Ground":
+    def make(cls, folder: Path, clock: Clock = system_clock) -> "HostileProject":
         folder = folder.resolve()
         for name in ("ws/sub", "ws/protected", "outside", "ws-secret"):
             (folder / name).mkdir(parents=True)

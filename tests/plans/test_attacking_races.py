@@ -22,7 +22,7 @@ from remit.contracts.plans.outcome import PlanOutcome
 from remit.core.errors import RemitError
 from remit.core.ids import Clock
 from tests.effects.tasks.test_swap_race import SECONDS, SWAPPER
-from tests.plans.hostile_project import SECRET, Ground, action, plan_of
+from tests.plans.hostile_project import SECRET, HostileProject, action, plan_of
 from tests.support.task_workspace import MovableClock
 
 CHAIN: Final = [
@@ -39,8 +39,8 @@ def hand() -> MovableClock:
 
 
 @pytest.fixture
-def ground(tmp_path: Path, hand: Clock) -> Iterator[Ground]:
-    made = Ground.make(tmp_path / "ground", hand)
+def hostile(tmp_path: Path, hand: Clock) -> Iterator[HostileProject]:
+    made = HostileProject.make(tmp_path / "hostile", hand)
     yield made
     made.workspace.close()
 
@@ -60,9 +60,9 @@ def swapping(*pairs: Path) -> Iterator[None]:
 
 @pytest.mark.timeout(SECONDS * 2 + 60)
 @pytest.mark.req("PX-05", "PX-23")
-def test_no_swap_lets_a_plan_out_or_a_secret_in(ground: Ground) -> None:
+def test_no_swap_lets_a_plan_out_or_a_secret_in(hostile: HostileProject) -> None:
     """race-002 and race-003: the folder of the targets, and the file itself, against links that lead outside."""
-    root, outside = ground.root, ground.folder / "outside"
+    root, outside = hostile.root, hostile.folder / "outside"
     (root / "file").write_bytes(b"inside, with an e\n")
     (outside / "file").write_bytes(SECRET)
     (outside / "ok.txt").write_bytes(SECRET)
@@ -74,17 +74,17 @@ def test_no_swap_lets_a_plan_out_or_a_secret_in(ground: Ground) -> None:
         number = 0
         while time.monotonic() < until:
             number += 1
-            counted[_attempt(ground, number)] += 1
+            counted[_attempt(hostile, number)] += 1
             assert sorted(path.name for path in outside.iterdir()) == ["file", "ok.txt", "secret.txt"]
             assert all(path.read_bytes() == SECRET for path in outside.iterdir())
     kept = [path for path in (root / "agent_outputs").rglob("*") if path.is_file()]
     assert [path for path in kept if SECRET in path.read_bytes()] == []
     assert number > 5, counted
-    ground.workspace.recover()
-    assert ground.workspace.verify_ledger().holds
+    hostile.workspace.recover()
+    assert hostile.workspace.verify_ledger().holds
 
 
-def _attempt(ground: Ground, number: int) -> str:
+def _attempt(hostile: HostileProject, number: int) -> str:
     plans = (
         plan_of(action("create", f"sub/new-{number}")),
         plan_of(action("modify", "sub/ok.txt")),
@@ -92,21 +92,21 @@ def _attempt(ground: Ground, number: int) -> str:
         plan_of(action("modify", "file", "a1"), action("create", f"sub/also-{number}", "a2")),
     )
     try:
-        envelope = ground.workspace.approve(plans[number % len(plans)])
-        outcome = ground.workspace.apply(envelope.canonical())
+        envelope = hostile.workspace.approve(plans[number % len(plans)])
+        outcome = hostile.workspace.apply(envelope.canonical())
     except RemitError as problem:
         return problem.reason.value
     return outcome.status.status if isinstance(outcome, PlanOutcome) else "refused"
 
 
 @pytest.mark.req("PX-02")
-def test_fifty_callers_with_one_envelope_have_one_effect(ground: Ground) -> None:
+def test_fifty_callers_with_one_envelope_have_one_effect(hostile: HostileProject) -> None:
     """race-009."""
     asked = {"type": "text_replace", "pattern": "here", "replacement": "here and here"}
-    envelope = ground.workspace.approve(plan_of(action("modify", "sub/ok.txt") | {"operation": asked})).canonical()
+    envelope = hostile.workspace.approve(plan_of(action("modify", "sub/ok.txt") | {"operation": asked})).canonical()
     outcomes: list[bytes] = []
     callers = [
-        threading.Thread(target=lambda: outcomes.append(ground.workspace.apply(envelope).canonical()))
+        threading.Thread(target=lambda: outcomes.append(hostile.workspace.apply(envelope).canonical()))
         for _ in range(50)
     ]
     for caller in callers:
@@ -115,30 +115,30 @@ def test_fifty_callers_with_one_envelope_have_one_effect(ground: Ground) -> None
         caller.join(60)
     assert len(outcomes) == 50
     assert len(set(outcomes)) == 1
-    assert (ground.root / "sub/ok.txt").read_bytes() == b"some text here and here\n"
+    assert (hostile.root / "sub/ok.txt").read_bytes() == b"some text here and here\n"
 
 
 @pytest.mark.req("PX-02", "PX-10")
 @pytest.mark.parametrize("how, code", [("race-010 revoked", 1002), ("race-011 expired", 1004)])
 def test_authority_that_ends_in_the_middle_ends_the_plan_and_takes_it_back(
-    ground: Ground, hand: MovableClock, how: str, code: int
+    hostile: HostileProject, hand: MovableClock, how: str, code: int
 ) -> None:
-    before = ground.world()
-    envelope = ground.workspace.approve(plan_of(*CHAIN)).canonical()
+    before = hostile.world()
+    envelope = hostile.workspace.approve(plan_of(*CHAIN)).canonical()
     ended: list[Any] = []
 
     def end_it(done: int, _total: int) -> None:
         if done >= 1 and not ended:
             ended.append(how)
             if "revoked" in how:
-                with type(ground.workspace).open(ground.root, environ=ground.workspace.environ) as elsewhere:
+                with type(hostile.workspace).open(hostile.root, environ=hostile.workspace.environ) as elsewhere:
                     elsewhere.rotate_key("protocol", revoke=True)
             else:
                 hand.offset += timedelta(hours=2)
 
-    outcome = ground.workspace.apply(envelope, on_progress=end_it)
+    outcome = hostile.workspace.apply(envelope, on_progress=end_it)
     assert ended
     assert isinstance(outcome, PlanOutcome)
     assert outcome.status.status == "ROLLED_BACK"
-    assert code in ground.codes(outcome)
-    assert ground.world() == before
+    assert code in hostile.codes(outcome)
+    assert hostile.world() == before

@@ -21,7 +21,7 @@ import pytest
 
 from remit.cli.plans.render import render_outcome, render_preview
 from remit.core.errors import RefusedError
-from tests.plans.hostile_project import SECRET, Ground, action, plan_of
+from tests.plans.hostile_project import SECRET, HostileProject, action, plan_of
 from tests.support.small_disks import require_root
 
 ROLES: Final = ("create", "modify", "delete", "rename from", "rename to")
@@ -89,17 +89,17 @@ DENIED: Final = (
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileProject]:
     """One for all: each case must leave it as it was, which each case checks."""
-    made = Ground.make(tmp_path_factory.mktemp("ground"))
+    made = HostileProject.make(tmp_path_factory.mktemp("hostile"))
     yield made
     made.workspace.close()
 
 
 @contextmanager
-def put_in_place(ground: Ground, setup: str) -> Iterator[None]:
+def put_in_place(hostile: HostileProject, setup: str) -> Iterator[None]:
     what, _, target = setup.partition(" ")
-    root, made = ground.root, []
+    root, made = hostile.root, []
     match what:
         case "symlink":
             made = [root / "link"]
@@ -110,7 +110,7 @@ def put_in_place(ground: Ground, setup: str) -> Iterator[None]:
                 link.symlink_to(f"c{number + 1}" if number < 40 else "sub/ok.txt")
         case "hardlink":
             made = [root / "hard"]
-            made[0].hardlink_to(ground.folder / "outside/secret.txt")
+            made[0].hardlink_to(hostile.folder / "outside/secret.txt")
         case "sparse":
             made = [root / "sparse"]
             made[0].touch()
@@ -121,7 +121,7 @@ def put_in_place(ground: Ground, setup: str) -> Iterator[None]:
             made[0].write_text("true\n")
         case "bind":
             (root / "mnt").mkdir(exist_ok=True)
-            subprocess.run(["mount", "--bind", ground.folder / "outside", root / "mnt"], check=True)
+            subprocess.run(["mount", "--bind", hostile.folder / "outside", root / "mnt"], check=True)
         case _:
             made = _special(root, what)
     try:
@@ -156,42 +156,42 @@ def _is_slow(attack: Attack, role: str) -> bool:
 
 @pytest.mark.req("PX-05", "PX-23", "PX-32", "PX-34", "PX-06")
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_no_plan_reaches_it(ground: Ground, subtests: pytest.Subtests, *, slow: bool) -> None:
+def test_no_plan_reaches_it(hostile: HostileProject, subtests: pytest.Subtests, *, slow: bool) -> None:
     for attack, role in ((each, role) for each in DENIED for role in each.roles):
         if _is_slow(attack, role) is not slow:
             continue
         with subtests.test(f"{attack.id} {attack.path[:24]!a} {role}"):
             if attack.setup in {"device", "bind"}:
                 require_root()
-            path = attack.path.format(ws=ground.root, state=ground.workspace.state.path)
+            path = attack.path.format(ws=hostile.root, state=hostile.workspace.state.path)
             plan = plan_of(action(role, path))
-            with put_in_place(ground, attack.setup):
-                inputs = ground.inputs("sub/ok.txt") if role == "rename to" else ()
-                ground.assert_out_of_reach(plan, inputs=inputs)
-            assert (ground.folder / "outside/secret.txt").read_bytes() == SECRET
+            with put_in_place(hostile, attack.setup):
+                inputs = hostile.inputs("sub/ok.txt") if role == "rename to" else ()
+                hostile.assert_out_of_reach(plan, inputs=inputs)
+            assert (hostile.folder / "outside/secret.txt").read_bytes() == SECRET
 
 
 @pytest.mark.req("PX-03")
 @pytest.mark.parametrize("role", ROLES)
-def test_each_role_works_where_nothing_is_wrong(ground: Ground, role: str) -> None:
+def test_each_role_works_where_nothing_is_wrong(hostile: HostileProject, role: str) -> None:
     """Else the test above would prove nothing."""
-    before = ground.world()
+    before = hostile.world()
     path = "sub/ok.txt" if role in EXISTING else "sub/other.txt"
-    outcome = ground.approved(plan_of(action(role, path)))
+    outcome = hostile.approved(plan_of(action(role, path)))
     assert outcome.status.status == "SUCCESS"
-    assert ground.world() != before
-    assert ground.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
-    assert ground.world() == before
+    assert hostile.world() != before
+    assert hostile.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
+    assert hostile.world() == before
 
 
-def test_a_path_that_is_no_utf8_is_no_plan_at_all(ground: Ground) -> None:
+def test_a_path_that_is_no_utf8_is_no_plan_at_all(hostile: HostileProject) -> None:
     plan = plan_of(action("create", "HERE")).replace(b"HERE", b"..\xc0\xaf..\xc0\xafoutside/secret.txt")
     with pytest.raises(RefusedError):
-        ground.workspace.preview(plan)
+        hostile.workspace.preview(plan)
 
 
 @pytest.mark.req("PX-05")
-def test_an_odd_name_is_a_name(ground: Ground, subtests: pytest.Subtests) -> None:
+def test_an_odd_name_is_a_name(hostile: HostileProject, subtests: pytest.Subtests) -> None:
     for path in [
         "--help",
         "sub/..foo",
@@ -203,78 +203,82 @@ def test_an_odd_name_is_a_name(ground: Ground, subtests: pytest.Subtests) -> Non
         "sub//twice.txt",
     ]:
         with subtests.test(path):
-            before = ground.world()
-            outcome = ground.approved(plan_of(action("create", path)))
+            before = hostile.world()
+            outcome = hostile.approved(plan_of(action("create", path)))
             assert outcome.status.status == "SUCCESS"
-            assert (ground.root / path).read_bytes() == b"mine\n"
-            taken_back = ground.workspace.rollback(outcome.status.envelope_id)
+            assert (hostile.root / path).read_bytes() == b"mine\n"
+            taken_back = hostile.workspace.rollback(outcome.status.envelope_id)
             assert taken_back.status == "EXECUTED"
-            assert ground.world() == before
+            assert hostile.world() == before
 
 
 @pytest.mark.req("PX-05", "PX-10")
-def test_a_read_only_file_is_changed_and_stays_read_only(ground: Ground) -> None:
-    target = ground.root / "ro"
+def test_a_read_only_file_is_changed_and_stays_read_only(hostile: HostileProject) -> None:
+    target = hostile.root / "ro"
     target.write_bytes(b"text\n")
     target.chmod(0o444)
-    assert ground.approved(plan_of(action("modify", "ro"))).status.status == "SUCCESS"
+    assert hostile.approved(plan_of(action("modify", "ro"))).status.status == "SUCCESS"
     assert (target.read_bytes(), target.stat().st_mode & 0o7777) == (b"tExt\n", 0o444)
     target.unlink()
 
 
-def test_an_empty_file_is_a_file(ground: Ground) -> None:
+def test_an_empty_file_is_a_file(hostile: HostileProject) -> None:
     asked = action("create", "sub/empty") | {"operation": {"type": "write", "content": ""}}
-    assert ground.approved(plan_of(asked)).status.status == "SUCCESS"
-    assert (ground.root / "sub/empty").read_bytes() == b""
-    assert ground.approved(plan_of(action("delete", "sub/empty"))).status.status == "SUCCESS"
+    assert hostile.approved(plan_of(asked)).status.status == "SUCCESS"
+    assert (hostile.root / "sub/empty").read_bytes() == b""
+    assert hostile.approved(plan_of(action("delete", "sub/empty"))).status.status == "SUCCESS"
 
 
 @pytest.mark.parametrize(
     "path", ["sub/a\nb", "sub/\x1b[2J\x1b[31mok", "sub/\u202egpj.exe"], ids=["path-023", "path-024", "reversed"]
 )
-def test_a_name_that_a_terminal_would_obey_is_spelled_out_wherever_it_is_shown(ground: Ground, path: str) -> None:
+def test_a_name_that_a_terminal_would_obey_is_spelled_out_wherever_it_is_shown(
+    hostile: HostileProject, path: str
+) -> None:
     plan = plan_of(action("create", path))
-    seen = ground.workspace.preview(plan).document
+    seen = hostile.workspace.preview(plan).document
     allowed = {kind: getattr(seen.needs, kind) for kind in ("protected", "executable", "content")}
-    outcome = ground.approved(plan, **allowed)
+    outcome = hostile.approved(plan, **allowed)
     assert outcome.status.status == "SUCCESS"
-    assert (ground.root / path).exists()
+    assert (hostile.root / path).exists()
     lines = [click.unstyle(line) for line in (*render_preview(seen), *render_outcome(outcome))]
     assert [line for line in lines if not line.isprintable()] == []
     shown = "\n".join(lines)
     assert path not in shown
     assert path.encode("unicode_escape").decode() in shown
-    (ground.root / path).unlink()
+    (hostile.root / path).unlink()
 
 
-def test_a_folder_with_a_dot_at_its_end_is_shown_as_it_is_and_its_env_file_stays_protected(ground: Ground) -> None:
+def test_a_folder_with_a_dot_at_its_end_is_shown_as_it_is_and_its_env_file_stays_protected(
+    hostile: HostileProject,
+) -> None:
     plan = plan_of(action("create", "protected./.env"))
-    assert ground.workspace.preview(plan).document.needs.protected == ("protected./.env",)
-    ground.assert_out_of_reach(plan)
+    assert hostile.workspace.preview(plan).document.needs.protected == ("protected./.env",)
+    hostile.assert_out_of_reach(plan)
 
 
 @pytest.mark.req("PX-06")
-def test_a_protected_file_is_touched_with_an_approval_for_that_very_file_and_no_other(ground: Ground) -> None:
+def test_a_protected_file_is_touched_with_an_approval_for_that_very_file_and_no_other(hostile: HostileProject) -> None:
     plan = plan_of(action("modify", "protected/.env"))
-    before = ground.world()
+    before = hostile.world()
     for name in ("protected", ".env", "protected/*", "protected/.env2"):
-        outcome = ground.workspace.apply(
-            ground.blindly(plan, ground.inputs("protected/.env"), protected=(name,)).canonical()
+        outcome = hostile.workspace.apply(
+            hostile.blindly(plan, hostile.inputs("protected/.env"), protected=(name,)).canonical()
         )
-        assert ground.codes(outcome) == {1006}
-    assert ground.world() == before
-    outcome = ground.approved(plan, protected=("protected/.env",))
+        assert hostile.codes(outcome) == {1006}
+    assert hostile.world() == before
+    outcome = hostile.approved(plan, protected=("protected/.env",))
     assert outcome.status.status == "SUCCESS"
-    assert ground.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
-    assert ground.world() == before
+    assert hostile.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
+    assert hostile.world() == before
 
 
 @pytest.mark.req("PX-31")
-def test_a_summary_that_an_agent_wrote_is_no_part_of_a_plan(ground: Ground) -> None:
+def test_a_summary_that_an_agent_wrote_is_no_part_of_a_plan(hostile: HostileProject) -> None:
     """approval-023: what people see is rendered from the actions, so there is no text to lie with."""
     with pytest.raises(RefusedError):
-        ground.workspace.preview(plan_of(action("delete", "sub/ok.txt"), summary="fix a typo"))
+        hostile.workspace.preview(plan_of(action("delete", "sub/ok.txt"), summary="fix a typo"))
     asked = action("delete", "sub/ok.txt", "fix-a-typo")
-    shown = "\n".join(render_preview(ground.workspace.preview(plan_of(asked)).document))
+    shown = "\n".join(render_preview(hostile.workspace.preview(plan_of(asked)).document))
     assert "delete sub/ok.txt" in shown
     assert json.loads(plan_of(asked))["action_plan"][0]["action_id"] in shown

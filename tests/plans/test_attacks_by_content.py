@@ -14,15 +14,15 @@ import pytest
 from remit.cli.plans.render import render_preview
 from remit.contracts.plans.outcome import PlanRefusal
 from remit.core.errors import RefusedError, RemitError
-from tests.plans.hostile_project import Ground, action, plan_of
+from tests.plans.hostile_project import HostileProject, action, plan_of
 
 UPDATE_A: Final = {"path": "$.a", "value": 5}
 EDITS: Final = {"yaml": "yaml_update", "json": "json_update_value"}
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    made = Ground.make(tmp_path_factory.mktemp("ground"))
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileProject]:
+    made = HostileProject.make(tmp_path_factory.mktemp("hostile"))
     yield made
     made.workspace.close()
 
@@ -53,18 +53,18 @@ BROKEN: Final = {
 
 
 @pytest.mark.req("PX-24", "PX-04")
-def test_a_broken_document_is_not_edited(ground: Ground, subtests: pytest.Subtests) -> None:
+def test_a_broken_document_is_not_edited(hostile: HostileProject, subtests: pytest.Subtests) -> None:
     for name, content in BROKEN.values():
         with subtests.test(name):
-            target = ground.root / name
+            target = hostile.root / name
             target.write_text(content)
-            before = ground.world()
+            before = hostile.world()
             plan = plan_of(edit(name))
             with pytest.raises(RefusedError):
-                ground.workspace.approve(plan)
-            outcome = ground.workspace.apply(ground.blindly(plan, ground.inputs(name)).canonical())
+                hostile.workspace.approve(plan)
+            outcome = hostile.workspace.apply(hostile.blindly(plan, hostile.inputs(name)).canonical())
             assert isinstance(outcome, PlanRefusal) or outcome.status.status == "FAILED"
-            assert ground.world() == before
+            assert hostile.world() == before
             target.unlink()
 
 
@@ -82,40 +82,42 @@ REFUSED_CONTENT: Final = {
 
 
 @pytest.mark.req("PX-24", "PX-31")
-def test_content_that_was_not_approved_by_name_is_not_written(ground: Ground, subtests: pytest.Subtests) -> None:
+def test_content_that_was_not_approved_by_name_is_not_written(
+    hostile: HostileProject, subtests: pytest.Subtests
+) -> None:
     for name, content in REFUSED_CONTENT.values():
         with subtests.test(name):
-            before = ground.world()
+            before = hostile.world()
             plan = plan_of(write(name, content))
-            assert name in ground.workspace.preview(plan).document.needs.content
+            assert name in hostile.workspace.preview(plan).document.needs.content
             with pytest.raises(RemitError):
-                ground.workspace.approve(plan)
-            outcome = ground.workspace.apply(ground.blindly(plan).canonical())
+                hostile.workspace.approve(plan)
+            outcome = hostile.workspace.apply(hostile.blindly(plan).canonical())
             assert isinstance(outcome, PlanRefusal)
-            assert ground.codes(outcome) == {1007}
-            assert ground.world() == before
+            assert hostile.codes(outcome) == {1007}
+            assert hostile.world() == before
 
 
 @pytest.mark.req("PX-24")
 @pytest.mark.parametrize("asked", [{"mode": "0755"}, {"content": "#!/bin/sh\ntrue\n"}], ids=["mode", "interpreter"])
-def test_a_program_needs_an_approval_of_its_own(ground: Ground, asked: dict[str, str]) -> None:
-    before = ground.world()
+def test_a_program_needs_an_approval_of_its_own(hostile: HostileProject, asked: dict[str, str]) -> None:
+    before = hostile.world()
     operation = {"type": "write", "content": "text\n"} | asked
     plan = plan_of(action("create", "sub/tool") | {"operation": operation})
-    outcome = ground.workspace.apply(ground.blindly(plan, content=("sub/tool",)).canonical())
-    assert ground.codes(outcome) == {1011}
-    assert ground.world() == before
-    done = ground.approved(plan, executable=("sub/tool",))
+    outcome = hostile.workspace.apply(hostile.blindly(plan, content=("sub/tool",)).canonical())
+    assert hostile.codes(outcome) == {1011}
+    assert hostile.world() == before
+    done = hostile.approved(plan, executable=("sub/tool",))
     assert done.status.status == "SUCCESS"
-    assert ground.workspace.rollback(done.status.envelope_id).status == "EXECUTED"
-    assert ground.world() == before
+    assert hostile.workspace.rollback(done.status.envelope_id).status == "EXECUTED"
+    assert hostile.world() == before
 
 
-def test_no_plan_asks_for_a_set_id_bit(ground: Ground) -> None:
+def test_no_plan_asks_for_a_set_id_bit(hostile: HostileProject) -> None:
     """parse-043."""
     operation = {"type": "write", "content": "text\n", "mode": "4755"}
     with pytest.raises(RefusedError):
-        ground.workspace.preview(plan_of(action("create", "sub/tool") | {"operation": operation}))
+        hostile.workspace.preview(plan_of(action("create", "sub/tool") | {"operation": operation}))
 
 
 KEPT: Final = {
@@ -129,13 +131,15 @@ KEPT: Final = {
 
 @pytest.mark.req("PX-04")
 @pytest.mark.parametrize("name, content, wanted", KEPT.values(), ids=KEPT)
-def test_what_the_edit_does_not_name_stays_to_the_byte(ground: Ground, name: str, content: str, wanted: str) -> None:
-    target = ground.root / name
+def test_what_the_edit_does_not_name_stays_to_the_byte(
+    hostile: HostileProject, name: str, content: str, wanted: str
+) -> None:
+    target = hostile.root / name
     target.write_bytes(content.encode())
-    outcome = ground.approved(plan_of(edit(name)))
+    outcome = hostile.approved(plan_of(edit(name)))
     assert outcome.status.status == "SUCCESS"
     assert target.read_bytes() == wanted.encode()
-    ground.workspace.rollback(outcome.status.envelope_id)
+    hostile.workspace.rollback(outcome.status.envelope_id)
     assert target.read_bytes() == content.encode()
     target.unlink()
 
@@ -149,76 +153,76 @@ BOMBS: Final = {
 
 @pytest.mark.req("PX-04", "PX-25")
 @pytest.mark.parametrize("path", BOMBS.values(), ids=BOMBS)
-def test_a_path_expression_cannot_hold_up_the_host(ground: Ground, path: str) -> None:
-    target = ground.root / "bomb.json"
+def test_a_path_expression_cannot_hold_up_the_host(hostile: HostileProject, path: str) -> None:
+    target = hostile.root / "bomb.json"
     target.write_text(json.dumps([{"a": "a" * 5_000 + "b"}, [[[[1, 2], [3, 4]]] * 20] * 20]))
-    before = ground.world()
+    before = hostile.world()
     with pytest.raises(RefusedError):
-        ground.workspace.approve(plan_of(edit("bomb.json", path=path, value=1)))
-    assert ground.world() == before
+        hostile.workspace.approve(plan_of(edit("bomb.json", path=path, value=1)))
+    assert hostile.world() == before
     target.unlink()
 
 
-def test_replacing_a_whole_document_is_shown_as_a_high_risk(ground: Ground) -> None:
+def test_replacing_a_whole_document_is_shown_as_a_high_risk(hostile: HostileProject) -> None:
     """parse-028."""
-    target = ground.root / "whole.json"
+    target = hostile.root / "whole.json"
     target.write_text('{"a": 1}\n')
-    seen = ground.workspace.preview(plan_of(edit("whole.json", path="$", value={}))).document
+    seen = hostile.workspace.preview(plan_of(edit("whole.json", path="$", value={}))).document
     assert seen.risk == "HIGH"
     target.unlink()
 
 
 @pytest.mark.req("PX-10")
-def test_a_plan_whose_second_action_does_not_apply_changes_nothing(ground: Ground) -> None:
+def test_a_plan_whose_second_action_does_not_apply_changes_nothing(hostile: HostileProject) -> None:
     """parse-032."""
-    target = ground.root / "patch.json"
+    target = hostile.root / "patch.json"
     target.write_text('{"a": 1}\n')
-    before = ground.world()
+    before = hostile.world()
     second = edit("patch.json", path="$.missing", value=1) | {"action_id": "a2"}
     plan = plan_of(edit("patch.json"), second)
     with pytest.raises(RefusedError):
-        ground.workspace.approve(plan)
-    outcome = ground.workspace.apply(ground.blindly(plan, ground.inputs("patch.json")).canonical())
+        hostile.workspace.approve(plan)
+    outcome = hostile.workspace.apply(hostile.blindly(plan, hostile.inputs("patch.json")).canonical())
     assert not isinstance(outcome, PlanRefusal)
     assert outcome.status.status in {"FAILED", "ROLLED_BACK"}
-    assert 1101 in ground.codes(outcome)
-    assert ground.world() == before
+    assert 1101 in hostile.codes(outcome)
+    assert hostile.world() == before
     target.unlink()
 
 
-def test_a_formula_in_a_table_is_shown(ground: Ground) -> None:
+def test_a_formula_in_a_table_is_shown(hostile: HostileProject) -> None:
     """parse-044: it is somebody's data; whoever says yes has seen it."""
     plan = plan_of(write("table.csv", "name,value\nx,=cmd|' /C calc'!A0\n"))
-    shown = "\n".join(render_preview(ground.workspace.preview(plan).document))
+    shown = "\n".join(render_preview(hostile.workspace.preview(plan).document))
     assert "=cmd|' /C calc'!A0" in shown
 
 
 @pytest.mark.req("PX-27", "PX-24")
-def test_no_secret_and_no_second_line_gets_into_the_papers_or_the_ledger(ground: Ground) -> None:
+def test_no_secret_and_no_second_line_gets_into_the_papers_or_the_ledger(hostile: HostileProject) -> None:
     """ledger-019 and ledger-021: what a plan says about itself, and what it writes."""
     secret = "hunter2hunter2"
     asked = write("sub/conf.ini", f'password = "{secret}"\n') | {"action_id": 'x" \u2028{"kind":"approved"}'}
     with pytest.raises(RefusedError):  # an id is printable, or no id
-        ground.workspace.preview(plan_of(asked | {"action_id": "a\nb"}))
+        hostile.workspace.preview(plan_of(asked | {"action_id": "a\nb"}))
     with pytest.raises(RefusedError):
-        ground.workspace.preview(plan_of(asked))
+        hostile.workspace.preview(plan_of(asked))
     plan = plan_of(asked | {"action_id": 'x {"kind":"approved"}'})
-    outcome = ground.approved(plan, content=("sub/conf.ini",))
+    outcome = hostile.approved(plan, content=("sub/conf.ini",))
     assert outcome.status.status == "SUCCESS"
-    assert secret in (ground.root / "sub/conf.ini").read_text()
+    assert secret in (hostile.root / "sub/conf.ini").read_text()
     papers = [
         path
         for top in ("agent_outputs", "agent_logs")
-        for path in (ground.root / top).rglob("*")
+        for path in (hostile.root / top).rglob("*")
         if path.is_file() and path.suffix != ".bak"
     ]
     assert len(papers) > 4
     assert [path for path in papers if secret in path.read_text()] == []
-    with ground.workspace.store.reading() as connection:
+    with hostile.workspace.store.reading() as connection:
         entries = "\n".join(row[0] for row in connection.rows("SELECT payload FROM ledger_entries", ()))
     assert secret not in entries
     shown = "\n".join(
-        render_preview(ground.workspace.preview(plan_of(write("b.ini", f'password = "{secret}"\n'))).document)
+        render_preview(hostile.workspace.preview(plan_of(write("b.ini", f'password = "{secret}"\n'))).document)
     )
     assert secret not in shown
-    ground.workspace.rollback(outcome.status.envelope_id)
+    hostile.workspace.rollback(outcome.status.envelope_id)

@@ -26,7 +26,7 @@ from remit.core.errors import RefusedError
 from remit.core.ids import render_time
 from remit.crypto.keyring import load_signer
 from remit.crypto.signing import Signer, pre_authentication_encoding
-from tests.plans.hostile_project import Ground, action, plan_of
+from tests.plans.hostile_project import HostileProject, action, plan_of
 
 pytestmark = pytest.mark.req("PX-01", "PX-02")
 
@@ -40,11 +40,11 @@ OKP = {"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}
 class Theft:
     """A file that an attacker wants deleted, a good envelope to start from, and what the attacker can do with it."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, hostile: HostileProject) -> None:
+        self.project = hostile
         self.plan = plan_of(action("delete", "sub/ok.txt"))
-        self.good: Tree = ground.workspace.approve(self.plan).tree()
-        self.protocol = load_signer(ground.workspace.state.keys, "protocol")
+        self.good: Tree = hostile.workspace.approve(self.plan).tree()
+        self.protocol = load_signer(hostile.workspace.state.keys, "protocol")
         self.public = base64.b64encode(self.protocol.public)
 
     def with_(self, **changes: Any) -> bytes:
@@ -91,7 +91,7 @@ def respelled(signature: str) -> str:
 
 
 def spliced(theft: Theft) -> bytes:
-    other = theft.ground.workspace.approve(plan_of(action("modify", "sub/ok.txt")))
+    other = theft.project.workspace.approve(plan_of(action("modify", "sub/ok.txt")))
     return theft.with_(signature=other.signature)
 
 
@@ -108,7 +108,7 @@ def with_literal(theft: Theft, field: str, literal: str) -> bytes:
 def shuffled(theft: Theft) -> bytes:
     """Two actions, approved in one order and handed in in the other."""
     first, second = action("create", "one", "a1"), action("create", "two", "a2")
-    envelope = theft.ground.workspace.approve(plan_of(first, second)).tree()
+    envelope = theft.project.workspace.approve(plan_of(first, second)).tree()
     envelope["plan"]["action_plan"].reverse()
     return json.dumps(envelope).encode()
 
@@ -153,7 +153,7 @@ ATTACKS: dict[str, Callable[[Theft], bytes]] = {
     "lease-062 signature of another envelope": spliced,
     "not approved": lambda theft: theft.signed(status="PENDING"),
     "a key of another role": lambda theft: theft.signed_by(
-        Signer("protocol", load_signer(theft.ground.workspace.state.keys, "kernel")._private)  # noqa: SLF001 - a stolen one
+        Signer("protocol", load_signer(theft.project.workspace.state.keys, "kernel")._private)  # noqa: SLF001 - a stolen one
     ),
     "approval-002 other order": shuffled,
     "approval-006 another plan": lambda theft: theft.other_plan(plan_of(action("delete", "protected/.env"))),
@@ -171,44 +171,44 @@ ATTACKS: dict[str, Callable[[Theft], bytes]] = {
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    made = Ground.make(tmp_path_factory.mktemp("ground"))
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileProject]:
+    made = HostileProject.make(tmp_path_factory.mktemp("hostile"))
     yield made
     made.workspace.close()
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Ground]:
+def fresh(tmp_path: Path) -> Iterator[HostileProject]:
     """For what changes keys or settings, or succeeds."""
-    made = Ground.make(tmp_path / "ground")
+    made = HostileProject.make(tmp_path / "hostile")
     yield made
     made.workspace.close()
 
 
 @pytest.fixture(scope="module")
-def theft(ground: Ground) -> Theft:
-    return Theft(ground)
+def theft(hostile: HostileProject) -> Theft:
+    return Theft(hostile)
 
 
 def test_no_approval_comes_of_it(theft: Theft, subtests: pytest.Subtests) -> None:
     for name, attack in ATTACKS.items():
         with subtests.test(name):
-            before = theft.ground.world()
-            outcome = apply_or_refuse(theft.ground, attack(theft))
+            before = theft.project.world()
+            outcome = apply_or_refuse(theft.project, attack(theft))
             if outcome is not None:
                 assert isinstance(outcome, PlanRefusal), outcome
-                assert theft.ground.codes(outcome) <= {1001, 1002, 1003, 1004}
-            assert theft.ground.world() == before
+                assert theft.project.codes(outcome) <= {1001, 1002, 1003, 1004}
+            assert theft.project.world() == before
 
 
-def apply_or_refuse(ground: Ground, envelope: bytes) -> PlanOutcome | PlanRefusal | None:
+def apply_or_refuse(hostile: HostileProject, envelope: bytes) -> PlanOutcome | PlanRefusal | None:
     try:
-        return ground.workspace.apply(envelope)
+        return hostile.workspace.apply(envelope)
     except RefusedError:
         return None
 
 
-def test_a_thousand_unknown_keys_leave_the_known_one_working(fresh: Ground) -> None:
+def test_a_thousand_unknown_keys_leave_the_known_one_working(fresh: HostileProject) -> None:
     theft = Theft(fresh)
     for number in range(100):
         envelope = theft.by_attacker(key_id=encoded(hashlib.sha256(b"%d" % number).digest()))
@@ -219,7 +219,7 @@ def test_a_thousand_unknown_keys_leave_the_known_one_working(fresh: Ground) -> N
 
 
 @pytest.mark.parametrize("how", ["lease-023 retired", "lease-047 revoked"])
-def test_a_key_that_was_given_up_approves_nothing_new(fresh: Ground, how: str) -> None:
+def test_a_key_that_was_given_up_approves_nothing_new(fresh: HostileProject, how: str) -> None:
     stolen = load_signer(fresh.workspace.state.keys, "protocol")
     theft = Theft(fresh)
     before = fresh.world()
@@ -231,7 +231,7 @@ def test_a_key_that_was_given_up_approves_nothing_new(fresh: Ground, how: str) -
     assert fresh.world() == before
 
 
-def test_what_a_revoked_key_approved_before_is_void_too(fresh: Ground) -> None:
+def test_what_a_revoked_key_approved_before_is_void_too(fresh: HostileProject) -> None:
     """approval-012."""
     theft = Theft(fresh)
     before = fresh.world()
@@ -241,7 +241,7 @@ def test_what_a_revoked_key_approved_before_is_void_too(fresh: Ground) -> None:
     assert fresh.world() == before
 
 
-def test_the_same_json_in_another_order_is_the_same_approval(fresh: Ground) -> None:
+def test_the_same_json_in_another_order_is_the_same_approval(fresh: HostileProject) -> None:
     """approval-004, approval-030: keys in another order, 1.0 for 1, spaces: the canonical form counts."""
     (fresh.root / "data.json").write_bytes(b'{"a": 1}\n')
     operation = {"type": "json_update_value", "path": "$.a", "value": 2}
@@ -255,7 +255,7 @@ def test_the_same_json_in_another_order_is_the_same_approval(fresh: Ground) -> N
     assert (fresh.root / "data.json").read_bytes() == b'{"a": 2}\n'
 
 
-def test_another_form_of_the_same_letters_is_another_plan(fresh: Ground) -> None:
+def test_another_form_of_the_same_letters_is_another_plan(fresh: HostileProject) -> None:
     """approval-005: é as one character, and as two."""
     composed = action("create", "sub/note") | {"operation": {"type": "write", "content": "caf\u00e9"}}
     envelope = fresh.workspace.approve(plan_of(composed)).tree()
@@ -265,7 +265,7 @@ def test_another_form_of_the_same_letters_is_another_plan(fresh: Ground) -> None
     assert not (fresh.root / "sub/note").exists()
 
 
-def test_an_approval_is_used_once(fresh: Ground) -> None:
+def test_an_approval_is_used_once(fresh: HostileProject) -> None:
     """approval-007."""
     envelope = fresh.workspace.approve(plan_of(action("delete", "sub/ok.txt"))).canonical()
     first = fresh.workspace.apply(envelope)
@@ -277,7 +277,7 @@ def test_an_approval_is_used_once(fresh: Ground) -> None:
 
 
 @pytest.mark.parametrize("edit", ["sandbox: unsafe-none\n", "limits: {max_files: 1}\n"])
-def test_settings_that_changed_since_void_every_approval(fresh: Ground, edit: str) -> None:
+def test_settings_that_changed_since_void_every_approval(fresh: HostileProject, edit: str) -> None:
     """approval-028."""
     envelope = fresh.workspace.approve(plan_of(action("delete", "sub/ok.txt"))).canonical()
     with (fresh.root / "remit.yaml").open("a") as config:
@@ -288,7 +288,7 @@ def test_settings_that_changed_since_void_every_approval(fresh: Ground, edit: st
     assert (fresh.root / "sub/ok.txt").exists()
 
 
-def test_a_file_that_changed_since_voids_the_approval(fresh: Ground) -> None:
+def test_a_file_that_changed_since_voids_the_approval(fresh: HostileProject) -> None:
     envelope = fresh.workspace.approve(plan_of(action("delete", "sub/ok.txt"))).canonical()
     (fresh.root / "sub/ok.txt").write_bytes(b"somebody has worked on it\n")
     before = fresh.world()

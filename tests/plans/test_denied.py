@@ -136,7 +136,7 @@ class Answer(NamedTuple):
     unsettled: int = 0
 
 
-class Ground:
+class UnprivilegedProject:
     """A project of nobody's, and what is needed to act in it as him."""
 
     def __init__(self, folder: Path, him: subprocess.Popen[str]) -> None:
@@ -174,9 +174,9 @@ class Ground:
 
 
 @pytest.fixture
-def ground(him: subprocess.Popen[str]) -> Iterator[Ground]:
+def unprivileged(him: subprocess.Popen[str]) -> Iterator[UnprivilegedProject]:
     with tempfile.TemporaryDirectory(prefix="remit-denied-", dir="/tmp") as folder:
-        yield Ground(Path(folder), him)
+        yield UnprivilegedProject(Path(folder), him)
 
 
 def to_root(path: Path, mode: int) -> None:
@@ -184,9 +184,9 @@ def to_root(path: Path, mode: int) -> None:
     path.chmod(mode)
 
 
-def output_of_root(ground: Ground, name: str, mode: int) -> None:
-    (ground.root / name).mkdir(exist_ok=True)
-    to_root(ground.root / name, mode)
+def output_of_root(unprivileged: UnprivilegedProject, name: str, mode: int) -> None:
+    (unprivileged.root / name).mkdir(exist_ok=True)
+    to_root(unprivileged.root / name, mode)
 
 
 def assert_denied(answer: Answer, status: str) -> None:
@@ -199,7 +199,7 @@ def assert_denied(answer: Answer, status: str) -> None:
     assert answer.unsettled == 0
 
 
-Act = Callable[[Ground], object]
+Act = Callable[[UnprivilegedProject], object]
 A = replace("a", "open/a.txt")
 B = replace("b", "closed/b.txt")
 FOLDER_READ_ONLY: Act = lambda on: (on.root / "closed").chmod(0o555)  # noqa: E731 - a table of them follows
@@ -224,37 +224,37 @@ SEEN_BEFORE: dict[str, tuple[Act, dict[str, Any]]] = {
 
 @pytest.mark.req("PX-34")
 @pytest.mark.parametrize("name", some(SEEN_BEFORE, 2))
-def test_what_is_closed_is_seen_in_the_preview_and_not_approved(ground: Ground, name: str) -> None:
+def test_what_is_closed_is_seen_in_the_preview_and_not_approved(unprivileged: UnprivilegedProject, name: str) -> None:
     close, step = SEEN_BEFORE[name]
-    close(ground)
-    before = ground.project.tree()
-    answer = ground.look(plan_of(create("c", "open/new.txt"), step))
+    close(unprivileged)
+    before = unprivileged.project.tree()
+    answer = unprivileged.look(plan_of(create("c", "open/new.txt"), step))
     assert_denied(answer, "WOULD_FAIL")
     assert step["target"] in answer.errors[0][1] or "new_path" in step["operation"]
     assert answer.raised is not None, "it was approved"
     assert answer.raised[0] == Reason.PERMISSION_DENIED
     assert HELP in answer.raised[2]
-    assert ground.project.tree() == before
+    assert unprivileged.project.tree() == before
 
 
-def test_a_folder_that_may_not_even_be_entered_is_a_refusal(ground: Ground) -> None:
-    to_root(ground.root / "closed", 0o700)
-    before = ground.project.tree()
-    answer = ground.look(plan_of(A, B))
+def test_a_folder_that_may_not_even_be_entered_is_a_refusal(unprivileged: UnprivilegedProject) -> None:
+    to_root(unprivileged.root / "closed", 0o700)
+    before = unprivileged.project.tree()
+    answer = unprivileged.look(plan_of(A, B))
     assert answer.raised is not None
     assert answer.raised[0] == Reason.PERMISSION_DENIED
     assert HELP in answer.raised[2]
-    assert ground.project.tree() == before
+    assert unprivileged.project.tree() == before
 
 
-def test_a_read_only_file_of_his_own_is_no_obstacle_and_stays_read_only(ground: Ground) -> None:
+def test_a_read_only_file_of_his_own_is_no_obstacle_and_stays_read_only(unprivileged: UnprivilegedProject) -> None:
     """A file is replaced, not written to: what counts is its folder."""
-    (ground.root / "closed/b.txt").chmod(0o444)
-    ground.approve(plan_of(A, B))
-    assert ground.run("apply").status == "SUCCESS"
-    about = (ground.root / "closed/b.txt").stat()
+    (unprivileged.root / "closed/b.txt").chmod(0o444)
+    unprivileged.approve(plan_of(A, B))
+    assert unprivileged.run("apply").status == "SUCCESS"
+    about = (unprivileged.root / "closed/b.txt").stat()
     assert (about.st_mode & 0o7777, about.st_uid) == (0o444, NOBODY)
-    assert ground.project.read("closed/b.txt") == "one\nTWO\nthree\n"
+    assert unprivileged.project.read("closed/b.txt") == "one\nTWO\nthree\n"
 
 
 # Closed after the approval; and what becomes of the plan.
@@ -271,52 +271,56 @@ CLOSED_SINCE: dict[str, tuple[Act, str]] = {
 
 @pytest.mark.req("PX-34")
 @pytest.mark.parametrize("name", some(CLOSED_SINCE, 2))
-def test_what_was_closed_since_the_approval_is_found_before_anything_is_touched(ground: Ground, name: str) -> None:
-    ground.approve(plan_of(A, B))
+def test_what_was_closed_since_the_approval_is_found_before_anything_is_touched(
+    unprivileged: UnprivilegedProject, name: str
+) -> None:
+    unprivileged.approve(plan_of(A, B))
     close, status = CLOSED_SINCE[name]
-    close(ground)
-    before = ground.project.tree()
-    assert_denied(ground.run("apply"), status)
-    assert ground.project.tree() == before
+    close(unprivileged)
+    before = unprivileged.project.tree()
+    assert_denied(unprivileged.run("apply"), status)
+    assert unprivileged.project.tree() == before
 
 
-def test_a_refused_approval_is_good_for_later(ground: Ground) -> None:
-    ground.approve(plan_of(A, B))
-    ground.root.chmod(0o555)
-    assert_denied(ground.run("apply"), "REFUSED")
-    ground.root.chmod(0o755)
-    assert ground.run("apply").status == "SUCCESS"
+def test_a_refused_approval_is_good_for_later(unprivileged: UnprivilegedProject) -> None:
+    unprivileged.approve(plan_of(A, B))
+    unprivileged.root.chmod(0o555)
+    assert_denied(unprivileged.run("apply"), "REFUSED")
+    unprivileged.root.chmod(0o755)
+    assert unprivileged.run("apply").status == "SUCCESS"
 
 
-def test_a_log_that_cannot_be_written_is_no_reason_to_fail(ground: Ground) -> None:
-    ground.approve(plan_of(A, B))
-    output_of_root(ground, "agent_logs", 0o755)
-    assert ground.run("apply").status == "SUCCESS"
-    assert list((ground.root / "agent_logs").iterdir()) == []
+def test_a_log_that_cannot_be_written_is_no_reason_to_fail(unprivileged: UnprivilegedProject) -> None:
+    unprivileged.approve(plan_of(A, B))
+    output_of_root(unprivileged, "agent_logs", 0o755)
+    assert unprivileged.run("apply").status == "SUCCESS"
+    assert list((unprivileged.root / "agent_logs").iterdir()) == []
 
 
-def test_a_folder_closed_while_the_plan_runs_takes_all_of_it_back(ground: Ground) -> None:
-    ground.approve(plan_of(A, B))
-    before = ground.project.tree()
-    assert_denied(ground.run("apply", "closed"), "ROLLED_BACK")
-    assert ground.project.tree() == before
+def test_a_folder_closed_while_the_plan_runs_takes_all_of_it_back(unprivileged: UnprivilegedProject) -> None:
+    unprivileged.approve(plan_of(A, B))
+    before = unprivileged.project.tree()
+    assert_denied(unprivileged.run("apply", "closed"), "ROLLED_BACK")
+    assert unprivileged.project.tree() == before
 
 
-def test_a_folder_closed_while_the_plan_runs_fails_its_action_alone_if_the_plan_says_so(ground: Ground) -> None:
+def test_a_folder_closed_while_the_plan_runs_fails_its_action_alone_if_the_plan_says_so(
+    unprivileged: UnprivilegedProject,
+) -> None:
     """The recovery matrix: the action is skipped, and marked as failed."""
-    ground.approve(plan_of(A, B, stop_on_error=False, rollback_on_failure=False))
-    assert_denied(ground.run("apply", "closed"), "PARTIAL")
-    assert ground.project.read("open/a.txt") == "one\nTWO\nthree\n"
-    assert ground.project.read("closed/b.txt") == TEXT
+    unprivileged.approve(plan_of(A, B, stop_on_error=False, rollback_on_failure=False))
+    assert_denied(unprivileged.run("apply", "closed"), "PARTIAL")
+    assert unprivileged.project.read("open/a.txt") == "one\nTWO\nthree\n"
+    assert unprivileged.project.read("closed/b.txt") == TEXT
 
 
-def _somebody_elses(ground: Ground) -> None:
-    to_root(ground.root / "closed/b.txt", 0o644)
+def _somebody_elses(unprivileged: UnprivilegedProject) -> None:
+    to_root(unprivileged.root / "closed/b.txt", 0o644)
 
 
-def _sticky(ground: Ground) -> None:
-    to_root(ground.root / "closed", 0o1777)
-    to_root(ground.root / "closed/b.txt", 0o644)
+def _sticky(unprivileged: UnprivilegedProject) -> None:
+    to_root(unprivileged.root / "closed", 0o1777)
+    to_root(unprivileged.root / "closed/b.txt", 0o644)
 
 
 SOMEBODY_ELSES = pytest.mark.parametrize(
@@ -332,35 +336,35 @@ SOMEBODY_ELSES = pytest.mark.parametrize(
 
 @SOMEBODY_ELSES
 def test_somebody_elses_file_that_he_may_read_is_told_before_anybody_approves(
-    ground: Ground, close: Act, step: dict[str, Any], foreseen: str, met: str
+    unprivileged: UnprivilegedProject, close: Act, step: dict[str, Any], foreseen: str, met: str
 ) -> None:
-    close(ground)
-    before = ground.project.tree()
-    answer = ground.look(plan_of(A, step))
+    close(unprivileged)
+    before = unprivileged.project.tree()
+    answer = unprivileged.look(plan_of(A, step))
     assert answer.status != "APPROVED"
     assert [error[0] for error in answer.errors] == [DENIED]
     assert foreseen in answer.errors[0][1]
     assert met not in answer.errors[0][1]
-    assert ground.project.tree() == before
+    assert unprivileged.project.tree() == before
 
 
 @SOMEBODY_ELSES
 def test_a_file_that_became_somebody_elses_while_the_plan_ran_is_left_alone_and_so_is_all_else(
-    ground: Ground, close: Act, step: dict[str, Any], foreseen: str, met: str
+    unprivileged: UnprivilegedProject, close: Act, step: dict[str, Any], foreseen: str, met: str
 ) -> None:
-    ground.approve(plan_of(A, step))
-    close(ground)
-    before = ground.project.tree()
-    answer = ground.run("apply")
+    unprivileged.approve(plan_of(A, step))
+    close(unprivileged)
+    before = unprivileged.project.tree()
+    answer = unprivileged.run("apply")
     assert [error[0] for error in answer.errors] == [DENIED]
     assert foreseen in answer.errors[0][1] or met in answer.errors[0][1]
     assert answer.unsettled == 0
-    assert ground.project.tree() == before
-    assert (ground.root / "closed/b.txt").stat().st_uid == 0
+    assert unprivileged.project.tree() == before
+    assert (unprivileged.root / "closed/b.txt").stat().st_uid == 0
 
 
-def _all_of_state(ground: Ground, pattern: str, mode: int) -> None:
-    for path in ground.state.glob(pattern):
+def _all_of_state(unprivileged: UnprivilegedProject, pattern: str, mode: int) -> None:
+    for path in unprivileged.state.glob(pattern):
         path.chmod(mode)
 
 
@@ -383,26 +387,28 @@ STATE: dict[str, tuple[Act, Reason, str]] = {
 
 
 @pytest.mark.parametrize("name", some(STATE, 2))
-def test_a_state_directory_that_is_closed_ends_it_before_it_begins(ground: Ground, name: str) -> None:
+def test_a_state_directory_that_is_closed_ends_it_before_it_begins(
+    unprivileged: UnprivilegedProject, name: str
+) -> None:
     """recovery-023."""
-    ground.approve(plan_of(A, B))
+    unprivileged.approve(plan_of(A, B))
     close, reason, help_ = STATE[name]
-    close(ground)
-    before = ground.project.tree()
-    answer = ground.run("apply")
+    close(unprivileged)
+    before = unprivileged.project.tree()
+    answer = unprivileged.run("apply")
     assert answer.raised is not None, answer
     assert answer.raised[0] == reason
     assert help_ in answer.raised[2]
-    assert ground.project.tree() == before
-    assert not list(ground.root.rglob(".remit-*"))
+    assert unprivileged.project.tree() == before
+    assert not list(unprivileged.root.rglob(".remit-*"))
 
 
-def test_a_folder_of_locks_that_is_closed_is_told_in_our_words(ground: Ground) -> None:
-    ground.approve(plan_of(A, B))
-    (ground.state / "hosts").chmod(0o500)
-    before = ground.project.tree()
-    answer = ground.run("apply")
+def test_a_folder_of_locks_that_is_closed_is_told_in_our_words(unprivileged: UnprivilegedProject) -> None:
+    unprivileged.approve(plan_of(A, B))
+    (unprivileged.state / "hosts").chmod(0o500)
+    before = unprivileged.project.tree()
+    answer = unprivileged.run("apply")
     assert answer.status == "REFUSED"
     assert "Permission denied" in answer.errors[0][1]
     assert "you may write there" in answer.errors[0][1]
-    assert ground.project.tree() == before
+    assert unprivileged.project.tree() == before

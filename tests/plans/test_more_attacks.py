@@ -24,7 +24,7 @@ from remit.cli.plans.render import render_preview
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.core.errors import RemitError
 from remit.store.process_identity import is_childless
-from tests.plans.hostile_project import SECRET, Ground, action, plan_of
+from tests.plans.hostile_project import SECRET, HostileProject, action, plan_of
 from tests.support.sampling import some
 from tests.support.small_disks import require_root
 from tests.support.task_workspace import MovableClock
@@ -80,24 +80,24 @@ DENIED: Final = (
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileProject]:
     """One for all: each case must leave it as it was."""
-    made = Ground.make(tmp_path_factory.mktemp("ground"))
+    made = HostileProject.make(tmp_path_factory.mktemp("hostile"))
     yield made
     made.workspace.close()
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Ground]:
-    made = Ground.make(tmp_path / "ground")
+def fresh(tmp_path: Path) -> Iterator[HostileProject]:
+    made = HostileProject.make(tmp_path / "hostile")
     yield made
     made.workspace.close()
 
 
 @contextmanager
-def put_in_place(ground: Ground, setup: str) -> Iterator[None]:
+def put_in_place(hostile: HostileProject, setup: str) -> Iterator[None]:
     what, _, target = setup.partition(" ")
-    root = ground.root
+    root = hostile.root
     made: Path | None = None
     mounted: Path | None = None
     match what:
@@ -110,7 +110,7 @@ def put_in_place(ground: Ground, setup: str) -> Iterator[None]:
         case "bind-file":
             made = mounted = root / "sub/mounted.txt"
             made.touch()
-            subprocess.run(["mount", "--bind", ground.folder / "outside/secret.txt", mounted], check=True)
+            subprocess.run(["mount", "--bind", hostile.folder / "outside/secret.txt", mounted], check=True)
         case "tmpfs":
             mounted = root / "mnt"
             mounted.mkdir(exist_ok=True)
@@ -129,17 +129,17 @@ def put_in_place(ground: Ground, setup: str) -> Iterator[None]:
 
 
 @pytest.mark.req("PX-05", "PX-23", "PX-32", "PX-34", "PX-06")
-def test_no_plan_reaches_it_either(ground: Ground, subtests: pytest.Subtests) -> None:
+def test_no_plan_reaches_it_either(hostile: HostileProject, subtests: pytest.Subtests) -> None:
     for attack, role in ((each, role) for each in DENIED for role in each.roles):
         with subtests.test(f"{attack.kind} {role}"):
             if attack.setup in {"bind-file", "tmpfs", "block-device"}:
                 require_root()
-            with put_in_place(ground, attack.setup):
-                ground.assert_out_of_reach(
+            with put_in_place(hostile, attack.setup):
+                hostile.assert_out_of_reach(
                     plan_of(action(role, attack.path)),
-                    inputs=ground.inputs("sub/ok.txt") if role == "rename to" else (),
+                    inputs=hostile.inputs("sub/ok.txt") if role == "rename to" else (),
                 )
-            assert (ground.folder / "outside/secret.txt").read_bytes() == SECRET
+            assert (hostile.folder / "outside/secret.txt").read_bytes() == SECRET
 
 
 LITERAL: Final = (
@@ -162,32 +162,32 @@ LITERAL: Final = (
 
 @pytest.mark.req("PX-05")
 def test_what_another_program_would_read_something_into_is_a_name_and_shown_as_it_is(
-    ground: Ground, subtests: pytest.Subtests
+    hostile: HostileProject, subtests: pytest.Subtests
 ) -> None:
     """approval-017 among them: nothing is decoded, expanded or run, neither here nor where it is shown."""
     for path in LITERAL:
         with subtests.test(path):
-            before = ground.world()
+            before = hostile.world()
             plan = plan_of(action("create", path))
-            shown = "\n".join(click.unstyle(line) for line in render_preview(ground.workspace.preview(plan).document))
+            shown = "\n".join(click.unstyle(line) for line in render_preview(hostile.workspace.preview(plan).document))
             assert path.strip().replace("///", "/") in shown
-            outcome = ground.approved(plan)
+            outcome = hostile.approved(plan)
             assert outcome.status.status == "SUCCESS"
-            assert (ground.root / path).read_bytes() == b"mine\n"
-            assert not list(ground.folder.rglob("pwned"))
-            assert ground.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
-            assert ground.world() == before
+            assert (hostile.root / path).read_bytes() == b"mine\n"
+            assert not list(hostile.folder.rglob("pwned"))
+            assert hostile.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
+            assert hostile.world() == before
 
 
-def test_a_twin_in_other_letters_is_another_file(ground: Ground) -> None:
+def test_a_twin_in_other_letters_is_another_file(hostile: HostileProject) -> None:
     """approval-022: a Cyrillic letter that looks like a Latin one gets nobody at the file that it looks like."""
     twin = "sub/\u043ek.txt"
-    before = ground.world()
-    ground.assert_out_of_reach(plan_of(action("modify", twin)))
-    outcome = ground.approved(plan_of(action("create", twin)))
-    assert (ground.root / "sub/ok.txt").read_bytes() == b"some text here\n"
-    assert ground.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
-    assert ground.world() == before
+    before = hostile.world()
+    hostile.assert_out_of_reach(plan_of(action("modify", twin)))
+    outcome = hostile.approved(plan_of(action("create", twin)))
+    assert (hostile.root / "sub/ok.txt").read_bytes() == b"some text here\n"
+    assert hostile.workspace.rollback(outcome.status.envelope_id).status == "EXECUTED"
+    assert hostile.world() == before
 
 
 # --- plans that turn on themselves ------------------------------------------------------------------------------------
@@ -219,19 +219,19 @@ OWN_GROUND: Final[dict[str, tuple[dict[str, Any], ...]]] = {
 
 
 @pytest.mark.req("PX-05", "PX-06", "PX-34")
-def test_no_plan_prepares_the_ground_for_itself(ground: Ground, subtests: pytest.Subtests) -> None:
+def test_no_plan_prepares_the_ground_for_itself(hostile: HostileProject, subtests: pytest.Subtests) -> None:
     for name in OWN_GROUND:
         with subtests.test(name):
             plan = plan_of(*OWN_GROUND[name])
-            inputs = ground.inputs("sub/ok.txt") if "gone" in name else ()
-            ground.assert_out_of_reach(plan, inputs=inputs)
+            inputs = hostile.inputs("sub/ok.txt") if "gone" in name else ()
+            hostile.assert_out_of_reach(plan, inputs=inputs)
 
 
 # --- envelopes that were borrowed or bent -----------------------------------------------------------------------------
 
 
-def bent(ground: Ground) -> dict[str, Any]:
-    return ground.workspace.approve(plan_of(action("delete", "sub/ok.txt"))).tree()
+def bent(hostile: HostileProject) -> dict[str, Any]:
+    return hostile.workspace.approve(plan_of(action("delete", "sub/ok.txt"))).tree()
 
 
 Bend = Callable[[dict[str, Any]], bytes]
@@ -256,21 +256,21 @@ BENT: Final[dict[str, Bend]] = {
 
 
 @pytest.mark.req("PX-01", "PX-02")
-def test_a_bent_envelope_is_refused(ground: Ground, subtests: pytest.Subtests) -> None:
+def test_a_bent_envelope_is_refused(hostile: HostileProject, subtests: pytest.Subtests) -> None:
     for name in BENT:
         with subtests.test(name):
-            raw = BENT[name](bent(ground))
-            before = ground.world()
-            outcome = ground.workspace.apply(raw)
+            raw = BENT[name](bent(hostile))
+            before = hostile.world()
+            outcome = hostile.workspace.apply(raw)
             assert isinstance(outcome, PlanRefusal)
-            assert ground.codes(outcome) <= {1001, 1002, 1003}
-            assert ground.world() == before
+            assert hostile.codes(outcome) <= {1001, 1002, 1003}
+            assert hostile.world() == before
 
 
 @pytest.mark.req("PX-01", "PX-02")
-def test_an_approval_of_another_workspace_is_none_here(fresh: Ground, tmp_path: Path) -> None:
+def test_an_approval_of_another_workspace_is_none_here(fresh: HostileProject, tmp_path: Path) -> None:
     """lease-066: the same files, the same settings, another key."""
-    other = Ground.make(tmp_path / "other")
+    other = HostileProject.make(tmp_path / "other")
     envelope = other.workspace.approve(plan_of(action("delete", "sub/ok.txt"))).canonical()
     other.workspace.close()
     before = fresh.world()
@@ -281,7 +281,7 @@ def test_an_approval_of_another_workspace_is_none_here(fresh: Ground, tmp_path: 
 
 
 @pytest.mark.req("PX-01")
-def test_the_id_of_an_approval_is_no_approval(fresh: Ground) -> None:
+def test_the_id_of_an_approval_is_no_approval(fresh: HostileProject) -> None:
     """approval-013: whoever knows, or guesses, the id of one can do no more than before."""
     envelope = fresh.workspace.approve(plan_of(action("delete", "sub/ok.txt")))
     before = fresh.world()
@@ -293,7 +293,7 @@ def test_the_id_of_an_approval_is_no_approval(fresh: Ground) -> None:
 
 
 @pytest.mark.req("PX-01")
-def test_a_plan_is_not_an_envelope(fresh: Ground) -> None:
+def test_a_plan_is_not_an_envelope(fresh: HostileProject) -> None:
     before = fresh.world()
     outcome = fresh.workspace.apply(plan_of(action("delete", "sub/ok.txt")))
     assert isinstance(outcome, PlanRefusal)
@@ -305,43 +305,43 @@ def test_a_plan_is_not_an_envelope(fresh: Ground) -> None:
 def test_a_clock_that_is_set_forth_and_back_gets_no_second_run_out_of_an_approval(tmp_path: Path) -> None:
     """lease-070: a used approval is used, whatever time it is; and one from the future is not valid yet."""
     clock = MovableClock()
-    ground = Ground.make(tmp_path / "ground", clock)
+    hostile = HostileProject.make(tmp_path / "hostile", clock)
     try:
-        envelope = ground.workspace.approve(plan_of(action("modify", "sub/ok.txt"))).canonical()
-        first = ground.workspace.apply(envelope)
+        envelope = hostile.workspace.approve(plan_of(action("modify", "sub/ok.txt"))).canonical()
+        first = hostile.workspace.apply(envelope)
         assert isinstance(first, PlanOutcome)
-        (ground.root / "sub/ok.txt").write_bytes(b"some text here\n")  # as it was approved, so nothing else hinders it
-        before = ground.world()
+        (hostile.root / "sub/ok.txt").write_bytes(b"some text here\n")  # as it was approved, so nothing else hinders it
+        before = hostile.world()
         for offset, code in ((timedelta(days=2), 1004), (timedelta(hours=-1), 1002)):
             clock.offset = offset
-            outcome = ground.workspace.apply(envelope)
+            outcome = hostile.workspace.apply(envelope)
             assert isinstance(outcome, PlanRefusal)
-            assert ground.codes(outcome) == {code}
+            assert hostile.codes(outcome) == {code}
         clock.offset = timedelta(0)
-        assert ground.workspace.apply(envelope) == first
-        assert ground.world() == before
+        assert hostile.workspace.apply(envelope) == first
+        assert hostile.world() == before
     finally:
-        ground.workspace.close()
+        hostile.workspace.close()
 
 
 @pytest.mark.req("PX-02")
 def test_an_approval_that_has_expired_does_not_revive_when_the_clock_is_set_back(tmp_path: Path) -> None:
     """lease-070: it was refused as expired, and the ledger knows how late it was then."""
     clock = MovableClock()
-    ground = Ground.make(tmp_path / "ground", clock)
+    hostile = HostileProject.make(tmp_path / "hostile", clock)
     try:
-        envelope = ground.workspace.approve(plan_of(action("modify", "sub/ok.txt"))).canonical()
-        before = ground.world()
+        envelope = hostile.workspace.approve(plan_of(action("modify", "sub/ok.txt"))).canonical()
+        before = hostile.world()
         for offset in (timedelta(days=2), timedelta(0)):
             clock.offset = offset
-            assert ground.codes(ground.workspace.apply(envelope)) == {1004}
-        assert ground.world() == before
+            assert hostile.codes(hostile.workspace.apply(envelope)) == {1004}
+        assert hostile.world() == before
     finally:
-        ground.workspace.close()
+        hostile.workspace.close()
 
 
 @pytest.mark.req("PX-02")
-def test_an_approver_whose_key_was_taken_after_the_preview_approves_nothing(fresh: Ground) -> None:
+def test_an_approver_whose_key_was_taken_after_the_preview_approves_nothing(fresh: HostileProject) -> None:
     """approval-027: the key is loaded when the approval is signed, not when the plan is looked at."""
     plan = plan_of(action("delete", "sub/ok.txt"))
     assert fresh.workspace.preview(plan).document.status == "READY"
@@ -371,7 +371,7 @@ with Workspace.open(sys.argv[1]) as workspace:
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("phase", some(["RUNNING", "VERIFYING"], 1))
 def test_a_process_that_sleeps_is_not_taken_for_dead_even_by_one_who_says_so(
-    fresh: Ground, tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
+    fresh: HostileProject, tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """recovery-021: it holds its lock, so nobody settles behind its back what it will go on with when it wakes."""
     monkeypatch.setattr(is_childless, "__defaults__", (0.5,))  # seconds: it waits as long, whatever they are

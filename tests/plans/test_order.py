@@ -69,7 +69,7 @@ def test_parallel_actions_run_at_the_same_time_and_at_most_four(
     original = SandboxHost.run
 
     def counted(self: SandboxHost, order: Any, **more: Any) -> Any:
-        is_lane = order.effect.endswith(":CARRY_OUT")
+        is_lane = order.effect.endswith(":APPLY")
         at_work[0] += is_lane
         most[0] = max(most[0], at_work[0])
         try:

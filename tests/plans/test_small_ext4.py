@@ -58,7 +58,7 @@ def edits(name: str = "plan-001") -> bytes:
 
 
 @dataclass
-class Ground:
+class ProjectOnSmallDisk:
     """A project, and what takes up the room: on the disk of its files, of its state, or of both."""
 
     project: Project
@@ -97,20 +97,20 @@ class Ground:
 
 
 @contextlib.contextmanager
-def ground_on(place: Path, state: Path, full: Path) -> Iterator[Ground]:
+def ground_on(place: Path, state: Path, full: Path) -> Iterator[ProjectOnSmallDisk]:
     project = Project(state, place=place)
     try:
         project.write("a.txt", LARGE)
         project.write("b.txt")
         project.write("gone.txt", mode=0o640)
         project.write("old.txt", 5_000 * "o")
-        yield Ground(project, Ballast(full), project.tree())
+        yield ProjectOnSmallDisk(project, Ballast(full), project.tree())
     finally:
         project.close()
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
+def small(tmp_path: Path) -> Iterator[ProjectOnSmallDisk]:
     """The project on the small disk, its state elsewhere."""
     with small_ext4(tmp_path / "disk") as disk, ground_on(disk, tmp_path, disk) as made:
         yield made
@@ -147,23 +147,23 @@ def assert_told(outcome: PlanOutcome | PlanRefusal) -> None:
         assert "is full" in error.message
 
 
-def climb(ground: Ground, levels: Iterable[int], leave: Callable[[int], object]) -> list[str]:
+def climb(small: ProjectOnSmallDisk, levels: Iterable[int], leave: Callable[[int], object]) -> list[str]:
     """From hardly any room up to enough: the stages that found none, in order. Each is gone through to its end once."""
     stages: list[str] = []
     for left in levels:
-        envelope = ground.approve(f"level-{left}")
+        envelope = small.approve(f"level-{left}")
         leave(left)
-        stage = ground.apply(envelope)
-        ground.assert_settled()
+        stage = small.apply(envelope)
+        small.assert_settled()
         if stage == "none":
-            ground.start_anew()
+            small.start_anew()
             return stages
         if stage not in stages:
             stages.append(stage)
-            ground.ballast.drop()
-            envelope = envelope if stage in BEFORE_INTENT else ground.approve(f"again-{left}")
-            assert ground.apply(envelope) == "none"
-        ground.start_anew()
+            small.ballast.drop()
+            envelope = envelope if stage in BEFORE_INTENT else small.approve(f"again-{left}")
+            assert small.apply(envelope) == "none"
+        small.start_anew()
     return stages
 
 
@@ -171,13 +171,13 @@ BEFORE_INTENT = ("the report folder", "a backup", "the first manifest", "the scr
 """An approval is not used up by a plan that found no room for these."""
 
 
-def test_inode_by_inode_until_there_are_enough(ground: Ground) -> None:
+def test_inode_by_inode_until_there_are_enough(small: ProjectOnSmallDisk) -> None:
     """`climb` holds each level against the promise. Which steps are met is a matter of the kernel.
 
     Some kernels give an inode back a moment late: then a step finds one that was not counted, and is passed over.
     """
     steps = [*BEFORE_INTENT, "the effect", *PAPERS]
-    met = climb(ground, count(), ground.ballast.leave_inodes)
+    met = climb(small, count(), small.ballast.leave_inodes)
     assert met == [step for step in steps if step in met], "in this order, and no other"
     assert "the effect" in met
     assert set(met) & set(BEFORE_INTENT)
@@ -185,53 +185,53 @@ def test_inode_by_inode_until_there_are_enough(ground: Ground) -> None:
 
 
 @pytest.mark.usefixtures("_taken_meanwhile")
-def test_block_by_block_until_there_are_enough(ground: Ground) -> None:
+def test_block_by_block_until_there_are_enough(small: ProjectOnSmallDisk) -> None:
     chosen = [0, 200_000, 260_000, 290_000, 340_000, *range(380_000, 480_000, 10_000), 600_000]
-    stages = climb(ground, count(0, BLOCK) if LONG else chosen, ground.ballast.leave_bytes)
+    stages = climb(small, count(0, BLOCK) if LONG else chosen, small.ballast.leave_bytes)
     assert {"the report folder", "a backup", "the script", "the effect"} <= {*stages}
     assert {*stages} & {*PAPERS}
 
 
-def test_room_is_asked_for_before_anything_is_begun(ground: Ground) -> None:
+def test_room_is_asked_for_before_anything_is_begun(small: ProjectOnSmallDisk) -> None:
     """To the byte: what the backups and the new files need, and the megabyte to spare."""
-    kept = sum(len(found[0]) for found in ground.before.values() if found)
+    kept = sum(len(found[0]) for found in small.before.values() if found)
     needed = kept + 2 * len(LARGE) + len("one\nTWO\nthree\n") + backups.SPARE_BYTES
-    envelope = ground.approve()
-    assert needed - 32 * BLOCK < ground.ballast.leave_bytes(needed - 1) < needed
-    code, message = refused(ground.project.workspace.apply(envelope))
+    envelope = small.approve()
+    assert needed - 32 * BLOCK < small.ballast.leave_bytes(needed - 1) < needed
+    code, message = refused(small.project.workspace.apply(envelope))
     assert code == FULL[0]
     assert f"need {needed:,} (at " in message
     assert "Free some space and try again. Nothing was changed." in message
-    assert ground.is_as_before()
-    ground.assert_settled()
-    ground.ballast.drop()
-    assert ground.ballast.leave_bytes(needed + 32 * BLOCK) > needed
-    assert ground.apply(envelope) == "none"
+    assert small.is_as_before()
+    small.assert_settled()
+    small.ballast.drop()
+    assert small.ballast.leave_bytes(needed + 32 * BLOCK) > needed
+    assert small.apply(envelope) == "none"
 
 
-def settled_level(ground: Ground, left: int) -> str:
+def settled_level(small: ProjectOnSmallDisk, left: int) -> str:
     """Apply with a ledger that finds no room: whatever it was in the middle of, one `recover` brings it to an end."""
-    workspace, envelope = ground.project.workspace, ground.approve()
-    assert ground.ballast.leave_bytes(left) <= max(left, KEPT_BACK)
+    workspace, envelope = small.project.workspace, small.approve()
+    assert small.ballast.leave_bytes(left) <= max(left, KEPT_BACK)
     how, problem = "", None
     try:
-        how = ground.apply(envelope)
+        how = small.apply(envelope)
     except EnvironmentFailureError as raised:
         problem = raised
         how = "unsettled" if isinstance(problem, IncompleteError) else "not recorded"
     assert problem is None or ("the disk is full" in problem.what and problem.next_step != "")
-    ground.ballast.drop()
+    small.ballast.drop()
     reports = workspace.recover()
     assert [str(report.problem) for report in reports if report.problem is not None] == []
     for outcome in (report.outcome for report in reports):
         assert isinstance(outcome, PlanOutcome)
         how = "stands" if outcome.status.status == "SUCCESS" else f"{how}, taken back"
-    assert ground.is_as_before() is (how not in {"stands", "none"})
-    ground.assert_settled()
+    assert small.is_as_before() is (how not in {"stands", "none"})
+    small.assert_settled()
     if how == "stands":
         assert ran(workspace.apply(envelope)).status.status == "SUCCESS"
-    if ground.is_as_before():
-        assert ground.apply(ground.approve("again")) == "none"
+    if small.is_as_before():
+        assert small.apply(small.approve("again")) == "none"
     return how
 
 
@@ -243,9 +243,9 @@ def settled_levels(tmp_path: Path, chosen: Iterable[int], *, is_shared: bool) ->
         folder.mkdir()
         with (
             small_ext4(folder / "disk", block=PAGE) as disk,
-            ground_on(disk if is_shared else folder, disk, disk) as ground,
+            ground_on(disk if is_shared else folder, disk, disk) as small,
         ):
-            hows.append(settled_level(ground, left))
+            hows.append(settled_level(small, left))
         if hows[-1] == "none":
             break
     return list(dict.fromkeys(hows))
@@ -270,60 +270,60 @@ def test_files_and_state_on_one_disk_that_runs_full(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", [205_000, 220_000, 235_000, 250_000])
 def test_a_database_that_dies_of_a_bus_error_leaves_what_a_crash_leaves(tmp_path: Path, left: int) -> None:
     """On blocks smaller than a page of memory a full disk may kill the process (see `small_ext4`)."""
-    with small_ext4(tmp_path / "disk") as disk, ground_on(tmp_path, disk, disk) as ground:
+    with small_ext4(tmp_path / "disk") as disk, ground_on(tmp_path, disk, disk) as small:
         kept = tmp_path / "envelope.json"
-        kept.write_bytes(ground.approve())
-        ground.project.close()  # so that the child is the one to make the index anew
-        ground.ballast.leave_bytes(left)
-        command = [preloaded.python(), "-c", APPLY, str(ground.project.root), str(kept)]
-        environ = {**os.environ, **ground.project.environ}
+        kept.write_bytes(small.approve())
+        small.project.close()  # so that the child is the one to make the index anew
+        small.ballast.leave_bytes(left)
+        command = [preloaded.python(), "-c", APPLY, str(small.project.root), str(kept)]
+        environ = {**os.environ, **small.project.environ}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode in {1, -signal.SIGBUS}, done
         assert done.returncode == -signal.SIGBUS or "the disk is full" in done.stderr
-        ground.ballast.drop()
-        ground.project.workspace = ground.project.opened()
-        reports = ground.project.workspace.recover()
+        small.ballast.drop()
+        small.project.workspace = small.project.opened()
+        reports = small.project.workspace.recover()
         assert [str(report.problem) for report in reports if report.problem is not None] == []
-        ground.assert_settled()
-        if ground.is_as_before():
-            assert ground.apply(ground.approve("again")) == "none"
-        assert ground.project.read("new/c.txt") == LARGE
+        small.assert_settled()
+        if small.is_as_before():
+            assert small.apply(small.approve("again")) == "none"
+        assert small.project.read("new/c.txt") == LARGE
 
 
 def test_files_on_one_full_disk_and_state_on_another(tmp_path: Path) -> None:
     with (
         small_ext4(tmp_path / "files") as files,
         small_ext4(tmp_path / "keeps", block=PAGE) as keeps,
-        ground_on(files, keeps, files) as ground,
+        ground_on(files, keeps, files) as small,
     ):
-        envelope = ground.approve()
+        envelope = small.approve()
         of_state = Ballast(keeps)
-        ground.ballast.leave_bytes(0)
+        small.ballast.leave_bytes(0)
         of_state.leave_bytes(0)
         with contextlib.suppress(EnvironmentFailureError):  # the ledger may have no room for the refusal itself
-            assert ground.apply(envelope) == "the report folder"
-        assert ground.is_as_before()
+            assert small.apply(envelope) == "the report folder"
+        assert small.is_as_before()
         of_state.drop()
-        assert ground.apply(envelope) == "the report folder"
-        ground.assert_settled()
-        ground.ballast.drop()
-        assert ground.apply(envelope) == "none"
+        assert small.apply(envelope) == "the report folder"
+        small.assert_settled()
+        small.ballast.drop()
+        assert small.apply(envelope) == "none"
 
 
-def test_a_rollback_inode_by_inode_is_done_or_all_stays_as_the_plan_left_it(ground: Ground) -> None:
-    workspace = ground.project.workspace
+def test_a_rollback_inode_by_inode_is_done_or_all_stays_as_the_plan_left_it(small: ProjectOnSmallDisk) -> None:
+    workspace = small.project.workspace
     for left in count():
-        assert ran(workspace.apply(ground.approve(f"undo-{left}"))).status.status == "SUCCESS"
-        after = ground.project.tree()
-        ground.ballast.leave_inodes(left)
+        assert ran(workspace.apply(small.approve(f"undo-{left}"))).status.status == "SUCCESS"
+        after = small.project.tree()
+        small.ballast.leave_inodes(left)
         outcome = workspace.rollback("last")
         is_done = outcome.status == "EXECUTED"
-        assert ground.project.tree() == (ground.before if is_done else after)
+        assert small.project.tree() == (small.before if is_done else after)
         assert {error.error_code for error in outcome.errors} == (set() if is_done else {FULL[0]})
-        ground.assert_settled()
-        ground.ballast.drop()
+        small.assert_settled()
+        small.ballast.drop()
         assert workspace.rollback("last").status == "EXECUTED"
-        ground.start_anew()
+        small.start_anew()
         if is_done:
             break
     assert left > 0, "no level was too low"

@@ -209,9 +209,9 @@ class _Watch:
         if point.call == REACH and not isinstance(action, Kill):
             self._reply(report, report.arguments[2], 0, 0)  # as if it were written: it is no output
             return True
-        return self._carry_out(action, point)
+        return self._inject(action, point)
 
-    def _carry_out(self, action: Action, point: Point) -> bool:
+    def _inject(self, action: Action, point: Point) -> bool:
         report = point.report
         if isinstance(action, Shorten):
             written = write_half(report)

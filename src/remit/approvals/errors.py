@@ -65,11 +65,11 @@ def unusable_error(approval_id: str, why: str) -> RefusedError:
     return RefusedError(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=REQUEST_NOT_SENT)
 
 
-def already_closed_error(row: ApprovalRow, since: str) -> RefusedError:
-    """To whoever answers a question that has its end. `since` is when its last step was recorded."""
+def already_closed_error(row: ApprovalRow, changed_at: str) -> RefusedError:
+    """To whoever answers a question that has its end. `changed_at` is when its last step was recorded."""
     return RefusedError(
         Reason.TRANSITION_INVALID,
-        f"this question is closed: {_describe_closing(row, since)}",
+        f"this question is closed: {_describe_closing(row, changed_at)}",
         where=f"question {row.approval_id}",
         next_step=_next_step_after(row),
     )
@@ -84,14 +84,14 @@ def evidence_error(row: ApprovalRow) -> EnvironmentFailureError:
     )
 
 
-def _describe_closing(row: ApprovalRow, since: str) -> str:
+def _describe_closing(row: ApprovalRow, changed_at: str) -> str:
     because = f" ({row.reason})" if row.reason else ""
-    answer = f"by {row.decided_by} at {_second(row.decided_at or since)}"
+    answer = f"by {row.decided_by} at {_second(row.decided_at or changed_at)}"
     match row.state:
         case "APPROVED":
             return f"it was approved {answer}{because}, and is about to be used"
         case "USED":
-            return f"it was approved {answer}{because}, and used at {_second(since)}"
+            return f"it was approved {answer}{because}, and used at {_second(changed_at)}"
         case "DENIED":
             return f"it was denied {answer}{because}"
         case "EXPIRED" if row.decided_by:
@@ -99,7 +99,7 @@ def _describe_closing(row: ApprovalRow, since: str) -> str:
         case "EXPIRED":
             return f"nobody answered until {_second(row.expires_at)}"
         case _:
-            return f"it is void since {_second(since)}: {row.reason}"
+            return f"it is void since {_second(changed_at)}: {row.reason}"
 
 
 def _next_step_after(row: ApprovalRow) -> str:

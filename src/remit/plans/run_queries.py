@@ -36,7 +36,7 @@ _RECORDED: Final = "SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correla
 _LOG: Final = logging.getLogger("remit.plans")
 
 
-class PastRuns:
+class RunQueries:
     """Of one workspace. `hosts` is where each process that runs plans keeps its lock."""
 
     def __init__(

@@ -36,7 +36,7 @@ from remit.plans.reports.execution_report import refusal_of
 from remit.plans.reports.executor_log import ExecutorLog
 from remit.plans.reports.publish import clear_half_written
 from remit.plans.rollback.operation import RollbackOperation
-from remit.plans.run_queries import PastRuns
+from remit.plans.run_queries import RunQueries
 from remit.plans.storage.drift import is_due
 from remit.plans.storage.pruning import prunable, prune
 from remit.sandbox.manager import Fleet
@@ -84,7 +84,7 @@ class Plans:
         self._ledger = ledger
         self._fleet = fleet
         self._clock = rules.clock
-        self._runs = PastRuns(ledger, keys.keyring, rules, state.hosts)
+        self._run_queries = RunQueries(ledger, keys.keyring, rules, state.hosts)
         self._recovering = threading.Lock()
         self._recovered = False
 
@@ -197,7 +197,7 @@ class Plans:
 
     def later_rollback(self, outcome: PlanOutcome) -> LaterRollback | None:
         """The last rollback that restored anything of this run, if there was one. The outcome itself never changes."""
-        rollbacks = [one for one in self._runs.rollbacks_of(outcome) if one.status in {"EXECUTED", "PARTIAL"}]
+        rollbacks = [one for one in self._run_queries.rollbacks_of(outcome) if one.status in {"EXECUTED", "PARTIAL"}]
         if not rollbacks:
             return None
         last = rollbacks[-1]
@@ -230,14 +230,17 @@ class Plans:
         Gives the outcome of a plan that ran, or had run; None if it was never begun. Refuses an unknown id. Raises
         `IN_PROGRESS` if it has not ended after so many seconds: it will.
         """
-        if not self._runs.is_recorded(envelope_id, "envelope.issued") and self._runs.claim(envelope_id) is None:
+        if (
+            not self._run_queries.is_recorded(envelope_id, "envelope.issued")
+            and self._run_queries.claim(envelope_id) is None
+        ):
             raise RefusedError(
                 Reason.STATE_MISSING,
                 "no envelope of this id was issued here",
                 where=f"envelope {envelope_id}",
                 next_step="`remit ledger show` shows those that were.",
             )
-        if not isinstance(self._runs.claim(envelope_id), ClaimCompleted):
+        if not isinstance(self._run_queries.claim(envelope_id), ClaimCompleted):
             event = NewEntry(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
             self._ledger().append(event)
         return self._wait_for_outcome(envelope_id, patience)
@@ -256,9 +259,9 @@ class Plans:
         `drift` is the digest of the drifted files that `force` is a yes to; without one, of whatever stands there.
         """
         self._recover_once(hooks)
-        target = self._runs.rollback_target(self._runs.find(report))
+        target = self._run_queries.rollback_target(self._run_queries.find(report))
         has_more = is_due(target.manifest, checkpoints)  # refuses an id that is not there
-        earlier = self._runs.rollbacks_of(target.outcome)
+        earlier = self._run_queries.rollbacks_of(target.outcome)
         if not has_more and earlier:
             hooks.on_stored()
             return earlier[-1]
@@ -296,7 +299,7 @@ class Plans:
 
     def prune(self, *, dry_run: bool = False) -> list[Pruned]:
         """Remove backups of runs that were taken back or can no longer be, and folders of runs that never began."""
-        root, known = self._rules.root(), self._runs.known_folders()
+        root, known = self._rules.root(), self._run_queries.known_folders()
         pruned = []
         for item in prunable(root, known, self._clock()):
             size = item.size if dry_run else prune(root, item)
@@ -313,25 +316,25 @@ class Plans:
     def _wait_for_outcome(self, envelope_id: str, patience: float) -> PlanOutcome | None:
         deadline = time.monotonic() + patience
         while True:
-            found = self._runs.claim(envelope_id)
+            found = self._run_queries.claim(envelope_id)
             if found is None:
                 return None
             if isinstance(found, ClaimCompleted):
-                return self._runs.outcome_of(found)
+                return self._run_queries.outcome_of(found)
             if time.monotonic() > deadline:
                 raise _still_running(envelope_id)
             time.sleep(CANCEL_POLL_SECONDS)
 
     def _rollback_operation(self) -> RollbackOperation:
         return RollbackOperation(
-            self._keys.keyring, self._keys.executor, self._environment(), self._runs.rollback_target
+            self._keys.keyring, self._keys.executor, self._environment(), self._run_queries.rollback_target
         )
 
     def _operation(self, hooks: PlanHooks = NO_HOOKS) -> PlanOperation:
         return PlanOperation(self._keys.keyring, self._keys.executor, self._environment(hooks))
 
     def _environment(self, hooks: PlanHooks = NO_HOOKS) -> PlanEnvironment:
-        cancellations = Cancellations(lambda envelope_id: self._runs.is_recorded(envelope_id, CANCELLED))
+        cancellations = Cancellations(lambda envelope_id: self._run_queries.is_recorded(envelope_id, CANCELLED))
         return PlanEnvironment(self._rules, self._fleet, cancellations, self._state.work, hooks)
 
     def _execution_context(self) -> ExecutionContext:

@@ -22,7 +22,7 @@ from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 from tests.crash.plans.databases import DATABASE_SUFFIX, made_of, make, rows_and_shape
-from tests.crash.tasks.laboratory import Ground
+from tests.crash.tasks.laboratory import ScenarioFolders
 from tests.support.crash_injection import Acknowledge
 
 TIME_NS: Final = 1_700_000_000_123_456_789
@@ -70,8 +70,8 @@ class PlanScenario:
         self._retried = retried
         """Nobody runs `remit recover`: the caller, who still has an approval, asks again."""
 
-    def seed(self, ground: Ground) -> None:
-        root = root_of(ground)
+    def seed(self, folders: ScenarioFolders) -> None:
+        root = root_of(folders)
         root.mkdir()
         for path, (content, mode) in self._case.before.items():
             file = root / path
@@ -82,69 +82,71 @@ class PlanScenario:
                 file.write_text(content)
             file.chmod(mode)
             os.utime(file, ns=(TIME_NS, TIME_NS))
-        _seeded(ground).write_text(json.dumps({path: _hash((root / path).read_bytes()) for path in self._case.before}))
-        initialise(root, environ(ground), system_clock)[0].close()
+        _seeded(folders).write_text(json.dumps({path: _hash((root / path).read_bytes()) for path in self._case.before}))
+        initialise(root, environ(folders), system_clock)[0].close()
         if self._case.settings:
             (root / "remit.yaml").write_text(json.dumps({"version": 1, **self._case.settings}))
         plan: dict[str, Any] = {"plan_id": "plan-1", "action_plan": self._case.actions}
         plan["execution_instructions"] = self._case.instructions
-        with opened(ground) as workspace:
+        with opened(folders) as workspace:
             allowed = self._case.irreversible
             envelope = workspace.approve(json.dumps(plan).encode(), irreversible=allowed, life=timedelta(hours=1))
-        _envelope(ground).write_bytes(envelope.canonical())
+        _envelope(folders).write_bytes(envelope.canonical())
 
-    def work(self, ground: Ground, acknowledge: Acknowledge) -> None:
-        with opened(ground) as workspace:
-            acknowledge(apply(workspace, ground, self._meddling(ground)))
+    def work(self, folders: ScenarioFolders, acknowledge: Acknowledge) -> None:
+        with opened(folders) as workspace:
+            acknowledge(apply(workspace, folders, self._meddling(folders)))
 
-    def recover(self, ground: Ground) -> None:
+    def recover(self, folders: ScenarioFolders) -> None:
         if self._retried:
-            self.work(ground, lambda _: None)
+            self.work(folders, lambda _: None)
             return
-        os.environ.update(environ(ground))
-        main(["recover", "--workspace", str(root_of(ground))])
+        os.environ.update(environ(folders))
+        main(["recover", "--workspace", str(root_of(folders))])
 
-    def look(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
+    def look(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
         if not acknowledged:
             return []
-        with opened(ground) as workspace:
-            return self._contradictions(ground, acknowledged, _stored(workspace, ground))
+        with opened(folders) as workspace:
+            return self._contradictions(folders, acknowledged, _stored(workspace, folders))
 
-    def judge(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
-        with opened(ground) as workspace:
-            stored = _stored(workspace, ground)
-            wrong = self._contradictions(ground, acknowledged, stored)
+    def judge(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
+        with opened(folders) as workspace:
+            stored = _stored(workspace, folders)
+            wrong = self._contradictions(folders, acknowledged, stored)
             if isinstance(stored, ClaimHeld):
                 wrong.append(f"still unfinished, owned by {stored.owner}")
-            wrong += self._misplaced(ground, stored)
+            wrong += self._misplaced(folders, stored)
             wrong += _miscounted(workspace, intents=1 if stored else 0)
-            wrong += self._once_more(workspace, ground, stored)
+            wrong += self._once_more(workspace, folders, stored)
             wrong += _miscounted(workspace, intents=1)
-            wrong += _without_papers(ground, _stored(workspace, ground))
-            wrong += self._no_way_back(workspace, ground)
+            wrong += _without_papers(folders, _stored(workspace, folders))
+            wrong += self._no_way_back(workspace, folders)
             verdict = workspace.verify_ledger()
             return wrong if verdict.holds else [*wrong, f"the ledger does not verify: {verdict}"]
 
     # --- inside
 
-    def _meddling(self, ground: Ground) -> Callable[[StatusUpdate], None]:
+    def _meddling(self, folders: ScenarioFolders) -> Callable[[StatusUpdate], None]:
         def listen(update: StatusUpdate) -> None:
             if update.phase == "RUNNING" and self._case.victim:
-                (root_of(ground) / self._case.victim).unlink(missing_ok=True)
+                (root_of(folders) / self._case.victim).unlink(missing_ok=True)
 
         return listen
 
-    def _once_more(self, workspace: Workspace, ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
+    def _once_more(
+        self, workspace: Workspace, folders: ScenarioFolders, stored: ClaimHeld | ClaimCompleted | None
+    ) -> list[str]:
         """What was done is not done again; what was not begun can still be done."""
-        outcomes = [apply(workspace, ground, self._meddling(ground)) for _ in range(2)]
+        outcomes = [apply(workspace, folders, self._meddling(folders)) for _ in range(2)]
         if outcomes[0] != outcomes[1]:
             return [f"two calls, two outcomes: {outcomes}"]
         if isinstance(stored, ClaimCompleted):
             return [] if outcomes[0] == stored.result else [f"stored {stored.result}, given {outcomes[0]}"]
-        return self._misplaced(ground, _stored(workspace, ground))
+        return self._misplaced(folders, _stored(workspace, folders))
 
-    def _no_way_back(self, workspace: Workspace, ground: Ground) -> list[str]:
-        stored = _stored(workspace, ground)
+    def _no_way_back(self, workspace: Workspace, folders: ScenarioFolders) -> list[str]:
+        stored = _stored(workspace, folders)
         if not isinstance(stored, ClaimCompleted) or _status(stored.result) not in {"SUCCESS", "PARTIAL"}:
             return []
         restored = workspace.rollback("last")
@@ -152,10 +154,10 @@ class PlanScenario:
             return [f"cannot be taken back: {restored.status} {restored.errors}"]
         # What has its own bytes again after the plan is no change to take back, though it is another file.
         same = {path for path, traits in self._case.before.items() if self._case.after.get(path) == traits}
-        return self.differences(ground, "before", "taken back", untimed=same)
+        return self.differences(folders, "before", "taken back", untimed=same)
 
     def _contradictions(
-        self, ground: Ground, acknowledged: Sequence[str], stored: ClaimHeld | ClaimCompleted | None
+        self, folders: ScenarioFolders, acknowledged: Sequence[str], stored: ClaimHeld | ClaimCompleted | None
     ) -> list[str]:
         """An outcome that was acknowledged is stored, and is in the world."""
         wrong = []
@@ -163,20 +165,20 @@ class PlanScenario:
             kept = stored.result if isinstance(stored, ClaimCompleted) else None
             if kept != outcome and (stored is not None or _status(outcome) != "REFUSED"):
                 wrong.append(f"acknowledged {outcome[:300]}, stored {str(kept or stored)[:300]}")
-            wrong += self.differences(ground, ENDS.get(_status(outcome), "before"), "acknowledged")
+            wrong += self.differences(folders, ENDS.get(_status(outcome), "before"), "acknowledged")
         return wrong
 
-    def _misplaced(self, ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
+    def _misplaced(self, folders: ScenarioFolders, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
         status = _status(stored.result) if isinstance(stored, ClaimCompleted) else "nothing"
-        return self.differences(ground, ENDS.get(status, "before"), f"stored {status}")
+        return self.differences(folders, ENDS.get(status, "before"), f"stored {status}")
 
-    def differences(self, ground: Ground, due: str, said: str, untimed: Collection[str] = ()) -> list[str]:
+    def differences(self, folders: ScenarioFolders, due: str, said: str, untimed: Collection[str] = ()) -> list[str]:
         files = {"before": self._case.before, "after": self._case.after, "partly": self._case.partly or {}}[due]
         named = {path for one in self._case.actions for path in _named(one)} | set(self._case.named)
         timed = self._case.before.keys() - (set(untimed) if due == "before" else named)
-        seeded = json.loads(_seeded(ground).read_text())
+        seeded = json.loads(_seeded(folders).read_text())
         expected = _expected(files, self._case.before, timed, seeded if due == "before" else {})
-        found = _world(root_of(ground), timed, seeded)
+        found = _world(root_of(folders), timed, seeded)
         if self._case.victim and due == "before":  # somebody removed it, or not yet
             expected.pop(self._case.victim, None)
             found.pop(self._case.victim, None)
@@ -185,17 +187,17 @@ class PlanScenario:
         return [f"{said}, not as {due}: {path} is {pair[0]}, not {pair[1]}" for path, pair in wrong.items()]
 
 
-def root_of(ground: Ground) -> Path:
-    return ground.left / "project"
+def root_of(folders: ScenarioFolders) -> Path:
+    return folders.left / "project"
 
 
-def _envelope(ground: Ground) -> Path:
-    return ground.state / "envelope.json"
+def _envelope(folders: ScenarioFolders) -> Path:
+    return folders.state / "envelope.json"
 
 
-def _seeded(ground: Ground) -> Path:
+def _seeded(folders: ScenarioFolders) -> Path:
     """The hashes of the files as they were made: two databases of one text need not be the same bytes."""
-    return ground.state / "seeded.json"
+    return folders.state / "seeded.json"
 
 
 def _named(action: Mapping[str, Any]) -> Iterator[str]:
@@ -204,17 +206,19 @@ def _named(action: Mapping[str, Any]) -> Iterator[str]:
             yield str(path)
 
 
-def environ(ground: Ground) -> Mapping[str, str]:
+def environ(folders: ScenarioFolders) -> Mapping[str, str]:
     servers = {name: value for name, value in os.environ.items() if name.startswith("REMIT_CRASH_")}
-    return {"REMIT_STATE": str(ground.state / "home"), **servers}
+    return {"REMIT_STATE": str(folders.state / "home"), **servers}
 
 
-def opened(ground: Ground) -> Workspace:
-    return Workspace.open(root_of(ground), environ=environ(ground))
+def opened(folders: ScenarioFolders) -> Workspace:
+    return Workspace.open(root_of(folders), environ=environ(folders))
 
 
-def apply(workspace: Workspace, ground: Ground, on_status: Callable[[StatusUpdate], None] = lambda _: None) -> str:
-    return workspace.apply(_envelope(ground).read_bytes(), on_status=on_status).canonical().decode()
+def apply(
+    workspace: Workspace, folders: ScenarioFolders, on_status: Callable[[StatusUpdate], None] = lambda _: None
+) -> str:
+    return workspace.apply(_envelope(folders).read_bytes(), on_status=on_status).canonical().decode()
 
 
 def _status(outcome: str) -> str:
@@ -222,8 +226,8 @@ def _status(outcome: str) -> str:
     return str(status["status"]) if isinstance(status, dict) else "REFUSED"
 
 
-def _stored(workspace: Workspace, ground: Ground) -> ClaimHeld | ClaimCompleted | None:
-    envelope_id = json.loads(_envelope(ground).read_bytes())["envelope_id"]
+def _stored(workspace: Workspace, folders: ScenarioFolders) -> ClaimHeld | ClaimCompleted | None:
+    envelope_id = json.loads(_envelope(folders).read_bytes())["envelope_id"]
     with workspace.store.reading() as connection:
         return read_claim(connection, ClaimKey(DEFAULT_TENANT, "plan", envelope_id))
 
@@ -236,14 +240,14 @@ def _miscounted(workspace: Workspace, *, intents: int) -> list[str]:
     return [f"expected {intents} intent and outcome, the ledger has {kinds}"]
 
 
-def _without_papers(ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
+def _without_papers(folders: ScenarioFolders, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
     if not isinstance(stored, ClaimCompleted):
         return ["nothing is stored"]
     status = PlanOutcome.parse(stored.result.encode()).status
     wrong = []
     for name, field in PAPERS.items():
         expected = getattr(status, field)
-        path = root_of(ground) / status.folder / name
+        path = root_of(folders) / status.folder / name
         found = digest(json.loads(path.read_bytes())) if path.exists() else None
         if found != expected:
             wrong.append(f"{name} has {found}, and the status {expected}")

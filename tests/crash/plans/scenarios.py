@@ -10,7 +10,7 @@ from tests.crash.plans.plan import Case, PlanScenario
 from tests.crash.plans.rollback import TakingBack
 from tests.crash.plans.servers import SETTINGS, STATEMENTS, OnServer
 from tests.crash.tasks.injections import Sabotage
-from tests.crash.tasks.laboratory import Ground, Scenario
+from tests.crash.tasks.laboratory import Scenario, ScenarioFolders
 from tests.support.crash_injection import Point
 
 BYE: Final = ("bye\n", 0o644)
@@ -244,32 +244,32 @@ SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
 _SYNCS: Final = frozenset({"fsync", "fdatasync", "sync_file_range"})
 
 
-def _no_sync_of(judge: Callable[[Ground, str], bool], ground: Ground) -> Sabotage:
+def _no_sync_of(judge: Callable[[ScenarioFolders, str], bool], folders: ScenarioFolders) -> Sabotage:
     def forgotten(point: Point) -> bool:
-        return point.call in _SYNCS and judge(ground, point.paths[0])
+        return point.call in _SYNCS and judge(folders, point.paths[0])
 
     return forgotten
 
 
-def _is_part(_ground: Ground, path: str) -> bool:
+def _is_part(_ground: ScenarioFolders, path: str) -> bool:
     return os.path.basename(path).startswith(".remit-")
 
 
-def _is_folder(ground: Ground, path: str) -> bool:
+def _is_folder(folders: ScenarioFolders, path: str) -> bool:
     here = Path(path)
-    root = ground.left / "project"
+    root = folders.left / "project"
     return here.is_dir() and (here == root or (here.is_relative_to(root) and "agent_outputs" not in here.parts))
 
 
-def _is_backup(_ground: Ground, path: str) -> bool:
+def _is_backup(_ground: ScenarioFolders, path: str) -> bool:
     return "agent_outputs" in Path(path).parts
 
 
-def _is_ledger(_ground: Ground, path: str) -> bool:
+def _is_ledger(_ground: ScenarioFolders, path: str) -> bool:
     return os.path.basename(path).startswith("ledger.sqlite3")
 
 
-SABOTAGES: Final[dict[str, Callable[[Ground], Sabotage]]] = {
+SABOTAGES: Final[dict[str, Callable[[ScenarioFolders], Sabotage]]] = {
     "no fsync of parts": partial(_no_sync_of, _is_part),
     "no fsync of target folders": partial(_no_sync_of, _is_folder),
     "no fsync of backups": partial(_no_sync_of, _is_backup),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.crash.plans.plan import Case, PlanScenario
-from tests.crash.tasks.laboratory import Ground
+from tests.crash.tasks.laboratory import ScenarioFolders
 from tests.support.crash_injection import Acknowledge
 from tests.support.postgres_server import shared_server_url, stop_server
 
@@ -41,13 +41,13 @@ class OnServer(PlanScenario):
         if VARIABLE not in os.environ:
             os.environ[VARIABLE] = _own_server()
 
-    def seed(self, ground: Ground) -> None:
+    def seed(self, folders: ScenarioFolders) -> None:
         _ask(_TABLES)
-        super().seed(ground)
+        super().seed(folders)
 
-    def work(self, ground: Ground, acknowledge: Acknowledge) -> None:
+    def work(self, folders: ScenarioFolders, acknowledge: Acknowledge) -> None:
         _ask(_TABLES)
-        super().work(ground, acknowledge)
+        super().work(folders, acknowledge)
 
     def keep_elsewhere(self) -> None:
         _wait_until_alone()
@@ -57,10 +57,10 @@ class OnServer(PlanScenario):
         _wait_until_alone()
         _ask("BEGIN; DELETE FROM orders; INSERT INTO orders TABLE kept; COMMIT;")
 
-    def judge(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
-        due = "before" if not self.differences(ground, "before", "recovered") else "after"
+    def judge(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
+        due = "before" if not self.differences(folders, "before", "recovered") else "after"
         wrong = _misplaced(due, "recovered")
-        wrong += super().judge(ground, acknowledged)
+        wrong += super().judge(folders, acknowledged)
         return wrong + _misplaced("before", "taken back at last")
 
 

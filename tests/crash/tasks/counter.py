@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from tests.crash.tasks.laboratory import Ground
+from tests.crash.tasks.laboratory import ScenarioFolders
 from tests.support.crash_injection import Acknowledge
 
 BUGS: Final = ("in-place write", "no fsync", "no directory fsync", "synchronous=off", "short write", "doubled effect")
@@ -30,47 +30,47 @@ class Counter:
         self.name = f"counter with {bug}" if bug else "counter"
         self._bug = bug
 
-    def seed(self, ground: Ground) -> None:
-        with closing(self._ledger(ground)) as ledger:
+    def seed(self, folders: ScenarioFolders) -> None:
+        with closing(self._ledger(folders)) as ledger:
             ledger.execute("CREATE TABLE counts (step INTEGER PRIMARY KEY, value INTEGER, done INTEGER)")
-        self._replace(ground, content(0), bug="")
+        self._replace(folders, content(0), bug="")
 
-    def work(self, ground: Ground, acknowledge: Acknowledge) -> None:
-        with closing(self._ledger(ground)) as ledger:
+    def work(self, folders: ScenarioFolders, acknowledge: Acknowledge) -> None:
+        with closing(self._ledger(folders)) as ledger:
             begun = dict(ledger.execute("SELECT step, value FROM counts WHERE NOT done").fetchall())
             done = {step for (step,) in ledger.execute("SELECT step FROM counts WHERE done")}
             for step in range(COUNTS):
                 if step in done:
                     continue
-                now = self._read(ground)
+                now = self._read(folders)
                 before = begun.get(step, now)
                 if step not in begun:
                     ledger.execute("INSERT INTO counts VALUES (?, ?, 0)", (step, before))
                 if now == before or self._bug == "doubled effect":
-                    self._in_a_process_of_its_own(ground, now + 1)
+                    self._in_a_process_of_its_own(folders, now + 1)
                 ledger.execute("UPDATE counts SET done = 1 WHERE step = ?", (step,))
                 acknowledge(str(step))
 
-    def recover(self, ground: Ground) -> None:
-        (ground.left / "count.new").unlink(missing_ok=True)
-        self.work(ground, lambda _: None)
+    def recover(self, folders: ScenarioFolders) -> None:
+        (folders.left / "count.new").unlink(missing_ok=True)
+        self.work(folders, lambda _: None)
 
-    def look(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
+    def look(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
         if not acknowledged:
             return []
-        value = self._read(ground)
-        with closing(self._ledger(ground)) as ledger:
+        value = self._read(folders)
+        with closing(self._ledger(folders)) as ledger:
             done = {str(step) for (step,) in ledger.execute("SELECT step FROM counts WHERE done")}
         wrong = [f"acknowledged and not in the ledger: {step}" for step in acknowledged if step not in done]
         return wrong + ([f"{len(acknowledged)} acknowledged, {value} in the file"] if value < len(acknowledged) else [])
 
-    def judge(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
-        wrong = self.look(ground, acknowledged)
-        if (value := self._read(ground)) != COUNTS:
+    def judge(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
+        wrong = self.look(folders, acknowledged)
+        if (value := self._read(folders)) != COUNTS:
             wrong.append(f"counted {value} times instead of {COUNTS}")
-        if os.listdir(ground.left) != ["count"]:
-            wrong.append(f"left behind: {os.listdir(ground.left)}")
-        with closing(self._ledger(ground)) as ledger:
+        if os.listdir(folders.left) != ["count"]:
+            wrong.append(f"left behind: {os.listdir(folders.left)}")
+        with closing(self._ledger(folders)) as ledger:
             if ledger.execute("PRAGMA integrity_check").fetchone() != ("ok",):
                 wrong.append("the ledger is damaged")
             rows = ledger.execute("SELECT step, value, done FROM counts ORDER BY step").fetchall()
@@ -78,27 +78,27 @@ class Counter:
             wrong.append(f"the ledger says {rows}")
         return wrong
 
-    def _ledger(self, ground: Ground) -> sqlite3.Connection:
-        ledger = sqlite3.connect(ground.state / "ledger.sqlite3", isolation_level=None)
+    def _ledger(self, folders: ScenarioFolders) -> sqlite3.Connection:
+        ledger = sqlite3.connect(folders.state / "ledger.sqlite3", isolation_level=None)
         ledger.execute("PRAGMA journal_mode = WAL")
         ledger.execute(f"PRAGMA synchronous = {'OFF' if self._bug == 'synchronous=off' else 'FULL'}")
         return ledger
 
-    def _read(self, ground: Ground) -> int:
-        found = (ground.left / "count").read_bytes()
+    def _read(self, folders: ScenarioFolders) -> int:
+        found = (folders.left / "count").read_bytes()
         for value in range(2 * COUNTS + 1):
             if found == content(value):
                 return value
         raise ValueError(f"the file is torn: {len(found)} bytes, {found[:30]!r}")
 
-    def _in_a_process_of_its_own(self, ground: Ground, value: int) -> None:
+    def _in_a_process_of_its_own(self, folders: ScenarioFolders, value: int) -> None:
         """In a session of its own, as a sandboxed child is in a process group of its own."""
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
                 os.setsid()
-                self._replace(ground, content(value), bug=self._bug)
+                self._replace(folders, content(value), bug=self._bug)
                 code = 0
             finally:
                 os._exit(code)
@@ -106,8 +106,8 @@ class Counter:
             raise OSError("the effect failed")
 
     @staticmethod
-    def _replace(ground: Ground, data: bytes, *, bug: str) -> None:
-        place = ground.left / ("count" if bug == "in-place write" else "count.new")
+    def _replace(folders: ScenarioFolders, data: bytes, *, bug: str) -> None:
+        place = folders.left / ("count" if bug == "in-place write" else "count.new")
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         written = os.write(descriptor, data)
         while written < len(data) and bug != "short write":
@@ -116,8 +116,8 @@ class Counter:
             os.fsync(descriptor)
         os.close(descriptor)
         if bug != "in-place write":
-            os.rename(place, ground.left / "count")
+            os.rename(place, folders.left / "count")
         if bug != "no directory fsync":
-            folder = os.open(ground.left, os.O_RDONLY | os.O_DIRECTORY)
+            folder = os.open(folders.left, os.O_RDONLY | os.O_DIRECTORY)
             os.fsync(folder)
             os.close(folder)

@@ -23,7 +23,7 @@ and so hides a missing fsync of a folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ScenarioFolders:
     """Where a scenario happens: what only the host may reach, and two folders for files."""
 
     state: Path
@@ -38,19 +38,19 @@ class Scenario(Protocol):
     named: bool
     """Whether it is stopped at fault points by their names, too, and not only at system calls."""
 
-    def seed(self, ground: Ground) -> None:
+    def seed(self, folders: ScenarioFolders) -> None:
         """Lay out the world as it is before."""
 
-    def work(self, ground: Ground, acknowledge: Acknowledge) -> None:
+    def work(self, folders: ScenarioFolders, acknowledge: Acknowledge) -> None:
         """Do it, and say so once it may be relied on."""
 
-    def recover(self, ground: Ground) -> None:
+    def recover(self, folders: ScenarioFolders) -> None:
         """What an operator does after a crash."""
 
-    def look(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
+    def look(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
         """What is wrong before anybody recovers: something acknowledged that is not there."""
 
-    def judge(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
+    def judge(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
         """What is wrong after the recovery. May change the world: it is the last to see it."""
 
 
@@ -78,7 +78,7 @@ class Laboratory:
         self._base = Path(tempfile.mkdtemp(prefix="remit-crash-")).resolve()
         self._devices: dict[str, Device] = {}
         self._disks = sorted(set(placed.values()))
-        self.ground = Ground(**{role: self._base / disk / role for role, disk in placed.items()})
+        self.folders = ScenarioFolders(**{role: self._base / disk / role for role, disk in placed.items()})
 
     def __enter__(self) -> Self:
         enter_namespace()
@@ -87,9 +87,9 @@ class Laboratory:
             (self._base / disk).mkdir()
             make_image(self._image("template", disk))
         self._mount("template")
-        for folder in (self.ground.state, self.ground.left, self.ground.right):
+        for folder in (self.folders.state, self.folders.left, self.folders.right):
             folder.mkdir(mode=0o700)
-        self._demand(run_apart(lambda _: self.scenario.seed(self.ground)), "seed")
+        self._demand(run_apart(lambda _: self.scenario.seed(self.folders)), "seed")
         self.clear()
         return self
 
@@ -148,13 +148,13 @@ class Laboratory:
 
     def work(self, decide: Decide = proceed) -> InjectedRun:
         def work(acknowledge: Acknowledge) -> None:
-            self.scenario.work(self.ground, acknowledge)
+            self.scenario.work(self.folders, acknowledge)
 
         return run_watched(work, self._watched(), decide, named=self.scenario.named)
 
     def recover(self, decide: Decide = proceed) -> InjectedRun:
         def recover(_: Acknowledge) -> None:
-            self.scenario.recover(self.ground)
+            self.scenario.recover(self.folders)
 
         return run_watched(recover, self._watched(), decide, named=self.scenario.named)
 
@@ -168,10 +168,10 @@ class Laboratory:
         return problems + self._ask(self.scenario.judge, acknowledged, "after recovery")
 
     def _ask(
-        self, question: Callable[[Ground, Sequence[str]], list[str]], acknowledged: Sequence[str], when: str
+        self, question: Callable[[ScenarioFolders, Sequence[str]], list[str]], acknowledged: Sequence[str], when: str
     ) -> list[str]:
         def answer(say: Acknowledge) -> None:
-            for problem in question(self.ground, acknowledged):
+            for problem in question(self.folders, acknowledged):
                 say(problem)
 
         ended = run_apart(answer)

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.crash.tasks.counter import BUGS, Counter
 from tests.crash.tasks.injections import Sabotage
-from tests.crash.tasks.laboratory import Ground, Scenario
+from tests.crash.tasks.laboratory import Scenario, ScenarioFolders
 from tests.crash.tasks.task import Task
 from tests.support.crash_injection import Point
 
@@ -23,32 +23,34 @@ SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
 _SYNCS: Final = frozenset({"fsync", "fdatasync"})
 
 
-def _no_sync_of(judge: Callable[[Ground, str], bool], ground: Ground) -> Sabotage:
+def _no_sync_of(judge: Callable[[ScenarioFolders, str], bool], folders: ScenarioFolders) -> Sabotage:
     def forgotten(point: Point) -> bool:
-        return point.call in _SYNCS and judge(ground, point.paths[0])
+        return point.call in _SYNCS and judge(folders, point.paths[0])
 
     return forgotten
 
 
-def _is_folder(ground: Ground, path: str) -> bool:
-    return path in {str(ground.left), str(ground.right)}
+def _is_folder(folders: ScenarioFolders, path: str) -> bool:
+    return path in {str(folders.left), str(folders.right)}
 
 
-def _is_file(ground: Ground, path: str) -> bool:
-    return Path(path).parent in {ground.left, ground.right}
+def _is_file(folders: ScenarioFolders, path: str) -> bool:
+    return Path(path).parent in {folders.left, folders.right}
 
 
-def _is_ledger(ground: Ground, path: str) -> bool:
+def _is_ledger(folders: ScenarioFolders, path: str) -> bool:
     return os.path.basename(path).startswith("ledger.sqlite3")
 
 
-def _is_snapshot(ground: Ground, path: str) -> bool:
+def _is_snapshot(folders: ScenarioFolders, path: str) -> bool:
     return (
-        "snapshots" in Path(path).relative_to(ground.state).parts if Path(path).is_relative_to(ground.state) else False
+        "snapshots" in Path(path).relative_to(folders.state).parts
+        if Path(path).is_relative_to(folders.state)
+        else False
     )
 
 
-SABOTAGES: Final[dict[str, Callable[[Ground], Sabotage]]] = {
+SABOTAGES: Final[dict[str, Callable[[ScenarioFolders], Sabotage]]] = {
     "no fsync of the file": partial(_no_sync_of, _is_file),
     "no fsync of its folder": partial(_no_sync_of, _is_folder),
     "no fsync of the ledger": partial(_no_sync_of, _is_ledger),

@@ -34,7 +34,7 @@ def main() -> None:
         among = points_in(whole, given.place) if given.place else None
         choice = Choice(given.step, given.second, among)
         if given.sabotage:
-            findings = power(lab, choice, sabotage=known.SABOTAGES[given.sabotage](lab.ground))
+            findings = power(lab, choice, sabotage=known.SABOTAGES[given.sabotage](lab.folders))
         else:
             findings = WAYS[given.way](lab, choice)
     told = {

@@ -18,7 +18,7 @@ from remit.core.ids import DEFAULT_TENANT, system_clock
 from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
-from tests.crash.tasks.laboratory import Ground
+from tests.crash.tasks.laboratory import ScenarioFolders
 from tests.support.crash_injection import Acknowledge
 
 TASK_ID: Final = "task-1"
@@ -43,73 +43,75 @@ class Task:
         self._retried = retried
         """Nobody runs `remit recover`: the caller, who still has a lease, asks again."""
 
-    def seed(self, ground: Ground) -> None:
-        _write_source(ground.left / SOURCE)
-        project = _project(ground)
+    def seed(self, folders: ScenarioFolders) -> None:
+        _write_source(folders.left / SOURCE)
+        project = _project(folders)
         project.mkdir()
-        bases = f"  - {ground.left}\n  - {ground.right}\n"
+        bases = f"  - {folders.left}\n  - {folders.right}\n"
         (project / "remit.yaml").write_text(f"version: 1\nroot: .\nbase_directories:\n{bases}")
-        initialise(project, _environ(ground), system_clock)[0].close()
-        with _opened(ground) as workspace:
-            lease = workspace.issue_lease(self._manifest(ground), life=timedelta(hours=1))
-        (ground.state / "lease.json").write_bytes(lease.canonical())
+        initialise(project, _environ(folders), system_clock)[0].close()
+        with _opened(folders) as workspace:
+            lease = workspace.issue_lease(self._manifest(folders), life=timedelta(hours=1))
+        (folders.state / "lease.json").write_bytes(lease.canonical())
 
-    def work(self, ground: Ground, acknowledge: Acknowledge) -> None:
-        with _opened(ground) as workspace:
-            acknowledge(self._execute(workspace, ground))
+    def work(self, folders: ScenarioFolders, acknowledge: Acknowledge) -> None:
+        with _opened(folders) as workspace:
+            acknowledge(self._execute(workspace, folders))
 
-    def recover(self, ground: Ground) -> None:
+    def recover(self, folders: ScenarioFolders) -> None:
         if self._retried:
-            self.work(ground, lambda _: None)
+            self.work(folders, lambda _: None)
             return
-        os.environ.update(_environ(ground))
-        main(["recover", "--workspace", str(_project(ground))])
+        os.environ.update(_environ(folders))
+        main(["recover", "--workspace", str(_project(folders))])
 
-    def look(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
+    def look(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
         if not acknowledged:
             return []
-        with _opened(ground) as workspace:
+        with _opened(folders) as workspace:
             stored = _stored(workspace)
-        return self._contradictions(ground, acknowledged, stored)
+        return self._contradictions(folders, acknowledged, stored)
 
-    def judge(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
-        with _opened(ground) as workspace:
+    def judge(self, folders: ScenarioFolders, acknowledged: Sequence[str]) -> list[str]:
+        with _opened(folders) as workspace:
             stored = _stored(workspace)
-            wrong = self._contradictions(ground, acknowledged, stored)
+            wrong = self._contradictions(folders, acknowledged, stored)
             if isinstance(stored, ClaimHeld):
                 wrong.append(f"still unfinished, owned by {stored.owner}")
             elif self._retried and (stored is None or _status(stored.result) != "SUCCESS"):
                 wrong.append(f"asked for again, and not done: {stored}")
-            wrong += self._misplaced(ground, stored)
+            wrong += self._misplaced(folders, stored)
             wrong += _miscounted(workspace, intents=1 if stored else 0)
-            wrong += self._once_more(workspace, ground, stored)
+            wrong += self._once_more(workspace, folders, stored)
             wrong += _miscounted(workspace, intents=1)
-            wrong += self._no_way_back(workspace, ground)
+            wrong += self._no_way_back(workspace, folders)
             verdict = workspace.verify_ledger()
             return wrong if verdict.holds else [*wrong, f"the ledger does not verify: {verdict}"]
 
-    def _once_more(self, workspace: Workspace, ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
+    def _once_more(
+        self, workspace: Workspace, folders: ScenarioFolders, stored: ClaimHeld | ClaimCompleted | None
+    ) -> list[str]:
         """What was done is not done again; what was not begun can still be done."""
-        results = [self._execute(workspace, ground) for _ in range(2)]
+        results = [self._execute(workspace, folders) for _ in range(2)]
         if results[0] != results[1]:
             return [f"two calls, two results: {results}"]
         if isinstance(stored, ClaimCompleted):
             return [] if results[0] == stored.result else [f"stored {stored.result}, given {results[0]}"]
         if _status(results[0]) != "SUCCESS":
             return [f"never begun, and now refused: {results[0]}"]
-        return self._misplaced(ground, _stored(workspace))
+        return self._misplaced(folders, _stored(workspace))
 
-    def _no_way_back(self, workspace: Workspace, ground: Ground) -> list[str]:
-        result = self._execute(workspace, ground)
+    def _no_way_back(self, workspace: Workspace, folders: ScenarioFolders) -> list[str]:
+        result = self._execute(workspace, folders)
         if _status(result) != "SUCCESS":
             return []
         restored = workspace.restore_task(result.encode())
         if restored.status != "SUCCESS":
             return [f"cannot be taken back: {restored.error}"]
-        return [] if _world(ground) == _before() else [f"taken back to {_shown(_world(ground))}"]
+        return [] if _world(folders) == _before() else [f"taken back to {_shown(_world(folders))}"]
 
     def _contradictions(
-        self, ground: Ground, acknowledged: Sequence[str], stored: ClaimHeld | ClaimCompleted | None
+        self, folders: ScenarioFolders, acknowledged: Sequence[str], stored: ClaimHeld | ClaimCompleted | None
     ) -> list[str]:
         """A success that was acknowledged is stored and in the world; a failure after the intent is stored, too."""
         wrong = []
@@ -117,12 +119,12 @@ class Task:
             kept = stored.result if isinstance(stored, ClaimCompleted) else None
             if kept != result and (stored is not None or _status(result) == "SUCCESS"):
                 wrong.append(f"acknowledged {result}, stored {kept or stored}")
-            if _status(result) == "SUCCESS" and not self._is_after(_world(ground)):
-                wrong.append(f"acknowledged, and lost in the world: {_shown(_world(ground))}")
+            if _status(result) == "SUCCESS" and not self._is_after(_world(folders)):
+                wrong.append(f"acknowledged, and lost in the world: {_shown(_world(folders))}")
         return wrong
 
-    def _misplaced(self, ground: Ground, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
-        world = _world(ground)
+    def _misplaced(self, folders: ScenarioFolders, stored: ClaimHeld | ClaimCompleted | None) -> list[str]:
+        world = _world(folders)
         succeeded = isinstance(stored, ClaimCompleted) and _status(stored.result) == "SUCCESS"
         if self._is_after(world) if succeeded else world == _before():
             return []
@@ -142,28 +144,28 @@ class Task:
             world["left"] == _before()["left"] and {**copied, "mtime_ns": TIME_NS} == there and len(world["right"]) == 1
         )
 
-    def _manifest(self, ground: Ground) -> bytes:
-        inputs = {"source_path": str(ground.left / SOURCE)}
+    def _manifest(self, folders: ScenarioFolders) -> bytes:
+        inputs = {"source_path": str(folders.left / SOURCE)}
         if self._capability_id != "FILE_DELETE":
-            inputs["destination_path"] = str(ground.right / DESTINATION)
+            inputs["destination_path"] = str(folders.right / DESTINATION)
         task = {"task_id": TASK_ID, "capability_id": self._capability_id, "inputs": inputs}
         return json.dumps({**task, "constraints": {"reversible": True}}).encode()
 
-    def _execute(self, workspace: Workspace, ground: Ground) -> str:
-        lease = (ground.state / "lease.json").read_bytes()
-        return workspace.execute_task(self._manifest(ground), lease).canonical().decode()
+    def _execute(self, workspace: Workspace, folders: ScenarioFolders) -> str:
+        lease = (folders.state / "lease.json").read_bytes()
+        return workspace.execute_task(self._manifest(folders), lease).canonical().decode()
 
 
-def _project(ground: Ground) -> Path:
-    return ground.state / "project"
+def _project(folders: ScenarioFolders) -> Path:
+    return folders.state / "project"
 
 
-def _environ(ground: Ground) -> Mapping[str, str]:
-    return {"REMIT_STATE": str(ground.state / "home")}
+def _environ(folders: ScenarioFolders) -> Mapping[str, str]:
+    return {"REMIT_STATE": str(folders.state / "home")}
 
 
-def _opened(ground: Ground) -> Workspace:
-    return Workspace.open(_project(ground), environ=_environ(ground))
+def _opened(folders: ScenarioFolders) -> Workspace:
+    return Workspace.open(_project(folders), environ=_environ(folders))
 
 
 def _status(result: str) -> str:
@@ -198,9 +200,9 @@ def _before() -> World:
     return {"left": {SOURCE: {"sha256": digest, "mode": 0o100000 | MODE, "mtime_ns": TIME_NS, **owner}}, "right": {}}
 
 
-def _world(ground: Ground) -> World:
+def _world(folders: ScenarioFolders) -> World:
     return {
-        side: {entry.name: _traits(entry) for entry in os.scandir(getattr(ground, side))} for side in ("left", "right")
+        side: {entry.name: _traits(entry) for entry in os.scandir(getattr(folders, side))} for side in ("left", "right")
     }
 
 

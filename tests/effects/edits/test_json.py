@@ -97,11 +97,11 @@ def test_a_value_is_updated_and_nothing_around_it(subtests: pytest.Subtests) -> 
 
 def test_the_sentences() -> None:
     assert (
-        edit("json_add_property", "{}", path="$", key="new_field", value=1).said
+        edit("json_add_property", "{}", path="$", key="new_field", value=1).summary
         == "Property 'new_field' added successfully"
     )
-    assert edit("json_remove_property", '{"k": 1}', path="$", key="k").said == "Property 'k' removed successfully"
-    assert edit("json_update_value", '{"a": 1}', path="$.a", value=2).said == "Value at $.a updated successfully"
+    assert edit("json_remove_property", '{"k": 1}', path="$", key="k").summary == "Property 'k' removed successfully"
+    assert edit("json_update_value", '{"a": 1}', path="$.a", value=2).summary == "Value at $.a updated successfully"
 
 
 def test_an_edit_that_does_not_fit_the_file_is_refused(subtests: pytest.Subtests) -> None:

@@ -75,11 +75,11 @@ def test_a_line_past_the_end_cannot_be_deleted(before: str, first: int, last: in
 
 
 def test_the_sentences_say_which_lines() -> None:
-    assert edit("line_insert", "a\n", line_number=1, content="x").said == "Inserted 1 line before line 1"
-    assert edit("line_insert", "a\n", line_number=1, content="x\ny\nz").said == "Inserted 3 lines before line 1"
-    assert edit("line_insert", "a\n", line_number=2, content="x\ny").said == "Appended 2 lines"
-    assert edit("line_delete", "a\nb\nc\nd\n", start_line=2, end_line=4).said == "Deleted lines 2 to 4"
-    assert edit("line_delete", "a\nb\n", start_line=2, end_line=2).said == "Deleted line 2"
+    assert edit("line_insert", "a\n", line_number=1, content="x").summary == "Inserted 1 line before line 1"
+    assert edit("line_insert", "a\n", line_number=1, content="x\ny\nz").summary == "Inserted 3 lines before line 1"
+    assert edit("line_insert", "a\n", line_number=2, content="x\ny").summary == "Appended 2 lines"
+    assert edit("line_delete", "a\nb\nc\nd\n", start_line=2, end_line=4).summary == "Deleted lines 2 to 4"
+    assert edit("line_delete", "a\nb\n", start_line=2, end_line=2).summary == "Deleted line 2"
 
 
 @given(st.lists(st.integers(0, 3_000), max_size=30), st.sampled_from([b"", b"rest"]), st.data())

@@ -81,4 +81,4 @@ def test_a_broken_pattern_says_nothing_past_the_masks(capfd: pytest.CaptureFixtu
 
 def test_the_sentence_counts() -> None:
     edited = edit("text_replace", "aa", pattern="a", replacement="b", regex=True)
-    assert edited.said == "Replaced 2 occurrences"
+    assert edited.summary == "Replaced 2 occurrences"

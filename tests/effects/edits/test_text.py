@@ -49,8 +49,8 @@ def test_a_text_that_is_not_there_is_a_failure(before: str, pattern: str) -> Non
 
 
 def test_the_sentence_counts() -> None:
-    assert edit("text_replace", "a a", pattern="a", replacement="b").said == "Replaced 2 occurrences"
-    assert edit("text_replace", "a a", pattern="a", replacement="b", count=1).said == "Replaced 1 occurrence"
+    assert edit("text_replace", "a a", pattern="a", replacement="b").summary == "Replaced 2 occurrences"
+    assert edit("text_replace", "a a", pattern="a", replacement="b", count=1).summary == "Replaced 1 occurrence"
 
 
 @pytest.mark.parametrize("raw", [b"a\0b", b"\xff\xfea\0", b"a\xe9", b"\xed\xa0\x80", b"\xc0\xaf"])
@@ -78,7 +78,7 @@ def test_a_replacement_of_very_many_places_is_made_in_one_go() -> None:
 def test_any_bytes_can_replace_a_whole_content() -> None:
     edited = PLAIN["replace_content"](b"old", {"content_base64": "/wAB"})
     assert (edited.content, edited.splices) == (b"\xff\0\x01", None)
-    assert edited.said == "Content replaced (3 bytes)"
+    assert edited.summary == "Content replaced (3 bytes)"
     assert PLAIN["replace_content"](b"old", {"content": "é\n"}).content == "é\n".encode()
 
 

@@ -100,7 +100,7 @@ def test_a_collection_is_written_in_the_place_of_the_old_value(before: str, path
 
 
 def test_the_sentence_names_the_path() -> None:
-    assert edit("yaml_update", "a: 1\n", path="$.a", value=2).said == "Value at $.a updated successfully"
+    assert edit("yaml_update", "a: 1\n", path="$.a", value=2).summary == "Value at $.a updated successfully"
 
 
 @pytest.mark.parametrize(

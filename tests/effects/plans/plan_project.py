@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from remit.effects.context import Effect, EffectContext, PathHandle
-from remit.effects.plans.entry_plain import CARRY_OUT, SIMULATE
+from remit.effects.plans.entry_plain import APPLY, SIMULATE
 from remit.effects.plans.files import old_name, state_of
 from remit.effects.plans.steps import (
     Move,
@@ -123,7 +123,7 @@ class PlanPlace:
                     needs=one.needs,
                     before=None if one.before is None else state_of(one.before, one.mode),
                     after=after,
-                    said="1 statement",
+                    summary="1 statement",
                     unchanged=not source,
                     source=source,
                 )
@@ -165,7 +165,7 @@ class PlanPlace:
         seen = self.simulate(draft)
         for path in draft.paths:  # the host makes the folders that are missing
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-        told = ("before", "after", "said", "unchanged")
+        told = ("before", "after", "summary", "unchanged")
         steps = tuple(
             step._replace(**{name: seen[step.number][name] for name in told}, problem=seen[step.number].get("problem"))
             for step in draft.steps
@@ -190,16 +190,16 @@ class PlanPlace:
         )
 
     def run(self, plan: StepPlan, **inputs: Any) -> None:
-        assert CARRY_OUT.run(self.work(plan, **inputs)) == {}
+        assert APPLY.run(self.work(plan, **inputs)) == {}
 
     def undo(self, plan: StepPlan, wave: int = 0, **inputs: Any) -> list[int]:
-        output = CARRY_OUT.settle(self.work(plan, wave=wave, **inputs), finish=False)
+        output = APPLY.settle(self.work(plan, wave=wave, **inputs), finish=False)
         assert output is not None
         left: list[int] = output["left"]
         return left
 
     def finish(self, plan: StepPlan, wave: int = 0, **inputs: Any) -> bool:
-        output = CARRY_OUT.settle(self.work(plan, wave=wave, **inputs), finish=True)
+        output = APPLY.settle(self.work(plan, wave=wave, **inputs), finish=True)
         assert output is not None
         forward: bool = output["forward"]
         return forward

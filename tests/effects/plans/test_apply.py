@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from remit.effects.plans import apply as carry_out
-from remit.effects.plans.entry_plain import CARRY_OUT
+from remit.effects.plans import apply as apply_module
+from remit.effects.plans.entry_plain import APPLY
 from remit.effects.plans.files import old_name
 from remit.fs import openat as beneath
 from tests.effects.plans.plan_project import (
@@ -80,7 +80,7 @@ def test_all_new_bytes_are_synced_before_the_first_switch_and_all_folders_after_
         real_exchange(*arguments, **named)
 
     monkeypatch.setattr(os, "fsync", sync)
-    monkeypatch.setattr(carry_out, "rename_exchange", exchange)
+    monkeypatch.setattr(apply_module, "rename_exchange", exchange)
     place.run(plan)
     assert order == ["sync bytes"] * 3 + ["switch"] * 3 + ["sync folder"] * 3
 
@@ -335,7 +335,7 @@ def test_bytes_from_a_backup_arrive_with_mode_times_and_attributes(place: PlanPl
     step = plan.steps[0]._replace(source="backup-0", dress=dress, after=state("old", 0o640), operation={})
     work = place.work(plan._replace(steps=(step,)))
     with backup.open("rb") as opened:
-        CARRY_OUT.run(work._replace(given={**work.given, "backup-0": opened.fileno()}))
+        APPLY.run(work._replace(given={**work.given, "backup-0": opened.fileno()}))
     found = (place.root / "a").stat()
     assert (found.st_mode & 0o7777, found.st_mtime_ns) == (0o640, 1700000000123456789)
     assert (place.root / "a").read_bytes() == b"old"

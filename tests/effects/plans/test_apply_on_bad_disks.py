@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit.core.errors import EnvironmentFailureError, Reason
-from remit.effects.plans import apply as carry_out
+from remit.effects.plans import apply as apply_module
 from remit.effects.plans.files import old_name
 from tests.effects.plans.plan_project import PlanPlace, create, is_own, replace, tree
 from tests.support.small_disks import only_root, small_disk
@@ -63,7 +63,7 @@ def test_a_filesystem_that_cannot_exchange_fails_the_step_cleanly(
     def cannot(*_: Any, **__: Any) -> None:
         raise EnvironmentFailureError(Reason.EFFECT_FAILED, "this filesystem cannot let two files change places")
 
-    monkeypatch.setattr(carry_out, "rename_exchange", cannot)
+    monkeypatch.setattr(apply_module, "rename_exchange", cannot)
     place.run(plan)
     assert place.ends() == [(0, "failed")]
     assert list(tree(place.root)) == ["a"]

@@ -48,8 +48,9 @@ def test_every_edit_of_the_contract_has_an_editor() -> None:
 def test_what_was_prepared_is_never_edited_here(kind: str) -> None:
     with pytest.raises(EnvironmentFailureError, match="did not come along"):
         HANDLERS[kind].edit(b"old", {}, PLAIN)
-    assert HANDLERS[kind].mode(0o600, {}, keep=True) == 0o600
-    assert HANDLERS[kind].mode(0o600, {}, keep=False) == HANDLERS[kind].mode(None, {}, keep=True) == 0o644
+    assert HANDLERS[kind].mode(0o600, {}, keep_permissions=True) == 0o600
+    assert HANDLERS[kind].mode(0o600, {}, keep_permissions=False) == 0o644
+    assert HANDLERS[kind].mode(None, {}, keep_permissions=True) == 0o644
 
 
 def test_modes(subtests: pytest.Subtests) -> None:
@@ -66,13 +67,13 @@ def test_modes(subtests: pytest.Subtests) -> None:
     ]
     for kind, operation, before, keep, expected in cases:
         with subtests.test(kind):
-            assert HANDLERS[kind].mode(before, operation, keep=keep) == expected
+            assert HANDLERS[kind].mode(before, operation, keep_permissions=keep) == expected
 
 
 @pytest.mark.parametrize("mode", ["4755", "0777", "0o644", 493])
 def test_no_other_mode_gets_past_the_handler(mode: object) -> None:
     with pytest.raises(RefusedError, match="0644 or 0755"):
-        HANDLERS["FILE_CREATE"].mode(None, {"mode": mode}, keep=True)
+        HANDLERS["FILE_CREATE"].mode(None, {"mode": mode}, keep_permissions=True)
 
 
 def test_content_comes_as_text_or_in_base64() -> None:
@@ -105,7 +106,7 @@ def test_a_schema_update_must_leave_a_valid_schema() -> None:
     edited = update.edit(b'{"type": "object"}', operation, RICH)
     assert edited is not None
     assert edited.content == b'{"type": "string"}'
-    assert edited.said == "Schema updated: Value at $.type updated successfully"
+    assert edited.summary == "Schema updated: Value at $.type updated successfully"
     with pytest.raises(RefusedError) as problem:
         update.edit(b'{"type": "object"}', {**operation, "value": "no such type"}, RICH)
     assert problem.value.reason is Reason.SCHEMA_INVALID

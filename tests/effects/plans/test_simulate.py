@@ -54,7 +54,7 @@ def test_each_move_is_seen_with_its_states_and_a_sentence(place: PlanPlace) -> N
         (state("three\n", 0o755), state("three\n", 0o755)),
         (None, state("five\n")),
     ]
-    assert [seen[n]["said"] for n in range(4)] == [
+    assert [seen[n]["summary"] for n in range(4)] == [
         "Replaced 1 occurrence",
         "File deleted",
         "File renamed to sub/d",
@@ -273,7 +273,7 @@ def test_a_schema_update_says_what_the_specification_shows(place: PlanPlace) -> 
     action = {"action_type": "SCHEMA_UPDATE", "path": "s.json", "operation": operation}
     draft = place.draft(action)
     seen = place.simulate(draft, rich.SIMULATE)
-    assert seen[0]["said"] == "Schema updated: Property 'new_field' added successfully"
+    assert seen[0]["summary"] == "Schema updated: Property 'new_field' added successfully"
     broken = {**action, "operation": {**operation, "path": "$", "key": "minimum", "value": "x"}}
     assert place.simulate(place.draft(broken), rich.SIMULATE)[0]["problem"]["reason"] == "schema_invalid"
 

@@ -38,7 +38,7 @@ def test_a_prepared_step_is_told_as_it_is_and_its_file_is_not_read(place: PlanPl
     for name in plan.paths:
         (place.root / name).symlink_to("/etc/hostname")  # whoever opens it refuses it
     seen = place.simulate(plan)
-    assert [(one["before"], one["after"], one["said"]) for one in seen.values()] == [
+    assert [(one["before"], one["after"], one["summary"]) for one in seen.values()] == [
         (step.before, step.after, "1 statement") for step in plan.steps
     ]
     assert [one["unchanged"] for one in seen.values()] == [False, False, True]

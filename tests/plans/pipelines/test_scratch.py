@@ -38,10 +38,10 @@ def scratch(project: Project, tmp_path: Path) -> Iterator[PipelineScratch]:
     engines = project.workspace.plans._environment().engines("draft", "plan-001")  # noqa: SLF001
     config, plan = read_config(project.root), Plan.parse(plan_of(create("a1", "x")))
     drafted = StepPlan("0" * 20, (), (), ())
-    ground = DraftedPlan(steps=drafted, places={}, config=config, root=str(project.root), plan=plan)
+    drafted_plan = DraftedPlan(steps=drafted, places={}, config=config, root=str(project.root), plan=plan)
     with WorkFolder.make(tmp_path / "work") as folder:
         yield PipelineScratch(
-            PreparationContext(ground, engines, StepTimes(), folder, PreparedAll()), folder.folder("pipeline-0")
+            PreparationContext(drafted_plan, engines, StepTimes(), folder, PreparedAll()), folder.folder("pipeline-0")
         )
 
 
@@ -92,7 +92,7 @@ def test_only_a_plain_and_closed_file_is_taken(
     (scratch.path / "out").mkdir()
     lay(scratch.path / "out" / "made")
     with pytest.raises(RemitError) as told:
-        scratch.take_output("out/made", 0o644)
+        scratch.collect_output("out/made", 0o644)
     assert told.value.reason is Reason.PIPELINE_FAILED
     assert words in told.value.what
     assert told.value.where == "out/made"
@@ -103,9 +103,9 @@ def test_a_file_is_taken_up_to_its_size_and_outlives_its_name(scratch: PipelineS
     made, content = scratch.path / "made", b"x" * 10_000
     made.write_bytes(content + b"x")
     with pytest.raises(RemitError, match="10,001 bytes"):
-        scratch.take_output("made", 0o640)
+        scratch.collect_output("made", 0o640)
     made.write_bytes(content)
-    left = scratch.take_output("made", 0o640)
+    left = scratch.collect_output("made", 0o640)
     made.unlink()
     assert os.pread(left.file.descriptor, 20_000, 0) == content
     assert left.file.state == ("sha256:" + hashlib.sha256(content).hexdigest(), 10_000, 0o640)

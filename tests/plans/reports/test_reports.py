@@ -51,12 +51,12 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def done(project: Project) -> Done:
-    return project.carry_out(ACTIONS)
+    return project.run_plan(ACTIONS)
 
 
 def run_of(project: Project, done: Done, **changed: Any) -> FinishedRun:
     results = tuple(Result(step.number, "done", STARTED, ENDED) for step in done.plan.steps)
-    steps = done.plan._replace(steps=tuple(step._replace(said=f"Did {step.move}") for step in done.plan.steps))
+    steps = done.plan._replace(steps=tuple(step._replace(summary=f"Did {step.move}") for step in done.plan.steps))
     places = {index: project.root / path for index, path in enumerate(done.plan.paths)}
     run = FinishedRun(
         plan_id="plan-1",

@@ -43,7 +43,7 @@ def test_a_report_has_statements_counts_and_columns_and_no_row(tmp_path: Path) -
     project = Project(tmp_path / "project")
     for name in "abc":
         project.write(name, b"before")
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     report = build_report(run_of(project, done, sql={0: told()}))
     (shown,) = report.tree()["sql"]
     assert (shown["statements"][0]["rows_changed"], shown["result_rows"]) == (3, 400)
@@ -59,7 +59,7 @@ def test_only_actions_that_were_completed_are_in_it(tmp_path: Path) -> None:
     project = Project(tmp_path / "project")
     for name in "abc":
         project.write(name, b"before")
-    run = run_of(project, project.carry_out(ACTIONS), sql={0: told(), 1: told(action_id="a2")})
+    run = run_of(project, project.run_plan(ACTIONS), sql={0: told(), 1: told(action_id="a2")})
     skipped = [Result(0, "done", STARTED, ENDED), *(Result(n, "skipped", STARTED, ENDED) for n in range(1, 5))]
     report = build_report(run._replace(results=tuple(skipped), status="PARTIAL"))
     assert [one.action_id for one in report.sql] == ["a1"]
@@ -69,7 +69,7 @@ def test_a_report_without_sql_has_the_digest_that_it_had_before_there_was_any(tm
     project = Project(tmp_path / "project")
     for name in "abc":
         project.write(name, b"before")
-    report = build_report(run_of(project, project.carry_out(ACTIONS)))
+    report = build_report(run_of(project, project.run_plan(ACTIONS)))
     assert "sql" not in report.tree()
     assert ExecutionReport.from_tree({**report.tree(), "sql": []}).digest() == report.digest()
 

@@ -27,7 +27,7 @@ def test_a_file_that_changes_under_its_hands(project: Project, monkeypatch: pyte
     original = SandboxHost.run
 
     def meddle(self: SandboxHost, order: Any, **more: Any) -> Any:
-        if order.effect.endswith(":CARRY_OUT") and order.call == "run":
+        if order.effect.endswith(":APPLY") and order.call == "run":
             project.write("b.txt", "theirs\n")
         return original(self, order, **more)
 
@@ -61,7 +61,7 @@ def test_a_ledger_that_fails_half_way_is_never_a_failure_that_changed_nothing(
 
     def cut_off(self: SandboxHost, order: Any, **more: Any) -> Any:
         finished = original(self, order, **more)
-        if order.effect.endswith(":CARRY_OUT") and order.call == "run":
+        if order.effect.endswith(":APPLY") and order.call == "run":
             raise OSError("the machine is in trouble, and all was switched")
         return finished
 

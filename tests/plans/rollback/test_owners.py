@@ -45,7 +45,7 @@ def restored(project: Project, done: Done, manifest: RollbackManifest) -> Rollba
 
 @pytest.mark.parametrize("path", ["theirs", "renamed", None])
 def test_only_what_was_made_anew_and_belongs_to_another_is_named(project: Project, path: str | None) -> None:
-    done = project.carry_out([("delete", "mine", None), ("modify", "theirs", b"T"), ("rename", "renamed", "new")])
+    done = project.run_plan([("delete", "mine", None), ("modify", "theirs", b"T"), ("rename", "renamed", "new")])
     manifest = owned_by_another(done.manifest, path) if path else done.manifest
     notes = manifest_with_notes(restored(project, done, manifest)).notes
     assert notes.endswith(f" 1 restored files {OTHER_OWNER} theirs") == (path == "theirs")
@@ -53,7 +53,7 @@ def test_only_what_was_made_anew_and_belongs_to_another_is_named(project: Projec
 
 
 def test_a_note_on_many_files_stays_short(project: Project) -> None:
-    done = project.carry_out([("delete", "mine", None)])
+    done = project.run_plan([("delete", "mine", None)])
     notes = note_other_owner(done.manifest, ["x" * 200] * 5_000).notes
     assert len(notes) < 3_000
     assert note_other_owner(done.manifest, []) == done.manifest

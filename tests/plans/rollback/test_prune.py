@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def done(project: Project) -> Done:
-    return project.carry_out([("modify", "a", b"after")])
+    return project.run_plan([("modify", "a", b"after")])
 
 
 def now() -> datetime:

@@ -59,7 +59,7 @@ def build_run_manifest(project: Project, done: Done) -> RollbackManifest:
 @pytest.mark.req("PX-17", "PX-36")
 def test_everything_is_as_before_and_a_second_run_finds_nothing_left(project: Project) -> None:
     before = project.tree()
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     assert project.tree() != before
     ended = run(project, done)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -80,7 +80,7 @@ def test_it_runs_on_python_3_8(project: Project) -> None:
     if subprocess.run([OLDEST, "-c", ""], check=False, capture_output=True).returncode:
         pytest.skip("Python 3.8 is not installed")
     before = project.tree()
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     interpreter = subprocess.run(
         [OLDEST, "-c", "import sys; print(sys.executable)"], check=True, capture_output=True, text=True
     )
@@ -96,7 +96,7 @@ def test_it_has_no_syntax_that_python_3_8_does_not_know() -> None:
 
 @pytest.mark.req("PX-17")
 def test_it_needs_nothing_but_the_standard_library(project: Project) -> None:
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     script = project.report(done) / "rollback.py"
     program = f"""
 import runpy, sys
@@ -113,7 +113,7 @@ print(sorted(tops - sys.stdlib_module_names - {{"sitecustomize", "usercustomize"
 @pytest.mark.req("PX-36")
 @pytest.mark.parametrize("how", ["changed", "gone", "link"])
 def test_a_damaged_backup_stops_it_before_the_first_restore(project: Project, how: str) -> None:
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     # The last one to be restored: all others would have been before it.
     [backup] = [path for path in (project.report(done) / "backups").iterdir() if path.name.endswith("-a.txt.bak")]
     if how == "changed":
@@ -135,7 +135,7 @@ def test_a_damaged_backup_stops_it_before_the_first_restore(project: Project, ho
 @pytest.mark.parametrize("path", ["a.txt", "new/deep/c", "new/d", "deep/b"])
 def test_a_file_that_somebody_changed_is_left_alone_unless_forced(project: Project, path: str) -> None:
     before = project.tree()
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     project.write(path, b"somebody's")
     after = project.tree()
     ended = run(project, done)
@@ -152,7 +152,7 @@ def test_a_file_that_somebody_changed_is_left_alone_unless_forced(project: Proje
 @pytest.mark.req("PX-15", "PX-17")
 def test_chosen_checkpoints_only_and_then_the_rest(project: Project) -> None:
     before = project.tree()
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     assert run(project, done, "--checkpoint", done.checkpoint("a.txt")).returncode == 0
     assert (project.root / "a.txt").read_bytes() == b"a before"
     assert not (project.root / "deep/b").exists()
@@ -164,7 +164,7 @@ def test_chosen_checkpoints_only_and_then_the_rest(project: Project) -> None:
 
 
 def test_a_dry_run_changes_nothing(project: Project) -> None:
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     after = project.tree()
     ended = run(project, done, "--dry-run")
     assert ended.returncode == 0
@@ -174,7 +174,7 @@ def test_a_dry_run_changes_nothing(project: Project) -> None:
 
 
 def test_a_folder_with_somebody_elses_file_stays(project: Project) -> None:
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     project.write("new/theirs", b"theirs")
     ended = run(project, done)
     assert ended.returncode == 0
@@ -186,7 +186,7 @@ def test_a_folder_with_somebody_elses_file_stays(project: Project) -> None:
 
 def test_what_is_back_already_is_marked_so(project: Project) -> None:
     before = project.tree()
-    done = project.carry_out([("modify", "a.txt", b"a after")])
+    done = project.run_plan([("modify", "a.txt", b"a after")])
     project.write("a.txt", b"a before", 0o750)
     shutil.rmtree(project.report(done) / "backups")
     assert "nothing left to do" in run(project, done).stdout
@@ -196,7 +196,7 @@ def test_what_is_back_already_is_marked_so(project: Project) -> None:
 
 @pytest.mark.req("PX-15")
 def test_an_expired_manifest_is_refused_unless_forced(project: Project) -> None:
-    done = project.carry_out([("modify", "a.txt", b"a after")], expires="2026-01-01T00:00:00Z")
+    done = project.run_plan([("modify", "a.txt", b"a after")], expires="2026-01-01T00:00:00Z")
     ended = run(project, done)
     assert ended.returncode == 2
     assert "expired" in ended.stdout
@@ -212,7 +212,7 @@ def test_a_forged_manifest_leads_nowhere_outside(project: Project, tmp_path: Pat
     outside.mkdir()
     (outside / "x").write_bytes(b"precious")
     (project.root / "link").symlink_to(outside)
-    done = project.carry_out([("create", "n", b"n"), ("modify", "a.txt", b"a after")])
+    done = project.run_plan([("create", "n", b"n"), ("modify", "a.txt", b"a after")])
     file = project.report(done) / "rollback_manifest.json"
     forged = json.loads(file.read_bytes())
     for checkpoint in forged["checkpoints"]:
@@ -226,7 +226,7 @@ def test_a_forged_manifest_leads_nowhere_outside(project: Project, tmp_path: Pat
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"checkpoints": 1}', b"\xff", b"[" * 200_000])
 def test_what_is_no_manifest_is_refused(project: Project, content: bytes) -> None:
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     (project.report(done) / "rollback_manifest.json").write_bytes(content)
     after = project.tree()
     ended = run(project, done)
@@ -251,7 +251,7 @@ def test_what_is_no_manifest_is_refused(project: Project, content: bytes) -> Non
     ids="".join,
 )
 def test_what_no_file_can_have_is_refused_before_anything_is_touched(project: Project, forged: dict[str, Any]) -> None:
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     file = project.report(done) / "rollback_manifest.json"
     manifest = json.loads(file.read_bytes())
     for checkpoint in manifest["checkpoints"]:
@@ -268,7 +268,7 @@ def test_what_no_file_can_have_is_refused_before_anything_is_touched(project: Pr
 @pytest.mark.parametrize("folder", [".", "deep"])
 def test_a_folder_that_gives_rights_of_its_own_gets_no_file(project: Project, folder: str) -> None:
     before = project.tree()
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     give_default_acl(project.root / folder)
     after = project.tree()
     for option in ("--dry-run", "--force"):
@@ -282,7 +282,7 @@ def test_a_folder_that_gives_rights_of_its_own_gets_no_file(project: Project, fo
 
 
 def test_nor_does_one_that_would_be_made_in_it(project: Project) -> None:
-    done = project.carry_out([("delete", "deep/b", None)])
+    done = project.run_plan([("delete", "deep/b", None)])
     (project.root / "deep").rmdir()
     give_default_acl(project.root)
     assert run(project, done).returncode == 2
@@ -291,7 +291,7 @@ def test_nor_does_one_that_would_be_made_in_it(project: Project) -> None:
 
 def test_what_only_gets_its_name_back_or_is_removed_needs_no_rights(project: Project) -> None:
     before = project.tree()
-    done = project.carry_out([("rename", "d", "e"), ("create", "new", b"n")])
+    done = project.run_plan([("rename", "d", "e"), ("create", "new", b"n")])
     give_default_acl(project.root)
     ended = run(project, done)
     assert ended.returncode == 0, ended.stdout
@@ -301,7 +301,7 @@ def test_what_only_gets_its_name_back_or_is_removed_needs_no_rights(project: Pro
 @pytest.mark.req("PX-17")
 def test_it_works_from_a_copy_of_the_project_elsewhere(project: Project, tmp_path: Path) -> None:
     before = project.tree()
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     elsewhere = Project(tmp_path / "elsewhere")
     shutil.copytree(project.root, elsewhere.root, dirs_exist_ok=True)
     assert run(elsewhere, done).returncode == 0
@@ -318,14 +318,14 @@ def test_owner_and_attributes_are_given_back_where_it_may(project: Project) -> N
     place = project.root / "a.txt"
     os.setxattr(place, "user.comment", b"kept")
     os.chown(place, 12345, 54321)
-    done = project.carry_out([("delete", "a.txt", None)])
+    done = project.run_plan([("delete", "a.txt", None)])
     assert run(project, done).returncode == 0
     assert (place.stat().st_uid, place.stat().st_gid, place.stat().st_mode & 0o777) == (12345, 54321, 0o750)
     assert os.getxattr(place, "user.comment") == b"kept"
 
 
 def test_names_are_shown_without_control_characters(project: Project) -> None:
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     ended = run(project, done)
     assert "sub/\\xe9 \\n.txt" in ended.stdout
     assert ended.stdout.isascii()
@@ -334,7 +334,7 @@ def test_names_are_shown_without_control_characters(project: Project) -> None:
 def test_going_on_after_an_interruption(project: Project) -> None:
     """Killed between two restores: the manifest does not know yet, the files do."""
     before = project.tree()
-    done = project.carry_out(ACTIONS)
+    done = project.run_plan(ACTIONS)
     project.write("a.txt", b"a before", 0o750)
     project.write("deep/b", b"b before" * 100_000, 0o444)
     assert run(project, done).returncode == 0

@@ -92,7 +92,7 @@ def test_what_was_changed_since_it_was_judged_is_kept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    done = project.carry_out([action])
+    done = project.run_plan([action])
     script = load(project, done)
     weaken(script, system, monkeypatch)
     edit_meanwhile(script, lambda: edit(project.root / path), monkeypatch)
@@ -108,7 +108,7 @@ def test_what_was_changed_since_it_was_judged_is_kept(
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("path", ["f", "g"])
 def test_both_ends_of_a_rename(project: Project, path: str, system: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = project.carry_out([("rename", "f", "g")])
+    done = project.run_plan([("rename", "f", "g")])
     script = load(project, done)
     weaken(script, system, monkeypatch)
     rename_back = script.rename_back
@@ -127,7 +127,7 @@ def test_both_ends_of_a_rename(project: Project, path: str, system: str, monkeyp
 def test_what_is_written_into_the_old_file_until_the_last_moment_is_kept(
     project: Project, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = project.carry_out([("modify", "f", b"after")])
+    done = project.run_plan([("modify", "f", b"after")])
     script = load(project, done)
     weaken(script, system, monkeypatch)
     look, looks = script.is_as_judged, []
@@ -149,7 +149,7 @@ def test_what_is_written_into_the_old_file_until_the_last_moment_is_kept(
 def test_forced_too_only_what_was_kept_aside_is_replaced(
     project: Project, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = project.carry_out([("modify", "f", b"after")])
+    done = project.run_plan([("modify", "f", b"after")])
     project.write("f", b"drifted")
     script = load(project, done)
     weaken(script, system, monkeypatch)
@@ -173,7 +173,7 @@ def test_a_system_that_can_do_less_restores_all_the_same(
         ("rename", "r", "s/r"),
         ("create", "c", b"c"),
     ]
-    done = project.carry_out(actions)
+    done = project.run_plan(actions)
     script = load(project, done)
     weaken(script, system, monkeypatch)
     assert script.main([]) == 0
@@ -183,7 +183,7 @@ def test_a_system_that_can_do_less_restores_all_the_same(
 def test_a_vanished_file_is_no_failure(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = project.carry_out([("modify", "f", b"after")])
+    done = project.run_plan([("modify", "f", b"after")])
     script = load(project, done)
     edit_meanwhile(script, (project.root / "f").unlink, monkeypatch)
     assert script.main([]) == 1
@@ -192,7 +192,7 @@ def test_a_vanished_file_is_no_failure(
 
 
 def test_it_counts_only_what_it_touched(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    done = project.carry_out([("modify", "f", b"after"), ("create", "g", b"new")])
+    done = project.run_plan([("modify", "f", b"after"), ("create", "g", b"new")])
     project.write("f", b"before")
     assert load(project, done).main([]) == 0
     assert capsys.readouterr().out.splitlines() == ["restored  g", "as before f", "1 restored, 0 kept"]
@@ -201,7 +201,7 @@ def test_it_counts_only_what_it_touched(project: Project, capsys: pytest.Capture
 @pytest.mark.parametrize("action", [("modify", "f", b"after"), ("create", "g", b"new"), ("rename", "f", "g")])
 def test_permissions_that_somebody_changed_are_drift(project: Project, action: Action) -> None:
     before = project.tree()
-    done = project.carry_out([action])
+    done = project.run_plan([action])
     place = project.root / ("f" if action[0] == "modify" else "g")
     place.chmod(0o600)
     assert load(project, done).main([]) == 2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.plans.project import REMITS_OWN
-from tests.plans.sql.hostile_shop import Ground
+from tests.plans.sql.hostile_shop import HostileShop
 from tests.plans.sql.shop import Shop
 from tests.support.shared_zygotes import zygotes_are_shared
 
@@ -43,15 +43,15 @@ def kept_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileShop]:
     """For what leaves everything as it was."""
-    made = Ground(tmp_path_factory.mktemp("ground"))
+    made = HostileShop(tmp_path_factory.mktemp("hostile"))
     yield made
     made.close()
 
 
 @pytest.fixture
-def swept(shared: Ground) -> Iterator[Ground]:
+def swept(shared: HostileShop) -> Iterator[HostileShop]:
     """The same, for tests that lay something strange at its top, which is taken away afterwards."""
     there = {*shared.root.iterdir(), *(shared.root / name for name in REMITS_OWN)}
     yield shared
@@ -63,7 +63,7 @@ def swept(shared: Ground) -> Iterator[Ground]:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(tmp_path)
+def hostile(tmp_path: Path) -> Iterator[HostileShop]:
+    made = HostileShop(tmp_path)
     yield made
     made.close()

@@ -19,7 +19,7 @@ ROWS: Final = "SELECT id FROM orders ORDER BY id"
 World = dict[str, tuple[int, str]]
 
 
-class Ground(Shop):
+class HostileShop(Shop):
     """A shop with neighbours: a folder outside with a secret, and a database that is somebody else's."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
@@ -92,26 +92,26 @@ def _looked_at(path: str) -> tuple[int, str]:
     return about.st_mode, hashlib.sha256(Path(path).read_bytes()).hexdigest() + f" {about.st_mtime_ns}"
 
 
-def lay_link(ground: Ground, name: str, target: str) -> str:
-    (ground.root / name).symlink_to(target)
+def lay_link(hostile: HostileShop, name: str, target: str) -> str:
+    (hostile.root / name).symlink_to(target)
     return name
 
 
-def lay_hard_link(ground: Ground, name: str, target: Path) -> str:
-    os.link(target, ground.root / name)
+def lay_hard_link(hostile: HostileShop, name: str, target: Path) -> str:
+    os.link(target, hostile.root / name)
     return name
 
 
-def lay_pipe(ground: Ground, name: str) -> str:
-    os.mkfifo(ground.root / name)
+def lay_pipe(hostile: HostileShop, name: str) -> str:
+    os.mkfifo(hostile.root / name)
     return name
 
 
-def lay_folder(ground: Ground, name: str) -> str:
-    (ground.root / name).mkdir()
+def lay_folder(hostile: HostileShop, name: str) -> str:
+    (hostile.root / name).mkdir()
     return name
 
 
-def lay_text(ground: Ground, content: bytes) -> str:
-    ground.write("q.sql", content)
+def lay_text(hostile: HostileShop, content: bytes) -> str:
+    hostile.write("q.sql", content)
     return "q.sql"

@@ -10,7 +10,7 @@ import pytest
 from remit.contracts.plans.envelope import Envelope
 from remit.execution.engine import IncompleteError
 from tests.plans.project import at_phase, plan_of, replace
-from tests.plans.sql.hostile_shop import Ground, World, ended_as
+from tests.plans.sql.hostile_shop import HostileShop, World, ended_as
 from tests.plans.sql.shop import sql
 from tests.plans.sql.test_changes import UPDATE
 
@@ -32,46 +32,48 @@ MEANWHILE: Final = {
 
 @pytest.mark.req("PX-18", "PX-20")
 @pytest.mark.parametrize("phase", MEANWHILE)
-def test_what_somebody_writes_meanwhile_is_never_lost(ground: Ground, phase: str) -> None:
+def test_what_somebody_writes_meanwhile_is_never_lost(hostile: HostileShop, phase: str) -> None:
     """He opens it, writes and closes it, between two looks. His row is there afterwards."""
-    ground.write("notes.txt")
-    envelope = ground.approve(plan_of(replace("a1", "notes.txt"), sql("a2", UPDATE))).canonical()
+    hostile.write("notes.txt")
+    envelope = hostile.approve(plan_of(replace("a1", "notes.txt"), sql("a2", UPDATE))).canonical()
     try:
-        ended = ended_as(ground.workspace.apply(envelope, on_status=at_phase(phase, lambda: add_row(ground.database))))
+        ended = ended_as(
+            hostile.workspace.apply(envelope, on_status=at_phase(phase, lambda: add_row(hostile.database)))
+        )
     except IncompleteError:
         ended = "STUCK"
     assert ended == MEANWHILE[phase]
-    assert (ground.read("notes.txt") == "one\nTWO\nthree\n") == (ended == "SUCCESS")
-    assert ground.rows("SELECT count(*) FROM orders WHERE state = 'open'") == [
+    assert (hostile.read("notes.txt") == "one\nTWO\nthree\n") == (ended == "SUCCESS")
+    assert hostile.rows("SELECT count(*) FROM orders WHERE state = 'open'") == [
         (0 if ended in {"SUCCESS", "STUCK"} else 2,)
     ]
     if ended == "SUCCESS":
-        assert ground.workspace.rollback("last").status != "EXECUTED"
-    assert ground.rows("SELECT state FROM orders WHERE id = 77") == [("meanwhile",)]
-    assert ground.workspace.verify_ledger().holds
+        assert hostile.workspace.rollback("last").status != "EXECUTED"
+    assert hostile.rows("SELECT state FROM orders WHERE id = 77") == [("meanwhile",)]
+    assert hostile.workspace.verify_ledger().holds
 
 
-def two_plans(ground: Ground) -> list[Envelope]:
+def two_plans(hostile: HostileShop) -> list[Envelope]:
     """Approved on the same bytes, to set all amounts to 1, or to 2."""
-    ground.write("notes.txt")
+    hostile.write("notes.txt")
     texts = ["UPDATE orders SET amount = 1", "UPDATE orders SET amount = 2"]
-    return [ground.approve(plan_of(sql("a1", text), plan_id=f"plan-{n}")) for n, text in enumerate(texts)]
+    return [hostile.approve(plan_of(sql("a1", text), plan_id=f"plan-{n}")) for n, text in enumerate(texts)]
 
 
-def require_one_done(ground: Ground, ended: list[str], envelopes: list[Envelope], before: World) -> None:
+def require_one_done(hostile: HostileShop, ended: list[str], envelopes: list[Envelope], before: World) -> None:
     """And it can be taken back."""
     assert ended.count("SUCCESS") == 1, ended
     winner = ended.index("SUCCESS")
-    assert ground.rows("SELECT DISTINCT amount FROM orders") == [(winner + 1,)]
-    assert ground.workspace.rollback(envelopes[winner].envelope_id).status == "EXECUTED"
-    assert ground.world() == before
-    assert ground.workspace.verify_ledger().holds
+    assert hostile.rows("SELECT DISTINCT amount FROM orders") == [(winner + 1,)]
+    assert hostile.workspace.rollback(envelopes[winner].envelope_id).status == "EXECUTED"
+    assert hostile.world() == before
+    assert hostile.workspace.verify_ledger().holds
 
 
 @pytest.mark.req("PX-18", "PX-20")
-def test_of_two_plans_at_once_on_one_database_one_is_done(ground: Ground) -> None:
-    envelopes, before = two_plans(ground), ground.world()
-    workspaces, ended, ready = [ground.workspace, ground.opened()], ["", ""], threading.Barrier(2)
+def test_of_two_plans_at_once_on_one_database_one_is_done(hostile: HostileShop) -> None:
+    envelopes, before = two_plans(hostile), hostile.world()
+    workspaces, ended, ready = [hostile.workspace, hostile.opened()], ["", ""], threading.Barrier(2)
 
     def apply(number: int) -> None:
         ready.wait()
@@ -83,7 +85,7 @@ def test_of_two_plans_at_once_on_one_database_one_is_done(ground: Ground) -> Non
     for thread in threads:
         thread.join()
     workspaces[1].close()
-    require_one_done(ground, ended, envelopes, before)
+    require_one_done(hostile, ended, envelopes, before)
 
 
 @pytest.mark.req("PX-18", "PX-20")
@@ -98,14 +100,14 @@ def test_of_two_plans_at_once_on_one_database_one_is_done(ground: Ground) -> Non
     ],
 )
 def test_a_plan_that_comes_in_the_midst_of_another_is_never_mixed_with_it(
-    ground: Ground, phase: str, first: str, second: str
+    hostile: HostileShop, phase: str, first: str, second: str
 ) -> None:
-    envelopes, before, ended = two_plans(ground), ground.world(), ["", ""]
+    envelopes, before, ended = two_plans(hostile), hostile.world(), ["", ""]
 
     def come_between() -> None:
-        with ground.opened() as other:
+        with hostile.opened() as other:
             ended[1] = ended_as(other.apply(envelopes[1].canonical()))
 
-    ended[0] = ended_as(ground.workspace.apply(envelopes[0].canonical(), on_status=at_phase(phase, come_between)))
+    ended[0] = ended_as(hostile.workspace.apply(envelopes[0].canonical(), on_status=at_phase(phase, come_between)))
     assert ended == [first, second]
-    require_one_done(ground, ended, envelopes, before)
+    require_one_done(hostile, ended, envelopes, before)

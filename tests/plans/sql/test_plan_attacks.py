@@ -17,7 +17,7 @@ from tests.effects.duckdb.test_attacks import (
     OUTSIDE,
 )
 from tests.plans.project import plan_of
-from tests.plans.sql.hostile_shop import SECRET, Ground
+from tests.plans.sql.hostile_shop import SECRET, HostileShop
 from tests.plans.sql.shop import make_database, sql
 
 REACHING: Final = DENIED | DENIED_BY_THE_LOOK_ALONE
@@ -25,12 +25,12 @@ REACHING: Final = DENIED | DENIED_BY_THE_LOOK_ALONE
 
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", REACHING.values(), ids=REACHING.keys())
-def test_a_text_that_reaches_outside_is_refused(shared: Ground, text: str) -> None:
+def test_a_text_that_reaches_outside_is_refused(shared: HostileShop, text: str) -> None:
     shared.require_refused(sql("a1", text.replace(OUTSIDE, str(shared.outside))))
 
 
 @pytest.mark.req("PX-19")
-def test_all_of_them_at_once_are_each_refused_in_memory_too(shared: Ground) -> None:
+def test_all_of_them_at_once_are_each_refused_in_memory_too(shared: HostileShop) -> None:
     texts = [text for text in (REACHING | HIDDEN).values() if "\0" not in text]
     filled = [text.replace(OUTSIDE, str(shared.outside)) for text in texts]
     before = shared.world()
@@ -50,14 +50,14 @@ def test_all_of_them_at_once_are_each_refused_in_memory_too(shared: Ground) -> N
 @pytest.mark.parametrize("text", [*NOT_FOR_READING.values(), "SELECT hidden_nextval() AS a", "TRUNCATE victim"])
 @pytest.mark.parametrize("more", [{"connection": "reading"}, {"save_results_to": "x.csv"}], ids=["closed", "saved"])
 def test_what_changes_something_is_not_done_where_only_reading_was_asked_for(
-    shared: Ground, text: str, more: dict[str, str]
+    shared: HostileShop, text: str, more: dict[str, str]
 ) -> None:
     shared.require_refused(sql("a1", text, **more))
 
 
 @pytest.mark.req("PX-18", "PX-20")
 @pytest.mark.parametrize("text", ALLOWED.values(), ids=ALLOWED.keys())
-def test_what_is_allowed_is_done_and_taken_back(shared: Ground, text: str) -> None:
+def test_what_is_allowed_is_done_and_taken_back(shared: HostileShop, text: str) -> None:
     assert shared.require_harmless(sql("a1", text)) == "SUCCESS"
 
 
@@ -73,18 +73,18 @@ def test_what_is_allowed_is_done_and_taken_back(shared: Ground, text: str) -> No
     ],
     ids=["072", "073", "074", "075", "rows without end"],
 )
-def test_a_text_that_wants_everything_is_stopped(shared: Ground, text: str) -> None:
+def test_a_text_that_wants_everything_is_stopped(shared: HostileShop, text: str) -> None:
     shared.require_refused(sql("a1", text, timeout_seconds=2))
 
 
 @pytest.mark.req("PX-19")
-def test_a_database_that_hides_what_a_text_may_not_say_reaches_nothing_either(ground: Ground) -> None:
+def test_a_database_that_hides_what_a_text_may_not_say_reaches_nothing_either(hostile: HostileShop) -> None:
     """Made by somebody with the engine alone: views, macros and defaults that read files, the environment, settings."""
     make_database(
-        ground.database,
+        hostile.database,
         f"""
-        CREATE VIEW files AS SELECT * FROM read_text('{ground.outside}/*');
-        CREATE VIEW rows AS SELECT * FROM read_csv('{ground.outside}/secret.csv');
+        CREATE VIEW files AS SELECT * FROM read_text('{hostile.outside}/*');
+        CREATE VIEW rows AS SELECT * FROM read_csv('{hostile.outside}/secret.csv');
         CREATE VIEW etc AS SELECT * FROM glob('/etc/*');
         CREATE MACRO content(path) AS TABLE SELECT content FROM read_text(path);
         CREATE MACRO hidden() AS nextval('sq');
@@ -98,16 +98,16 @@ def test_a_database_that_hides_what_a_text_may_not_say_reaches_nothing_either(gr
             "SELECT * FROM files",
             "SELECT * FROM rows",
             "SELECT * FROM etc",
-            f"SELECT * FROM content('{ground.outside}/secret.csv')",
+            f"SELECT * FROM content('{hostile.outside}/secret.csv')",
             "SELECT hidden() AS a",
             "SELECT * FROM counting",
             "SELECT * FROM anything('DELETE FROM victim')",
-            f"SELECT * FROM anything('FROM read_text(''{ground.outside}/secret.csv'')')",
+            f"SELECT * FROM anything('FROM read_text(''{hostile.outside}/secret.csv'')')",
         )
     ):
-        ground.require_refused(sql("a1", text, save_results_to=f"{number}.csv"))
-        ground.require_harmless(sql("a1", text))
-        ground.require_harmless(sql("a1", f"CREATE TABLE taken AS {text}"))
+        hostile.require_refused(sql("a1", text, save_results_to=f"{number}.csv"))
+        hostile.require_harmless(sql("a1", text))
+        hostile.require_harmless(sql("a1", f"CREATE TABLE taken AS {text}"))
 
 
 # --- parameters -----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_a_database_that_hides_what_a_text_may_not_say_reaches_nothing_either(gr
         "/etc/passwd",
     ],
 )
-def test_a_value_stays_a_value(shared: Ground, value: str) -> None:
+def test_a_value_stays_a_value(shared: HostileShop, value: str) -> None:
     text = "INSERT INTO t VALUES (77, $v)"
     assert shared.require_harmless(sql("a1", text, parameters={"v": value})) in {"SUCCESS", "REFUSED"}
     saved = sql("a1", "SELECT $v AS v", parameters={"v": value}, save_results_to="v.json")
@@ -151,5 +151,5 @@ def test_a_value_stays_a_value(shared: Ground, value: str) -> None:
         ("ATTACH $v", {"v": "/etc/passwd"}),
     ],
 )
-def test_a_parameter_is_no_name_and_no_statement(shared: Ground, text: str, parameters: dict[str, Any]) -> None:
+def test_a_parameter_is_no_name_and_no_statement(shared: HostileShop, text: str, parameters: dict[str, Any]) -> None:
     shared.require_refused(sql("a1", text, parameters=parameters))

@@ -100,7 +100,7 @@ class Project:
             now.update(ends(step))
         return StepPlan("0" * 20, tuple(paths), tuple(steps), make_waves(steps, {})), first
 
-    def carry_out(self, actions: Collection[Action], expires: str | None = EXPIRES) -> Done:
+    def run_plan(self, actions: Collection[Action], expires: str | None = EXPIRES) -> Done:
         """Backups, manifest and script first; then the changes."""
         plan, first = self.plan(actions)
         numbers = str(uuid.uuid4()), str(uuid.uuid4()), str(uuid.uuid4())

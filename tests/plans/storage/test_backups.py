@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Project:
 def done(project: Project) -> Done:
     project.write("a.txt", b"a before")
     project.write("b.txt", b"b before")
-    return project.carry_out([("modify", "a.txt", b"a after"), ("delete", "b.txt", None), ("create", "c.txt", b"c")])
+    return project.run_plan([("modify", "a.txt", b"a after"), ("delete", "b.txt", None), ("create", "c.txt", b"c")])
 
 
 def located(project: Project, *paths: str) -> list[Located]:
@@ -313,7 +313,7 @@ from pathlib import Path
 from tests.support.child_process import acknowledge
 from tests.plans.storage.project import Project
 project = Project(Path(sys.argv[1]))
-done = project.carry_out([("modify", f"f{n}", b"new") for n in range(int(sys.argv[2]))])
+done = project.run_plan([("modify", f"f{n}", b"new") for n in range(int(sys.argv[2]))])
 acknowledge(done.name)
 """
 

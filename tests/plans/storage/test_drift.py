@@ -54,7 +54,7 @@ CREATE: Action = ("create", "g", b"new")
 def test_a_file_is_as_left_as_before_or_drifted(
     project: Project, action: Action, then: dict[str, tuple[bytes, int] | None], wanted: FileStatus
 ) -> None:
-    done = project.carry_out([action])
+    done = project.run_plan([action])
     for path, content in then.items():
         project.write(path, *content) if content else (project.root / path).unlink()
     [(look, state)] = check_files(project.base, done.manifest, NOTHING).values()
@@ -63,7 +63,7 @@ def test_a_file_is_as_left_as_before_or_drifted(
 
 
 def test_a_folder_that_the_plan_made_is_there_or_not(project: Project) -> None:
-    done = project.carry_out([("create", "new/deep/f", b"x")])
+    done = project.run_plan([("create", "new/deep/f", b"x")])
     looks = check_files(project.base, done.manifest, NOTHING)
     assert looks[done.checkpoint("new/deep")] == ("left", None)
     (project.root / "new/deep/f").unlink()
@@ -78,7 +78,7 @@ def test_a_folder_that_the_plan_made_is_there_or_not(project: Project) -> None:
 @pytest.mark.parametrize("planted", ["link", "folder", "link above"])
 def test_what_is_no_file_in_the_place_of_one_stops_all(project: Project, tmp_path: Path, planted: str) -> None:
     project.write("d/f", b"before")
-    done = project.carry_out([("modify", "d/f", b"after")])
+    done = project.run_plan([("modify", "d/f", b"after")])
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "f").write_bytes(b"before")
@@ -98,7 +98,7 @@ def test_what_is_no_file_in_the_place_of_one_stops_all(project: Project, tmp_pat
 
 
 def test_only_chosen_checkpoints_are_looked_at(project: Project) -> None:
-    done = project.carry_out([MODIFY, CREATE])
+    done = project.run_plan([MODIFY, CREATE])
     chosen = done.checkpoint("g")
     assert set(check_files(project.base, done.manifest, [chosen])) == {chosen}
     with pytest.raises(RefusedError, match="no such checkpoint"):
@@ -106,7 +106,7 @@ def test_only_chosen_checkpoints_are_looked_at(project: Project) -> None:
 
 
 def test_restored_checkpoints_are_not_selected_again(project: Project) -> None:
-    done = project.carry_out([MODIFY, CREATE])
+    done = project.run_plan([MODIFY, CREATE])
     assert [c.file_path for c in select(done.manifest, [])] == ["g", "f"], "in the order of restoring"
     assert select(fold(done.manifest, [], AT), []) == select(done.manifest, [])
 

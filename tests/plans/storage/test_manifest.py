@@ -54,7 +54,7 @@ NET: list[tuple[list[Action], dict[str, str]]] = [
 def test_many_actions_on_a_path_are_one_checkpoint(
     project: Project, actions: list[Action], wanted: dict[str, str]
 ) -> None:
-    done = project.carry_out(actions)
+    done = project.run_plan(actions)
     assert {c.file_path: c.operation_to_reverse for c in done.manifest.checkpoints} == wanted
 
 
@@ -68,7 +68,7 @@ def test_only_what_was_done_counts(project: Project) -> None:
 
 @pytest.mark.req("PX-07", "PX-12")
 def test_the_manifest_file_is_valid_and_has_all_that_is_needed(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1"), ("create", "new/n", b"n"), ("rename", "b", "new/b")])
+    done = project.run_plan([("modify", "a", b"1"), ("create", "new/n", b"n"), ("rename", "b", "new/b")])
     written = json.loads((project.report(done) / "rollback_manifest.json").read_bytes())
     jsonschema_rs.validator_for(load_schema("rollback-manifest")).validate(written)
     assert written == done.manifest.tree()
@@ -89,15 +89,15 @@ def test_the_manifest_file_is_valid_and_has_all_that_is_needed(project: Project)
 
 def test_long_paths_do_not_break_the_manifest(project: Project) -> None:
     long = "/".join(["d" * 200] * 9) + "/f"
-    done = project.carry_out([("create", long, b"x"), ("modify", "a", b"y")])
+    done = project.run_plan([("create", long, b"x"), ("modify", "a", b"y")])
     assert all(len(c.restore_command) <= 1000 for c in done.manifest.checkpoints)
 
 
 def test_a_manifest_that_is_built_again_is_the_same(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1")])
+    done = project.run_plan([("modify", "a", b"1")])
     first = done.manifest.checkpoints[0].checkpoint_id
     assert uuid.UUID(first).version == 5
-    other = project.carry_out([("modify", "a", b"2")])
+    other = project.run_plan([("modify", "a", b"2")])
     assert other.manifest.checkpoints[0].checkpoint_id != first
 
 
@@ -122,7 +122,7 @@ def rollback(done: Done, restored: list[str], at: str = CREATED, order: str = "o
 
 @pytest.mark.req("PX-15")
 def test_a_part_that_was_restored_leaves_the_manifest_active_and_all_of_it_executes_it(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1"), ("modify", "b", b"2")])
+    done = project.run_plan([("modify", "a", b"1"), ("modify", "b", b"2")])
     part = fold(done.manifest, [rollback(done, ["a"])], LATER)
     assert part.status == "ACTIVE"
     assert {c.file_path: c.restored_by for c in part.checkpoints} == {"a": "order-1", "b": None}
@@ -136,14 +136,14 @@ def test_a_part_that_was_restored_leaves_the_manifest_active_and_all_of_it_execu
 
 
 def test_rollbacks_of_another_manifest_do_not_count(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1")])
+    done = project.run_plan([("modify", "a", b"1")])
     stranger = rollback(done, ["a"]).model_copy(update={"manifest_id": str(uuid.uuid4())})
     assert fold(done.manifest, [stranger], LATER) == done.manifest
 
 
 @pytest.mark.req("PX-15")
 def test_an_expired_manifest_says_so_and_an_executed_one_never_does(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1")])
+    done = project.run_plan([("modify", "a", b"1")])
     at = datetime(2999, 12, 15, 15, 45, 1, 123456, UTC)
     assert fold(done.manifest, [], at - timedelta(microseconds=1)).status == "ACTIVE"
     assert fold(done.manifest, [], at).status == "EXPIRED"
@@ -154,7 +154,7 @@ def test_an_expired_manifest_says_so_and_an_executed_one_never_does(project: Pro
 
 @pytest.mark.req("PX-15")
 def test_a_run_that_went_back_by_itself_has_nothing_left(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1"), ("create", "n/n", b"2")])
+    done = project.run_plan([("modify", "a", b"1"), ("create", "n/n", b"2")])
     executed = mark_executed(done.manifest, "2026-11-15T15:46:00Z")
     assert (executed.status, executed.executed_at) == ("EXECUTED", "2026-11-15T15:46:00Z")
     assert {c.restored_at for c in executed.checkpoints} == {"2026-11-15T15:46:00Z"}
@@ -187,7 +187,7 @@ def require_back(project: Project, done: Done, plan: StepPlan) -> None:
 @pytest.mark.req("PX-15")
 @pytest.mark.parametrize("actions, wanted", NET)
 def test_the_inverse_leads_back(project: Project, actions: list[Action], wanted: dict[str, str]) -> None:
-    done = project.carry_out(actions)
+    done = project.run_plan(actions)
     plan = steps_back(project, done)
     require_back(project, done, plan)
     assert len(plan.steps) == len(wanted)
@@ -212,12 +212,12 @@ def test_the_inverse_of_random_plans_leads_back(project: Project, seed: int) -> 
             actions.append((move, path, what))
         plan, first = project.plan(actions)
         there = {plan.paths[i] for i, state in final_states(plan, first).items() if state} | (there - set(plan.paths))
-    done = project.carry_out(actions)
+    done = project.run_plan(actions)
     require_back(project, done, steps_back(project, done))
 
 
 def test_a_restored_file_gets_owner_time_mode_and_attributes(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1")])
+    done = project.run_plan([("modify", "a", b"1")])
     [step] = steps_back(project, done).steps
     original = done.originals[0]
     assert step.dress == {
@@ -233,14 +233,14 @@ def test_a_restored_file_gets_owner_time_mode_and_attributes(project: Project) -
 
 @pytest.mark.req("PX-15")
 def test_chosen_checkpoints_only(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1"), ("modify", "b", b"2"), ("create", "new/n", b"3")])
+    done = project.run_plan([("modify", "a", b"1"), ("modify", "b", b"2"), ("create", "new/n", b"3")])
     assert steps_back(project, done, ("b",)).paths == ("b",)
     assert made_folders(done.manifest, [done.checkpoint("b")]) == {}
     assert list(made_folders(done.manifest, []).values()) == ["new"]
 
 
 def test_what_is_as_before_already_needs_no_step(project: Project) -> None:
-    done = project.carry_out([("modify", "a", b"1"), ("create", "n", b"2")])
+    done = project.run_plan([("modify", "a", b"1"), ("create", "n", b"2")])
     project.write("a", b"a before", 0o640)
     (project.root / "n").unlink()
     assert steps_back(project, done).steps == ()
@@ -262,7 +262,7 @@ DRIFT: list[tuple[Action, str, bytes | None]] = [
 def test_drift_is_refused_and_named_and_force_leads_back_all_the_same(
     project: Project, action: Action, path: str, content: bytes | None
 ) -> None:
-    done = project.carry_out([action, ("modify", "b", b"2")])
+    done = project.run_plan([action, ("modify", "b", b"2")])
     (project.root / path).unlink() if content is None else project.write(path, content)
     with pytest.raises(RefusedError) as caught:
         steps_back(project, done)
@@ -273,7 +273,7 @@ def test_drift_is_refused_and_named_and_force_leads_back_all_the_same(
 
 
 def test_a_renamed_file_with_other_permissions_is_made_anew(project: Project) -> None:
-    done = project.carry_out([("rename", "a", "n")])
+    done = project.run_plan([("rename", "a", "n")])
     (project.root / "n").chmod(0o600)
     with pytest.raises(RefusedError, match="changed since"):
         steps_back(project, done)

@@ -15,7 +15,7 @@ from remit.services.base.run_list import (
     KnownRun,
     list_runs,
     list_unused_envelopes,
-    open_past_runs,
+    open_run_queries,
     resolve_run_id,
     shorten_run_id,
 )
@@ -74,7 +74,7 @@ def find_run(workspace: Workspace, name: str) -> str:
     if full == "last":  # which is looked for when all that was cut short is settled
         return full
     try:
-        open_past_runs(workspace).find(full)
+        open_run_queries(workspace).find(full)
     except RefusedError as problem:
         advice = "`remit runs` lists them; a folder below agent_outputs/reports will do too, and so will `last`."
         raise RefusedError(problem.reason, problem.what, where=problem.where, next_step=advice) from None

@@ -121,9 +121,9 @@ def _with_value(tree: Any, value_path: ValuePath, value: Any) -> Any:
     return tree
 
 
-def _finish(raw: bytes, text: TextFile, splice: Splice, said: str) -> Edited:
+def _finish(raw: bytes, text: TextFile, splice: Splice, summary: str) -> Edited:
     shift = len(text.bom)
-    return spliced(raw, [Splice(splice.start + shift, splice.end + shift, splice.new)], said)
+    return spliced(raw, [Splice(splice.start + shift, splice.end + shift, splice.new)], summary)
 
 
 def _require_only_change(edited: Edited, expected: Any, value_path: ValuePath, value: Any) -> None:

@@ -22,7 +22,7 @@ class Edited(NamedTuple):
     content: bytes
     splices: tuple[Splice, ...] | None
     """In the order of the original, not overlapping. None: all of it is new."""
-    said: str
+    summary: str
     """The sentence for the report."""
 
 
@@ -83,8 +83,8 @@ def apply_splices(before: bytes, splices: Sequence[Splice]) -> bytes:
     return b"".join(pieces)
 
 
-def spliced(before: bytes, splices: Sequence[Splice], said: str) -> Edited:
-    return Edited(apply_splices(before, splices), tuple(splices), said)
+def spliced(before: bytes, splices: Sequence[Splice], summary: str) -> Edited:
+    return Edited(apply_splices(before, splices), tuple(splices), summary)
 
 
 def new_ranges(edited: Edited) -> list[tuple[int, int]]:

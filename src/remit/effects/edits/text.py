@@ -22,10 +22,10 @@ def replace_text(raw: bytes, pattern: str, replacement: str, count: int | None) 
     if found == 0:
         raise no_match("the text")
     wanted = found if count is None else min(found, count)
-    said = f"Replaced {counted(wanted, 'occurrence')}"
+    summary = f"Replaced {counted(wanted, 'occurrence')}"
     if wanted > MAX_SPLICES:
-        return Edited(text.bom + text.body.replace(old, new, wanted), None, said)
-    return spliced(raw, _occurrences(raw, len(text.bom), old, new, wanted), said)
+        return Edited(text.bom + text.body.replace(old, new, wanted), None, summary)
+    return spliced(raw, _occurrences(raw, len(text.bom), old, new, wanted), summary)
 
 
 def _occurrences(raw: bytes, first: int, old: bytes, new: bytes, wanted: int) -> list[Splice]:

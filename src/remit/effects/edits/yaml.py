@@ -158,14 +158,14 @@ def _on_one_line(place: _Place, new: str) -> _Pieces:
     return [(node.start, node.end, " " + new if needs_space else new)]
 
 
-def _splice(raw: bytes, text: TextFile, body: str, pieces: _Pieces, said: str) -> Edited:
+def _splice(raw: bytes, text: TextFile, body: str, pieces: _Pieces, summary: str) -> Edited:
     newline = text.newline.decode()
     splices = []
     for start, end, new in pieces:
         first = len(text.bom) + len(body[:start].encode())
         last = first + len(body[start:end].encode())
         splices.append(Splice(first, last, new.replace("\n", newline).encode()))
-    return spliced(raw, splices, said)
+    return spliced(raw, splices, summary)
 
 
 # --- afterwards ------------------------------------------------------------------------------------------------------

@@ -17,5 +17,5 @@ from remit.effects.plans.yaml_files import RICH_CHECKS
 _HANDLERS: Final = handlers(require_valid_schema)
 
 SIMULATE: Final[Effect] = Simulate(RICH, _HANDLERS, partial(find_in_result, checks=RICH_CHECKS))
-CARRY_OUT: Final[Effect] = ApplyEffect(RICH, _HANDLERS)
+APPLY: Final[Effect] = ApplyEffect(RICH, _HANDLERS)
 CHECK: Final[Effect] = RuleCheck(RICH_JUDGES)

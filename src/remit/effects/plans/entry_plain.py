@@ -11,5 +11,5 @@ from remit.effects.plans.simulate import Simulate
 from remit.effects.plans.validate import PLAIN_JUDGES, RuleCheck
 
 SIMULATE: Final[Effect] = Simulate(PLAIN, HANDLERS, find_in_result)
-CARRY_OUT: Final[Effect] = ApplyEffect(PLAIN, HANDLERS)
+APPLY: Final[Effect] = ApplyEffect(PLAIN, HANDLERS)
 CHECK: Final[Effect] = RuleCheck(PLAIN_JUDGES)

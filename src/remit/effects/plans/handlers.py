@@ -25,7 +25,7 @@ class Handler(Protocol):
     def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:
         """The new content, or None: the file is gone. Pure; raises one of ours."""
 
-    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep: bool) -> int:
+    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:
         """The permission bits of the result."""
 
 
@@ -36,7 +36,7 @@ class FileCreateHandler:
     def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:  # noqa: ARG002
         return create_content(operation)
 
-    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep: bool) -> int:  # noqa: ARG002
+    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:  # noqa: ARG002
         return _mode_given(operation) or NEW_FILE
 
 
@@ -47,8 +47,8 @@ class FileModifyHandler:
     def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:
         return _edit(before, operation, editors)
 
-    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep: bool) -> int:
-        return _mode_given(operation) or (before if keep and before is not None else NEW_FILE)
+    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:
+        return _mode_given(operation) or (before if keep_permissions and before is not None else NEW_FILE)
 
 
 class FileDeleteHandler:
@@ -58,7 +58,7 @@ class FileDeleteHandler:
     def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:  # noqa: ARG002
         return None
 
-    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep: bool) -> int:  # noqa: ARG002
+    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:  # noqa: ARG002
         return before or 0
 
 
@@ -71,7 +71,7 @@ class FileRenameHandler:
     def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:  # noqa: ARG002
         return Edited(before or b"", (), f"File renamed to {operation.get('new_path', '')}")
 
-    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep: bool) -> int:  # noqa: ARG002
+    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:  # noqa: ARG002
         return before or 0
 
 
@@ -88,7 +88,7 @@ class SchemaUpdateHandler(FileModifyHandler):
             raise _not_loaded("SCHEMA_UPDATE")
         edited = _edit(before, operation, editors)
         self._require_schema(edited.content, str(operation["type"]))
-        return edited._replace(said=f"Schema updated: {edited.said}")
+        return edited._replace(summary=f"Schema updated: {edited.summary}")
 
 
 class PreparedHandler:
@@ -105,8 +105,8 @@ class PreparedHandler:
             next_step="Nothing was done to the file. Have the plan approved anew.",
         )
 
-    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep: bool) -> int:  # noqa: ARG002
-        return before if keep and before is not None else NEW_FILE
+    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:  # noqa: ARG002
+        return before if keep_permissions and before is not None else NEW_FILE
 
 
 class SqlExecuteHandler(PreparedHandler):

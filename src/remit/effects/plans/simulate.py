@@ -63,7 +63,7 @@ FindInResult = Callable[[str, Edited, int], Sequence[Any]]
 class _Simulated(NamedTuple):
     before: State | None
     after: State | None
-    said: str
+    summary: str
     diff: Diff
     findings: tuple[Flagged, ...]
     remarks: Sequence[str] = ()
@@ -152,14 +152,14 @@ class _Simulator:
         if after is None or not after.is_alike(state_of(content, after.mode)):
             raise mismatch("what was prepared is not what was told", path)
         old = None if before is None else self._tree.content(step.path)
-        edited = Edited(content, None, step.said)
+        edited = Edited(content, None, step.summary)
         findings = self._find_all(step, path, edited, after.mode)
         self._tree.put(step.path, content, after)
         if max(len(content), len(old or b"")) > MAX_COMPARED:
             diff = _NO_DIFF
         else:
             diff = self._diff_whole(path, old, content)._replace(preview="")
-        return _Simulated(before, after, step.said, diff, findings, remarks(path, edited))
+        return _Simulated(before, after, step.summary, diff, findings, remarks(path, edited))
 
     def _simulate_delete(self, step: PlanStep, before: State | None) -> _Simulated:
         path = self._plan.paths[step.path]
@@ -175,7 +175,9 @@ class _Simulator:
         if len(edited.content) > self._plan.max_file_bytes:
             raise too_large(len(edited.content), self._plan.max_file_bytes, path)
         old_mode = before.mode if before is not None else None
-        after = state_of(edited.content, handler.mode(old_mode, step.operation, keep=self._plan.keep_permissions))
+        after = state_of(
+            edited.content, handler.mode(old_mode, step.operation, keep_permissions=self._plan.keep_permissions)
+        )
         require_hash(step.expected_after, after, path)
         findings = self._find_all(step, path, edited, after.mode)
         tree.put(step.path, edited.content, after)
@@ -185,7 +187,7 @@ class _Simulator:
             diff = _NO_DIFF
         else:
             diff = diff_edit(path, old, edited, full=self._plan.diffs == "full", modes=(old_mode, after.mode))
-        return _Simulated(before, after, edited.said, diff, findings, remarks(path, edited))
+        return _Simulated(before, after, edited.summary, diff, findings, remarks(path, edited))
 
     def _simulate_rename(self, step: PlanStep, before: State | None) -> _Simulated:
         tree, new_path = self._tree, step.path if step.new_path is None else step.new_path
@@ -229,7 +231,7 @@ def _is_known_to_host(step: PlanStep) -> bool:
 
 def _from_host(step: PlanStep) -> _Simulated:
     """Its file is not read: it may be larger than memory."""
-    return _Simulated(step.before, step.after, step.said, _NO_DIFF, ())
+    return _Simulated(step.before, step.after, step.summary, _NO_DIFF, ())
 
 
 def _read(work: EffectContext, plan: StepPlan, path: int) -> ReadFile | None:
@@ -262,7 +264,7 @@ def _step_frame(step: PlanStep, simulated: _Simulated, left_out: int) -> dict[st
         "phase": "seen",
         "before": simulated.before,
         "after": simulated.after,
-        "said": simulated.said,
+        "summary": simulated.summary,
         "unchanged": same or (step.unchanged and _is_known_to_host(step)),
         "diff": {
             "added": diff.added,

@@ -80,7 +80,7 @@ class PlanStep(NamedTuple):
     """Of `path`, at its turn."""
     after: State | None = None
     """Of `path`, or of `new_path` for a rename."""
-    said: str = ""
+    summary: str = ""
     """The sentence for the report."""
     unchanged: bool = False
     """Bytes and permissions stay as they are, so nothing is switched."""

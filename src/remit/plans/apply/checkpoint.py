@@ -112,17 +112,17 @@ def render_checkpoint(checkpoint: PlanCheckpoint) -> str:
         "originals": {str(path): list(original) for path, original in checkpoint.originals.items()},
         "folders": list(checkpoint.folders),
         "diffs": {str(number): diff.tree() for number, diff in checkpoint.diffs.items()},
-        "sql": {str(number): told.tree() for number, told in checkpoint.sql.items()},
-        "pipelines": [told.tree() for told in checkpoint.pipelines],
+        "sql": {str(number): report.tree() for number, report in checkpoint.sql.items()},
+        "pipelines": [report.tree() for report in checkpoint.pipelines],
         "elsewhere": render_remote_part(checkpoint.remote),
     }
     # Not the canonical form: that has no integer past 2^53, and times have more nanoseconds.
     return json.dumps(tree, sort_keys=True, separators=(",", ":"))
 
 
-def strip_all_rows(told: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
+def strip_all_rows(reports: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
     """What may be kept: rows are for whoever looks at a preview."""
-    return {number: strip_rows(one) for number, one in told.items()}
+    return {number: strip_rows(one) for number, one in reports.items()}
 
 
 def _saved_operation(step: PlanStep) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def _parse(tree: Any) -> PlanCheckpoint:
         originals={int(path): original_of(values) for path, values in tree["originals"].items()},
         folders=tuple(tree["folders"]),
         diffs={int(number): DiffSummary.from_tree(diff) for number, diff in tree["diffs"].items()},
-        sql={int(number): SqlTold.from_tree(told) for number, told in tree.get("sql", {}).items()},
-        pipelines=tuple(PipelineTold.from_tree(told) for told in tree.get("pipelines", [])),
+        sql={int(number): SqlTold.from_tree(report) for number, report in tree.get("sql", {}).items()},
+        pipelines=tuple(PipelineTold.from_tree(report) for report in tree.get("pipelines", [])),
         remote=parse_remote_part(tree.get("elsewhere")),
     )
 

@@ -185,12 +185,12 @@ def require_duckdb() -> None:
 def without_text(message: str, *, has_values: bool = False) -> str:
     """Without what the engine quotes of the text; of a text with values bound to it, only what kind of error it is."""
 
-    def told(found: re.Match[str]) -> str:
+    def listed(found: re.Match[str]) -> str:
         if has_values or "ENUM(" in found[0]:  # whose members may come from rows, in quotes within quotes
             return found[0].partition(":")[0]
         return _QUOTED.sub("...", found[0])
 
-    return _ENGINE_ERROR.sub(told, message)
+    return _ENGINE_ERROR.sub(listed, message)
 
 
 def is_of_the_text(where: str) -> bool:
@@ -228,7 +228,7 @@ def read_answer(output: Mapping[str, Any] | None) -> DuckdbAnswer:
 
 def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
     statements = [_statement(one) for one in _list(output["statements"])]
-    told = limit_statements(statements)
+    listed = limit_statements(statements)
     columns = [(str(column["name"]), str(column["type"])) for column in _list(output["schema"])[:MAX_COLUMNS_TOLD]]
     changed, anonymous = output["changed"], output.get("names_are_values", False)
     if not isinstance(changed, bool) or not isinstance(anonymous, bool):
@@ -236,8 +236,8 @@ def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
     texts, unseen = _select_texts(_list(output.get("texts", []))[:MAX_STATEMENTS_TOLD])
     return DuckdbAnswer(
         changed=changed,
-        statements=told,
-        left_out=len(statements) - len(told),
+        statements=listed,
+        left_out=len(statements) - len(listed),
         columns=tuple(
             _column(number, "" if anonymous else name, kind) for number, (name, kind) in enumerate(columns, start=1)
         ),
@@ -272,14 +272,14 @@ def limit_statements(statements: Sequence[ToldStatement]) -> tuple[ToldStatement
 
 def _select_texts(texts: Sequence[Any]) -> tuple[list[str], list[tuple[int, str]]]:
     """Whole, as many as there is room for; and what of the last one is not shown."""
-    room, shown = MAX_SQL_SHOWN, list[str]()
+    remaining, shown = MAX_SQL_SHOWN, list[str]()
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise TypeError("no text")
-        one = show_sql(text, room)
+        one = show_sql(text, remaining)
         shown.append(one.text)
-        room -= len(one.text)
-        if one.is_cut or room <= 0:
+        remaining -= len(one.text)
+        if one.is_cut or remaining <= 0:
             return shown, [(number, "its end is not shown here: it is too long")] if one.is_cut else []
     return shown, []
 
@@ -308,8 +308,8 @@ def _name(name: str) -> str:
 
 
 def _column(number: int, name: str, kind: str) -> ToldColumn:
-    told = name if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME else f"column {number}"
-    return ToldColumn(name=_name(told), type=_name(kind))
+    listed = name if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME else f"column {number}"
+    return ToldColumn(name=_name(listed), type=_name(kind))
 
 
 def _cell(name: str, cell: Any) -> str | None:
@@ -341,7 +341,7 @@ _MOST_NAMES: Final = 3
 def summarize_answer(answer: DuckdbAnswer, saved_to: str | None) -> str:
     """Counts and names of tables: `2 statements: 3 rows updated in orders; 1 row deleted from drafts`."""
     total = len(answer.statements) + answer.left_out
-    parts = [words for one in answer.statements if (words := _part(one))]
+    parts = [text for one in answer.statements if (text := _part(one))]
     if saved_to is not None:
         parts.append(f"{_counted(answer.result_rows, 'row')} saved to {saved_to}")
     shown = parts if len(parts) <= _MOST_PARTS else [*parts[: _MOST_PARTS - 2], "...", parts[-1]]

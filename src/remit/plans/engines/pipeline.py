@@ -230,12 +230,12 @@ class _ReportedSteps:
         error = message.get("error") or {}
         if state == "failed" and self._reason is None:
             self._reason = {**error, "step": self._names[number]}
-        words = error.get("what", "") if state == "failed" else message.get("words", "")
+        text = error.get("what", "") if state == "failed" else message.get("words", "")
         spent = time.monotonic() - self._started.get(number, time.monotonic())
         if self._program.kind == "dbt":
             spent = _seconds(message.get("seconds"), spent)
         self._reports[number] = StepReport(
-            self._names[number], state, _rows(message.get("rows")), spent, self._clean_text(words)
+            self._names[number], state, _rows(message.get("rows")), spent, self._clean_text(text)
         )
         if self._current == number:
             self._current = None
@@ -293,9 +293,9 @@ class _ReportedSteps:
             )
         return None
 
-    def _clean_text(self, words: Any) -> str:
+    def _clean_text(self, text: Any) -> str:
         """On one line, without values. Of dbt, before a node was begun, no row was seen: names in quotes may stay."""
-        plain = " ".join(words.split()) if isinstance(words, str) else ""
+        plain = " ".join(text.split()) if isinstance(text, str) else ""
         plain = without_parameters(plain.replace(f"{self._scratch}/", ""), self._program.parameters)
         may_hold_rows = self._program.kind == "python" or bool(self._started)
         return render_line(without_values(plain) if may_hold_rows else plain)[:_LONGEST_MESSAGE]

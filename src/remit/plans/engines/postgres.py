@@ -389,10 +389,10 @@ def _locks_held_error(server: PostgresServer) -> EnvironmentFailureError:
     )
 
 
-def _not_committed_error(said: str, server: PostgresServer) -> CommitFailedError:
+def _not_committed_error(why: str, server: PostgresServer) -> CommitFailedError:
     return CommitFailedError(
         Reason.SQL_FAILED,
-        "the transaction was not committed" + (f": {said}" if said else ""),
+        "the transaction was not committed" + (f": {why}" if why else ""),
         where=server.where,
         next_step="Nothing of it was done in the database. Try again.",
     )

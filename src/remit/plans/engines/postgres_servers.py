@@ -146,7 +146,7 @@ def _parse(url: str, source: str) -> dict[str, str]:
     try:
         parts = urlsplit(url)
         port = parts.port
-        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True) if parts.query else []
+        parameters = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True) if parts.query else []
     except ValueError:
         raise _invalid_url_error(source, "it is not a URL") from None
     if parts.scheme not in _SCHEMES or parts.fragment:
@@ -154,8 +154,8 @@ def _parse(url: str, source: str) -> dict[str, str]:
     # One in the password that is not escaped ends it early, and the rest of it would be told as a name.
     if parts.netloc.count("@") > 1 or set(parts.path[1:]) & set("@:/"):
         raise _invalid_url_error(source, "a name or the password in it has an @, : or / that is not escaped")
-    more = dict(given)
-    if len(more) != len(given) or not more.keys() <= _OPTIONS:
+    more = dict(parameters)
+    if len(more) != len(parameters) or not more.keys() <= _OPTIONS:
         raise _invalid_url_error(source, f"of options it may have, each once: {', '.join(sorted(_OPTIONS))}")
     options = {
         "host": more.pop("host", "") or unquote(parts.hostname or ""),

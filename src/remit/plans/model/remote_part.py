@@ -40,8 +40,8 @@ class RemotePart(NamedTuple):
     @property
     def why_irreversible(self) -> str:
         """In words; empty where everything can be taken back."""
-        words = dict.fromkeys(one.irreversible for one in self.actions if one.irreversible)
-        return "; ".join(words)[:_LONGEST]
+        reasons = dict.fromkeys(one.irreversible for one in self.actions if one.irreversible)
+        return "; ".join(reasons)[:_LONGEST]
 
     def results(self, state: str, at: str, reason: str = "") -> tuple[Result, ...]:
         """One for each action, all alike."""

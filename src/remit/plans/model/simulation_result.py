@@ -54,7 +54,7 @@ class SimulatedStep(NamedTuple):
     number: int
     before: State | None
     after: State | None
-    said: str
+    summary: str
     unchanged: bool
     diff: DiffSummary
     left_out: int
@@ -85,7 +85,7 @@ def _read(frame: Mapping[str, Any], text: str) -> SimulatedStep:
         number=frame["number"],
         before=_state(frame["before"]),
         after=_state(frame["after"]),
-        said=mask_for_review(_text(frame["said"])[:_LONGEST]),
+        summary=mask_for_review(_text(frame["summary"])[:_LONGEST]),
         unchanged=_flag(frame["unchanged"]),
         diff=DiffSummary(lines_added=added, lines_removed=removed, preview=preview),
         left_out=_count(diff.get("left_out", 0)),

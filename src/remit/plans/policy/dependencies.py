@@ -131,7 +131,7 @@ def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Seque
         here = min(needs[here] & remaining)
     steps = list(walked)
     first = min(steps[steps.index(here) :])
-    names = " -> ".join(actions[index].action_id for index in _trace_back(first, needs, remaining))
+    names = " -> ".join(actions[index].action_id for index in _find_cycle(first, needs, remaining))
     return RefusedError(
         Reason.DEPENDENCY_INVALID,
         f"the actions depend on each other in a circle: {names}",
@@ -140,17 +140,17 @@ def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Seque
     )
 
 
-def _trace_back(first: int, needs: Mapping[int, set[int]], among: set[int]) -> list[int]:
+def _find_cycle(first: int, needs: Mapping[int, set[int]], among: set[int]) -> list[int]:
     """The shortest way from an action along its needs to itself, both ends included."""
-    came_from: dict[int, int] = {}
+    previous: dict[int, int] = {}
     pending = deque([first])
-    while first not in came_from:
+    while first not in previous:
         here = pending.popleft()
         for needed in sorted(needs[here] & among):
-            if needed not in came_from:
-                came_from[needed] = here
+            if needed not in previous:
+                previous[needed] = here
                 pending.append(needed)
-    path = [first, came_from[first]]
+    path = [first, previous[first]]
     while path[-1] != first:
-        path.append(came_from[path[-1]])
+        path.append(previous[path[-1]])
     return path[::-1]

@@ -87,9 +87,9 @@ def touched_files(action: PipelineAction, config: SystemConfig) -> list[str]:
     Not code: no action of the plan changes that, so nothing depends on it.
     """
     files = pipeline_files(action, config)
-    own = [plain_spelling(path) for path in (*files.writes, *files.reads) if path not in files.code]
+    declared = [plain_spelling(path) for path in (*files.writes, *files.reads) if path not in files.code]
     others = (plain_spelling(path) for one in config.pipelines.values() for path in getattr(one, "writes", ()))
-    return [*own, *(path for path in others if any(path.startswith(f"{folder}/") for folder in own))]
+    return [*declared, *(path for path in others if any(path.startswith(f"{folder}/") for folder in declared))]
 
 
 def uses_duckdb(action: Action, config: SystemConfig) -> bool:

@@ -40,7 +40,7 @@ def uncovered(findings: Sequence[PathFinding], needed: Needed, approvals: Approv
 
 
 def _uncovered_paths(needed: Needed, approvals: Approvals) -> list[Denial]:
-    given = _spelled(approvals.protected)
+    approved = _spelled(approvals.protected)
     return [
         Denial(
             Reason.PROTECTED,
@@ -49,7 +49,7 @@ def _uncovered_paths(needed: Needed, approvals: Approvals) -> list[Denial]:
             next_step=f"Approve the plan with --allow-protected {path!r} if it is meant to be changed or read.",
         )
         for path in needed.protected
-        if path not in given
+        if path not in approved
     ]
 
 

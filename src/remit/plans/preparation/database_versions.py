@@ -173,11 +173,11 @@ class PreparationContext:
                 next_step="This is a bug in Remit; nothing was changed.",
             )
         most, mode = self.config.limits.max_backup_bytes, self.mode(step, working_copy.state)
-        kept = detach_file(
+        detached = detach_file(
             working_copy.path, mode, most, where=working_copy.place.path, too_large=backup_too_large_error
         )
-        self.prepared.descriptors[source_of(step)] = kept.descriptor
-        return kept
+        self.prepared.descriptors[source_of(step)] = detached.descriptor
+        return detached
 
     # --- what all need
 
@@ -187,7 +187,7 @@ class PreparationContext:
     def mode(self, step: PlanStep, before: State | None) -> int:
         """Of the file that the step leaves."""
         old = before.mode if before is not None else None
-        return HANDLERS[step.action_type].mode(old, {}, keep=self.drafted_plan.steps.keep_permissions)
+        return HANDLERS[step.action_type].mode(old, {}, keep_permissions=self.drafted_plan.steps.keep_permissions)
 
 
 def source_of(step: PlanStep) -> str:

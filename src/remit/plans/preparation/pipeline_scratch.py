@@ -260,7 +260,7 @@ class PipelineScratch:
 
     # --- taking from it
 
-    def take_output(self, path: str, mode: int) -> PipelineOutput:
+    def collect_output(self, path: str, mode: int) -> PipelineOutput:
         """What the pipeline left under this name: a plain file, open, hashed by us. PIPELINE_FAILED for all else."""
         place = Located(str(self.path), *_split(path))
         try:

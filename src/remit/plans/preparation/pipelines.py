@@ -59,7 +59,7 @@ class PipelinesOnCopies:
         finally:
             self._record_summary(action, pipeline, files.step_reports, ())
         self._note_changes(action, (done,))
-        return (done._replace(said=_summarize(action, files.step_reports)),)
+        return (done._replace(summary=_summarize(action, files.step_reports)),)
 
     # --- programs
 
@@ -79,11 +79,11 @@ class PipelinesOnCopies:
             self._record_summary(action, pipeline, step_reports, result.log)
             if result.problem is not None:
                 raise _with_step(result)
-            outputs = [self._take_output(scratch, step, state) for step, state in zip(steps, before, strict=True)]
+            outputs = [self._collect_output(scratch, step, state) for step, state in zip(steps, before, strict=True)]
         finally:
             scratch.clear()
         reach("pipeline.taken")
-        done = tuple(self._store_output(*each)._replace(said=_summarize(action, step_reports)) for each in outputs)
+        done = tuple(self._store_output(*each)._replace(summary=_summarize(action, step_reports)) for each in outputs)
         self._note_changes(action, done)
         return done
 
@@ -119,13 +119,13 @@ class PipelinesOnCopies:
         call = DbtCall(plain_spelling(pipeline.project), database, pipeline.command, pipeline.select)
         return Program("dbt", (), parameters, call, seconds)
 
-    def _take_output(
+    def _collect_output(
         self, scratch: PipelineScratch, step: PlanStep, before: State | None
     ) -> tuple[PlanStep, State | None, PipelineOutput]:
         path = self._context.drafted_plan.steps.paths[step.path]
         if self._context.find_working_copy(path) is not None:
             require_idle(locate_below(self._context.root, path), writes=True)
-        output = scratch.take_output(path, self._context.mode(step, before))
+        output = scratch.collect_output(path, self._context.mode(step, before))
         self._context.prepared.descriptors[source_of(step)] = output.file.descriptor
         require_hash(step.expected_after, output.file.state, path)
         return step, before, output

@@ -110,9 +110,9 @@ def preview_remote_part(
         # Of two that wait for each other's locks, the server stops one: after the other it has its turn.
         result = _try_statements(servers, statements, in_earnest=in_earnest)
     servers.on_progress(len(actions), len(actions))
-    told = {one.number: one for one in result.actions}
+    results = {one.number: one for one in result.actions}
     acted = tuple(
-        _build_action(number, action, told.get(number), name, server, config)
+        _build_action(number, action, results.get(number), name, server, config)
         for number, action in enumerate(actions, start=first_number)
     )
     size = _discard_images(result)
@@ -149,8 +149,8 @@ def save_server_rows(
     bound: dict[str, str] = {}
     earlier = _ordered_actions(plan, config, before=action)
     texts = [text for number, each in enumerate(earlier) for text in _texts(number, each, config, root, bound)]
-    (own_text,) = _texts(len(earlier), action, config, root, bound)
-    texts.append(own_text._replace(results=results_path, form=results_path.suffix[1:]))
+    (last_text,) = _texts(len(earlier), action, config, root, bound)
+    texts.append(last_text._replace(results=results_path, form=results_path.suffix[1:]))
     server = servers.find(action.operation.connection)
     result = servers.engine.preview(
         server, texts, reads_only=not earlier, seconds=seconds, stop_on_error=True, folder=folder

@@ -173,7 +173,7 @@ class SqlOnCopies:
         if (server := self._servers.get(action.action_id)) is not None:
             previews = self._context.prepared.sql
             previews[step.number] = previews[step.number].model_copy(update={"server": server})
-        return step._replace(said=summarize_answer(answer, files.results))
+        return step._replace(summary=summarize_answer(answer, files.results))
 
 
 class _Saving(NamedTuple):

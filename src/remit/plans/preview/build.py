@@ -90,7 +90,7 @@ def preview_plan(
         )
         prepared.pipelines.update(summarize_remote_pipelines(plan, config, remote.part) if remote is not None else {})
         simulated = tools.runner.simulate(drafted, existing, times, _files_to_scan(prepared))
-        denied = find_permission_problems(drafted.steps, existing, keep=drafted.keep_permissions)
+        denied = find_permission_problems(drafted.steps, existing, preserve_permissions=drafted.keep_permissions)
         steps = tuple(
             _simulated(step, one, observed, places, denied.get(step.number))
             for step, one in zip(drafted.steps, simulated, strict=True)
@@ -178,7 +178,7 @@ def _simulated(
     return step._replace(
         before=simulated.before,
         after=simulated.after,
-        said=simulated.said,
+        summary=simulated.summary,
         unchanged=simulated.unchanged,
         problem=problem,
     )

@@ -12,9 +12,9 @@ from remit.plans.model.folders import opened
 
 
 def find_permission_problems(
-    steps: Sequence[PlanStep], existing: Mapping[int, Located], *, keep: bool
+    steps: Sequence[PlanStep], existing: Mapping[int, Located], *, preserve_permissions: bool
 ) -> dict[int, RemitError]:
-    """By the number of the step. `existing` are the paths whose folder exists; `keep` is `preserve_permissions`.
+    """By the number of the step. `existing` are the paths whose folder exists; `preserve_permissions` is the setting.
 
     Only for the first step on a path: what a step leaves belongs to the one who acts. It promises nothing.
     """
@@ -24,14 +24,14 @@ def find_permission_problems(
     touched: set[int] = set()
     for step in steps:
         if step.path in existing and step.path not in touched and step.move != "create":
-            problem = _check_ownership(step, existing[step.path], keep=keep)
+            problem = _check_ownership(step, existing[step.path], preserve_permissions=preserve_permissions)
             if problem is not None:
                 found[step.number] = problem
         touched |= {step.path} if step.new_path is None else {step.path, step.new_path}
     return found
 
 
-def _check_ownership(step: PlanStep, place: Located, *, keep: bool) -> RemitError | None:
+def _check_ownership(step: PlanStep, place: Located, *, preserve_permissions: bool) -> RemitError | None:
     with opened(place.base, place.parents, where=place.path) as folder:
         file, around = beneath.peek(folder, place.name, where=place.path), os.fstat(folder)
     user = os.geteuid()
@@ -40,7 +40,7 @@ def _check_ownership(step: PlanStep, place: Located, *, keep: bool) -> RemitErro
     if around.st_mode & stat.S_ISVTX and user not in {file.uid, around.st_uid}:
         return _denied_error("this folder is sticky, and only the owner of the file may replace or rename it", place)
     groups = {os.getegid(), *os.getgroups()}
-    if step.move == "modify" and keep and (file.uid != user or file.gid not in groups):
+    if step.move == "modify" and preserve_permissions and (file.uid != user or file.gid not in groups):
         return _denied_error("the owner of this file cannot be kept: the new one would belong to you", place)
     return None
 

@@ -32,11 +32,11 @@ def not_found_error(name: str) -> RefusedError:
     )
 
 
-def already_closed_error(row: ProposalRow, since: str) -> RefusedError:
-    """To whoever answers a proposal that has its answer, or none any more. `since` is when its last step was."""
+def already_closed_error(row: ProposalRow, changed_at: str) -> RefusedError:
+    """To whoever answers a proposal that has its answer, or none any more. `changed_at` is when its last step was."""
     return RefusedError(
         Reason.TRANSITION_INVALID,
-        f"this proposal is closed: {_describe_end(row, since)}",
+        f"this proposal is closed: {_describe_end(row, changed_at)}",
         where=f"proposal {row.proposal_id}",
         next_step="It can be applied, or withdrawn." if row.state == "APPROVED" else PROPOSE_AGAIN,
     )
@@ -73,7 +73,7 @@ def overdue_error(row: ProposalRow) -> RefusedError:
     )
 
 
-def not_approved_error(row: ProposalRow, since: str) -> RefusedError:
+def not_approved_error(row: ProposalRow, changed_at: str) -> RefusedError:
     """To whoever wants to apply it."""
     where = f"proposal {row.proposal_id}"
     match row.state:
@@ -88,7 +88,7 @@ def not_approved_error(row: ProposalRow, since: str) -> RefusedError:
         case "EXPIRED":
             return overdue_error(row)
         case _:
-            return RefusedError(Reason.REVOKED, _describe_end(row, since), where=where, next_step=PROPOSE_AGAIN)
+            return RefusedError(Reason.REVOKED, _describe_end(row, changed_at), where=where, next_step=PROPOSE_AGAIN)
 
 
 def unverified_row_error(row: ProposalRow) -> EnvironmentFailureError:
@@ -100,17 +100,16 @@ def unverified_row_error(row: ProposalRow) -> EnvironmentFailureError:
     )
 
 
-def _describe_end(row: ProposalRow, since: str) -> str:
+def _describe_end(row: ProposalRow, changed_at: str) -> str:
     because = f" ({row.reason})" if row.reason else ""
     match row.state:
         case "APPROVED" | "DENIED":
-            return (
-                f"it was {STATE_LABELS[row.state]} by {row.decided_by} at {_second(row.decided_at or since)}{because}"
-            )
+            decided_at = _second(row.decided_at or changed_at)
+            return f"it was {STATE_LABELS[row.state]} by {row.decided_by} at {decided_at}{because}"
         case "EXPIRED":
             return f"nobody answered until {_second(row.expires_at)}"
         case _:
-            return f"it is void since {_second(since)}: {row.reason}"
+            return f"it is void since {_second(changed_at)}: {row.reason}"
 
 
 def _second(time: str) -> str:

@@ -111,7 +111,7 @@ def _completed(run: FinishedRun, step: ReportedAction, result: Result) -> Comple
         status="SUCCESS",
         started_at=started,
         completed_at=later(started, result.ended_at or run.completed_at),
-        output=cut(printable(step.said), run.message_limit),
+        output=cut(printable(step.summary), run.message_limit),
     )
 
 
@@ -137,14 +137,14 @@ def _warnings(run: FinishedRun) -> Iterator[str]:
 
 def _problems(run: FinishedRun) -> Iterator[tuple[Result, RemitError]]:
     actions = {step.number: step.action_id for step in _all_actions(run)}
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for result in run.results:
         if result.state == "failed":
             problem = error_of(result)
             same = (actions.get(result.number, ""), str(problem))
-            if same not in told:  # what befell an action with several files befell each of them
+            if same not in reported:  # what befell an action with several files befell each of them
                 yield result, problem
-            told.add(same)
+            reported.add(same)
         elif result.state == "skipped" and result.reason.startswith(_DEPENDENCY):
             yield result, EnvironmentFailureError(Reason.DEPENDENCY_FAILED, result.reason)
 

@@ -30,7 +30,7 @@ class RemoteAction(NamedTuple):
     """They follow those of the steps."""
     action_id: str
     action_type: str
-    said: str
+    summary: str
     told: SqlTold | None
     """None: it could not be run."""
     problem: Mapping[str, str] | None = None

@@ -285,14 +285,16 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
     def succeed(
         self, request: RollbackRequest, checkpoint: RollbackCheckpoint, run_result: RunResult
     ) -> RollbackOutcome:
-        kept = find_remaining_folders(checkpoint)
-        restored = [item.checkpoint_id for item in checkpoint.chosen() if item.checkpoint_id not in kept]
+        not_restored = find_remaining_folders(checkpoint)
+        restored = [item.checkpoint_id for item in checkpoint.chosen() if item.checkpoint_id not in not_restored]
         if (rows := checkpoint.rows()) is not None:
             restored.append(rows.checkpoint_id)
         if (irreversible := find_irreversible_rows(checkpoint.manifest, checkpoint.order.checkpoints)) is not None:
-            kept[irreversible.checkpoint_id] = f"Cannot be taken back: {irreversible.irreversible}"[:_LONGEST_REASON]
-        status: Literal["EXECUTED", "PARTIAL"] = "PARTIAL" if kept else "EXECUTED"
-        reasons = [Kept(checkpoint_id=checkpoint_id, reason=why) for checkpoint_id, why in kept.items()]
+            not_restored[irreversible.checkpoint_id] = f"Cannot be taken back: {irreversible.irreversible}"[
+                :_LONGEST_REASON
+            ]
+        status: Literal["EXECUTED", "PARTIAL"] = "PARTIAL" if not_restored else "EXECUTED"
+        reasons = [Kept(checkpoint_id=checkpoint_id, reason=why) for checkpoint_id, why in not_restored.items()]
         draft = self._sign_outcome(checkpoint.order, checkpoint.manifest, status, restored, reasons, ())
         manifest = fold(manifest_with_notes(checkpoint), (draft,), self.environment.rules.clock())
         return self._sign_outcome(checkpoint.order, manifest, status, restored, reasons, (), at=draft.executed_at)
@@ -381,7 +383,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         manifest: RollbackManifest,
         status: str,
         restored: Collection[str],
-        kept: Collection[Kept],
+        not_restored: Collection[Kept],
         errors: Collection[Any],
         at: str = "",
     ) -> RollbackOutcome:
@@ -391,7 +393,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
             "manifest_id": manifest.manifest_id,
             "status": status,
             "restored": list(restored),
-            "kept": [item.tree() for item in kept],
+            "kept": [item.tree() for item in not_restored],
             "manifest": manifest.tree(),
             "errors": [error.tree() for error in errors],
             "executed_at": at or self.environment.now(),

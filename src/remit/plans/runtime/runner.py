@@ -32,8 +32,8 @@ class EffectNames(NamedTuple):
     check: str
 
 
-PLAIN: Final = EffectNames(*(f"remit.effects.plans.entry_plain:{name}" for name in ("SIMULATE", "CARRY_OUT", "CHECK")))
-RICH: Final = EffectNames(*(f"remit.effects.plans.entry_full:{name}" for name in ("SIMULATE", "CARRY_OUT", "CHECK")))
+PLAIN: Final = EffectNames(*(f"remit.effects.plans.entry_plain:{name}" for name in ("SIMULATE", "APPLY", "CHECK")))
+RICH: Final = EffectNames(*(f"remit.effects.plans.entry_full:{name}" for name in ("SIMULATE", "APPLY", "CHECK")))
 
 
 class StepTimes(NamedTuple):
@@ -259,9 +259,9 @@ class _RunContext:
 
     def share(self, numbers: Sequence[int]) -> StepPlan:
         """A part of one wave. What its steps need was done before, and the others' operations are not its business."""
-        own = frozenset(numbers)
+        selected = frozenset(numbers)
         steps = tuple(
-            step._replace(needs=()) if step.number in own else step._replace(needs=(), operation={})
+            step._replace(needs=()) if step.number in selected else step._replace(needs=(), operation={})
             for step in self.plan.steps
         )
         return self.plan._replace(steps=steps, waves=(tuple(numbers),))

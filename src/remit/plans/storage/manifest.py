@@ -253,7 +253,7 @@ def _file_checkpoint(
     original = originals[change.path]
     backup = f"{folder}/{BACKUPS}/{original.backup}"
     mode = f"{original.state.mode:04o}"
-    back = f"Rename {new_path} to {path}" if new_path else f"Copy {backup} to {path} and set mode {mode}"
+    command = f"Rename {new_path} to {path}" if new_path else f"Copy {backup} to {path} and set mode {mode}"
     return Checkpoint(
         checkpoint_id=checkpoint_id(ids.manifest_id, path),
         file_path=path,
@@ -268,7 +268,7 @@ def _file_checkpoint(
         new_path=new_path,
         hash_after=after,
         mode_after=mode_after,
-        restore_command=_cut(back),
+        restore_command=_cut(command),
     )
 
 

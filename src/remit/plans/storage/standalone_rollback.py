@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     Checkpoint = dict[str, Any]
     State = tuple[str, int] | None
     """Hash and permissions; None: there is no such file."""
-    Seen = dict[str, State]
+    Observed = dict[str, State]
     """By path: what was judged, and is all that may be replaced."""
-    Prepared = tuple[dict[str, Any], list[Checkpoint], dict[str, str], Seen, int]
+    Prepared = tuple[dict[str, Any], list[Checkpoint], dict[str, str], Observed, int]
     Dress = tuple[tuple[int, int] | None, dict[str, bytes], int, int | None]
     """Owner, attributes, permissions and time of modification."""
 
@@ -70,7 +70,7 @@ class ChangedError(Exception):
     """Somebody changed it after it was judged; it is as they left it."""
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
     sys.stdout.write(line.encode("ascii", "backslashreplace").decode("ascii") + "\n")
 
@@ -166,22 +166,22 @@ def original_of(checkpoint: Checkpoint) -> State:
     return checkpoint["original_hash"], int(checkpoint.get("original_mode") or "0644", 8)
 
 
-def judge(root: int, checkpoint: Checkpoint, seen: Seen) -> str:
+def judge(root: int, checkpoint: Checkpoint, observed: Observed) -> str:
     """`left` as the plan left it, as `before` the plan already, or `drifted`. Adds what it sees."""
     path = checkpoint["file_path"]
     if checkpoint.get("file_kind") == "directory":
         return "left" if is_folder(root, path) else "before"
-    seen[path], original = state_of(root, path), original_of(checkpoint)
+    observed[path], original = state_of(root, path), original_of(checkpoint)
     if checkpoint["operation_to_reverse"] == "RENAME":
         moved = checkpoint["new_path"]
-        seen[moved] = state_of(root, moved)
-        if seen[path] == original and seen[moved] is None:
+        observed[moved] = state_of(root, moved)
+        if observed[path] == original and observed[moved] is None:
             return "before"
-        is_left = seen[path] is None and seen[moved] == original
+        is_left = observed[path] is None and observed[moved] == original
     else:
-        if seen[path] == original:
+        if observed[path] == original:
             return "before"
-        is_left = is_as_left(seen[path], checkpoint)
+        is_left = is_as_left(observed[path], checkpoint)
     return "left" if is_left else "drifted"
 
 
@@ -241,7 +241,7 @@ def has_default_acl(folder: int) -> bool:
         raise
 
 
-def is_renamed_back(root: int, checkpoint: Checkpoint) -> bool:
+def is_undone_by_rename(root: int, checkpoint: Checkpoint) -> bool:
     """Whether the file itself is still there under its new name: then no other is made of its backup."""
     moved = checkpoint.get("new_path")
     if not moved or state_of(root, checkpoint["file_path"]) is not None:
@@ -254,12 +254,12 @@ def require_restorable(root: int, checkpoint: Checkpoint) -> None:
     if checkpoint["operation_to_reverse"] == "CREATE":  # also every folder: nothing is made
         return
     dress_of(checkpoint)
-    folder, is_its_own = nearest_folder(root, checkpoint["file_path"])
+    folder, is_parent = nearest_folder(root, checkpoint["file_path"])
     try:
-        gives_rights = has_default_acl(folder)
+        has_acl = has_default_acl(folder)
     finally:
         os.close(folder)
-    if gives_rights and not (is_its_own and is_renamed_back(root, checkpoint)):
+    if has_acl and not (is_parent and is_undone_by_rename(root, checkpoint)):
         raise RefusalError(
             "this folder gives new files access rights of its own (a default ACL), so what is restored there would"
             " not have its permissions; remove it with setfacl -k, or restore by hand: " + checkpoint["file_path"]
@@ -268,16 +268,16 @@ def require_restorable(root: int, checkpoint: Checkpoint) -> None:
 
 def require_idle(root: int, backups: int, checkpoint: Checkpoint) -> None:
     """A database that is in use has changes that are not in its file yet: what is restored would be mixed with them."""
-    kept = checkpoint["backup_location"]
-    is_kept = kept is not None and is_database(backups, backup_name(checkpoint), kept)
+    backup = checkpoint["backup_location"]
+    is_database_backup = backup is not None and is_database(backups, backup_name(checkpoint), backup)
     files = [checkpoint["file_path"], checkpoint.get("new_path")]
     for path in files if checkpoint.get("file_kind") != "directory" else ():
         if path:
             with contextlib.suppress(FileNotFoundError), folder_of(root, path) as (folder, name):
-                is_there = has(folder, name)
-                if is_kept or (is_there and is_database(folder, name, path)):
+                exists = has(folder, name)
+                if is_database_backup or (exists and is_database(folder, name, path)):
                     require_no_log(folder, name, path)
-                    if is_there:
+                    if exists:
                         require_unlocked(folder, name, path)
 
 
@@ -351,12 +351,12 @@ def dress(descriptor: int, checkpoint: Checkpoint) -> None:
         try:
             os.fchown(descriptor, owner[0], owner[1])
         except OSError:
-            say(f"note: its owner {owner[0]}:{owner[1]} could not be given back: {path}")
+            print_line(f"note: its owner {owner[0]}:{owner[1]} could not be given back: {path}")
     for name, value in attributes.items():
         try:
             os.setxattr(descriptor, name, value)
         except OSError:
-            say(f"note: its attribute {name} could not be given back: {path}")
+            print_line(f"note: its attribute {name} could not be given back: {path}")
     os.fchmod(descriptor, mode)
     if modified is not None:
         os.utime(descriptor, ns=(modified, modified))
@@ -430,7 +430,7 @@ def naming(aside: bytes) -> Iterator[None]:
     try:
         yield
     except OSError:
-        say(f"kept     what was changed just now, beside its place, as {os.fsdecode(aside)}")
+        print_line(f"kept     what was changed just now, beside its place, as {os.fsdecode(aside)}")
         raise ChangedError from None
 
 
@@ -442,7 +442,7 @@ def has(folder: int, name: bytes) -> bool:
     return True
 
 
-def put_back(root: int, backups: int, checkpoint: Checkpoint, judged: State) -> None:
+def restore_content(root: int, backups: int, checkpoint: Checkpoint, judged: State) -> None:
     """A new file beside the old one, whole and on the disk; then it takes the name, in one step."""
     source = open_plain(backups, backup_name(checkpoint), checkpoint["backup_location"])
     try:
@@ -458,14 +458,14 @@ def put_back(root: int, backups: int, checkpoint: Checkpoint, judged: State) -> 
                 else:
                     replace(folder, part, name, judged)
             finally:
-                remove_own(folder, part, descriptor)
+                remove_part(folder, part, descriptor)
                 os.close(descriptor)
             os.fsync(folder)
     finally:
         os.close(source)
 
 
-def remove_own(folder: int, part: bytes, descriptor: int) -> None:
+def remove_part(folder: int, part: bytes, descriptor: int) -> None:
     """Only if it is the very file: after an exchange that could not be reversed it is somebody's."""
     with contextlib.suppress(OSError):
         if os.path.samestat(os.stat(part, dir_fd=folder, follow_symlinks=False), os.fstat(descriptor)):
@@ -487,7 +487,7 @@ def remove(root: int, path: str, judged: State) -> None:
         pass
 
 
-def rename_back(root: int, checkpoint: Checkpoint, judged: State) -> None:
+def undo_rename(root: int, checkpoint: Checkpoint, judged: State) -> None:
     with folder_of(root, checkpoint["new_path"]) as (source, old):
         with folder_of(root, checkpoint["file_path"], make=True) as (target, new):
             move(source, old, target, new)
@@ -508,13 +508,13 @@ def remove_folder(root: int, path: str) -> bool:
     return True
 
 
-def keep_aside(root: int, backups: int, path: str) -> State:
+def back_up_drifted(root: int, backups: int, path: str) -> State:
     """A copy of what somebody made of the file, beside the backups; and what was copied."""
     with folder_of(root, path) as (folder, name):
         source = open_plain(folder, name, path)
-    kept = name[:150] + b".drifted-" + os.urandom(4).hex().encode("ascii") + b".bak"
+    backup = name[:150] + b".drifted-" + os.urandom(4).hex().encode("ascii") + b".bak"
     try:
-        copy = os.open(kept, NEW_FLAGS, 0o600, dir_fd=backups)
+        copy = os.open(backup, NEW_FLAGS, 0o600, dir_fd=backups)
         try:
             copy_bytes(source, copy)
             os.fsync(copy)
@@ -524,21 +524,21 @@ def keep_aside(root: int, backups: int, path: str) -> State:
         os.fsync(backups)
     finally:
         os.close(source)
-    say(f"kept     {path} as backups/{kept.decode('utf-8', 'replace')}")
+    print_line(f"kept     {path} as backups/{backup.decode('utf-8', 'replace')}")
     return state
 
 
-def restore(root: int, backups: int, checkpoint: Checkpoint, look: str, seen: Seen) -> str:
+def restore(root: int, backups: int, checkpoint: Checkpoint, verdict: str, observed: Observed) -> str:
     """Why it was kept; nothing if it is as before now."""
     path, moved = checkpoint["file_path"], checkpoint.get("new_path")
     if checkpoint.get("file_kind") == "directory":
         return "" if remove_folder(root, path) else "the folder is not empty"
     try:
-        if look == "drifted":
+        if verdict == "drifted":
             for drifted in [path] + ([moved] if moved else []):
-                there = state_of(root, drifted) is not None
-                seen[drifted] = keep_aside(root, backups, drifted) if there else None
-        restore_file(root, backups, checkpoint, seen)
+                exists = state_of(root, drifted) is not None
+                observed[drifted] = back_up_drifted(root, backups, drifted) if exists else None
+        restore_file(root, backups, checkpoint, observed)
     except (ChangedError, FileExistsError, FileNotFoundError):
         return "it was changed just now"
     if state_of(root, path) != original_of(checkpoint):
@@ -546,16 +546,16 @@ def restore(root: int, backups: int, checkpoint: Checkpoint, look: str, seen: Se
     return ""
 
 
-def restore_file(root: int, backups: int, checkpoint: Checkpoint, seen: Seen) -> None:
+def restore_file(root: int, backups: int, checkpoint: Checkpoint, observed: Observed) -> None:
     path, moved = checkpoint["file_path"], checkpoint.get("new_path")
     if checkpoint["operation_to_reverse"] == "CREATE":
-        remove(root, path, seen[path])
-    elif is_renamed_back(root, checkpoint):
-        rename_back(root, checkpoint, seen[checkpoint["new_path"]])
+        remove(root, path, observed[path])
+    elif is_undone_by_rename(root, checkpoint):
+        undo_rename(root, checkpoint, observed[checkpoint["new_path"]])
     else:
-        put_back(root, backups, checkpoint, seen[path])
+        restore_content(root, backups, checkpoint, observed[path])
         if moved:
-            remove(root, moved, seen[moved])
+            remove(root, moved, observed[moved])
 
 
 # --- the manifest -----------------------------------------------------------------------------------------------------
@@ -583,10 +583,10 @@ def rows_left(manifest: dict[str, Any]) -> list[str]:
         return []
     place = f"connection {rows['connection']} ({rows['server']})"
     tables = ", ".join(str(table["table"]) for table in rows["tables"]) or "its tables"
-    said = [f"NOT RESTORED: the rows of {place}: {tables} stay as the plan left them."]
+    lines = [f"NOT RESTORED: the rows of {place}: {tables} stay as the plan left them."]
     if rows.get("irreversible"):
-        return [*said, f"They cannot be restored: {rows['irreversible']}"]
-    return [*said, "This script restores files only. To restore the rows too: remit rollback"]
+        return [*lines, f"They cannot be restored: {rows['irreversible']}"]
+    return [*lines, "This script restores files only. To restore the rows too: remit rollback"]
 
 
 def require_still_valid(manifest: dict[str, Any], *, force: bool) -> None:
@@ -617,7 +617,7 @@ def write_manifest(here: int, manifest: dict[str, Any]) -> None:
         os.rename(part, MANIFEST, src_dir_fd=here, dst_dir_fd=here)
         os.fsync(here)
     except OSError as problem:
-        say(f"note: the manifest could not be written ({problem.strerror}); the files are as said above")
+        print_line(f"note: the manifest could not be written ({problem.strerror}); the files are as said above")
 
 
 def read_manifest(here: int) -> dict[str, Any]:
@@ -633,14 +633,14 @@ def read_manifest(here: int) -> dict[str, Any]:
 # --- the whole --------------------------------------------------------------------------------------------------------
 
 
-def look_at_all(root: int, checkpoints: Sequence[Checkpoint], seen: Seen, *, force: bool) -> dict[str, str]:
-    looks = {checkpoint["checkpoint_id"]: judge(root, checkpoint, seen) for checkpoint in checkpoints}
-    drifted = [c["file_path"] for c in checkpoints if looks[c["checkpoint_id"]] == "drifted"]
+def judge_all(root: int, checkpoints: Sequence[Checkpoint], observed: Observed, *, force: bool) -> dict[str, str]:
+    verdicts = {checkpoint["checkpoint_id"]: judge(root, checkpoint, observed) for checkpoint in checkpoints}
+    drifted = [c["file_path"] for c in checkpoints if verdicts[c["checkpoint_id"]] == "drifted"]
     if drifted and not force:
         raise RefusalError(
             "changed since the run, nothing was restored (--force restores all the same): " + ", ".join(drifted)
         )
-    return looks
+    return verdicts
 
 
 def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
@@ -650,11 +650,11 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
         checkpoints = pending(manifest, options.checkpoint)
         if checkpoints:
             require_still_valid(manifest, force=options.force)
-        seen: Seen = {}
-        looks = look_at_all(root, checkpoints, seen, force=options.force)
+        observed: Observed = {}
+        verdicts = judge_all(root, checkpoints, observed, force=options.force)
         # What is as before already needs no backup.
-        due = [checkpoint for checkpoint in checkpoints if looks[checkpoint["checkpoint_id"]] != "before"]
-        needed = "drifted" in looks.values() or any(checkpoint["backup_location"] for checkpoint in due)
+        due = [checkpoint for checkpoint in checkpoints if verdicts[checkpoint["checkpoint_id"]] != "before"]
+        needed = "drifted" in verdicts.values() or any(checkpoint["backup_location"] for checkpoint in due)
         backups = os.open("backups", FOLDER_FLAGS, dir_fd=here) if needed else here
         verify_backups(backups, due)
         for checkpoint in due:
@@ -665,28 +665,28 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
         raise RefusalError(f"{problem.strerror}: {problem.filename}") from None
     except BROKEN as problem:
         raise RefusalError(f"the manifest is not one of Remit's ({type(problem).__name__}: {problem})") from None
-    return manifest, checkpoints, looks, seen, backups
+    return manifest, checkpoints, verdicts, observed, backups
 
 
-def carry_out(root: int, here: int, prepared: Prepared) -> int:
+def run(root: int, here: int, prepared: Prepared) -> int:
     """How many files were kept because somebody changed them just now."""
-    manifest, checkpoints, looks, seen, backups = prepared
-    restored, kept, changed = 0, 0, 0
+    manifest, checkpoints, verdicts, observed, backups = prepared
+    restored, skipped, changed = 0, 0, 0
     for checkpoint in checkpoints:
-        look, path = looks[checkpoint["checkpoint_id"]], checkpoint["file_path"]
-        why = "" if look == "before" else restore(root, backups, checkpoint, look, seen)
+        verdict, path = verdicts[checkpoint["checkpoint_id"]], checkpoint["file_path"]
+        why = "" if verdict == "before" else restore(root, backups, checkpoint, verdict, observed)
         if why:
-            kept += 1
+            skipped += 1
             changed += checkpoint.get("file_kind") != "directory"
-            say(f"kept      {path}: {why}")
+            print_line(f"kept      {path}: {why}")
         else:
-            restored += look != "before"
+            restored += verdict != "before"
             checkpoint.update(restored_at=now_text(), restored_by=NAME)
-            say(f"{'as before' if look == 'before' else 'restored '} {path}")
+            print_line(f"{'as before' if verdict == 'before' else 'restored '} {path}")
     if checkpoints:
         write_manifest(here, manifest)
-    none_due = all(look == "before" for look in looks.values())
-    say("nothing left to do" if none_due else f"{restored} restored, {kept} kept")
+    none_due = all(verdict == "before" for verdict in verdicts.values())
+    print_line("nothing left to do" if none_due else f"{restored} restored, {skipped} kept")
     return changed
 
 
@@ -703,11 +703,11 @@ def use(here: int) -> None:
             return
 
 
-def say_rows(manifest: dict[str, Any]) -> bool:
+def print_rows_left(manifest: dict[str, Any]) -> bool:
     """Said last, so that nobody overlooks it. Whether there was anything to say."""
     left = rows_left(manifest)
     for line in left:
-        say(line)
+        print_line(line)
     return bool(left)
 
 
@@ -731,21 +731,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         root = os.open(options.root or os.path.join(place, "..", "..", ".."), os.O_RDONLY | os.O_DIRECTORY)
         prepared = prepare(root, here, options)
     except (RefusalError, OSError) as problem:
-        say(f"refused: {problem}")
+        print_line(f"refused: {problem}")
         return 2
     if options.dry_run:
-        _, checkpoints, looks, _, _ = prepared
-        due = [c["restore_command"] for c in checkpoints if looks[c["checkpoint_id"]] != "before"]
+        _, checkpoints, verdicts, _, _ = prepared
+        due = [c["restore_command"] for c in checkpoints if verdicts[c["checkpoint_id"]] != "before"]
         for command in due or ["Nothing: nothing left to do"]:
-            say(f"would do: {command}")
-        return 1 if say_rows(prepared[0]) else 0
+            print_line(f"would do: {command}")
+        return 1 if print_rows_left(prepared[0]) else 0
     try:
-        changed = carry_out(root, here, prepared)
+        changed = run(root, here, prepared)
     except (RefusalError, OSError, *BROKEN) as problem:
-        say(f"failed: {problem}. Mend that and run this again: it goes on where it stopped.")
+        print_line(f"failed: {problem}. Mend that and run this again: it goes on where it stopped.")
         return 1
     finally:
-        left = say_rows(prepared[0])
+        left = print_rows_left(prepared[0])
     return 1 if changed or left else 0
 
 

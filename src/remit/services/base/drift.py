@@ -10,7 +10,7 @@ from remit.effects.plans.steps import State
 from remit.plans.rollback.preview import RollbackTarget
 from remit.plans.storage.drift import changed_nothing, drift_digest, drifted_files, judge, paths_of, read_states, select
 from remit.plans.storage.run_folder import BACKUPS, DRIFTED, REPORTS
-from remit.services.base.run_list import KnownRun, list_runs, open_past_runs, project_root
+from remit.services.base.run_list import KnownRun, list_runs, open_run_queries, project_root
 from remit.store.claims import ClaimCompleted
 from remit.workspace.workspace import Workspace
 
@@ -47,7 +47,7 @@ class DriftReport(NamedTuple):
 
 def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> DriftReport:
     """Knows nothing of a run that has to be recovered first, or that is refused: the door says why."""
-    runs = open_past_runs(workspace)
+    runs = open_run_queries(workspace)
     try:
         target = runs.rollback_target(runs.find(name))
         files = [one for one in select(target.manifest, chosen) if one.file_kind == "file"]
@@ -63,7 +63,7 @@ def find_later_run(workspace: Workspace, drift: DriftReport) -> KnownRun | None:
     """The newest plan of ours that left one of the drifted files as it stands now."""
     if drift.target is None:
         return None
-    runs, envelope_id = open_past_runs(workspace), drift.target.outcome.status.envelope_id
+    runs, envelope_id = open_run_queries(workspace), drift.target.outcome.status.envelope_id
     for run in list_runs(workspace):
         if run.what == "plan" and run.envelope_id == envelope_id:
             return None

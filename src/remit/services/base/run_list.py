@@ -10,7 +10,7 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.execution.journal import is_orphan
 from remit.plans.apply.environment import PlanRules
-from remit.plans.run_queries import PastRuns
+from remit.plans.run_queries import RunQueries
 from remit.plans.storage.drift import changed_nothing
 from remit.plans.storage.manifest import fold
 from remit.store.claims import ClaimCompleted, ClaimHeld
@@ -116,10 +116,10 @@ def project_root(workspace: Workspace) -> str:
     return str((workspace.root / workspace.config.root).resolve())
 
 
-def open_past_runs(workspace: Workspace) -> PastRuns:
+def open_run_queries(workspace: Workspace) -> RunQueries:
     """To read what was recorded, and for nothing else."""
     rules = PlanRules(lambda: project_root(workspace), lambda: workspace.config, workspace.clock)
-    return PastRuns(lambda: workspace.ledger, lambda: workspace.keyring, rules, workspace.state.hosts)
+    return RunQueries(lambda: workspace.ledger, lambda: workspace.keyring, rules, workspace.state.hosts)
 
 
 def list_unused_envelopes(workspace: Workspace, limit: int) -> list[str]:
@@ -131,7 +131,7 @@ def list_unused_envelopes(workspace: Workspace, limit: int) -> list[str]:
 class _RunReader:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self.runs = open_past_runs(workspace)
+        self.runs = open_run_queries(workspace)
         self._cached_outcomes = cache(self._read_outcomes)
 
     def read_plan_run(self, found: ClaimCompleted | ClaimHeld, at: str) -> KnownRun:

@@ -15,7 +15,7 @@ from remit.plans.proposals.errors import not_found_error
 from remit.plans.rollback.preview import drift_changed_error
 from remit.services.base.drift import DriftReport, detect_drift, find_later_run, find_set_aside_copies
 from remit.services.base.permissions import Right, may, require
-from remit.services.base.run_list import NEWEST_FIRST_START, find_known_run, list_runs, open_past_runs, resolve_run_id
+from remit.services.base.run_list import NEWEST_FIRST_START, find_known_run, list_runs, open_run_queries, resolve_run_id
 from remit.services.plans.agent_views import agent_report, agent_run, agent_undo, agent_undo_error, agent_undo_preview
 from remit.services.plans.next_steps import advise_after_undo
 from remit.services.plans.views import Views, decode_cursor, encode_cursor, view_undo
@@ -57,7 +57,7 @@ class PlanRuns:
         """All that is on record of a run, as the ledger vouches for it. An agent is told how it ended."""
         require(caller, Right.SEE_OWN)
         envelope_id = self._find_envelope_id(caller, name)
-        runs = open_past_runs(self._workspace)
+        runs = open_run_queries(self._workspace)
         found = runs.claim(envelope_id)
         if not isinstance(found, ClaimCompleted):
             raise _never_ran_error(name)
@@ -215,7 +215,7 @@ class PlanRuns:
             return row.envelope_id
         if not may(caller, Right.SEE) or not name.isprintable():
             raise not_found_error(name)
-        return open_past_runs(self._workspace).find(resolve_run_id(self._workspace, name))
+        return open_run_queries(self._workspace).find(resolve_run_id(self._workspace, name))
 
     def _refusal_answer(
         self,
