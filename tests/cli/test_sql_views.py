@@ -6,7 +6,7 @@ import click
 import pytest
 
 from remit.cli.plans.render import count_hidden_lines, render_outcome, render_preview
-from remit.cli.plans.render_sql import render_rows, render_sql, render_way_back, summarise
+from remit.cli.plans.render_sql import render_rollback_note, render_rows, render_sql, summarise
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.sql_report import SqlPreviewed, SqlTold, ToldColumn
 from tests.cli.test_plan_views import DIGEST, ended, previewed, text
@@ -232,7 +232,7 @@ def test_what_destroys_is_red_and_what_changes_is_yellow() -> None:
 def test_a_new_database_would_be_removed_and_a_second_change_goes_back_to_before_the_first() -> None:
     told = SqlTold.from_tree({key: value for key, value in MIGRATION.items() if key != "rows"})
     new = PreviewedFile.from_tree(CHANGE | {"operation": "CREATE", "before": None, "size_before": None})
-    assert render_way_back(told, new) == "yes: the database is new, and would be removed"
+    assert render_rollback_note(told, new) == "yes: the database is new, and would be removed"
     second = CHANGE | {"action_id": "a5", "size_before": 1}
     both = previewed(files=[CHANGE, second], sql=[MIGRATION, MIGRATION | {"action_id": "a5"}])
     assert text(render_preview(both)).count("is kept as it is now (798.7 KB)") == 2

@@ -46,7 +46,7 @@ def test_this_machines_own_mounts_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_file_system_is_graded_by_what_the_ledger_needs(subtests: pytest.Subtests) -> None:
-    for kind, holds_database, status, next_step in [
+    for kind, has_database, status, next_step in [
         ("ext4", True, "ok", ""),
         ("btrfs", True, "ok", ""),
         ("nfs4", True, "fail", "local disk"),
@@ -58,12 +58,12 @@ def test_a_file_system_is_graded_by_what_the_ledger_needs(subtests: pytest.Subte
         ("overlay", True, "warn", "volume"),
     ]:
         with subtests.test(kind):
-            check = disk.check_filesystem(disk.Mount("/x", kind), holds_database=holds_database)
+            check = disk.check_filesystem(disk.Mount("/x", kind), has_database=has_database)
             assert (check.status, next_step in check.next_step) == (status, True)
 
 
 def test_an_unknown_file_system_is_not_called_good() -> None:
-    assert disk.check_filesystem(None, holds_database=True).status == "absent"
+    assert disk.check_filesystem(None, has_database=True).status == "absent"
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def server_store(postgres_url: str) -> Iterator[PostgresStore]:
 def _check_server(
     store: PostgresStore, sound_workspace: SoundWorkspace, clock: Callable[[], datetime] = system_clock
 ) -> dict[str, Check]:
-    return checks_by_name(check_workspace(sound_workspace.state, lambda: store, clock, holds_database=False))
+    return checks_by_name(check_workspace(sound_workspace.state, lambda: store, clock, has_database=False))
 
 
 def test_a_workspace_on_postgresql_has_its_server_looked_at(

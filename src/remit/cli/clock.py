@@ -83,10 +83,10 @@ def accept(name: str | None, yes: bool, directory: Path, as_json: bool) -> None:
         now = workspace.clock()
         with workspace.store.reading() as connection:
             chains = [chain for chain in chain_clocks(connection, now) if chain.can_be_accepted]
-        known = workspace.tokens.listed()
-        later = [row.jti for row in known if not row.revoked_at and row.issued_at > render_time(now + CLOCK_TOLERANCE)]
+        tokens = workspace.tokens.listed()
+        later = [row.jti for row in tokens if not row.revoked_at and row.issued_at > render_time(now + CLOCK_TOLERANCE)]
         if chains and not yes:
-            again = [row for row in known if _is_valid_again(row, now, chains)]
+            again = [row for row in tokens if _is_valid_again(row, now, chains)]
             _ask(now, chains, again, as_json=as_json)
         entries = workspace.accept_clock(who, shown=now) if chains else []
     if as_json:

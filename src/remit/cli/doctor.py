@@ -102,14 +102,14 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
         return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
 
     try:
-        holds_database = settings().store == "sqlite"
+        has_database = settings().store == "sqlite"
     except (OSError, RemitError):
-        holds_database = True  # the default; what is wrong with the settings is told below
+        has_database = True  # the default; what is wrong with the settings is told below
     return (
         WORKSPACE.run(lambda: WORKSPACE.ok(f"{root}, ledger in {settings().store}")),
         CONFIG.run(config),
         *config_checks,
-        *check_workspace(state, lambda: open_store(state, settings(), environ), clock, holds_database=holds_database),
+        *check_workspace(state, lambda: open_store(state, settings(), environ), clock, has_database=has_database),
     )
 
 

@@ -49,9 +49,9 @@ def init(directory: Path, database_variable: str | None, adopt: Path | None, new
     if as_json:
         show_json(document)
         return
-    word = "Moved" if adopt is not None else "New" if fresh else "Existing"
+    kind_label = "Moved" if adopt is not None else "New" if fresh else "Existing"
     root, state, store = (display_name(str(document[name])) for name in ("root", "state", "store"))
-    click.echo(f"{word} workspace at {root}")
+    click.echo(f"{kind_label} workspace at {root}")
     click.echo(f"  keys and ledger: {state} (keep this folder out of agents' reach)")
     click.echo(f"  store:           {store}")
     click.echo("Next: remit doctor")

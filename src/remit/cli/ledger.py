@@ -178,8 +178,8 @@ def export(tenant_id: str, output: Path | None, correlation_id: str | None, dire
         return
     entries = counted(written.entries, "entry", "entries")
     shown = "all" if written.disclosed == written.entries else f"{written.disclosed:,}"
-    place = printable(str(output)) if output else "standard output"
-    click.echo(f"Wrote {entries}, {shown} with their payload, to {place}", err=output is None)
+    destination = printable(str(output)) if output else "standard output"
+    click.echo(f"Wrote {entries}, {shown} with their payload, to {destination}", err=output is None)
     if others:
         named = ", ".join(f"{printable(tenant)} ({seq:,})" for tenant, seq in sorted(others.items()))
         again = f"--tenant {shlex.quote(printable(min(others)))}"
@@ -206,10 +206,10 @@ def head(tenant_id: str, output: Path | None, directory: Path, as_json: bool) ->
         click.echo(f"Head of {counted(found.seq, 'entry', 'entries')} written to {output}")
 
 
-def _verify_for_agent(directory: Path, tenant_id: str | None, known: tuple[LedgerHead, ...], *, as_json: bool) -> int:
+def _verify_for_agent(directory: Path, tenant_id: str | None, heads: tuple[LedgerHead, ...], *, as_json: bool) -> int:
     """Whether it holds. How many entries a run adds depends on files and rows that an agent may not read."""
     with Workspace.open(directory) as workspace:
-        verdict = workspace.verify_ledger(tenant_id=tenant_id, known_heads=known)
+        verdict = workspace.verify_ledger(tenant_id=tenant_id, known_heads=heads)
     _require_tenant(tenant_id, verdict)
     if as_json:
         show_json({"holds": verdict.holds, "withheld": _VERDICT_WITHHELD})

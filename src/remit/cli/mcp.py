@@ -73,10 +73,10 @@ def _serve_stdio(services: "Services", token: Callable[[], str]) -> None:
 def _serve_http(services: "Services", port: int) -> None:
     from remit.web.mcp_standalone import serve_mcp  # noqa: PLC0415 - a second to load
 
-    def tell(address: str) -> None:
+    def announce(address: str) -> None:
         click.echo(f"Serving MCP at {address}; end with Ctrl-C.", err=True)
 
-    serve_mcp(services, port, tell)
+    serve_mcp(services, port, announce)
 
 
 def _token(file: Path | None) -> Callable[[], str]:

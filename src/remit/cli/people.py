@@ -50,9 +50,9 @@ def invite(
         made = workspace.people.invite(name, role, actor=actor.id, user=user, tenant=tenant, life=life)
         served = find_server(workspace.state)
     server = served.url if served else None
-    known = {"person": made.person_id, "role": made.role, "expires_at": render_time(made.expires_at)}
+    invitation = {"person": made.person_id, "role": made.role, "expires_at": render_time(made.expires_at)}
     if as_json:
-        show_json({**known, "link": f"{server}{made.path}" if server else None, "path": made.path})
+        show_json({**invitation, "link": f"{server}{made.path}" if server else None, "path": made.path})
         return
     if server is None:
         click.echo("note: no server runs now; put its address before this path (remit serve)", err=True)

@@ -93,10 +93,10 @@ def _unfinished(workspace: Workspace) -> dict[str, str]:
         return {claimed.key.key: scope for scope in SCOPES for claimed in unfinished(connection, scope)}
 
 
-def _require_unfinished(known: Collection[str], named: Collection[str]) -> None:
+def _require_unfinished(recoverable: Collection[str], named: Collection[str]) -> None:
     """A mistyped id must not read as a task that was settled."""
     for name in named:
-        if name not in known:
+        if name not in recoverable:
             raise RefusedError(
                 Reason.STATE_MISSING,
                 "no unfinished task has this id, and no plan or rollback; nothing was done",

@@ -48,16 +48,16 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
         settings = settings.listening_at(serving.port_of(listener))
         stack.enter_context(announce_server(workspace.state, settings.url, workspace.clock))
         recovered = workspace.recover()
-        _tell_recovered(recovered)
+        _print_recovered(recovered)
         services = stack.enter_context(serving.open_services(workspace, settings))
 
-        def tell() -> None:
+        def on_listening() -> None:
             link = workspace.people.invite_self(person) if person else None
-            _tell(settings.url, link, recovered, as_json=as_json)
+            _print_address(settings.url, link, recovered, as_json=as_json)
             if opens and link is not None:
                 stack.enter_context(_opened(workspace.state.path, f"{settings.url}{link.path}"))
 
-        serving.run(services, settings, listener, on_listening=tell)
+        serving.run(services, settings, listener, on_listening=on_listening)
     if not as_json:
         click.echo("Stopped.", err=True)
 
@@ -87,7 +87,7 @@ def _person() -> Person | None:
         return None
 
 
-def _tell_recovered(reports: list[Recovered[Any]]) -> None:
+def _print_recovered(reports: list[Recovered[Any]]) -> None:
     if reports:
         click.echo(f"A crash had left {counted(len(reports), 'thing')} unfinished:", err=True)
     for report in reports:
@@ -97,7 +97,7 @@ def _tell_recovered(reports: list[Recovered[Any]]) -> None:
         )
 
 
-def _tell(url: str, link: Invitation | None, recovered: list[Recovered[Any]], *, as_json: bool) -> None:
+def _print_address(url: str, link: Invitation | None, recovered: list[Recovered[Any]], *, as_json: bool) -> None:
     if as_json:
         login = f"{url}{link.path}" if link else None
         show_json({"url": url, "login": login, "pid": os.getpid(), "recovered": len(recovered)}, indent=None)

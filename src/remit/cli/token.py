@@ -43,39 +43,39 @@ _OTHER_NAMES: Final = {
 }  # fmt: skip
 
 
-def read_domains(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    for text in given:
+def read_domains(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for text in values:
         try:
             require_pattern(text)
         except ValueError as problem:
             raise _no_domain(text, str(problem)) from None
-    return given
+    return values
 
 
 def read_limit(
-    _context: click.Context, _parameter: click.Parameter, given: tuple[str, str] | None
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, str] | None
 ) -> dict[str, Any] | None:
-    if given is None:
+    if values is None:
         return None
-    number, currency = given
+    number, currency = values
     if _NUMBER.fullmatch(number) and _CODE.fullmatch(currency):
         return {"value": float(number), "currency": currency}
     raise _no_limit(number, currency)
 
 
-def read_capabilities(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+def read_capabilities(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """An action's name alone is the browser's."""
-    whole = tuple(f"browser.{name}" if f"browser.{name}" in BROWSER_CAPABILITIES else name for name in given)
+    whole = tuple(f"browser.{name}" if f"browser.{name}" in BROWSER_CAPABILITIES else name for name in values)
     for name in whole:
         if name not in {*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES} and not _CALL.fullmatch(name):
-            known = ", ".join(
+            capabilities = ", ".join(
                 (*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *SERVICE_CAPABILITIES)
             )
             raise RefusedError(
                 Reason.MALFORMED,
                 "there is no such capability",
                 where=f"--cap {name}",
-                next_step=f"There are: {known}; and call.NAME for a governed function.",
+                next_step=f"There are: {capabilities}; and call.NAME for a governed function.",
             )
     return whole
 
@@ -85,9 +85,9 @@ def complete_capability(_context: click.Context, _parameter: click.Parameter, in
     return [name for name in names if name.startswith(incomplete)]
 
 
-def require_checked(caps: Collection[str], given: Collection[str]) -> None:
+def require_checked(caps: Collection[str], constraints: Collection[str]) -> None:
     """Refuse a limit that nothing would check, in the words of the options."""
-    for problem in unchecked_constraints(caps, given):
+    for problem in unchecked_constraints(caps, constraints):
         option = _OPTIONS[problem.constraint]
         raise RefusedError(
             Reason.MALFORMED,
@@ -267,8 +267,8 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
 
     require_sense(caps, limit, user)
     limits = {"domains": list(domains) or None, "max_purchase": limit, "max_actions": max_actions}
-    asked = {**limits, "user": user, "tenant": tenant}
-    require_checked(caps, [name for name, value in asked.items() if value is not None])
+    limits_and_user = {**limits, "user": user, "tenant": tenant}
+    require_checked(caps, [name for name, value in limits_and_user.items() if value is not None])
     if not domains and any(map(is_browser, caps)):
         click.echo("note: without --domain the token allows no place at all", err=True)
     if output is not None and os.path.lexists(output):
@@ -284,19 +284,19 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
             who = person_at_terminal(workspace.environ)
             begins = max(not_before - workspace.clock(), timedelta(0)) if not_before else timedelta(0)
             require_clock(workspace, begins + life)
-            whose = {"user": user, "tenant": tenant_of_user(workspace, user, tenant, "--")}
-            constraints = TokenConstraints.from_tree(limits | whose, source="the token's constraints")
+            user_constraints = {"user": user, "tenant": tenant_of_user(workspace, user, tenant, "--")}
+            constraints = TokenConstraints.from_tree(limits | user_constraints, source="the token's constraints")
             wish = TokenRequest(agent, caps, constraints, life, not_before)
             issued = workspace.tokens.issue(wish, actor=who.id)
         if output is not None:
             out.write(issued.text.encode() + b"\n")
-    known = {"jti": issued.claims.jti, "sub": issued.claims.sub, "kid": issued.kid, "expires_at": _time(issued)}
+    summary = {"jti": issued.claims.jti, "sub": issued.claims.sub, "kid": issued.kid, "expires_at": _time(issued)}
     if as_json:
-        show_json(known if output is not None else {**known, "token": issued.text})
+        show_json(summary if output is not None else {**summary, "token": issued.text})
     elif output is None:
         click.echo(issued.text)
     else:
-        click.echo(f"Token {issued.claims.jti} for {issued.claims.sub} until {known['expires_at']}, in {output}")
+        click.echo(f"Token {issued.claims.jti} for {issued.claims.sub} until {summary['expires_at']}, in {output}")
 
 
 @token.command()
@@ -339,7 +339,7 @@ def list_tokens(directory: Path, as_json: bool) -> None:
     if not found and not foreign:
         click.echo("No token was issued here. Issue one: remit token issue --sub AGENT --cap navigate --domain HOST")
         return
-    rows = [(row.jti, row.sub, _state(row, now), _used(row), _short_caps(row), _places(row)) for row in found] + [
+    rows = [(row.jti, row.sub, _state(row, now), _used(row), _short_caps(row), _scope(row)) for row in found] + [
         (one.jti, "", f"revoked {one.revoked_at[:19]}Z", "", "", "issued elsewhere") for one in foreign
     ]
     show_table(("jti", "agent", "state", "used", "may", "where"), rows, prose={"may", "where"})
@@ -451,7 +451,7 @@ def _short_caps(row: "TokenRow") -> str:
     return " ".join(cap.removeprefix("browser.") for cap in json.loads(row.caps))
 
 
-def _places(row: "TokenRow") -> str:
+def _scope(row: "TokenRow") -> str:
     constraints = json.loads(row.constraints)
     limit = constraints.get("max_purchase")
     spends = f"; at most {limit['value']:g} {limit['currency']}" if isinstance(limit, dict) else ""

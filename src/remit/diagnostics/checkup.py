@@ -77,7 +77,7 @@ def check_state_home(environ: Mapping[str, str]) -> tuple[Check, ...]:
 
     return (
         disk.STATE.run(lambda: disk.check_state_home(home())),
-        disk.FILESYSTEM.run(lambda: _check_filesystem(home(), holds_database=True)),
+        disk.FILESYSTEM.run(lambda: _check_filesystem(home(), has_database=True)),
         disk.SPACE.run(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(home())))),
     )
 
@@ -91,15 +91,15 @@ def check_settings(config: SystemConfig, state: StateDirectory) -> tuple[Check, 
 
 
 def check_workspace(
-    state: StateDirectory, open_store: Callable[[], Store], clock: Clock, *, holds_database: bool
+    state: StateDirectory, open_store: Callable[[], Store], clock: Clock, *, has_database: bool
 ) -> tuple[Check, ...]:
-    """One workspace: where its state lies, its keys and its store. `holds_database`: the ledger lies there as well."""
+    """One workspace: where its state lies, its keys and its store. `has_database`: the ledger lies there as well."""
     place = disk.STATE.run(lambda: disk.check_state_directory(state))
     if not os.path.isdir(state.path):
         return (place,)  # everything below would say the same again
     return (
         place,
-        disk.FILESYSTEM.run(lambda: _check_filesystem(state.path, holds_database=holds_database)),
+        disk.FILESYSTEM.run(lambda: _check_filesystem(state.path, has_database=has_database)),
         disk.SPACE.run(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(state.path)))),
         disk.DURABLE.run(lambda: disk.check_durable_write(disk.time_durable_write(state.path))),
         workspace.KEY_FILES.run(lambda: workspace.check_key_files(state.keys)),
@@ -135,10 +135,10 @@ def _check_browser_program(search_path: str) -> Check:
     return machine.check_browser(program, machine.read_browser_version(program) if program else None)
 
 
-def _check_filesystem(path: Path, *, holds_database: bool) -> Check:
+def _check_filesystem(path: Path, *, has_database: bool) -> Check:
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:
         mounts = ""
     folder = disk.nearest_folder(path).resolve()
-    return disk.check_filesystem(disk.find_mount(str(folder), mounts), holds_database=holds_database)
+    return disk.check_filesystem(disk.find_mount(str(folder), mounts), has_database=has_database)

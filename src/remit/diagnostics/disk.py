@@ -55,13 +55,13 @@ def find_mount(path: str, mountinfo: str) -> Mount | None:
     return best
 
 
-def check_filesystem(mount: Mount | None, *, holds_database: bool) -> Check:
+def check_filesystem(mount: Mount | None, *, has_database: bool) -> Check:
     if mount is None:
         return FILESYSTEM.absent("unknown: this system does not list its mounts", "Keep state on a local disk.")
     rendered = f"{mount.kind} at {mount.point}"
     if mount.kind in SHARED_KINDS:
         advice = "Set REMIT_STATE to a folder on a local disk."
-        if holds_database:
+        if has_database:
             return FILESYSTEM.fail(f"{rendered}: SQLite's WAL does not work across hosts", advice)
         return FILESYSTEM.warn(f"{rendered}: locks and permissions may not hold there", advice)
     if mount.kind in VOLATILE_KINDS:

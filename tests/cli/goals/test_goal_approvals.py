@@ -127,7 +127,7 @@ def test_an_id_that_could_be_a_question_or_a_goal_is_answered_only_when_it_is_cl
     shell.office.done("copy the form as new", user="leo", correlation_id="01a1")
     assert find_goal_id(workspace, "01a1", None) == "acme"
     assert find_goal_id(workspace, "01a2", None) is None
-    for others, find in ((workspace.approvals, "show"), (workspace.proposals, "named")):
+    for others, find in ((workspace.approvals, "show"), (workspace.proposals, "find_by_name")):
         with monkeypatch.context() as patched:
             patched.setattr(others, find, lambda _: "one whose id begins like that")
             with pytest.raises(RefusedError, match="both a goal and another question"):

@@ -42,29 +42,29 @@ def show_goals(found: Sequence[WaitingGoal], *, as_json: bool) -> None:
     show_table(("goal", "tenant", "user", "asked", "wants"), rows, prose=("wants",))
 
 
-def find_goal_id(workspace: Workspace, given: str, tenant_id: str | None) -> str | None:
+def find_goal_id(workspace: Workspace, name_or_id: str, tenant_id: str | None) -> str | None:
     """The tenant whose goal this id is, or None if it is a question's. Refused if it could be either.
 
     Whoever asks for a goal chooses its id, and must not have an answer that was meant for another question.
     """
-    tenant = find_tenant(workspace, tenant_id, given)
+    tenant = find_tenant(workspace, tenant_id, name_or_id)
     if tenant is None or tenant_id is not None:
         return tenant
-    if not _is_other_kind(workspace, given):
+    if not _is_other_kind(workspace, name_or_id):
         return tenant
     raise RefusedError(
         Reason.MALFORMED,
         "both a goal and another question go by this id; nothing was answered",
-        where=given,
+        where=name_or_id,
         next_step=f"For the goal add --tenant {shlex.quote(tenant)}; for the question give more of its id.",
     )
 
 
-def _is_other_kind(workspace: Workspace, given: str) -> bool:
+def _is_other_kind(workspace: Workspace, name_or_id: str) -> bool:
     """Whether a held request, or a proposed plan, goes by this id too."""
     for find in (workspace.approvals.show, workspace.proposals.find_by_name):
         try:
-            find(given)
+            find(name_or_id)
         except RefusedError as problem:
             if problem.reason is Reason.STATE_MISSING:
                 continue
@@ -105,9 +105,9 @@ def print_decided_goal(found: WaitingGoal, who: Person, directory: Path, *, appr
 
 
 def _render_decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator[str]:
-    word = "Approved" if approved else "Denied"
-    yield f"{word}: {display_text(describe_goal(found))}, asked for by {display_name(found.user_id)}"
-    where = LocationOptions(directory, found.tenant_id).words
+    decision = "Approved" if approved else "Denied"
+    yield f"{decision}: {display_text(describe_goal(found))}, asked for by {display_name(found.user_id)}"
+    where = LocationOptions(directory, found.tenant_id).arguments
     command = joined(("remit", "ask", *where, "--continue", found.correlation_id))
     yield f"  {'next:' if approved else 'closes:'} {command}"
 
@@ -124,7 +124,7 @@ def _make_prompt(workspace: Workspace, found: WaitingGoal, who: Person, director
         goal = decide_goal(workspace, tenant, name, approved=approved, who=who, reason=reason)
         return "\n".join(_render_decided(goal, directory, approved=approved))
 
-    show = joined(("remit", "approvals", "show", *LocationOptions(directory, tenant).words, *quote_argument(name)))
+    show = joined(("remit", "approvals", "show", *LocationOptions(directory, tenant).arguments, *quote_argument(name)))
     return ApprovalPrompt(
         found.asked_at,
         ("goal", tenant, name),
@@ -146,10 +146,10 @@ def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
     yield _render_labelled("asked at", f"{found.asked_at[:19]}Z")
     if found.problem:
         yield _render_labelled("note", click.style(found.problem, fg="red"))
-    for label, word in (("answer", "approve"), ("", "deny")):
-        where = LocationOptions(directory, found.tenant_id).words
+    for label, verb in (("answer", "approve"), ("", "deny")):
+        where = LocationOptions(directory, found.tenant_id).arguments
         yield _render_labelled(
-            label, joined(("remit", "approvals", word, *where, *quote_argument(found.correlation_id)))
+            label, joined(("remit", "approvals", verb, *where, *quote_argument(found.correlation_id)))
         )
 
 

@@ -73,28 +73,28 @@ def show_plans(workspace: Workspace, found: Sequence[ProposalView], *, as_json: 
     show_table(("plan", "by", "state", "risk", "would"), rows, prose=("would",))
 
 
-def find_proposal_id(workspace: Workspace, given: str) -> str | None:
+def find_proposal_id(workspace: Workspace, name_or_id: str) -> str | None:
     """The proposal that this id means, or None if it is a question's. Refused if it could be either.
 
     Ids begin with the time, so that of a question and that of a proposal may begin alike.
     """
     proposals = workspace.proposals
-    if (exact := proposals.find(given)) is not None:
+    if (exact := proposals.find(name_or_id)) is not None:
         return exact.proposal_id
     try:
-        found = proposals.find_by_name(given)
+        found = proposals.find_by_name(name_or_id)
     except RefusedError as problem:
         if problem.reason is Reason.STATE_MISSING:
             return None
         raise
     try:
-        question = workspace.approvals.show(given)
+        question = workspace.approvals.show(name_or_id)
     except RefusedError:
         return found.proposal_id
     raise RefusedError(
         Reason.MALFORMED,
         "both a question and a proposed plan begin like this; nothing was answered",
-        where=given,
+        where=name_or_id,
         next_step=f"Give the whole id: {found.proposal_id} is the plan, {question.approval_id} the question.",
     )
 
@@ -228,10 +228,10 @@ def print_decided_plan(view: ProposalView, directory: Path, *, as_json: bool) ->
 
 
 def _render_decided(view: ProposalView, directory: Path) -> Iterator[str]:
-    word = "Approved" if view.state == "APPROVED" else "Denied"
-    yield f"{word}: {display_name(view.title)}, proposed by {display_name(view.proposed_by)} ({view.proposal_id})"
+    decision = "Approved" if view.state == "APPROVED" else "Denied"
+    yield f"{decision}: {display_name(view.title)}, proposed by {display_name(view.proposed_by)} ({view.proposal_id})"
     if view.state == "APPROVED":
-        where = LocationOptions(directory).directory_words
+        where = LocationOptions(directory).directory_arguments
         until = f"until {(view.apply_until or '')[:19]}Z"
         yield f"  next, {until}: {joined(('remit', 'apply', *where, '--proposal', view.proposal_id))}"
 
@@ -258,16 +258,16 @@ def _no_terminal_error(shown: ProposalPreview, directory: Path, max_lines: int |
 
 def _approve_command(shown: ProposalPreview, directory: Path, max_lines: int | None) -> str:
     """The command that approves what was shown with `max_lines` lines of each diff, with all that it needs."""
-    words = ["--digest", shown.preview_digest, *(["--full"] if max_lines is None else [])]
+    options = ["--digest", shown.preview_digest, *(["--full"] if max_lines is None else [])]
     if hidden := count_hidden_lines(shown.document, max_lines):
-        words += ["--unseen-lines", str(hidden)]
-    return _command("approve", directory, shown.proposal_id, *words, *_allowances(shown.document))
+        options += ["--unseen-lines", str(hidden)]
+    return _command("approve", directory, shown.proposal_id, *options, *_allowances(shown.document))
 
 
 def _allowances(document: PlanPreviewDocument) -> list[str]:
     """The options that an approval of it has to give."""
-    words = [word for kind, each in list_missing_approvals(document, {}) for word in (flag_for(kind), each)]
-    return [*words, *([EVEN_IF_IT_FAILS] if document.problems else [])]
+    options = [option for kind, each in list_missing_approvals(document, {}) for option in (flag_for(kind), each)]
+    return [*options, *([EVEN_IF_IT_FAILS] if document.problems else [])]
 
 
 def _deny_command(directory: Path, proposal_id: str) -> str:
@@ -365,7 +365,7 @@ def _render_computed(shown: ProposalPreview, directory: Path) -> Iterator[str]:
 
 
 def _command(name: str, directory: Path, *rest: str) -> str:
-    return joined(("remit", "approvals", name, *LocationOptions(directory).directory_words, *rest))
+    return joined(("remit", "approvals", name, *LocationOptions(directory).directory_arguments, *rest))
 
 
 def _time_left(workspace: Workspace, view: ProposalView) -> str:

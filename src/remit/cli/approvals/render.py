@@ -63,12 +63,12 @@ def render_approval(approval: Approval, seconds_left: float, directory: Path = _
 
 def render_state(approval: Approval) -> str:
     """`approved by os:ada, then used`: what was answered, by whom, and what came after."""
-    word = STATE_LABELS[approval.state]
+    state_label = STATE_LABELS[approval.state]
     if not approval.decided_by:
-        return word
+        return state_label
     if approval.state in {"APPROVED", "DENIED"}:
-        return f"{word} by {approval.decided_by}"
-    return f"approved by {approval.decided_by}, then {word}"
+        return f"{state_label} by {approval.decided_by}"
+    return f"approved by {approval.decided_by}, then {state_label}"
 
 
 def render_time_left(seconds: float) -> str:
@@ -108,9 +108,12 @@ def _lines(approval: Approval, seconds_left: float, directory: Path) -> Iterator
     yield _render_labelled("digest", approval.request_digest)
     if approval.state == "PENDING":
         yield _render_labelled("time", f"{render_time_left(seconds_left)} left, until {approval.expires[:19]}Z")
-        for label, word, more in (("answer", "approve", ("--digest", approval.request_digest)), ("", "deny", ())):
-            where = LocationOptions(directory).directory_words
-            yield _render_labelled(label, joined(("remit", "approvals", word, *where, approval.approval_id, *more)))
+        for label, verb, more in (
+            ("answer", "approve", ("--digest", approval.request_digest)),
+            ("", "deny", ()),
+        ):
+            where = LocationOptions(directory).directory_arguments
+            yield _render_labelled(label, joined(("remit", "approvals", verb, *where, approval.approval_id, *more)))
         return
     answered = f" (answered at {approval.decided_at[:19]}Z)" if approval.decided_at else ""
     yield _render_labelled("state", display_name(render_state(approval)) + answered)

@@ -173,5 +173,5 @@ def ask_until_clear(what: str, shown: PromptText = NO_HIDDEN_LINES) -> bool | No
 def render_decided(decided: Approval) -> str:
     kind = kind_of(decided)
     what = kind.if_approved if decided.state == "APPROVED" else kind.if_denied
-    word = STATE_LABELS[decided.state].capitalize()
-    return f"{word}: {kind.subject} of {printable(decided.agent_id)} {what} ({decided.approval_id})"
+    state_label = STATE_LABELS[decided.state].capitalize()
+    return f"{state_label}: {kind.subject} of {printable(decided.agent_id)} {what} ({decided.approval_id})"

@@ -33,21 +33,21 @@ def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
     if isinstance(problem, click.ClickException) and not as_json:
         problem.show()
         return problem.exit_code
-    known = problem if isinstance(problem, RemitError) else _to_remit_error(problem)
-    code = _find_code(known) if command in PLAN_COMMANDS and not isinstance(problem, click.ClickException) else {}
+    error = problem if isinstance(problem, RemitError) else _to_remit_error(problem)
+    code = _find_code(error) if command in PLAN_COMMANDS and not isinstance(problem, click.ClickException) else {}
     if as_json:
-        documents = known.documents if isinstance(known, OperationRefusedError) else {}
-        show_json({"error": {**known.as_json(), **code}, **documents}, indent=None)
+        documents = error.documents if isinstance(error, OperationRefusedError) else {}
+        show_json({"error": {**error.as_json(), **code}, **documents}, indent=None)
     else:
-        word = "refused" if isinstance(known, RefusedError) else "failed"
-        click.echo(f"{click.style(word, fg='red', bold=True)}: {known.what}", err=True)
-        shown = {"where": known.where, "code": " ".join(map(str, code.values())), "next": known.next_step}
+        outcome = "refused" if isinstance(error, RefusedError) else "failed"
+        click.echo(f"{click.style(outcome, fg='red', bold=True)}: {error.what}", err=True)
+        shown = {"where": error.where, "code": " ".join(map(str, code.values())), "next": error.next_step}
         for label, text in shown.items():
             if text:
                 click.echo(f"  {label + ':':<6} {text}", err=True)
     if os.environ.get("REMIT_DEBUG") == "1":
         traceback.print_exception(problem)
-    return known.exit_code
+    return error.exit_code
 
 
 def _find_code(problem: RemitError) -> dict[str, Any]:

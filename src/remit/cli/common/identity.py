@@ -144,10 +144,10 @@ class GoalRequester:
     ) -> Reply:
         """A new goal, or the same one again under its id."""
 
-        def ask(own: str, hook: TransactionHook) -> Reply:
+        def ask(goal_id: str, hook: TransactionHook) -> Reply:
             user, tenant = as_user
             return self.workspace.goals.ask(
-                text, user=user, tenant=tenant, language=language, correlation_id=own, reply_to=reply_to, hook=hook
+                text, user=user, tenant=tenant, language=language, correlation_id=goal_id, reply_to=reply_to, hook=hook
             )
 
         return self._start_goal(as_user, correlation_id, reply_to, ask)
@@ -155,10 +155,10 @@ class GoalRequester:
     def undo(self, original: str, as_user: User, language: str, *, correlation_id: str | None) -> Reply:
         """By a goal of its own."""
 
-        def undo(own: str, hook: TransactionHook) -> Reply:
+        def undo(goal_id: str, hook: TransactionHook) -> Reply:
             user, tenant = as_user
             return self.workspace.goals.rollback(
-                original, user=user, tenant=tenant, language=language, correlation_id=own, hook=hook
+                original, user=user, tenant=tenant, language=language, correlation_id=goal_id, hook=hook
             )
 
         return self._start_goal(as_user, correlation_id, original, undo)
@@ -178,16 +178,16 @@ class GoalRequester:
         self,
         as_user: User,
         correlation_id: str | None,
-        known: str | None,
+        earlier: str | None,
         run: Callable[[str, TransactionHook], Reply],
     ) -> Reply:
-        """`known` is the goal that this one replies to, or takes back."""
+        """`earlier` is the goal that this one replies to, or takes back."""
         correlation = correlation_id or uuid7(self.workspace.clock())
         if self.agent is not None:
-            own = OwnedGoals(self.workspace)
-            if known is not None:
-                own.require(self.agent, as_user, known)
-            own.require_new(self.agent, as_user.tenant, correlation)
+            owned_goals = OwnedGoals(self.workspace)
+            if earlier is not None:
+                owned_goals.require(self.agent, as_user, earlier)
+            owned_goals.require_new(self.agent, as_user.tenant, correlation)
         return self._run_checked(as_user.tenant, correlation, lambda hook: run(correlation, hook))
 
     def _run_checked(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:

@@ -115,21 +115,21 @@ class _PermissionCheck:
         self._callback = callback
         self._path = path
 
-    def __call__(self, *arguments: Any, **given: Any) -> Any:
+    def __call__(self, *arguments: Any, **parameters: Any) -> Any:
         permission = COMMAND_PERMISSIONS.get(self._path, PERSON)
         if permission not in {ANYONE, CHECKED_BY_COMMAND}:
-            _require(permission, self._path, given)
-        return self._callback(*arguments, **given)
+            _require(permission, self._path, parameters)
+        return self._callback(*arguments, **parameters)
 
 
-def _require(permission: str, path: str, given: dict[str, Any]) -> None:
+def _require(permission: str, path: str, parameters: dict[str, Any]) -> None:
     from remit.core.errors import RefusedError  # noqa: PLC0415 - as above
     from remit.identity.person import AGENT_VARIABLES, person_at_terminal  # noqa: PLC0415 - `remit --help` does without
 
     if not any(os.environ.get(variable) for variable in AGENT_VARIABLES):
         return
     if permission != PERSON:
-        _require_right(permission, given)
+        _require_right(permission, parameters)
         return
     try:
         person_at_terminal(os.environ)
@@ -139,10 +139,10 @@ def _require(permission: str, path: str, given: dict[str, Any]) -> None:
         raise RefusedError(problem.reason, problem.what, where=f"remit {path}", next_step=_ALTERNATIVES[path]) from None
 
 
-def _require_right(right: str, given: dict[str, Any]) -> None:
+def _require_right(right: str, parameters: dict[str, Any]) -> None:
     from remit.cli.common.identity import authenticate_agent  # noqa: PLC0415 - an agent's commands only
     from remit.services.base.permissions import Right, require  # noqa: PLC0415 - as above
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 
-    with Workspace.open(given["directory"]) as workspace:
-        require(authenticate_agent(workspace, given.get("token")), Right(right))
+    with Workspace.open(parameters["directory"]) as workspace:
+        require(authenticate_agent(workspace, parameters.get("token")), Right(right))

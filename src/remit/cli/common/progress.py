@@ -24,15 +24,15 @@ class _Bar:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
-    def tell(self, phase: str, done: int, total: int, what: str = "") -> None:
+    def report(self, phase: str, done: int, total: int, what: str = "") -> None:
         now = time.monotonic()
         if now - self._began < DELAY_SECONDS or (now - self._drawn < INTERVAL_SECONDS and done < total):
             return
         self._drawn = now
         bar, task = self._drawing()
         of = f"{done:,} of {total:,}" if total else ""
-        words = " ".join(word for word in (phase, of, printable(what)) if word)
-        bar.update(task, completed=done, total=total or None, description=words)
+        description = " ".join(part for part in (phase, of, printable(what)) if part)
+        bar.update(task, completed=done, total=total or None, description=description)
         bar.refresh()
 
     def _drawing(self) -> "tuple[Progress, TaskID]":
@@ -40,8 +40,10 @@ class _Bar:
         from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
 
         if self._bar is None or self._task is None:
-            words = TextColumn("{task.description}", markup=False)
-            self._bar = Progress(BarColumn(20), words, console=Console(stderr=True), transient=True, auto_refresh=False)
+            column = TextColumn("{task.description}", markup=False)
+            self._bar = Progress(
+                BarColumn(20), column, console=Console(stderr=True), transient=True, auto_refresh=False
+            )
             self._bar.start()
             self._task = self._bar.add_task("", total=None)
         return self._bar, self._task
@@ -59,6 +61,6 @@ def showing_progress(*, quiet: bool = False) -> Iterator[Report]:
         return
     bar = _Bar()
     try:
-        yield bar.tell
+        yield bar.report
     finally:
         bar.close()

@@ -15,12 +15,12 @@ class LocationOptions(NamedTuple):
     tenant_id: str | None = None
 
     @property
-    def directory_words(self) -> tuple[str, ...]:
+    def directory_arguments(self) -> tuple[str, ...]:
         return () if self.directory == Path() else ("-C", str(self.directory))
 
     @property
-    def words(self) -> tuple[str, ...]:
-        return (*self.directory_words, *(("--tenant", self.tenant_id) if self.tenant_id is not None else ()))
+    def arguments(self) -> tuple[str, ...]:
+        return (*self.directory_arguments, *(("--tenant", self.tenant_id) if self.tenant_id is not None else ()))
 
 
 def quote_argument(text: str) -> tuple[str, ...]:
@@ -28,5 +28,5 @@ def quote_argument(text: str) -> tuple[str, ...]:
     return ("--", text) if text.startswith("-") else (text,)
 
 
-def joined(words: Iterable[str]) -> str:
-    return shlex.join(map(printable, words))
+def joined(arguments: Iterable[str]) -> str:
+    return shlex.join(map(printable, arguments))

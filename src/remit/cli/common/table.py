@@ -86,8 +86,8 @@ def _show_list(columns: Sequence[str], cells: list[list["Text"]], prose: Collect
         if number:
             click.echo()
         for name, cell in zip(columns, row, strict=True):
-            room = max(width - names, MIN_PROSE_WIDTH)
-            lines = (textwrap.wrap(cell.plain, room) if name in prose else [cell.plain]) or [""]
+            available_width = max(width - names, MIN_PROSE_WIDTH)
+            lines = (textwrap.wrap(cell.plain, available_width) if name in prose else [cell.plain]) or [""]
             style = str(cell.style) or None
             head, *rest = (click.style(line, fg=style) for line in lines)
             click.echo(f"{click.style(name.ljust(names), bold=True)}{head}".rstrip())

@@ -19,20 +19,20 @@ goals_tenant_option: Final = click.option(
 )
 
 
-def choose_tenant(workspace: Workspace, given: str | None) -> str:
+def choose_tenant(workspace: Workspace, requested: str | None) -> str:
     """For something new: the one that is named, the only one there is, or the one called `default`."""
-    return _choose(workspace, given, "--tenant")
+    return _choose(workspace, requested, "--tenant")
 
 
-def tenant_of_goal(workspace: Workspace, given: str | None, correlation_id: str) -> str:
+def tenant_of_goal(workspace: Workspace, requested: str | None, correlation_id: str) -> str:
     """For a goal that there is. A tenant that remit.yaml no longer has must be named."""
-    return find_tenant(workspace, given, correlation_id) or _not_found_error(correlation_id)
+    return find_tenant(workspace, requested, correlation_id) or _not_found_error(correlation_id)
 
 
-def find_tenant(workspace: Workspace, given: str | None, correlation_id: str) -> str | None:
+def find_tenant(workspace: Workspace, requested: str | None, correlation_id: str) -> str | None:
     """None if nobody has such a goal; as it is given, whether there is one or not."""
-    if given is not None:
-        return given
+    if requested is not None:
+        return requested
     with workspace.store.reading() as connection:
         found = tenants_with(connection, {*workspace.config.tenants, DEFAULT_TENANT}, correlation_id)
     if len(found) > 1:

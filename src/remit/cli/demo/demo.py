@@ -56,8 +56,8 @@ def demo(as_json: bool) -> None:
 
 def _run(folder: Path, announce: Announce) -> None:
     project, files, environ = folder / "project", folder / "files", {"REMIT_STATE": str(folder / "state")}
-    for place in (project, files):
-        place.mkdir()
+    for directory in (project, files):
+        directory.mkdir()
     initialise(project, environ, system_clock)[0].close()
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
         config.write(f"base_directories: [{json.dumps(str(files))}]\n{CONFIG}{SETTINGS}")
@@ -110,9 +110,9 @@ def _move(workspace: Workspace, files: Path, announce: Announce) -> None:
         "A leased task that reaches outside",
         "refused: EXECUTION_FAILED, the path lies outside of every allowed directory",
     )
-    back = workspace.restore_task(moved.canonical())
-    require(back.status == "SUCCESS" and report.exists() and not archived.exists(), "the move was not undone")
-    announce("The move is taken back", f"by a task of its own, {back.task_id}, from the signed result")
+    restored = workspace.restore_task(moved.canonical())
+    require(restored.status == "SUCCESS" and report.exists() and not archived.exists(), "the move was not undone")
+    announce("The move is taken back", f"by a task of its own, {restored.task_id}, from the signed result")
 
 
 def _delete(workspace: Workspace, files: Path, announce: Announce) -> None:
@@ -161,8 +161,8 @@ def _tampering(workspace: Workspace, announce: Announce) -> None:
 
 
 def _manifest(task_id: str, capability_id: str = NO_EFFECT, inputs: dict[str, str] | None = None) -> bytes:
-    asked = {"task_id": task_id, "capability_id": capability_id, "inputs": inputs or {}}
-    return json.dumps({**asked, "constraints": {"reversible": True}}).encode()
+    fields = {"task_id": task_id, "capability_id": capability_id, "inputs": inputs or {}}
+    return json.dumps({**fields, "constraints": {"reversible": True}}).encode()
 
 
 def _leased(workspace: Workspace, manifest: bytes) -> ExecutionResult:

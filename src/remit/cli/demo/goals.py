@@ -73,32 +73,32 @@ def show_goals(workspace: Workspace, announce: Announce) -> None:
 
 
 def _ask(workspace: Workspace, announce: Announce) -> None:
-    asked = workspace.ask("archive the note june", user="mia", tenant=TENANT)
-    _expect(asked, "CONFIRMATION_REQUIRED")
-    what, *_, answers = asked.outcome.user_visible_text.split(". ")
+    reply = workspace.ask("archive the note june", user="mia", tenant=TENANT)
+    _expect(reply, "CONFIRMATION_REQUIRED")
+    what, *_, answers = reply.outcome.user_visible_text.split(". ")
     announce("Mia asks: archive the note june", f"{what}. {answers}")
-    _expect(_answer(workspace, asked, "okay"), "CONFIRMATION_AMBIGUOUS")
+    _expect(_answer(workspace, reply, "okay"), "CONFIRMATION_AMBIGUOUS")
     require(not (workspace.root / "archive").exists(), "an unclear answer was taken for a yes")
     announce("She answers: okay", "not a clear yes: nothing is done, and she is asked again")
-    _expect(_answer(workspace, asked, "yes"), "SIMULATION_SUCCEEDED")
+    _expect(_answer(workspace, reply, "yes"), "SIMULATION_SUCCEEDED")
     require((workspace.root / "archive" / "june.txt").exists(), "the note was not archived")
     announce("She answers: yes", "allowed by policy mia-archives, carried out once, as a plan of its own")
-    _trace(workspace, asked.goal.correlation_id, announce)
+    _trace(workspace, reply.goal.correlation_id, announce)
 
 
 def _ask_in_arabic(workspace: Workspace, announce: Announce) -> None:
-    asked = workspace.ask("أرشف الملاحظة july", user="mia", tenant=TENANT, language="ar")
-    _expect(asked, "CONFIRMATION_REQUIRED")
-    _expect(_answer(workspace, asked, "yes"), "CONFIRMATION_AMBIGUOUS")
-    _expect(_answer(workspace, asked, "نعم"), "SIMULATION_SUCCEEDED")
+    reply = workspace.ask("أرشف الملاحظة july", user="mia", tenant=TENANT, language="ar")
+    _expect(reply, "CONFIRMATION_REQUIRED")
+    _expect(_answer(workspace, reply, "yes"), "CONFIRMATION_AMBIGUOUS")
+    _expect(_answer(workspace, reply, "نعم"), "SIMULATION_SUCCEEDED")
     require((workspace.root / "archive" / "july.txt").exists(), "the second note was not archived")
     announce("The same in Arabic: أرشف الملاحظة july", "an English yes does not count there; نعم does")
 
 
 def _denied(workspace: Workspace, announce: Announce) -> None:
     (workspace.root / "notes" / "june.txt").write_text("june\n", encoding="utf-8")
-    asked = workspace.ask("archive the note june", user="tom", tenant=TENANT)
-    _expect(_answer(workspace, asked, "yes"), "ACCESS_SCOPE_VIOLATION")
+    reply = workspace.ask("archive the note june", user="tom", tenant=TENANT)
+    _expect(_answer(workspace, reply, "yes"), "ACCESS_SCOPE_VIOLATION")
     require((workspace.root / "notes" / "june.txt").exists(), "a user did what he may not")
     announce("Tom asks for the same, and confirms", "refused: ACCESS_SCOPE_VIOLATION, no policy permits it to him")
 
@@ -110,12 +110,12 @@ def _trace(workspace: Workspace, correlation_id: str, announce: Announce) -> Non
         traced = trace_goal(connection, lambda: workspace.keyring, TENANT, correlation_id)
     require(traced is not None and not list(traced.problems()), "the chain has a hole")
     links = len(traced.children) if traced is not None else 0
-    told = f"traced over {counted(links, 'link')}, and every decision made again: all agree"
-    announce("How it came to that", told)
+    summary = f"traced over {counted(links, 'link')}, and every decision made again: all agree"
+    announce("How it came to that", summary)
 
 
-def _answer(workspace: Workspace, asked: Reply, answer: str) -> Reply:
-    goal = asked.goal
+def _answer(workspace: Workspace, reply: Reply, answer: str) -> Reply:
+    goal = reply.goal
     return workspace.goals.answer(goal.correlation_id, answer, user=goal.user_id, tenant=goal.tenant_id)
 
 

@@ -32,12 +32,12 @@ def show_plans(workspace: Workspace, announce: Announce) -> None:
 
 def _preview(workspace: Workspace, plan: bytes, announce: Announce) -> None:
     before = tree_of(workspace.root)
-    seen = workspace.preview(plan).document
-    (file,) = seen.files
+    document = workspace.preview(plan).document
+    (file,) = document.files
     require('+  "retries": 5,' in file.diff, "the preview does not show the change")
     require(tree_of(workspace.root) == before, "the preview changed something")
     changed = "; ".join(line for line in file.diff.splitlines() if line[:2] in {"- ", "+ "})
-    announce("A plan is previewed", f"{file.path}: {changed}; risk {seen.risk}; nothing was changed")
+    announce("A plan is previewed", f"{file.path}: {changed}; risk {document.risk}; nothing was changed")
 
 
 def _apply(workspace: Workspace, plan: bytes, announce: Announce) -> None:
@@ -86,8 +86,8 @@ def _protected(workspace: Workspace, announce: Announce) -> None:
 
 
 def _undo(workspace: Workspace, announce: Announce) -> None:
-    back = workspace.rollback("last")
-    require(back.status == "EXECUTED", "the plan was not taken back")
+    outcome = workspace.rollback("last")
+    require(outcome.status == "EXECUTED", "the plan was not taken back")
     require((workspace.root / ".env").read_bytes() == b"REGION=north\n", "the restored file is another")
     announce("The last plan is taken back", "all backups checked first, then restored: bytes, mode and times")
     stored: list[bool] = []

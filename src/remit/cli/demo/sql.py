@@ -43,13 +43,13 @@ def _found(workspace: Workspace, announce: Announce) -> None:
 
 def _preview(workspace: Workspace, announce: Announce) -> None:
     before = tree_of(workspace.root)
-    seen = workspace.preview(_good_plan()).document
-    (told,) = seen.sql
-    require([one.rows_changed for one in told.statements][-1] == 2, "the preview did not count the rows")
+    document = workspace.preview(_good_plan()).document
+    (report,) = document.sql
+    require([one.rows_changed for one in report.statements][-1] == 2, "the preview did not count the rows")
     require(tree_of(workspace.root) == before, "the preview changed something")
     announce(
         "A plan of two edits and a migration is previewed",
-        f"2 statements, 2 rows changed in orders, counted on a copy; risk {seen.risk}; nothing was changed",
+        f"2 statements, 2 rows changed in orders, counted on a copy; risk {document.risk}; nothing was changed",
     )
 
 
@@ -73,8 +73,8 @@ def _failing(workspace: Workspace, announce: Announce) -> None:
 def _apply_and_undo(workspace: Workspace, announce: Announce) -> None:
     before = tree_of(workspace.root)
     _done(workspace, _good_plan())
-    (told,) = workspace.preview(plan_of("demo-sql-4", _sql(LOOK))).document.sql
-    require(told.rows == MIGRATED, "the table is not as the plan says")
+    (report,) = workspace.preview(plan_of("demo-sql-4", _sql(LOOK))).document.sql
+    require(report.rows == MIGRATED, "the table is not as the plan says")
     shown = ", ".join(f"{item} {status or 'NULL'}" for _, item, status in MIGRATED)
     announce("The good plan", f"applied: two files and one table as one; a SELECT on it gives {shown}")
     require(workspace.rollback("last").status == "EXECUTED", "the plan was not taken back")

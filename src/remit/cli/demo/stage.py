@@ -14,9 +14,9 @@ Announce = Callable[[str, str], None]
 """Takes a title, and what came of it."""
 
 
-def require(holds: object, otherwise: str) -> None:
+def require(condition: object, otherwise: str) -> None:
     """The demo fails where it would have to lie."""
-    if not holds:
+    if not condition:
         raise EnvironmentFailureError(Reason.INTERNAL, f"the demo did not go as promised: {otherwise}")
 
 

@@ -91,8 +91,8 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
             person_at_terminal(workspace.environ)  # an agent may ask, and cannot say the user's yes
         requester = resolve_goal_requester(workspace, user_id, tenant_id)
         user_id, tenant_id = requester.user, requester.tenant
-        known = next((each for each in (continued, undone, reply_to) if each is not None), None)
-        tenant = tenant_of_goal(workspace, tenant_id, known) if known else choose_tenant(workspace, tenant_id)
+        earlier = next((each for each in (continued, undone, reply_to) if each is not None), None)
+        tenant = tenant_of_goal(workspace, tenant_id, earlier) if earlier else choose_tenant(workspace, tenant_id)
         can_ask = not as_json and words != STDIN and sys.stdin.isatty() and sys.stderr.isatty()
         # With several tenants two of them may have a goal of the same id: then a command needs the name as well.
         named = tenant if tenant_id is not None or len(workspace.config.tenants) > 1 else None
@@ -102,7 +102,7 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
             if continued is not None:
                 reply = dialogue.resume(continued, user_id)
             else:
-                speaker = dialogue.resolve_user(known, user_id, language)
+                speaker = dialogue.resolve_user(earlier, user_id, language)
                 dialogue.note_earlier_end(correlation_id)
                 if undone is not None:
                     reply = requester.undo(undone, *speaker, correlation_id=correlation_id)
@@ -136,9 +136,9 @@ class GoalDialogue:
     ended: str | None = None
     """The event by which the goal had ended before this command."""
 
-    def resolve_user(self, known: str | None, user_id: str | None, language: str | None) -> tuple[User, str]:
+    def resolve_user(self, earlier: str | None, user_id: str | None, language: str | None) -> tuple[User, str]:
         """Who speaks, and in which language: as an earlier goal says, if there is one."""
-        found = self._read_status(known) if known is not None else None
+        found = self._read_status(earlier) if earlier is not None else None
         user = user_id if user_id is not None else found.user_id if found else None
         if user is None:
             raise click.UsageError("Say who asks: --user.")
@@ -151,7 +151,7 @@ class GoalDialogue:
         self.note_earlier_end(correlation_id)
         is_awaiting = found is not None and found.event == "CONFIRMATION_REQUESTED"
         return self.requester.answer(
-            correlation_id, self._take_answer() if is_awaiting else None, User(user, self.tenant)
+            correlation_id, self._pop_answer() if is_awaiting else None, User(user, self.tenant)
         )
 
     def note_earlier_end(self, correlation_id: str | None) -> None:
@@ -183,7 +183,7 @@ class GoalDialogue:
         if waiting_for == "confirmation" and self.answer is not None:
             if self.prints:
                 click.echo(prompt, err=True)
-            return self._take_answer()
+            return self._pop_answer()
         if waiting_for not in {"confirmation", "clarification"} or not self.can_ask:
             return None
         if waiting_for == "confirmation":
@@ -193,7 +193,7 @@ class GoalDialogue:
         click.echo(prompt, err=True)
         return _prompt_answer()
 
-    def _take_answer(self) -> str | None:
+    def _pop_answer(self) -> str | None:
         """Given once, it answers one question."""
         answer, self.answer = self.answer, None
         return answer

@@ -153,12 +153,12 @@ def promote(
         entry = workspace.promotion.promote(
             simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason), digest=digest
         )
-        known = workspace.promotion.catalogue(tenant)
+        catalogue = workspace.promotion.catalogue(tenant)
         flag = tenant_flag(tenant, workspace.config.tenants)
-    way_back = known.find(entry.simulation.rollback) if entry.simulation.rollback else None
-    if way_back is not None and way_back.state != "ACTIVE":
-        back = f"{way_back.simulation.id} is {way_back.state}, so it cannot be taken back yet"
-        click.echo(f"note: {back}: remit catalogue promote {way_back.simulation.id}{flag}", err=True)
+    undo = catalogue.find(entry.simulation.rollback) if entry.simulation.rollback else None
+    if undo is not None and undo.state != "ACTIVE":
+        obstacle = f"{undo.simulation.id} is {undo.state}, so it cannot be taken back yet"
+        click.echo(f"note: {obstacle}: remit catalogue promote {undo.simulation.id}{flag}", err=True)
     _print_state(entry.simulation.id, tenant, "ACTIVE", entry.digest, as_json=as_json)
 
 

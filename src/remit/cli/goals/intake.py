@@ -64,8 +64,8 @@ def export(tenant_id: str | None, output: Path | None, force: bool, directory: P
     if as_json:
         show_json({"file": str(output), "tenant_id": tenant, "items": len(items)})
     else:
-        place = display_name(str(output)) if output else "standard output"
-        click.echo(f"Wrote {counted(len(items), 'item')} to {place}", err=output is None)
+        destination = display_name(str(output)) if output else "standard output"
+        click.echo(f"Wrote {counted(len(items), 'item')} to {destination}", err=output is None)
 
 
 def _list(tenant_id: str | None, directory: Path, *, as_json: bool) -> None:

@@ -83,13 +83,13 @@ class Cycle(NamedTuple):
     def next_commands(self) -> list[list[str]]:
         """Commands that go on from here. What is in capitals is for whoever has it to say: no ready-made yes."""
         correlation = self.reply.goal.correlation_id
-        ask = ["remit", "ask", *self.location.words]
+        ask = ["remit", "ask", *self.location.arguments]
         match self.waiting_for:
             case "confirmation":
                 return [[*ask, "--continue", correlation, "--confirm", "ANSWER"]]
             case "approval":
                 return [
-                    ["remit", "approvals", "approve", *self.location.words, *quote_argument(correlation)],
+                    ["remit", "approvals", "approve", *self.location.arguments, *quote_argument(correlation)],
                     [*ask, "--continue", correlation],
                 ]
             case "clarification":
@@ -113,9 +113,9 @@ class Cycle(NamedTuple):
 def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     outcome = cycle.reply.outcome
     correlation = cycle.reply.goal.correlation_id
-    word, colour = _WORDS[cycle.exit_code]
-    word = f"{word} before" if cycle.ended_before else word
-    yield f"{click.style(word, fg=colour, bold=True)}: {display_text(outcome.user_visible_text)}"
+    label, colour = _WORDS[cycle.exit_code]
+    label = f"{label} before" if cycle.ended_before else label
+    yield f"{click.style(label, fg=colour, bold=True)}: {display_text(outcome.user_visible_text)}"
     yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
     if cycle.exit_code != DONE:
         yield _row("code", display_name(outcome.reason_code))
@@ -131,7 +131,7 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     if cycle.event == "ROLLED_BACK":
         yield _row("note", "It was taken back since.")
     if cycle.can_undo:
-        yield _row("undo", joined(("remit", "ask", *cycle.location.words, "--undo", correlation)))
+        yield _row("undo", joined(("remit", "ask", *cycle.location.arguments, "--undo", correlation)))
     commands = [joined(command) for command in cycle.next_commands()]
     if not commands and cycle.exit_code != DONE:
         # Refused at the last gate: then the code may be about another goal, such as the one to be taken back.
@@ -149,8 +149,8 @@ def fill_advice(advice: str, cycle: Cycle) -> str:
     return advice.format(
         correlation=joined(quote_argument(cycle.reply.goal.correlation_id)),
         simulation=joined(quote_argument(simulation)),
-        tenant=joined(("", *cycle.location.words))[2:],
-        here=joined(("", *cycle.location.directory_words))[2:],
+        tenant=joined(("", *cycle.location.arguments))[2:],
+        here=joined(("", *cycle.location.directory_arguments))[2:],
     )
 
 

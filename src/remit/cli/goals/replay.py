@@ -87,11 +87,11 @@ def _replay_all(workspace: Workspace, tenant: str, *, as_json: bool) -> int:
         code = REPLAY_CODE if differing else None
         show_json({**counts, "code": code, "disagreeing": [each.tree() for each in differing]})
         return 1 if differing else 0
-    asked = f"{counted(decisions, 'decision')} about {counted(goals, 'goal')} of {display_name(tenant)}"
+    summary = f"{counted(decisions, 'decision')} about {counted(goals, 'goal')} of {display_name(tenant)}"
     if not differing:
-        click.echo(f"{click.style('agrees', fg='green', bold=True)}: {asked}")
+        click.echo(f"{click.style('agrees', fg='green', bold=True)}: {summary}")
         return 0
-    click.echo(f"{_disagrees()}: {counted(len(differing), 'goal')}; {asked}")
+    click.echo(f"{_disagrees()}: {counted(len(differing), 'goal')}; {summary}")
     rows = [(each.correlation_id, _render_why(each)) for each in differing[:SHOWN]]
     show_table(("goal", "why"), rows, prose=("why",))
     if len(differing) > SHOWN:

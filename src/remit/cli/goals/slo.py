@@ -121,8 +121,8 @@ def _last_day(directory: Path) -> "tuple[list[Rate], list[str], Path | None]":
         root = workspace.root
     if not rate.total:
         return [], ["no goal ended in the workspace in the last 24 hours: the load alone counts"], root
-    told = f"in the workspace {rate.count:,} of {counted(rate.total, 'dispatch', 'dispatches')} failed in 24 hours"
-    return [rate], [told], root
+    summary = f"in the workspace {rate.count:,} of {counted(rate.total, 'dispatch', 'dispatches')} failed in 24 hours"
+    return [rate], [summary], root
 
 
 def _judge(load: "LoadResult", history: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[FigureVerdict]":

@@ -87,13 +87,13 @@ def _label(node: HistoryNode) -> str:
 def _lines(node: HistoryNode, first: str, rest: str, chain: str | None, widest: int) -> Iterator[str]:
     """Wrapped between words, below its own beginning; the chain is named where it is another than the one above."""
     label = _label(node).ljust(widest)
-    place = f"#{node.seq}" if node.seq is not None else ""
+    position = f"#{node.seq}" if node.seq is not None else ""
     at = node.at[:19].replace("T", " ") if node.at else ""
     other = f"(in the chain of {display_name(node.tenant_id or '')})" if node.tenant_id not in {None, chain} else ""
-    words = " ".join(filter(None, (place, at, _describe(node), other)))
+    description = " ".join(filter(None, (position, at, _describe(node), other)))
     more = rest + ("│  " if node.children and speaks_unicode() else "|  " if node.children else "   ")
     width = max(terminal_width() - len(first), _LEAST)
-    lines = textwrap.wrap(f"{label}  {words}", width, break_long_words=False, break_on_hyphens=False) or [label]
+    lines = textwrap.wrap(f"{label}  {description}", width, break_long_words=False, break_on_hyphens=False) or [label]
     head = lines[0].removeprefix(label)
     # Set apart after wrapping: the marks of one run must not end up on two lines.
     yield first + click.style(label, bold=True) + display_text(head)
@@ -141,8 +141,8 @@ def _plan(facts: Mapping[str, Any]) -> str:
 
 def _confirmation(facts: Mapping[str, Any]) -> str:
     token = f"by “{_text(facts, 'accepted_token')}”" if facts.get("accepted_token") else f"“{_text(facts, 'answer')}”"
-    words = f"{_text(facts, 'verdict')} {token}, {_text(facts, 'language_tag')}"
-    return f"{words}, {short_refs(_text(facts, 'confirm_lexicon_version_ref'))}"
+    description = f"{_text(facts, 'verdict')} {token}, {_text(facts, 'language_tag')}"
+    return f"{description}, {short_refs(_text(facts, 'confirm_lexicon_version_ref'))}"
 
 
 def _access(facts: Mapping[str, Any]) -> str:
@@ -152,17 +152,21 @@ def _access(facts: Mapping[str, Any]) -> str:
 
 
 def _approval(facts: Mapping[str, Any]) -> str:
-    word = "APPROVED" if facts.get("approved") is True else "DENIED"
+    verdict = "APPROVED" if facts.get("approved") is True else "DENIED"
     reason = f": {_text(facts, 'reason')}" if facts.get("reason") else ""
-    return f"{word} by {_text(facts, 'by')}{reason}"
+    return f"{verdict} by {_text(facts, 'by')}{reason}"
 
 
 def _event(facts: Mapping[str, Any]) -> str:
     decision = short_refs(_text(facts, "dispatch_decision_hash"))
     code = _text(facts, "reason_code")
-    words = (_text(facts, "event"), code if code != _text(facts, "event") else "", decision and f"decision {decision}")
+    parts = (
+        _text(facts, "event"),
+        code if code != _text(facts, "event") else "",
+        decision and f"decision {decision}",
+    )
     why = f": {_text(facts, 'why')}" if facts.get("why") else ""
-    return ", ".join(filter(None, words)) + why
+    return ", ".join(filter(None, parts)) + why
 
 
 def _dispatch(facts: Mapping[str, Any]) -> str:

@@ -51,9 +51,9 @@ def allow_options(command: F) -> F:
     """The `--allow-...` options and `--even-if-it-fails`, handed over together as `allowed`."""
 
     @functools.wraps(command)
-    def collect(*arguments: Any, even_if_it_fails: bool, **given: Any) -> Any:
-        names = {kind: given.pop(f"allow_{kind}") for kind in KINDS}
-        return command(*arguments, allowed=Allowance(names, even_if_it_fails), **given)
+    def collect(*arguments: Any, even_if_it_fails: bool, **options: Any) -> Any:
+        names = {kind: options.pop(f"allow_{kind}") for kind in KINDS}
+        return command(*arguments, allowed=Allowance(names, even_if_it_fails), **options)
 
     made: Any = collect
     for kind, (metavar, text) in reversed(KINDS.items()):
@@ -104,7 +104,7 @@ def require_allowed(document: PlanPreviewDocument, allowed: Allowance) -> None:
     if not missing:
         return
     idle = _list_unneeded(document, allowed)
-    flags = [word for kind, name in missing for word in (flag_for(kind), name)]
+    flags = [flag for kind, name in missing for flag in (flag_for(kind), name)]
     command = repeat_command(*flags, without=idle)
     advice = f"If that is what you want: {command}"
     if len(command) > MAX_COMMAND_LENGTH:
@@ -143,27 +143,28 @@ def repeat_command(*more: str, without: Collection[tuple[str, str]] = ()) -> str
 
     An option before `--` counts; one behind it does not.
     """
-    given: Sequence[str] = (click.get_current_context().find_root().obj or {}).get("arguments", ())
-    options, rest = (given[: given.index("--")], given[given.index("--") :]) if "--" in given else (given, ())
+    arguments: Sequence[str] = (click.get_current_context().find_root().obj or {}).get("arguments", ())
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options, rest = arguments[:end], arguments[end:]
     remaining = _drop_options(options, {(flag_for(kind), name) for kind, name in without})
-    words = [*map(_quote_word, remaining), *map(_quote_word, more), *map(_quote_word, rest)]
-    return " ".join(["remit", *words])
+    parts = [*map(_quote_argument, remaining), *map(_quote_argument, more), *map(_quote_argument, rest)]
+    return " ".join(["remit", *parts])
 
 
-def _drop_options(words: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
+def _drop_options(arguments: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
     """`--option value` and `--option=value` alike."""
     remaining: list[str] = []
-    for word in words:
-        if remaining and (remaining[-1], word) in pairs:
+    for argument in arguments:
+        if remaining and (remaining[-1], argument) in pairs:
             remaining.pop()
-        elif tuple(word.split("=", 1)) not in pairs:
-            remaining.append(word)
+        elif tuple(argument.split("=", 1)) not in pairs:
+            remaining.append(argument)
     return remaining
 
 
-def _quote_word(word: str) -> str:
-    return word if word.startswith("--") and word.isprintable() and quoted(word[2:]) == word[2:] else _quote_value(word)
+def _quote_argument(text: str) -> str:
+    return text if text.startswith("--") and text.isprintable() and quoted(text[2:]) == text[2:] else _quote_value(text)
 
 
-def _quote_value(word: str) -> str:
-    return word if word in {"-", "--", "-o", "-C"} else quoted(word)
+def _quote_value(text: str) -> str:
+    return text if text in {"-", "--", "-o", "-C"} else quoted(text)

@@ -50,17 +50,17 @@ def save_note(workspace: Workspace, document: PlanPreviewDocument) -> None:
         "config_digest": document.config_digest,
         "inputs": [item.tree() for item in document.inputs],
     }
-    place = _place(workspace, document.preview_digest)
+    path = _note_path(workspace, document.preview_digest)
     with contextlib.suppress(OSError, RemitError):
-        place.parent.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
-        write_durably(place, canonical_bytes(note))
-        _remove_oldest(place.parent)
+        path.parent.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        write_durably(path, canonical_bytes(note))
+        _remove_oldest(path.parent)
 
 
 def find_note(workspace: Workspace, digest: str) -> Note | None:
     """What the preview with this digest was of; None if no note of it is left."""
     try:
-        with _place(workspace, digest).open("rb") as stream:
+        with _note_path(workspace, digest).open("rb") as stream:
             tree = json.loads(stream.read(MAX_BYTES))
         inputs = tuple(ApprovedInput.from_tree(item) for item in tree["inputs"])
         return Note(str(tree["plan_digest"]), str(tree["config_digest"]), inputs)
@@ -96,7 +96,7 @@ def _how_it_changed(before: ApprovedInput | None, now: ApprovedInput | None) -> 
     return f"permissions {before.mode} -> {now.mode}" if before.mode != now.mode else ""
 
 
-def _place(workspace: Workspace, digest: str) -> Path:
+def _note_path(workspace: Workspace, digest: str) -> Path:
     return workspace.state.path / _FOLDER / f"{digest.removeprefix('sha256:')}.json"
 
 

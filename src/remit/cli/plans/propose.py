@@ -72,5 +72,5 @@ def read_proposal_envelope(workspace: Workspace, proposal: str, token: str | Non
     if isinstance(caller, PersonCaller):
         return plans.read_envelope(caller, proposal)
     require(caller, Right.APPLY)  # it stays in this process: what it holds of files is for people
-    own = plans.get(caller, proposal)
-    return workspace.proposals.envelope_of(workspace.proposals.find_by_name(own.proposal_id))
+    proposed = plans.get(caller, proposal)
+    return workspace.proposals.envelope_of(workspace.proposals.find_by_name(proposed.proposal_id))

@@ -98,26 +98,26 @@ def render_preview(
         yield from _render_pipelines(document, max_lines)
         if document.files:
             yield from ("", "What the others are meant to do:")
-    sql = {told.action_id: told for told in document.sql}
-    by = {told.action_id: f"the query files of pipeline {told.pipeline}" for told in document.pipelines}
-    reading = [told for told in document.sql if told.action_id not in {file.action_id for file in document.files}]
+    sql = {report.action_id: report for report in document.sql}
+    by = {report.action_id: f"the query files of pipeline {report.pipeline}" for report in document.pipelines}
+    reading = [report for report in document.sql if report.action_id not in {file.action_id for file in document.files}]
     if len(document.files) + len(reading) > 1 or max_lines == 0:
         yield from render_table(document, reading)
     if would_change(document):
         yield from _render_pipelines(document, max_lines)
     for file in document.files:
-        if told := sql.get(file.action_id):
+        if report := sql.get(file.action_id):
             yield ""
             yield from render_previewed(
-                told, file, document.files, _statement_limit(max_lines), by.get(told.action_id, "")
+                report, file, document.files, _statement_limit(max_lines), by.get(report.action_id, "")
             )
         elif max_lines != 0:
             yield ""
             yield click.style(render_file(file), bold=True)
             yield from _render_file_diff(file, document, max_lines)
-    for told in reading:
+    for report in reading:
         yield ""
-        yield from render_previewed(told, None, (), _statement_limit(max_lines), by.get(told.action_id, ""))
+        yield from render_previewed(report, None, (), _statement_limit(max_lines), by.get(report.action_id, ""))
     yield ""
     if idle:
         yield row("remark", f"{_list_some(idle)} {'changes' if len(idle) == 1 else 'change'} nothing")
@@ -136,25 +136,25 @@ def _statement_limit(max_lines: int | None) -> int | None:
 
 
 def _render_pipelines(document: PlanPreviewDocument, max_lines: int | None) -> Iterator[str]:
-    for told in document.pipelines:
+    for report in document.pipelines:
         yield ""
-        yield from render_pipeline(told, whole=max_lines is None)
+        yield from render_pipeline(report, whole=max_lines is None)
 
 
 def count_hidden_lines(document: PlanPreviewDocument, max_lines: int | None) -> int:
     """Of the diffs, the statements and what pipelines did, exactly as `render_preview` cuts them."""
-    sql = [(len(told.statements), told.left_out) for told in document.sql]
-    sql += [(count_text_lines(told.texts), 0) for told in document.sql]
-    sql += [(count_parameter_lines(told.parameters), 0) for told in document.sql]
-    sql += [(count_parameter_lines(told.parameters), 0) for told in document.pipelines if told.kind != "sql"]
-    by_sql = {told.action_id for told in document.sql}  # of which the statements are shown, and never a diff
+    sql = [(len(report.statements), report.left_out) for report in document.sql]
+    sql += [(count_text_lines(report.texts), 0) for report in document.sql]
+    sql += [(count_parameter_lines(report.parameters), 0) for report in document.sql]
+    sql += [(count_parameter_lines(report.parameters), 0) for report in document.pipelines if report.kind != "sql"]
+    by_sql = {report.action_id for report in document.sql}  # of which the statements are shown, and never a diff
     diffs = [
         (0, count_lines(file.diff) + file.diff_left_out)
         if file.action_id in by_sql
         else (count_lines(file.diff), file.diff_left_out)
         for file in document.files
     ]
-    pipelines = sum(count_hidden_steps_and_log(told, whole=max_lines is None) for told in document.pipelines)
+    pipelines = sum(count_hidden_steps_and_log(report, whole=max_lines is None) for report in document.pipelines)
     return _count_hidden(diffs, max_lines) + _count_hidden(sql, _statement_limit(max_lines)) + pipelines
 
 
@@ -205,7 +205,7 @@ def _approvals(document: PlanPreviewDocument, allowed: Allowed) -> Iterator[str]
 
 def _findings(document: PlanPreviewDocument) -> Iterator[str]:
     for finding in document.findings:
-        place = ", ".join(display_name(word) for word in (finding.path, finding.where) if word)
+        place = ", ".join(display_name(part) for part in (finding.path, finding.where) if part)
         yield row("found", f"{place}: {finding.rule}: {display_name(finding.what)}")
     for remark in document.remarks:
         yield row("remark", f"{display_name(remark.path)}: {display_name(remark.what)}")
@@ -265,9 +265,9 @@ def render_outcome(
     if log.changes or report.status == "SUCCESS":  # what was taken back has come to nothing
         yield from render_done(_sql_of_actions(report), whole=diffs)
     yield from render_ran(report.pipelines, whole=diffs)
-    told = {error.message for error in outcome.errors}
+    messages = {error.message for error in outcome.errors}
     for warning in report.warnings:
-        if not any(message in warning for message in told):  # a rule that failed is a warning and an error
+        if not any(message in warning for message in messages):  # a rule that failed is a warning and an error
             yield row("warning", display_name(warning))
     backup_size = render_size(_backup_bytes(outcome.manifest))
     run_duration = f"{report.duration_ms:,} ms"
@@ -282,8 +282,8 @@ def render_outcome(
 
 def _sql_of_actions(report: ExecutionReport) -> list[SqlTold]:
     """But for the statements of pipelines, which are told by their files."""
-    by_pipelines = {told.action_id for told in report.pipelines}
-    return [told for told in report.sql if told.action_id not in by_pipelines]
+    by_pipelines = {each.action_id for each in report.pipelines}
+    return [each for each in report.sql if each.action_id not in by_pipelines]
 
 
 def _failures(outcome: PlanOutcome) -> Iterator[str]:
@@ -340,7 +340,7 @@ def _render_undo(outcome: PlanOutcome, name: str) -> Iterator[str]:
     script = manifest.auto_rollback_script
     files = "or, for the files: " if rows is not None else "or: "
     by_hand = f"{files}python3 -I {quoted(script)}" if script and manifest.checkpoints else ""
-    more = "; ".join(word for word in (until, by_hand) if word)
+    more = "; ".join(part for part in (until, by_hand) if part)
     yield row("undo", f"remit rollback {name}" + (f"   ({more})" if more else ""))
 
 
@@ -349,8 +349,8 @@ def _render_undo(outcome: PlanOutcome, name: str) -> Iterator[str]:
 
 def _render_line_counts(changes: Iterable[Change], report: ExecutionReport) -> str:
     """A database has none, and what a pipeline left may be one."""
-    by_sql = {told.action_id for told in report.sql}
-    by_pipelines = {told.action_id for told in report.pipelines}
+    by_sql = {each.action_id for each in report.sql}
+    by_pipelines = {each.action_id for each in report.pipelines}
     summaries = [
         change.diff_summary
         for change in changes

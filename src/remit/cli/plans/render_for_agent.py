@@ -61,8 +61,8 @@ def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
         )
         yield f"  {file.operation:<8} {name}"
         yield from (f"    {line}" for line in (file.diff or "").splitlines())
-    for told in document.sql:
-        yield f"  SQL      on {printable(told.connection)}: {printable(told.query_file or 'as the plan has it')}"
+    for report in document.sql:
+        yield f"  SQL      on {printable(report.connection)}: {printable(report.query_file or 'as the plan has it')}"
     for ran in document.pipelines:
         yield f"  PIPELINE {printable(ran.pipeline)}"
     for rule in document.rules:
@@ -85,8 +85,8 @@ def print_agent_result(result: "ApplyResult", *, as_json: bool) -> int:
     status = outcome.status.status if isinstance(outcome, PlanOutcome) else outcome.status
     envelope_id = outcome.status.envelope_id if isinstance(outcome, PlanOutcome) else outcome.envelope_id
     if as_json:
-        told = {"status": status, "envelope_id": envelope_id, "stored": result.stored}
-        show_json({**told, "taken_back": result.later_rollback is not None, "withheld": RUN_WITHHELD})
+        run_status = {"status": status, "envelope_id": envelope_id, "stored": result.stored}
+        show_json({**run_status, "taken_back": result.later_rollback is not None, "withheld": RUN_WITHHELD})
     else:
         _print_status(status, envelope_id, stored=result.stored)
     return 0 if status == "SUCCESS" else 1
@@ -94,8 +94,8 @@ def print_agent_result(result: "ApplyResult", *, as_json: bool) -> int:
 
 def print_agent_undo(answer: "AgentUndoAnswer | UndoAnswer", *, as_json: bool) -> int:
     if answer.refused is not None:
-        told = answer.refused
-        raise RefusedError(told.code, told.what, where=told.where, next_step=told.next_step)
+        refusal = answer.refused
+        raise RefusedError(refusal.code, refusal.what, where=refusal.where, next_step=refusal.next_step)
     if as_json:
         show_json(answer.tree())
     else:

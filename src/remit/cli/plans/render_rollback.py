@@ -32,22 +32,22 @@ def advise_on_later_run(run: KnownRun) -> str:
 
 def render_rollback(outcome: RollbackOutcome, already_restored: Collection[str] = ()) -> Iterator[str]:
     """What was restored and what was kept, by name; `already_restored`: checkpoints of files that were not touched."""
-    known: dict[str, AnyCheckpoint] = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
+    checkpoints: dict[str, AnyCheckpoint] = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
     if (rows_checkpoint := outcome.manifest.rows) is not None:
-        known[rows_checkpoint.checkpoint_id] = rows_checkpoint
+        checkpoints[rows_checkpoint.checkpoint_id] = rows_checkpoint
     touched = [name for name in outcome.restored if name not in already_restored]
     untouched = [name for name in outcome.restored if name in already_restored]
     also = f", {len(untouched):,} as before already" if untouched else ""
     restored = counted(len(touched), "checkpoint")
     plan = f"plan {display_name(outcome.manifest.plan_id)}, envelope {display_name(outcome.envelope_id)}"
     yield f"{render_status(outcome.status)}  {plan}: {restored} restored{also}"
-    rows = [(_word(known.get(name)), _path(known, name)) for name in touched]
-    rows += [("as before", f"{_path(known, name)}: not touched") for name in untouched]
+    rows = [(_action_label(checkpoints.get(name)), _path(checkpoints, name)) for name in touched]
+    rows += [("as before", f"{_path(checkpoints, name)}: not touched") for name in untouched]
     yield from (row(*cells) for cells in rows[:MAX_LISTED])
     if len(rows) > MAX_LISTED:
         yield row("", f"and {len(rows) - MAX_LISTED:,} more")
     for kept in outcome.kept:
-        yield row("kept", f"{_path(known, kept.checkpoint_id)}: {display_name(kept.reason)}")
+        yield row("kept", f"{_path(checkpoints, kept.checkpoint_id)}: {display_name(kept.reason)}")
     for problem in outcome.errors:
         yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
     if not untouched:
@@ -59,14 +59,14 @@ def render_rollback(outcome: RollbackOutcome, already_restored: Collection[str] 
 
 
 def _render_unrestored(outcome: RollbackOutcome) -> Iterator[str]:
-    kept = {each.checkpoint_id for each in outcome.kept}
+    kept_ids = {each.checkpoint_id for each in outcome.kept}
     rows = outcome.manifest.rows
     listed: list[AnyCheckpoint] = [*outcome.manifest.checkpoints]
     left = [each for each in (listed if rows is None else [*listed, rows]) if each.restored_at is None]
-    stays = [each for each in left if each.checkpoint_id in kept]
+    stays = [each for each in left if each.checkpoint_id in kept_ids]
     if stays:
         yield row("left", f"{counted(len(stays), 'checkpoint')} not restored, for the reason above: {_names(stays)}")
-    if open_ones := [each for each in left if each.checkpoint_id not in kept]:
+    if open_ones := [each for each in left if each.checkpoint_id not in kept_ids]:
         again = f"remit rollback {quoted(outcome.envelope_id)}"
         yield row("left", f"{counted(len(open_ones), 'checkpoint')} not restored: {_names(open_ones)}")
         yield row("next", f"To take back the rest: {again}")
@@ -77,14 +77,14 @@ def _names(checkpoints: Sequence[AnyCheckpoint]) -> str:
     return ", ".join(display_name(_describe(each)) for each in checkpoints[:MAX_LISTED]) + more
 
 
-def _word(checkpoint: AnyCheckpoint | None) -> str:
+def _action_label(checkpoint: AnyCheckpoint | None) -> str:
     return (
         "removed" if isinstance(checkpoint, Checkpoint) and checkpoint.operation_to_reverse == "CREATE" else "restored"
     )
 
 
-def _path(known: Mapping[str, AnyCheckpoint], name: str) -> str:
-    return display_name(_describe(known[name])) if name in known else name
+def _path(checkpoints: Mapping[str, AnyCheckpoint], name: str) -> str:
+    return display_name(_describe(checkpoints[name])) if name in checkpoints else name
 
 
 def _describe(checkpoint: AnyCheckpoint) -> str:

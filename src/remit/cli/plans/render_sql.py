@@ -164,11 +164,11 @@ def rows_changed(report: SqlTold) -> int:
 
 
 def render_sql(
-    report: SqlTold, *, max_lines: int | None = None, kept: str = "", advice: str = "", width: int | None = None
+    report: SqlTold, *, max_lines: int | None = None, backup_note: str = "", advice: str = "", width: int | None = None
 ) -> Iterator[str]:
     """Its statements, at most so many; the first of its rows, if they are there; and what is to be known of it.
 
-    `kept`: the way back, in a sentence; `advice`: the option that shows all statements.
+    `backup_note`: the way back, in a sentence; `advice`: the option that shows all statements.
     """
     width = width or terminal_width()
     tried = "rows, on a copy" if report.server is None else "rows, rolled back"
@@ -190,7 +190,7 @@ def render_sql(
         yield from [] if report.texts or report.parameters else [""]
         yield from render_rows(report.columns, report.rows, width)
         yield ""
-    for label, text in (*_remarks(report), *([("undo", kept)] if kept else [])):
+    for label, text in (*_remarks(report), *([("undo", backup_note)] if backup_note else [])):
         yield from _long_row(label, text, width)
 
 
@@ -207,7 +207,7 @@ def render_previewed(
     yield click.style(render_subject(report, file), bold=True)
     yield from _long_row("by", by or _by(report), terminal_width())
     first = next((each for each in files if file is not None and each.path == file.path), None)
-    yield from render_sql(report, max_lines=max_lines, kept=render_way_back(report, first), advice="--full")
+    yield from render_sql(report, max_lines=max_lines, backup_note=render_rollback_note(report, first), advice="--full")
 
 
 def render_done(sql: Sequence[SqlTold], *, whole: bool) -> Iterator[str]:
@@ -223,7 +223,7 @@ def render_done(sql: Sequence[SqlTold], *, whole: bool) -> Iterator[str]:
             yield from render_sql(report, max_lines=STATEMENTS)
 
 
-def render_way_back(report: SqlTold, first: PreviewedFile | None) -> str:
+def render_rollback_note(report: SqlTold, first: PreviewedFile | None) -> str:
     """`first` is the first change that the plan makes to the same file: what is kept is as before that."""
     if changes_server(report):
         return (
@@ -359,10 +359,10 @@ def _narrow(natural: Sequence[int], width_left: int) -> list[int]:
 
 def _cells(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     shown = zip(cells, widths, numeric, strict=False)
-    return GAP.join(_fit(cell, width, right=right) for cell, width, right in shown).rstrip()
+    return GAP.join(_pad_or_cut(cell, width, right=right) for cell, width, right in shown).rstrip()
 
 
-def _fit(text: str, width: int, *, right: bool) -> str:
+def _pad_or_cut(text: str, width: int, *, right: bool) -> str:
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - as above
 
     length = cell_len(text)

@@ -93,8 +93,8 @@ def rollback(
             advised = _with_later_run(refusals[0], workspace, drift)
             raise OperationRefusedError(advised, [error.tree() for error in outcome.errors], recovered.tree())
     if as_json:
-        aside = [{"path": path, "kept_as": place} for place, path in copies.items()]
-        show_json({**outcome.tree(), "stored": bool(stored), "set_aside": aside, "settled": recovered.tree()})
+        set_aside = [{"path": path, "kept_as": copy} for copy, path in copies.items()]
+        show_json({**outcome.tree(), "stored": bool(stored), "set_aside": set_aside, "settled": recovered.tree()})
     else:
         _print_outcome(outcome, drift, copies, stored=bool(stored))
     ctx.exit(0 if outcome.status == "EXECUTED" else 2 if outcome.status == "REFUSED" else 1)
@@ -107,9 +107,9 @@ def _print_outcome(outcome: RollbackOutcome, drift: DriftReport, copies: Mapping
         click.echo("Tried before, and nothing has changed since. The stored outcome:", err=True)
     for line in render_rollback(outcome, () if stored else drift.already_restored):
         click.echo(line)
-    for place, path in copies.items():
+    for copy, path in copies.items():
         what = f"{display_name(path)} as it stood" if path else "what stood there"
-        click.echo(row("kept", f"{what}, as {display_name(place)}"))
+        click.echo(row("kept", f"{what}, as {display_name(copy)}"))
 
 
 def _print_empty(drift: DriftReport, recovered: RecoveryReports, *, as_json: bool) -> int:
@@ -127,10 +127,10 @@ def _print_empty(drift: DriftReport, recovered: RecoveryReports, *, as_json: boo
     return 0
 
 
-def _name_copies(places: Sequence[str], drift: DriftReport) -> dict[str, str]:
+def _name_copies(copies: Sequence[str], drift: DriftReport) -> dict[str, str]:
     """Each copy with the path of what it is a copy of, where that is certain: they are numbered in its order."""
     paths = [path for path, state in drift.drifted.items() if state is not None]
-    return dict(zip(places, paths if len(paths) == len(places) else [""] * len(places), strict=True))
+    return dict(zip(copies, paths if len(paths) == len(copies) else [""] * len(copies), strict=True))
 
 
 def _with_later_run(problem: RefusedError, workspace: Workspace, drift: DriftReport) -> RefusedError:
@@ -198,10 +198,10 @@ def prune(dry_run: bool, directory: Path, as_json: bool) -> None:
     if as_json:
         show_json([{"folder": each.folder, "why": each.why, "bytes": each.size} for each in pruned])
         return
-    word = "Would remove" if dry_run else "Removed"
+    verb = "Would remove" if dry_run else "Removed"
     if not pruned:
         click.echo("There is nothing to remove.")
         return
     show_table(("folder", "why", "size"), [(each.folder, each.why, render_size(each.size)) for each in pruned])
     total = render_size(sum(each.size for each in pruned))
-    click.echo(f"{word} the backups of {counted(len(pruned), 'run')}: {total}")
+    click.echo(f"{verb} the backups of {counted(len(pruned), 'run')}: {total}")

@@ -34,10 +34,10 @@ def _spelled(character: str) -> str:
 def render_problem(problem: ErrorResponse) -> str:
     """`a002 src/x.py: 2001 FILE_NOT_FOUND, there is no such file`."""
     details = problem.details
-    about = " ".join(display_name(word) for word in (details.action_id, details.target) if word)
-    told = f"{problem.error_code} {problem.error_type}, {display_name(problem.message)}"
+    about = " ".join(display_name(part) for part in (details.action_id, details.target) if part)
+    message = f"{problem.error_code} {problem.error_type}, {display_name(problem.message)}"
     by_hand = " (by hand)" if problem.recovery_action == "MANUAL_REQUIRED" else ""
-    return f"{about}: {told}{by_hand}" if about else f"{told}{by_hand}"
+    return f"{about}: {message}{by_hand}" if about else f"{message}{by_hand}"
 
 
 def is_skipped(problem: ErrorResponse) -> bool:
