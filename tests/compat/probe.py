@@ -25,7 +25,12 @@ Surface = dict[str, Any]
 
 REMIT: Final = Path(importlib.import_module("remit").__file__ or "").parent
 # Names that were given in the move, beside those that they have here.
-EARLIER: Final = {"Services": "Desk", "SERVICE_CAPABILITIES": "DOOR_CAPABILITIES"}
+EARLIER: Final = {
+    "Services": "Desk",
+    "SERVICE_CAPABILITIES": "DOOR_CAPABILITIES",
+    "build_document": "document",
+    "list_metrics": "known_metrics",
+}
 WORDING: Final = frozenset({"description", "title", "summary", "help", "short_help", "epilog"})
 _DOTTED: Final = re.compile(r"(\{\}|[a-z_]+)(\.(\{\}|[a-z_]+))+")
 _FILE: Final = re.compile(
@@ -169,7 +174,7 @@ def _openapi() -> Surface:
         settings = _find("WebSettings").of(workspace.config.web).listening_at(8080)
         desk = _find("Services")(workspace, console_url=settings.url)
         app = _find("build_app")(desk, settings)
-        tree: Surface = _without_wording(_find("document", beside="operation")(app))
+        tree: Surface = _without_wording(_find("build_document", beside="operation")(app))
         tree["routes"] = {
             f"{method} {path}": True
             for path, route in _routes(app.routes)
@@ -217,7 +222,7 @@ def _tables() -> Surface:
 
 
 def _metrics() -> Surface:
-    return {each.name: [each.kind, sorted(each.labels)] for each in _find("known_metrics")()}
+    return {each.name: [each.kind, sorted(each.labels)] for each in _find("list_metrics")()}
 
 
 def _reasons() -> Surface:
@@ -337,7 +342,7 @@ def _declared() -> list[Any]:
 def _mcp() -> Surface:
     """As a client is given them by `tools/list`."""
     server = importlib.import_module("remit.mcp_server.server")
-    built = [spec.built(None) for spec in server.TOOLS]
+    built = [(spec.build if hasattr(spec, "build") else spec.built)(None) for spec in server.TOOLS]
     found: Surface = {}
     for tool in built:
         found[tool.name] = {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp.types import ElicitRequestParams, ElicitResult
 
-from remit.mcp_server.elicitation import _sounds_secret
+from remit.mcp_server.elicitation import _asks_for_secret
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
 from tests.mcp_server.http_server import serving
 from tests.mcp_server.mcp_office import Desked, over_http, talking
@@ -107,4 +107,4 @@ def test_a_client_that_cannot_be_asked_is_not_asked(desked: Desked, asking: str)
     ],
 )
 def test_nothing_that_sounds_like_a_secret_is_asked_for(question: str, secret: bool) -> None:  # noqa: FBT001
-    assert _sounds_secret(question) is secret
+    assert _asks_for_secret(question) is secret

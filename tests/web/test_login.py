@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.web.login.routes import own_path
+from remit.web.login.routes import local_path
 from tests.web.guarded_server import Place, Served
 
 
@@ -82,8 +82,8 @@ def test_after_the_login_nobody_is_sent_elsewhere(subtests: pytest.Subtests) -> 
         "/login?next=/x",
     ]:
         with subtests.test(text=text):
-            assert own_path(text) == "/"
+            assert local_path(text) == "/"
 
 
 def test_a_path_of_ours_is_kept() -> None:
-    assert own_path("/runs/1?x=%2F&y#z") == "/runs/1?x=%2F&y#z"
+    assert local_path("/runs/1?x=%2F&y#z") == "/runs/1?x=%2F&y#z"

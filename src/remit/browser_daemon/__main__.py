@@ -21,7 +21,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, as_remit_error
 from remit.observability.logs import configure_logging
 from remit.workspace.workspace import Workspace
 
-PATIENCE_SECONDS: Final = 25.0
+LOCK_WAIT_SECONDS: Final = 25.0
 PAUSE_SECONDS: Final = 0.02
 
 
@@ -60,7 +60,7 @@ def main(root: str, descriptor: int) -> int:
 
 def _lock_unless_served(folder: DaemonFolder) -> int | None:
     """The lock; None once another host answers. One that is about to begin, or to end, is waited for."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         lock = folder.lock()
         if lock is not None:

@@ -53,7 +53,7 @@ def read_earlier_question(call: ToolCall[Any]) -> EarlierQuestion | None:
 
 async def ask_client(call: ToolCall[Any], answer: GoalAnswer) -> str | InputRequiredResult | None:
     """The reply; or, in the newer protocol, the result that asks for it; or None: then the agent has to ask."""
-    if not (call.server.elicitation and _supports_forms(call)) or _sounds_secret(answer.text):
+    if not (call.server.elicitation and _supports_forms(call)) or _asks_for_secret(answer.text):
         return None
     message = f"{answer.text}\n(Asked by Remit, for your goal. Do not enter a password or another secret.)"
     if is_version_at_least(call.context.protocol_version or "", _IN_RESULT_SINCE):
@@ -71,7 +71,7 @@ def _supports_forms(call: ToolCall[Any]) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def _sounds_secret(question: str) -> bool:
+def _asks_for_secret(question: str) -> bool:
     words = re.findall(r"[A-Za-z_-]+", question)
     return any(is_secret_name(word) for word in [*words, *map("_".join, itertools.pairwise(words))])
 

@@ -17,7 +17,7 @@ class Gauge(NamedTuple):
     labels: Labels = ()
 
 
-Standing = Mapping[Gauge, Mapping[Labels, float]]
+GaugeValues = Mapping[Gauge, Mapping[Labels, float]]
 """What was found. A gauge that could not be looked up is not in it, and then not told at all."""
 
 BUILD: Final = Gauge("remit_build_info", "Always 1; the label says which version this is", ("version",))

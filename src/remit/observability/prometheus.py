@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.metrics import COUNTERS, DISTRIBUTIONS, Histogram
 from remit.observability.browser_metrics import BUCKETS, DURATION, PENDING, REQUESTS
-from remit.observability.gauges import GAUGES, Standing
+from remit.observability.gauges import GAUGES, GaugeValues
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -128,7 +128,7 @@ def list_metrics() -> list[MetricInfo]:
     ]
 
 
-def render(standing: Standing, texts: Sequence[str] = (), pending: int | None = None) -> tuple[bytes, str]:
+def render(gauge_values: GaugeValues, texts: Sequence[str] = (), pending: int | None = None) -> tuple[bytes, str]:
     """The text and its content type. `texts` are those of the processes that carry out browser actions."""
     try:
         # An extra, and heavy: loaded by whoever scrapes.
@@ -141,14 +141,14 @@ def render(standing: Standing, texts: Sequence[str] = (), pending: int | None = 
             next_step=f"Install it with: {INSTALL}",
         ) from None
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(standing, texts, pending))
+    registry.register(_Collector(gauge_values, texts, pending))
     ProcessCollector(registry=registry)
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
 class _Collector:
-    def __init__(self, standing: Standing, texts: Iterable[str], pending: int | None) -> None:
-        self._standing = standing
+    def __init__(self, gauge_values: GaugeValues, texts: Iterable[str], pending: int | None) -> None:
+        self._gauge_values = gauge_values
         self._texts = texts
         self._pending = pending
 
@@ -166,7 +166,7 @@ class _Collector:
         yield from map(_histogram, DISTRIBUTIONS)
         for gauge in GAUGES:
             family = GaugeMetricFamily(gauge.name, gauge.meaning, labels=gauge.labels)
-            for labels, value in self._standing.get(gauge, {}).items():
+            for labels, value in self._gauge_values.get(gauge, {}).items():
                 family.add_metric(labels, value)
             yield family
 

@@ -157,21 +157,21 @@ class TraceRecorder:
         self._span.set_attribute("remit.ending", ending)
         self._stack.close()
 
-    def add_attributes(self, name: str, given: tuple[Any, ...], result: Any) -> None:
+    def add_attributes(self, name: str, args: tuple[Any, ...], result: Any) -> None:
         """What the whole request is known by: its correlation, and the code of its failure."""
         if name == "trace":
             self._span.set_attribute("remit.correlation_id", mask_text(result.correlation_id[:MAX_CORRELATION]))
         elif name == "fail":
-            record_problem(self._span, given[1])
+            record_problem(self._span, args[1])
 
-    def run_step(self, name: str, method: Any, *given: Any, **named: Any) -> Any:
+    def run_step(self, name: str, method: Any, *args: Any, **named: Any) -> Any:
         if name not in STEPS:
-            result = method(*given, **named)
-            self.add_attributes(name, given, result)
+            result = method(*args, **named)
+            self.add_attributes(name, args, result)
             return result
         with _span(self._tracer, STEPS[name]) as span:
             try:
-                return method(*given, **named)
+                return method(*args, **named)
             except BaseException as problem:
                 record_problem(span, problem)
                 raise

@@ -77,12 +77,12 @@ def build_app(services: Services, settings: WebSettings) -> FastAPI:
 
 def _add_specification(app: FastAPI) -> None:
     """Public: it says what every Remit of this version can be asked, and nothing about this one."""
-    held: list[bytes] = []
+    rendered_once: list[bytes] = []
 
     def specification() -> Response:
-        if not held:
-            held.append(rendered(app))
-        return Response(held[0], 200, {"Cache-Control": "no-cache"}, JSON)
+        if not rendered_once:
+            rendered_once.append(rendered(app))
+        return Response(rendered_once[0], 200, {"Cache-Control": "no-cache"}, JSON)
 
     app.add_api_route(SPECIFICATION, specification, include_in_schema=False)
 

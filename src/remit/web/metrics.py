@@ -102,15 +102,15 @@ class MetricsReader:
     def __init__(self, services: "Services") -> None:
         self._services = services
         self._lock = threading.Lock()
-        self._made_at = float("-inf")
-        self._made = b"", ""
+        self._cached_at = float("-inf")
+        self._cached = b"", ""
 
     def read(self) -> tuple[bytes, str]:
         with self._lock:
-            if time.monotonic() - self._made_at > FRESH_SECONDS:
-                self._made = scrape(self._services)
-                self._made_at = time.monotonic()
-            return self._made
+            if time.monotonic() - self._cached_at > FRESH_SECONDS:
+                self._cached = scrape(self._services)
+                self._cached_at = time.monotonic()
+            return self._cached
 
 
 def _require_person(request: Request) -> None:

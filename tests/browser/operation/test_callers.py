@@ -79,7 +79,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def wait_until_left(host: Host) -> None:
     """Until nothing of those who hung up is left: no thread of theirs, no hook."""
     for thread in threading.enumerate():
-        if thread.daemon and thread.name.endswith(("(run)", "(_talk)")):
+        if thread.daemon and thread.name.endswith(("(run)", "(_serve_caller)")):
             thread.join(10)
     assert host.action.flight.hooks == []
 

@@ -9,7 +9,7 @@ import pytest
 
 from remit.contracts.browser.capabilities import ServiceCapability
 from remit.web.console import confirm_page as confirming
-from remit.web.console.redirects import OWN_PAGES
+from remit.web.console.redirects import REDIRECTED_PATHS
 from remit.web.security.middleware import CSRF_FIELD
 from tests.goals.goal_office import PING
 from tests.plans.project import plan_of, replace
@@ -127,7 +127,7 @@ CONSOLE: Final = (
     Row("POST", "/goals/ask", "L3333..", body=[("utterance", "nothing"), ("language", "en")]),
     Row("POST", "/goals/go-on", "L3333..", body=[("id", "none")]),
     Row("POST", "/goals/undo", "L3333..", body=[("tenant", "acme"), ("id", "none"), YES]),
-    *(Row("GET", path, PAGE) for path in OWN_PAGES),  # where the page of a form is
+    *(Row("GET", path, PAGE) for path in REDIRECTED_PATHS),  # where the page of a form is
     Row("GET", "/ledger/evidence", PAGE),
     Row("GET", "/inbox/{rest:path}", PUBLIC, f"/inbox/request/{NO_ID}"),  # as above
     Row("POST", "/inbox/answer", "L333.3.", body=[("kind", "plan"), ("id", THE_PLAN), ("decision", "deny"), YES]),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit.contracts.services.common import TaskAnswer
-from remit.web.security.fair_share import REQUESTS_AT_ONCE, THREADS_OF_STRANGERS, TURNS_OF_AGENTS
+from remit.web.security.fair_share import AGENT_TURNS, ANONYMOUS_THREADS, REQUESTS_AT_ONCE
 from tests.support.web_server import NOBODY, Answer, WebSite, Who
 
 
@@ -58,7 +58,7 @@ def test_one_agents_slow_work_takes_its_own_turns_and_everybody_else_is_answered
             return callers.submit(site.get, "/v1/tasks/x", who)
 
         asked = [ask(greedy) for _ in range(REQUESTS_AT_ONCE)]
-        for _ in range(TURNS_OF_AGENTS.each):
+        for _ in range(AGENT_TURNS.each):
             assert slow.came.acquire(timeout=20)
         for path, who, status in (
             ("/healthz", NOBODY, 200),
@@ -69,14 +69,14 @@ def test_one_agents_slow_work_takes_its_own_turns_and_everybody_else_is_answered
             ("/inbox", site.admin, 200),
         ):
             assert site.get(path, who).status == status, path
-        assert slow.most == TURNS_OF_AGENTS.each
+        assert slow.most == AGENT_TURNS.each
         late = ask(other)
         assert slow.came.acquire(timeout=20)
         refused = site.get("/v1/me", greedy)  # as much under way as one caller may have
         assert (refused.status, refused.tree["code"]) == (429, "resource_exhausted")
         slow.go.set()
         assert {each.result(60).status for each in (*asked, late)} == {202}
-    assert slow.most == TURNS_OF_AGENTS.each + 1
+    assert slow.most == AGENT_TURNS.each + 1
     assert site.get("/v1/me", greedy).status == 200
 
 
@@ -91,7 +91,7 @@ def test_strangers_do_not_take_the_threads_of_others(site: WebSite, monkeypatch:
     monkeypatch.setattr("remit.web.api.health.check_readiness", look)
     with ThreadPoolExecutor(40) as callers, ending(go):
         asked = [callers.submit(site.get, "/readyz") for _ in range(40)]
-        for _ in range(THREADS_OF_STRANGERS):
+        for _ in range(ANONYMOUS_THREADS):
             assert came.acquire(timeout=20)
         assert not came.acquire(blocking=False)
         assert site.get("/healthz").status == 200

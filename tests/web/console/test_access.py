@@ -14,8 +14,8 @@ from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
 from remit.services.plans.service import NO_ALLOWANCES
 from remit.web.console.languages import languages_for
-from remit.web.console.redirects import OWN_PAGES
-from remit.web.console.router import ROOMS
+from remit.web.console.redirects import REDIRECTED_PATHS
+from remit.web.console.router import ROUTERS
 from tests.web.console.console_workspace import Stage, created, replaced, served
 
 PAGES = ("/inbox", "/runs", "/goals", "/ledger", "/ledger/verify", "/catalogue", "/tokens", "/people", "/levels")
@@ -423,11 +423,11 @@ def test_whoever_reloads_the_answer_to_a_form_comes_to_the_page_of_the_thing(sta
     cookie, csrf = stage.cookie("ada", "admin")
     routes = {
         route.path
-        for room in ROOMS
-        for route in room.routes
+        for router in ROUTERS
+        for route in router.routes
         if isinstance(route, APIRoute) and "POST" in (route.methods or ())
     }
-    assert routes - {"/ledger/verify"} == set(OWN_PAGES)
+    assert routes - {"/ledger/verify"} == set(REDIRECTED_PATHS)
     for path, query, own in (
         ("/runs/apply", "name=a-b", "/runs/a-b"),
         ("/runs/undo", "", "/runs"),

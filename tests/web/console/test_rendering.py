@@ -90,6 +90,6 @@ def test_bars_are_as_high_as_their_share_of_the_highest() -> None:
     one, two, none = chart.bars
     assert (two.height, two.bad_height, none.height) == (one.height / 2, one.height / 2, 0)
     assert one.y + one.height == two.y + two.height == chart.base
-    assert "5 failed" in two.words
+    assert "5 failed" in two.text
     assert chart.most == "10 ms"
     assert draw_bars("x", []).bars == ()

@@ -63,11 +63,11 @@ class Addresses:
     @classmethod
     def of(cls, settings: WebSettings) -> Self:
         config = settings.config
-        given = [*LOOPBACK_NAMES, *config.allowed_hosts]
+        texts = [*LOOPBACK_NAMES, *config.allowed_hosts]
         if settings.host not in ANYWHERE:
-            given.append(f"[{settings.host.strip('[]')}]" if settings.host.count(":") > 1 else settings.host)
+            texts.append(f"[{settings.host.strip('[]')}]" if settings.host.count(":") > 1 else settings.host)
         public = urlsplit(config.public_url) if config.public_url else None
-        names = {found for text in given if (found := split_host(text)) is not None}
+        names = {found for text in texts if (found := split_host(text)) is not None}
         if public is not None and (found := split_host(public.netloc)) is not None:
             names.add((found[0], ""))
         origin = _origin(public.scheme, public.netloc) if public is not None else None

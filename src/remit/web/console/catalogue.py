@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from remit.core.errors import RefusedError, RemitError
 from remit.web.console import confirm as confirm_texts
-from remit.web.console.confirm_page import ask_first, is_confirmed
+from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
 from remit.web.console.templating import address
@@ -38,7 +38,9 @@ def promote(request: Request, form: Filled) -> Response:
     viewer = require_viewer(request)
     tenant, name = form.one("tenant"), form.one("id")
     if not is_confirmed(form):
-        return ask_first(request, form, confirm_texts.promote(name, tenant), address("/catalogue", tenant=tenant))
+        return render_confirmation(
+            request, form, confirm_texts.promote(name, tenant), address("/catalogue", tenant=tenant)
+        )
     try:
         get_services(request).catalogue.promote(
             viewer.caller, tenant, name, digest=form.one("digest"), reason=form.given("reason")
@@ -53,7 +55,9 @@ def retire(request: Request, form: Filled) -> Response:
     viewer = require_viewer(request)
     tenant, name = form.one("tenant"), form.one("id")
     if not is_confirmed(form):
-        return ask_first(request, form, confirm_texts.retire(name, tenant), address("/catalogue", tenant=tenant))
+        return render_confirmation(
+            request, form, confirm_texts.retire(name, tenant), address("/catalogue", tenant=tenant)
+        )
     get_services(request).catalogue.retire(viewer.caller, tenant, name, reason=form.given("reason"))
     return redirect_to(address("/catalogue", tenant=tenant, said="retired"))
 

@@ -29,7 +29,7 @@ class Bar(NamedTuple):
     height: float
     bad_y: float
     bad_height: float
-    words: str
+    text: str
 
 
 class Label(NamedTuple):
@@ -56,10 +56,10 @@ def draw_bars(title: str, values: Sequence[Value], unit: str = "", width: int = 
     space = HEIGHT - BOTTOM - TOP
     bars, labels = [], []
     each = max(-(-LABEL // max(int(across), 1)), 1)
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         height = space * value.amount / most if most else 0.0
         bad = space * min(value.bad, value.amount) / most if most else 0.0
-        x = LEFT + place * across
+        x = LEFT + index * across
         text = f"{value.name}: {_format_amount(value.amount, unit)}" + (
             f", {_format_amount(value.bad, '')} failed" if value.bad else ""
         )
@@ -74,7 +74,7 @@ def draw_bars(title: str, values: Sequence[Value], unit: str = "", width: int = 
                 text,
             )
         )
-        if place % each == 0:
+        if index % each == 0:
             labels.append(Label(round(x + across / 2, 1), value.name))
     return Chart(title, tuple(bars), tuple(labels), _format_amount(most, unit) if most else "", width)
 

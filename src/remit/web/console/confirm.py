@@ -8,17 +8,17 @@ from remit.web.console.templating import counted
 class Confirmation(NamedTuple):
     title: str
     detail: str
-    yes: str
+    button: str
     tone: str = "no"
     """How the button looks: `yes`, `no`, or `final` where something of somebody's is lost."""
 
 
-def approve(title: str, words: str) -> Confirmation:
-    return Confirmation("Approve this?", f"{title}: {words}", "Yes, approve", "yes")
+def approve(title: str, detail: str) -> Confirmation:
+    return Confirmation("Approve this?", f"{title}: {detail}", "Yes, approve", "yes")
 
 
-def deny(title: str, words: str) -> Confirmation:
-    return Confirmation("Deny this?", f"{title}: {words}", "Yes, deny")
+def deny(title: str, detail: str) -> Confirmation:
+    return Confirmation("Deny this?", f"{title}: {detail}", "Yes, deny")
 
 
 def apply(title: str) -> Confirmation:
@@ -26,8 +26,8 @@ def apply(title: str) -> Confirmation:
 
 
 def compute(title: str) -> Confirmation:
-    meant = f"{title}: its SQL and its pipelines run to find out what they would do. Nothing of that is kept."
-    return Confirmation("Compute this preview again?", meant, "Yes, compute it", "yes")
+    detail = f"{title}: its SQL and its pipelines run to find out what they would do. Nothing of that is kept."
+    return Confirmation("Compute this preview again?", detail, "Yes, compute it", "yes")
 
 
 def cancel(title: str) -> Confirmation:
@@ -36,23 +36,23 @@ def cancel(title: str) -> Confirmation:
 
 def undo(title: str, drifted: int) -> Confirmation:
     if drifted:
-        lost = f"{counted(drifted, 'file')} changed since the run would be overwritten."
-        return Confirmation("Overwrite what was changed since, and undo?", lost, "Yes, overwrite and undo", "final")
+        detail = f"{counted(drifted, 'file')} changed since the run would be overwritten."
+        return Confirmation("Overwrite what was changed since, and undo?", detail, "Yes, overwrite and undo", "final")
     return Confirmation("Undo this run?", f"{title}: the files become as they were before it.", "Yes, undo it")
 
 
-def undo_goal(words: str) -> Confirmation:
-    return Confirmation("Take this back?", f"{words}: a goal of its own undoes what it did.", "Yes, take it back")
+def undo_goal(utterance: str) -> Confirmation:
+    return Confirmation("Take this back?", f"{utterance}: a goal of its own undoes what it did.", "Yes, take it back")
 
 
-def revoke(whose: str) -> Confirmation:
-    lost = "What waits for a person on its behalf becomes void. This cannot be taken back."
-    return Confirmation(f"Revoke the token of {whose}?", lost, "Yes, revoke it")
+def revoke(holder: str) -> Confirmation:
+    detail = "What waits for a person on its behalf becomes void. This cannot be taken back."
+    return Confirmation(f"Revoke the token of {holder}?", detail, "Yes, revoke it")
 
 
 def promote(name: str, tenant: str) -> Confirmation:
-    meant = f"Users of {tenant} can have it done by asking, exactly as it was shown."
-    return Confirmation(f"Promote {name}?", meant, "Yes, promote it", "yes")
+    detail = f"Users of {tenant} can have it done by asking, exactly as it was shown."
+    return Confirmation(f"Promote {name}?", detail, "Yes, promote it", "yes")
 
 
 def retire(name: str, tenant: str) -> Confirmation:
@@ -60,15 +60,15 @@ def retire(name: str, tenant: str) -> Confirmation:
 
 
 def remove(name: str, is_me: bool = False, is_only_admin: bool = False) -> Confirmation:  # noqa: FBT001, FBT002 - said in a template
-    meant = "All sessions and links end at once."
+    detail = "All sessions and links end at once."
     if is_me:
-        meant = f"This is you: you are logged out at once. {meant}"
+        detail = f"This is you: you are logged out at once. {detail}"
     if is_only_admin:
-        meant = f"{meant} Nobody else is an admin: the next one is let in at the server's own machine."
-    return Confirmation(f"Remove {name}?", meant, "Yes, remove")
+        detail = f"{detail} Nobody else is an admin: the next one is let in at the server's own machine."
+    return Confirmation(f"Remove {name}?", detail, "Yes, remove")
 
 
-WORDS: Final = {
+CONFIRMATIONS: Final = {
     each.__name__: each
     for each in (approve, deny, apply, compute, cancel, undo, undo_goal, revoke, promote, retire, remove)
 }

@@ -13,16 +13,18 @@ from remit.web.console.forms import FormFields
 from remit.web.console.pages import page
 
 FIELD: Final = "confirmed"
-_OWN: Final = frozenset({FIELD})
+_RESERVED_FIELDS: Final = frozenset({FIELD})
 
 
 def is_confirmed(form: FormFields) -> bool:
     return form.one(FIELD) == "yes"
 
 
-def ask_first(request: Request, form: FormFields, confirmation: Confirmation, back: str) -> Response:
+def render_confirmation(request: Request, form: FormFields, confirmation: Confirmation, cancel_path: str) -> Response:
     """The same form once more, with nothing to fill in: only a yes, or the way back."""
-    fields = [(name, value) for name, value in form.everything() if name not in _OWN]
+    fields = [(name, value) for name, value in form.everything() if name not in _RESERVED_FIELDS]
     query = f"?{request.url.query}" if request.url.query else ""
     action = request.url.path + query
-    return page(request, "confirm.html", confirmation=confirmation, fields=fields, action=action, back=back)
+    return page(
+        request, "confirm.html", confirmation=confirmation, fields=fields, action=action, cancel_path=cancel_path
+    )

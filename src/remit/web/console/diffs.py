@@ -32,12 +32,12 @@ class DiffShown(NamedTuple):
     rows: tuple[DiffRow, ...]
     on_other_pages: int
     """Lines that are to be seen elsewhere."""
-    nowhere: int = 0
+    omitted: int = 0
     """Lines that no page has: the diff was too long for the preview."""
 
     @property
     def left_out(self) -> int:
-        return self.on_other_pages + self.nowhere
+        return self.on_other_pages + self.omitted
 
 
 def build_rows(diff: str, left_out: int = 0, first: int = 0, most: int = MOST_ROWS) -> DiffShown:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from remit.contracts.services.common import GoalAnswer
 from remit.core.errors import RefusedError, RemitError
 from remit.web.console.confirm import undo_goal as ask_to_take_back
-from remit.web.console.confirm_page import ask_first, is_confirmed
+from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled
 from remit.web.console.languages import Languages, languages_for
 from remit.web.console.pages import ConsoleRoute, Viewer, get_services, get_time, page, redirect_to, require_viewer
@@ -35,7 +35,7 @@ _NEXT_MINE: Final = {
 }
 
 
-_ASK_ANEW: Final = "Whoever still wants it asks anew."
+_ASK_AGAIN: Final = "Whoever still wants it asks anew."
 
 
 class GoalLine(NamedTuple):
@@ -43,7 +43,7 @@ class GoalLine(NamedTuple):
     correlation: str
     event: str
     at: str
-    words: str
+    utterance: str
 
     @property
     def path(self) -> str:
@@ -72,17 +72,17 @@ def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa:
     viewer = require_viewer(request)
     goals = get_services(request).goals
     found = goals.get(viewer.caller, tenant, id)
-    words = goals.read_utterance(viewer.caller, tenant, id)
+    utterance = goals.read_utterance(viewer.caller, tenant, id)
     is_mine, is_over = _is_mine(viewer, found), _is_over(request, found)
     return page(
         request,
         "goal.html",
         here="/goals",
         goal=found,
-        words=words,
+        utterance=utterance,
         is_mine=is_mine,
         is_over=is_over,
-        next_words=(_ASK_ANEW,) if is_over else list_next_steps(found, is_mine=is_mine),
+        next_steps=(_ASK_AGAIN,) if is_over else list_next_steps(found, is_mine=is_mine),
     )
 
 
@@ -91,11 +91,11 @@ def ask(request: Request, form: Filled) -> Response:
     viewer, reply_to = require_viewer(request), form.given("reply_to")
     goals, tenant = get_services(request).goals, viewer.caller.tenant
     try:
-        spoken = goals.read_language(viewer.caller, tenant, reply_to) if reply_to and tenant else form.one("language")
+        tag = goals.read_language(viewer.caller, tenant, reply_to) if reply_to and tenant else form.one("language")
         found = goals.ask(
             viewer.caller,
             form.one("utterance"),
-            spoken or "en",
+            tag or "en",
             reply_to=reply_to,
             wait=ASK_WAIT,
         )
@@ -117,17 +117,19 @@ def undo(request: Request, form: Filled) -> Response:
     """By a goal of its own, which asks for its user's yes as every other does."""
     viewer, tenant, name = require_viewer(request), form.one("tenant"), form.one("id")
     if not is_confirmed(form):
-        words = get_services(request).goals.read_utterance(viewer.caller, tenant, name)
-        return ask_first(request, form, ask_to_take_back(words[:MOST_WORDS] or name), goal_path(tenant, name))
+        utterance = get_services(request).goals.read_utterance(viewer.caller, tenant, name)
+        return render_confirmation(
+            request, form, ask_to_take_back(utterance[:MOST_WORDS] or name), goal_path(tenant, name)
+        )
     found = get_services(request).goals.undo(viewer.caller, name, ASK_WAIT)
     return redirect_to(goal_path(found.tenant_id, found.correlation_id))
 
 
 def _render_goals(
-    request: Request, viewer: Viewer, problem: RemitError | None = None, words: str = "", language: str = ""
+    request: Request, viewer: Viewer, problem: RemitError | None = None, utterance: str = "", language: str = ""
 ) -> Response:
-    asked, caller = get_services(request).goals, viewer.caller
-    newest = [line for tenant in asked.list_tenants(caller) for line in asked.list_goals(caller, tenant, MOST_LISTED)]
+    goals, caller = get_services(request).goals, viewer.caller
+    newest = [line for tenant in goals.list_tenants(caller) for line in goals.list_goals(caller, tenant, MOST_LISTED)]
     newest.sort(key=lambda each: each.at, reverse=True)
     lines = [
         GoalLine(
@@ -135,7 +137,7 @@ def _render_goals(
             each.correlation_id,
             each.event,
             each.at,
-            asked.read_utterance(caller, each.tenant_id, each.correlation_id)[:MOST_WORDS],
+            goals.read_utterance(caller, each.tenant_id, each.correlation_id)[:MOST_WORDS],
         )
         for each in newest[:MOST_LISTED]
     ]
@@ -146,7 +148,7 @@ def _render_goals(
         here="/goals",
         lines=lines,
         languages=_languages(request, viewer, language),
-        words=words,
+        utterance=utterance,
         problem=problem,
     )
 
@@ -156,8 +158,8 @@ def _languages(request: Request, viewer: Viewer, language: str) -> Languages | N
     caller = viewer.caller
     if caller.tenant is None or not viewer.has_right("ask"):
         return None
-    spoken = get_services(request).catalogue.list_languages(caller, caller.tenant)
-    return languages_for(spoken, request.headers.get("accept-language", ""), language)
+    tags = get_services(request).catalogue.list_languages(caller, caller.tenant)
+    return languages_for(tags, request.headers.get("accept-language", ""), language)
 
 
 def _is_over(request: Request, found: GoalAnswer) -> bool:

@@ -15,14 +15,14 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.text import counted
 from remit.plans.proposals.previews import PreviewNotStoredError
 from remit.web.console.confirm import approve, compute, deny
-from remit.web.console.confirm_page import ask_first, is_confirmed
+from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled, FormFields
 from remit.web.console.goals import goal_path
 from remit.web.console.graphs import Graph
 from remit.web.console.inbox_text import InboxItem
 from remit.web.console.outcomes import describe_next_step, find_outcome, list_closing_times
 from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
-from remit.web.console.plan_pages import ALL_FILES, PreviewShown, picture_of, rest_of
+from remit.web.console.plan_pages import ALL_FILES, PreviewShown, draw_steps, read_rest
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
 
@@ -71,13 +71,13 @@ def diff(request: Request, id: str = "", digest: str = "", file: int = 0, first:
     viewer = require_viewer(request)
     item = InboxItem(get_services(request).inbox.show(viewer.caller, "plan", id).question)
     preview = get_services(request).plans.read_preview(viewer.caller, id)
-    rest = rest_of(preview, file, first)
+    rest = read_rest(preview, file, first)
     if rest is None:
         raise RefusedError(
             Reason.STATE_MISSING, "there is no such part of a diff", where=id, next_step="See the inbox."
         )
     stale = preview.preview_digest != digest
-    return page(request, "diff.html", here="/inbox", asked=item, rest=rest, first=first, stale=stale)
+    return page(request, "diff.html", here="/inbox", item=item, rest=rest, first=first, stale=stale)
 
 
 @router.get("/inbox/{rest:path}")
@@ -101,8 +101,8 @@ def answer(request: Request, form: Filled) -> Response:
         item = InboxItem(
             get_services(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None).question
         )
-        yes, no = approve(item.title, item.approve_text), deny(item.title, item.deny_text)
-        return ask_first(request, form, yes if form.one("decision") == "approve" else no, item.path)
+        approval, denial = approve(item.title, item.approve_text), deny(item.title, item.deny_text)
+        return render_confirmation(request, form, approval if form.one("decision") == "approve" else denial, item.path)
     try:
         notice = _decide(request, viewer, form)
     except RefusedError as problem:
@@ -119,7 +119,7 @@ def compute_preview(request: Request, form: Filled) -> Response:
     viewer, name = require_viewer(request), form.one("id")
     item = InboxItem(get_services(request).inbox.show(viewer.caller, "plan", name).question)
     if not is_confirmed(form):
-        return ask_first(request, form, compute(item.title), item.path)
+        return render_confirmation(request, form, compute(item.title), item.path)
     try:
         get_services(request).plans.compute_preview(viewer.caller, name)
     except RemitError as problem:
@@ -149,8 +149,8 @@ def _render_question(
         "question.html",
         status_of(problem) if problem else 200,
         here="/inbox",
-        asked=item,
-        request_asked=view.request,
+        item=item,
+        held_request=view.request,
         goal=view.goal,
         proposal=proposal,
         preview=preview,
@@ -162,7 +162,7 @@ def _render_question(
         can_approve=not why_not,
         why_not=why_not,
         outcome=outcome,
-        next_words=describe_next_step(
+        next_step_text=describe_next_step(
             view, proposal, outcome, is_stale=preview is not None and bool(preview.changed_since)
         ),
         before=before,
@@ -182,8 +182,8 @@ def _read_plan(
     if proposal.state not in {"PENDING", "APPROVED"}:
         return proposal, None, None
     try:
-        seen = plans.read_preview(viewer.caller, view.question.id)
-        return proposal, PreviewShown.of(seen, is_unfolded=is_unfolded), None
+        stored = plans.read_preview(viewer.caller, view.question.id)
+        return proposal, PreviewShown.of(stored, is_unfolded=is_unfolded), None
     except RemitError as problem:  # the question can still be denied
         return proposal, None, problem
 
@@ -191,7 +191,7 @@ def _read_plan(
 def _draw_plan(request: Request, viewer: Viewer, view: QuestionView) -> Graph | None:
     """Where one action waits for another; else the list of files says as much."""
     steps = get_services(request).plans.list_actions(viewer.caller, view.question.id)
-    return picture_of(steps, {}) if any(step.depends_on for step in steps) else None
+    return draw_steps(steps, {}) if any(step.depends_on for step in steps) else None
 
 
 def _reason_not_to_approve(view: QuestionView, preview: PreviewShown | None, problem: RemitError | None) -> str:
@@ -223,10 +223,10 @@ def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
         decision = Decision.from_tree({"answer": form.one("answer")}, source="form")
         left = services.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
         return "unclear" if left.state == "PENDING" else "answered"
-    wish = form.one("decision")
-    if wish not in {"approve", "deny"}:
+    choice = form.one("decision")
+    if choice not in {"approve", "deny"}:
         raise RefusedError(Reason.MALFORMED, "the form says neither yes nor no", where="field decision")
-    approved = wish == "approve"
+    approved = choice == "approve"
     tree = {
         "approved": approved,
         "reason": form.given("reason"),

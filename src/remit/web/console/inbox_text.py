@@ -9,19 +9,19 @@ from remit.web.console.templating import address
 _RISKS: Final = {"LOW": "low", "MEDIUM": "medium", "HIGH": "high", "CRITICAL": "high"}
 
 
-class InboxWords(NamedTuple):
+class InboxTexts(NamedTuple):
     kind: str
-    yes: str
-    no: str
+    approve: str
+    deny: str
 
 
-_WORDS: Final[dict[str, InboxWords]] = {
-    "request": InboxWords("Held request", "it goes on, once, exactly as shown.", "it is not sent or done."),
-    "plan": InboxWords("Plan", "the plan may be applied, exactly as shown.", "the plan cannot be applied."),
-    "goal": InboxWords("Goal", "the goal goes on, exactly as shown.", "nothing is done."),
-    "confirmation": InboxWords("Your own goal", "it goes on.", "nothing is done."),
+_TEXTS: Final[dict[str, InboxTexts]] = {
+    "request": InboxTexts("Held request", "it goes on, once, exactly as shown.", "it is not sent or done."),
+    "plan": InboxTexts("Plan", "the plan may be applied, exactly as shown.", "the plan cannot be applied."),
+    "goal": InboxTexts("Goal", "the goal goes on, exactly as shown.", "nothing is done."),
+    "confirmation": InboxTexts("Your own goal", "it goes on.", "nothing is done."),
 }
-_CALL: Final = InboxWords("Call", "it is made, once, exactly as shown.", "it is not made.")
+_CALL: Final = InboxTexts("Call", "it is made, once, exactly as shown.", "it is not made.")
 _CLOSED: Final = {
     "APPROVED": "Approved",
     "DENIED": "Denied: nothing was done",
@@ -46,10 +46,10 @@ class InboxItem:
         return self.question.title or self.question.id
 
     @property
-    def _texts(self) -> InboxWords:
+    def _texts(self) -> InboxTexts:
         """Of what an agent asks, only a call of a governed function has a risk of its own."""
         is_call = self.question.kind == "request" and self.question.risk is not None
-        return _CALL if is_call else _WORDS[self.question.kind]
+        return _CALL if is_call else _TEXTS[self.question.kind]
 
     @property
     def kind_label(self) -> str:
@@ -57,11 +57,11 @@ class InboxItem:
 
     @property
     def approve_text(self) -> str:
-        return self._texts.yes
+        return self._texts.approve
 
     @property
     def deny_text(self) -> str:
-        return self._texts.no
+        return self._texts.deny
 
     @property
     def risk_label(self) -> str:

@@ -20,12 +20,14 @@ class Languages(NamedTuple):
     chosen: str
 
 
-def languages_for(phrases: Iterable[str], accepted: str, asked: str = "") -> Languages:
+def languages_for(phrases: Iterable[str], accepted: str, last_used: str = "") -> Languages:
     """`phrases`: the tags of the catalogue's phrases. `accepted`: what the browser says that its user reads."""
     here = tuple(Language(tag, _name(tag)) for tag in sorted(set(phrases)))
     languages = {each.tag for each in here}
     others = tuple(Language(key, entry.own_name) for key, entry in load_lexicon().languages().items())
-    return Languages(here, tuple(each for each in others if each.tag not in languages), _chosen(here, accepted, asked))
+    return Languages(
+        here, tuple(each for each in others if each.tag not in languages), _chosen(here, accepted, last_used)
+    )
 
 
 def _name(tag: str) -> str:
@@ -35,10 +37,10 @@ def _name(tag: str) -> str:
     return name.own_name if name.language == tag else f"{name.own_name} ({tag})"
 
 
-def _chosen(here: tuple[Language, ...], accepted: str, asked: str) -> str:
+def _chosen(here: tuple[Language, ...], accepted: str, last_used: str) -> str:
     """What was asked in last; else the first language of the browser that the catalogue has; else English."""
-    if asked:
-        return asked
+    if last_used:
+        return last_used
     by_language = {
         preferred.language: each.tag for each in reversed(here) if (preferred := read_tag(each.tag)) is not None
     }

@@ -24,7 +24,7 @@ router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 EACH_PAGE: Final = 50
 BLOCKS: Final = 7
 VERIFY_WAIT: Final = 1.0
-MOST_TOLD: Final = 140
+MAX_FACT_LENGTH: Final = 140
 MOST_FACTS: Final = 12
 FILTERS: Final = ("kind", "correlation", "actor", "text", "since", "until")
 _FURTHER: Final = ("_ref", "_hash", "_id", "_key", "digest")
@@ -35,7 +35,7 @@ class LedgerLine(NamedTuple):
     """One entry in a list, with what is worth reading of its payload."""
 
     view: EntryView
-    words: str
+    summary: str
 
     @property
     def path(self) -> str:
@@ -63,17 +63,17 @@ def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> 
     viewer = require_viewer(request)
     record = get_services(request).ledger
     chains = record.list_chains(viewer.caller)
-    given = {name: request.query_params.get(name, "").strip() for name in FILTERS}
+    filters = {name: request.query_params.get(name, "").strip() for name in FILTERS}
     problem: RemitError | None = None
     items: Sequence[EntryView] = ()
     older = None
     try:
-        found = record.list_entries(viewer.caller, tenant, _filter(given), cursor or None, EACH_PAGE)
+        found = record.list_entries(viewer.caller, tenant, _filter(filters), cursor or None, EACH_PAGE)
     except RefusedError as refused:
         problem = refused
     else:
         items = found.items
-        older = address("/ledger", tenant=tenant, cursor=found.next, **given) if found.next else None
+        older = address("/ledger", tenant=tenant, cursor=found.next, **filters) if found.next else None
     chain = next((each for each in chains if each.tenant_id == tenant), None)
     newest = record.list_entries(viewer.caller, tenant, limit=BLOCKS).items if chain is not None else ()
     return page(
@@ -85,8 +85,8 @@ def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> 
         chains=chains,
         chain=chain,
         blocks=_blocks(newest, chain),
-        given=given,
-        searching=any(given.values()) or bool(cursor),
+        filters=filters,
+        searching=any(filters.values()) or bool(cursor),
         lines=[LedgerLine(each, summarise_entry(each.entry)) for each in items],
         older=older,
         problem=problem,
@@ -105,7 +105,7 @@ def entry(request: Request, tenant: str = "", seq: int = 0) -> Response:
 def trace(request: Request, tenant: str = DEFAULT_TENANT, correlation: str = "") -> Response:
     viewer = require_viewer(request)
     found = get_services(request).ledger.trace(viewer.caller, tenant, correlation)
-    return page(request, "trace.html", here="/ledger", traced=found, facts_of=facts_of)
+    return page(request, "trace.html", here="/ledger", traced=found, list_facts=list_facts)
 
 
 @router.get("/ledger/verify")
@@ -145,33 +145,33 @@ def summarise_entry(entry: LedgerEntry) -> str:
 class TraceFacts(NamedTuple):
     """Of one link of a trace: what a reader wants first, and the ids and digests that prove it."""
 
-    told: list[tuple[str, str]]
+    primary: list[tuple[str, str]]
     further: list[tuple[str, str]]
 
 
-def facts_of(node: Mapping[str, Any]) -> TraceFacts:
-    told: list[tuple[str, str]] = []
+def list_facts(node: Mapping[str, Any]) -> TraceFacts:
+    primary: list[tuple[str, str]] = []
     further: list[tuple[str, str]] = []
     for name, value in (node.get("facts") or {}).items():
         if value in (None, "", [], {}):
             continue
-        (further if name.endswith(_FURTHER) or name == "source" else told).append((str(name), _short(value)))
-    return TraceFacts(told[:MOST_FACTS], further)
+        (further if name.endswith(_FURTHER) or name == "source" else primary).append((str(name), _short(value)))
+    return TraceFacts(primary[:MOST_FACTS], further)
 
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]}…"
+    return text if len(text) <= MAX_FACT_LENGTH else f"{text[:MAX_FACT_LENGTH]}…"
 
 
-def _filter(given: Mapping[str, str]) -> EntryFilter:
+def _filter(filters: Mapping[str, str]) -> EntryFilter:
     tree = {
-        "kind": given["kind"] or None,
-        "correlation_id": given["correlation"] or None,
-        "actor": given["actor"] or None,
-        "text": given["text"] or None,
-        "since": _time(given["since"]),
-        "until": _time(given["until"]),
+        "kind": filters["kind"] or None,
+        "correlation_id": filters["correlation"] or None,
+        "actor": filters["actor"] or None,
+        "text": filters["text"] or None,
+        "since": _time(filters["since"]),
+        "until": _time(filters["until"]),
     }
     return EntryFilter.from_tree(tree, source="the search")
 

@@ -13,8 +13,8 @@ from remit.core.ids import DEFAULT_TENANT
 from remit.web.console.pages import Viewer, get_services
 from remit.web.console.templating import address, minute
 
-_ENDED: Final = ("call.audit", "browser.action")
-_LOOKED_AT: Final = 10
+_OUTCOME_KINDS: Final = ("call.audit", "browser.action")
+_MAX_ENTRIES: Final = 10
 _VOIDED: Final = {"proposal.voided": "proposal_id", "approval.voided": "approval_id"}
 _MOST_VOIDED: Final = 100
 _EFFECTS: Final = {
@@ -25,7 +25,7 @@ _EFFECTS: Final = {
 }
 
 
-_RUNS: Final = {
+_RUN_TEXTS: Final = {
     "RUNNING": "It is being applied.",
     "UNFINISHED": "The process that applied it is gone; the next run, or `remit recover`, settles what it left.",
     "APPLIED": "It was applied.",
@@ -41,7 +41,7 @@ _RUNS: Final = {
 class QuestionOutcome(NamedTuple):
     """Of what was approved: how it ended, when, and where all of it is written down."""
 
-    words: str
+    text: str
     at: str
     path: str
 
@@ -53,7 +53,7 @@ def describe_next_step(
 
     `is_stale`: the files are not those that the yes was for.
     """
-    asked = view.question
+    question = view.question
     if proposal is not None and proposal.state == "APPROVED":
         if is_stale:
             return "It cannot be applied as things are now: something was changed since the yes."
@@ -61,10 +61,10 @@ def describe_next_step(
         who = proposal.proposed_by if proposal.token_jti else "an operator or an admin"
         return f"Waits for {who} to apply it{until}."
     if proposal is not None:
-        return _RUNS.get(proposal.state, "")
-    if view.request is not None and asked.state == "APPROVED" and outcome is None:
+        return _RUN_TEXTS.get(proposal.state, "")
+    if view.request is not None and question.state == "APPROVED" and outcome is None:
         what = "makes the same call again" if view.request.url is None else "goes on"
-        return f"Nothing has come of it yet: it is done when {asked.asked_by} {what}."
+        return f"Nothing has come of it yet: it is done when {question.asked_by} {what}."
     return ""
 
 
@@ -76,9 +76,9 @@ def find_outcome(request: Request, viewer: Viewer, view: QuestionView) -> Questi
     if wanted is None or view.question.state not in {"APPROVED", "USED"}:
         return None
     record = get_services(request).ledger
-    for kind in _ENDED:
+    for kind in _OUTCOME_KINDS:
         filters = EntryFilter.from_tree({"kind": kind, "correlation_id": wanted.action_id}, source="the console")
-        for found in record.list_entries(viewer.caller, DEFAULT_TENANT, filters, None, _LOOKED_AT).items:
+        for found in record.list_entries(viewer.caller, DEFAULT_TENANT, filters, None, _MAX_ENTRIES).items:
             entry = found.entry
             if found.problem is None and _is_of(entry, wanted.token_jti) and _is_later(entry, view.question.decided_at):
                 path = address("/ledger", correlation=wanted.action_id)

@@ -1,4 +1,4 @@
-"""What every page has: who looks, the rooms, a word on what was just done; and the pages that say what went wrong."""
+"""What every page has: who looks, the sections, a notice of what was done; and the pages of errors."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import render_time, system_clock
 from remit.identity.callers import PersonCaller
 from remit.services.base.permissions import Right, may
-from remit.web.console.confirm import WORDS
+from remit.web.console.confirm import CONFIRMATIONS
 from remit.web.console.redirects import find_page
 from remit.web.console.templating import environment
 from remit.web.http.authentication import get_caller
@@ -32,7 +32,7 @@ class ConsoleSection(NamedTuple):
     name: str
 
 
-ROOMS: Final = (
+SECTIONS: Final = (
     ConsoleSection("/inbox", "Inbox"),
     ConsoleSection("/runs", "Runs"),
     ConsoleSection("/goals", "Goals"),
@@ -129,7 +129,7 @@ def require_viewer(request: Request) -> Viewer:
         )
     services = get_services(request)
     viewer = Viewer(caller, request.state.csrf or "", services.workspace.root.name)
-    request.state.viewer = viewer  # so that an error page has the rooms too
+    request.state.viewer = viewer  # so that an error page has the sections too
     waiting = min(len(services.inbox.list_open(caller)), MOST_COUNTED)
     viewer = Viewer(caller, viewer.csrf, viewer.workspace, waiting)
     request.state.viewer = viewer
@@ -142,12 +142,12 @@ def get_time(request: Request) -> datetime:
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """One page. `viewer` is in the context where somebody is logged in; `here` names the room."""
+    """One page. `viewer` is in the context where somebody is logged in; `here` names the section."""
     now = get_time(request)
     shared: dict[str, Any] = {
         "viewer": getattr(request.state, "viewer", None),
         "bare": False,
-        "rooms": ROOMS,
+        "sections": SECTIONS,
         "here": "",
         "now": now,
         "now_text": render_time(now),
@@ -155,7 +155,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         "problem": None,
         "settings_problem": _settings_problem(request),
         "settings_left": _settings_left(request),
-        "confirms": WORDS,
+        "confirms": CONFIRMATIONS,
         "own_page": find_page(request.url.path, request.query_params),
     }
     text = environment().get_template(template).render({**shared, **context})
@@ -206,11 +206,11 @@ def redirect_to(path: str) -> RedirectResponse:
 def _login_path(request: Request) -> str:
     """And from there to the page that was asked for, or that a form was on: what was sent with one is not kept."""
     if request.method == "GET":
-        asked, said = request.url.path + (f"?{request.url.query}" if request.url.query else ""), ""
+        path, notice = request.url.path + (f"?{request.url.query}" if request.url.query else ""), ""
     else:
-        asked, said = find_page(request.url.path, request.query_params), "ended" if request.cookies else ""
-    given = {"next": asked if asked != "/" else "", "said": said}
-    query = "&".join(f"{name}={quote(value)}" for name, value in given.items() if value)
+        path, notice = find_page(request.url.path, request.query_params), "ended" if request.cookies else ""
+    parameters = {"next": path if path != "/" else "", "said": notice}
+    query = "&".join(f"{name}={quote(value)}" for name, value in parameters.items() if value)
     return f"/login?{query}" if query else "/login"
 
 

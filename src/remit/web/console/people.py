@@ -11,7 +11,7 @@ from starlette.responses import Response
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.identity.models import ROLES, Invitation, Listed, Role
 from remit.web.console.confirm import remove as ask_to_remove
-from remit.web.console.confirm_page import ask_first, is_confirmed
+from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
 from remit.web.http.problems import status_of
@@ -49,7 +49,7 @@ def remove(request: Request, form: Filled) -> Response:
     if not is_confirmed(form):
         name, listed = form.one("name"), get_services(request).people.list_people(viewer.caller)
         asking = ask_to_remove(name, name == viewer.caller.id, name == _only_admin(listed))
-        return ask_first(request, form, asking, "/people")
+        return render_confirmation(request, form, asking, "/people")
     try:
         get_services(request).people.remove(viewer.caller, form.one("name"))
     except RefusedError as problem:

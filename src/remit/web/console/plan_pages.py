@@ -99,7 +99,7 @@ class StepView(Protocol):
     def depends_on(self) -> Sequence[str]: ...
 
 
-class StepOnRecord(NamedTuple):
+class RecordedStep(NamedTuple):
     """An action of a plan whose own text is not kept: what the report and the change log say of it."""
 
     action_id: str
@@ -108,7 +108,7 @@ class StepOnRecord(NamedTuple):
     depends_on: tuple[str, ...] = ()
 
 
-def steps_of(documents: RunDocuments | None) -> list[StepOnRecord]:
+def list_steps(documents: RunDocuments | None) -> list[RecordedStep]:
     if documents is None:
         return []
     report = documents.report
@@ -117,14 +117,14 @@ def steps_of(documents: RunDocuments | None) -> list[StepOnRecord]:
     names += [each.action_id for each in report.actions_failed]
     names += [each.action_id for each in report.actions_skipped]
     return [
-        StepOnRecord(name, known[name].operation, known[name].file_path)
+        RecordedStep(name, known[name].operation, known[name].file_path)
         if name in known
-        else StepOnRecord(name, "", None)
+        else RecordedStep(name, "", None)
         for name in names
     ]
 
 
-def picture_of(steps: Iterable[StepView], states: dict[str, str], otherwise: str = "") -> Graph | None:
+def draw_steps(steps: Iterable[StepView], states: dict[str, str], otherwise: str = "") -> Graph | None:
     """The actions of a plan with what became of each; None where they are too many to draw."""
     return lay_out(
         [
@@ -146,7 +146,7 @@ def _describe_step(step: StepView) -> str:
     return f"{kind} {(step.target or '').rpartition('/')[2]}".strip()
 
 
-def states_of(report: ExecutionReport | None) -> dict[str, str]:
+def map_step_states(report: ExecutionReport | None) -> dict[str, str]:
     """`completed`, `failed`, `skipped`; and `undone`, where the run itself took back what it had done."""
     if report is None:
         return {}
@@ -181,11 +181,11 @@ class RollbackView(NamedTuple):
 
     status: str
     files: int
-    kept: tuple[tuple[str, str], ...]
+    not_restored: tuple[tuple[str, str], ...]
     """Path and reason."""
 
 
-def list_undone(outcomes: Iterable[RollbackOutcome]) -> list[RollbackView]:
+def list_rollbacks(outcomes: Iterable[RollbackOutcome]) -> list[RollbackView]:
     return [_to_rollback_view(each) for each in outcomes]
 
 
@@ -195,8 +195,8 @@ def _to_rollback_view(outcome: RollbackOutcome) -> RollbackView:
     if (rows := outcome.manifest.rows) is not None:
         paths[rows.checkpoint_id] = rows.server
     files = {paths[each] for each in outcome.restored if each in paths and each not in folders}
-    kept = tuple((paths.get(each.checkpoint_id, each.checkpoint_id), each.reason) for each in outcome.kept)
-    return RollbackView(outcome.status, len(files), kept)
+    not_restored = tuple((paths.get(each.checkpoint_id, each.checkpoint_id), each.reason) for each in outcome.kept)
+    return RollbackView(outcome.status, len(files), not_restored)
 
 
 class RestShown(NamedTuple):
@@ -208,7 +208,7 @@ class RestShown(NamedTuple):
     after: str | None
 
 
-def rest_of(preview: ProposalPreview, number: int, first: int) -> RestShown | None:
+def read_rest(preview: ProposalPreview, number: int, first: int) -> RestShown | None:
     """None where there is no such file or part."""
     files = preview.document.files
     if not 0 <= number < len(files) or first < 0:

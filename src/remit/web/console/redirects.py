@@ -38,7 +38,7 @@ def _catalogue(query: Query) -> str:
     return address("/catalogue", tenant=query.get("tenant"))
 
 
-OWN_PAGES: Final[dict[str, Callable[[Query], str]]] = {
+REDIRECTED_PATHS: Final[dict[str, Callable[[Query], str]]] = {
     "/inbox/answer": _question,
     "/inbox/compute": _question,
     "/runs/apply": _run,
@@ -59,5 +59,5 @@ OWN_PAGES: Final[dict[str, Callable[[Query], str]]] = {
 
 def find_page(path: str, query: Query) -> str:
     """Empty where the address is that of a page itself."""
-    found = OWN_PAGES.get(path)
+    found = REDIRECTED_PATHS.get(path)
     return found(query) if found is not None else ""

@@ -10,9 +10,9 @@ from remit.web.console import catalogue, goals, inbox, ledger, people, runs, tok
 from remit.web.console import slo as levels
 from remit.web.console.assets import serve_asset
 from remit.web.console.pages import ConsoleRoute, redirect_to, require_viewer
-from remit.web.console.redirects import OWN_PAGES, find_page
+from remit.web.console.redirects import REDIRECTED_PATHS, find_page
 
-ROOMS: Final = tuple(room.router for room in (inbox, runs, goals, ledger, catalogue, tokens, people, levels))
+ROUTERS: Final = tuple(module.router for module in (inbox, runs, goals, ledger, catalogue, tokens, people, levels))
 
 
 def console_router() -> APIRouter:
@@ -23,12 +23,12 @@ def console_router() -> APIRouter:
     async def static(request: Request, name: str) -> Response:
         return serve_asset(request, name)
 
-    def lead_back(request: Request) -> Response:
+    def redirect_old_path(request: Request) -> Response:
         require_viewer(request)
         return redirect_to(find_page(request.url.path, request.query_params))
 
-    for path in OWN_PAGES:  # before the rooms: `/runs/NAME` would take them for names
-        router.add_api_route(path, lead_back, methods=["GET"], name=f"back from {path}")
-    for router_part in ROOMS:
+    for path in REDIRECTED_PATHS:  # before the sections: `/runs/NAME` would take them for names
+        router.add_api_route(path, redirect_old_path, methods=["GET"], name=f"back from {path}")
+    for router_part in ROUTERS:
         router.include_router(router_part)
     return router

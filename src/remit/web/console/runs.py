@@ -15,18 +15,18 @@ from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import Caller
 from remit.web.console import confirm as confirm_texts
 from remit.web.console.confirm import Confirmation
-from remit.web.console.confirm_page import ask_first, is_confirmed
+from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled, FormFields
 from remit.web.console.graphs import Graph
 from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
 from remit.web.console.plan_pages import (
     PreviewShown,
     StepView,
-    list_undone,
-    picture_of,
+    draw_steps,
+    list_rollbacks,
+    list_steps,
+    map_step_states,
     show_changes,
-    states_of,
-    steps_of,
 )
 from remit.web.console.templating import address
 from remit.web.http.problems import status_of
@@ -41,7 +41,7 @@ APPLY_WAIT: Final = 0.2
 """Seconds: what is done by then needs no page that says it runs."""
 _READY: Final[tuple[ProposalState, ...]] = ("APPROVED", "RUNNING", "UNFINISHED")
 _NOTICES: Final = {"EXECUTED": "undone", "NOTHING": "undone", "PARTIAL": "undone_partly"}
-_OF_GOAL: Final = re.compile(r"goal-[0-9a-f]{48}")
+_GOAL_PLAN_ID: Final = re.compile(r"goal-[0-9a-f]{48}")
 """The plan of a goal has a digest for its name, and nobody knows a thing by that."""
 _SIMULATION: Final = "simulation "
 
@@ -54,14 +54,14 @@ class RunPage(NamedTuple):
     view: RunView | None
     documents: RunDocuments | None
     picture: Graph | None
-    look: UndoLook | None
+    undo_preview: UndoLook | None
     preview: PreviewShown | None = None
     """Of one that was approved and not applied: what was approved."""
-    called: str = ""
+    display_name: str = ""
     applied_by: str = ""
 
     @property
-    def own_name(self) -> str:
+    def canonical_name(self) -> str:
         """One run, one address: that of its proposal, which it has from the yes on, where there is one."""
         if self.proposal is not None:
             return self.proposal.proposal_id
@@ -71,7 +71,7 @@ class RunPage(NamedTuple):
     def title(self) -> str:
         if self.proposal is not None:
             return self.proposal.title
-        return self.called or self.name
+        return self.display_name or self.name
 
     @property
     def state(self) -> str:
@@ -86,7 +86,7 @@ class RunPage(NamedTuple):
 
     @property
     def can_undo(self) -> bool:
-        return self.look is not None and self.look.undo.state in {"POSSIBLE", "PARTLY_DONE"}
+        return self.undo_preview is not None and self.undo_preview.undo.state in {"POSSIBLE", "PARTLY_DONE"}
 
 
 @router.get("/runs")
@@ -104,9 +104,9 @@ def runs(request: Request, cursor: str = "") -> Response:
 def run(request: Request, name: str) -> Response:
     viewer = require_viewer(request)
     found = _find_run(request, viewer, name)
-    if found.own_name != name:
+    if found.canonical_name != name:
         query = f"?{request.url.query}" if request.url.query else ""
-        return redirect_to(address(f"/runs/{found.own_name}") + query)
+        return redirect_to(address(f"/runs/{found.canonical_name}") + query)
     return _build_page(request, found)
 
 
@@ -114,7 +114,7 @@ def run(request: Request, name: str) -> Response:
 def apply(request: Request, form: Filled) -> Response:
     viewer, name = require_viewer(request), form.one("name")
     if not is_confirmed(form):
-        return _ask_first(request, viewer, form, confirm_texts.apply)
+        return _render_confirmation(request, viewer, form, confirm_texts.apply)
     try:
         get_services(request).plans.apply(viewer.caller, name, APPLY_WAIT)
     except RefusedError as problem:
@@ -126,7 +126,7 @@ def apply(request: Request, form: Filled) -> Response:
 def cancel(request: Request, form: Filled) -> Response:
     viewer, name = require_viewer(request), form.one("name")
     if not is_confirmed(form):
-        return _ask_first(request, viewer, form, confirm_texts.cancel)
+        return _render_confirmation(request, viewer, form, confirm_texts.cancel)
     try:
         get_services(request).plans.cancel(viewer.caller, name)
     except RefusedError as problem:
@@ -140,7 +140,7 @@ def undo(request: Request, form: Filled) -> Response:
     digest = form.given("drift_digest")
     if not is_confirmed(form):
         drifted = get_services(request).plans.preview_undo(viewer.caller, name).drifted if digest else ()
-        return _ask_first(request, viewer, form, lambda title: confirm_texts.undo(title, len(drifted)))
+        return _render_confirmation(request, viewer, form, lambda title: confirm_texts.undo(title, len(drifted)))
     try:
         answer = get_services(request).plans.undo(viewer.caller, name, force=bool(digest), drift_digest=digest)
     except RefusedError as problem:
@@ -150,9 +150,11 @@ def undo(request: Request, form: Filled) -> Response:
     return _render_run(request, viewer, name, undone=answer)
 
 
-def _ask_first(request: Request, viewer: Viewer, form: FormFields, asking: Callable[[str], Confirmation]) -> Response:
+def _render_confirmation(
+    request: Request, viewer: Viewer, form: FormFields, build_confirmation: Callable[[str], Confirmation]
+) -> Response:
     found = _find_run(request, viewer, form.one("name"))
-    return ask_first(request, form, asking(found.title), address(f"/runs/{found.name}"))
+    return render_confirmation(request, form, build_confirmation(found.title), address(f"/runs/{found.name}"))
 
 
 def _render_run(
@@ -166,7 +168,7 @@ def _build_page(
 ) -> Response:
     refused = problem is not None or undone is not None
     status = status_of(problem) if problem is not None else 409 if refused else 200
-    is_told = found.is_stale and problem is not None and problem.reason is Reason.BINDING_MISMATCH
+    is_stale_refusal = found.is_stale and problem is not None and problem.reason is Reason.BINDING_MISMATCH
     changes = show_changes(found.documents.change_log.changes) if found.documents is not None else ()
     return page(
         request,
@@ -175,10 +177,10 @@ def _build_page(
         here="/runs",
         run=found,
         changes=changes,
-        backs=list_undone(found.documents.rollbacks) if found.documents is not None else (),
+        rollbacks=list_rollbacks(found.documents.rollbacks) if found.documents is not None else (),
         undone=undone,
-        tried=is_told,
-        problem=None if is_told else problem,
+        tried=is_stale_refusal,
+        problem=None if is_stale_refusal else problem,
     )
 
 
@@ -193,15 +195,17 @@ def _find_run(request: Request, viewer: Viewer, name: str) -> RunPage:
             Reason.STATE_MISSING, "there is no such run", where=name, next_step="All runs are listed: /runs"
         )
     documents = _find_or_none(lambda: plans.read_report(caller, name)) if view is not None else None
-    look = _find_or_none(lambda: plans.preview_undo(caller, name)) if documents is not None else None
-    called = get_run_name(get_services(request), caller, view) if view is not None else ""
+    undo_preview = _find_or_none(lambda: plans.preview_undo(caller, name)) if documents is not None else None
+    display_name = get_run_name(get_services(request), caller, view) if view is not None else ""
     who = find_applier(get_services(request), caller, view) if view is not None else ""
-    picture = picture_of(
-        _steps(request, viewer, proposal) or steps_of(documents),
-        states_of(documents.report if documents is not None else None),
+    picture = draw_steps(
+        _steps(request, viewer, proposal) or list_steps(documents),
+        map_step_states(documents.report if documents is not None else None),
         "running" if proposal is not None and proposal.state == "RUNNING" else "",
     )
-    return RunPage(name, proposal, view, documents, picture, look, _preview(request, viewer, proposal), called, who)
+    return RunPage(
+        name, proposal, view, documents, picture, undo_preview, _preview(request, viewer, proposal), display_name, who
+    )
 
 
 def _preview(request: Request, viewer: Viewer, proposal: ProposalView | None) -> PreviewShown | None:
@@ -234,7 +238,7 @@ def _find_or_none(ask: Callable[[], T]) -> T | None:
 
 def get_run_name(services: "Services", caller: Caller, run: RunView) -> str:
     """Of a goal, the simulation that it was done by, as the record of its approval names that."""
-    if not _OF_GOAL.fullmatch(run.plan_id):
+    if not _GOAL_PLAN_ID.fullmatch(run.plan_id):
         return run.plan_id or "not known"
     actor = _find_actor(services, caller, "envelope.issued", run.envelope_id)
     return f"goal: {actor.removeprefix(_SIMULATION)}" if actor.startswith(_SIMULATION) else run.plan_id

@@ -40,10 +40,10 @@ class Level(NamedTuple):
 @router.get("/levels")
 def levels(request: Request) -> Response:
     require_viewer(request)
-    desk = get_services(request)
-    now = desk.workspace.clock()
-    tenants = sorted(desk.workspace.config.tenants)
-    with desk.workspace.store.reading() as connection:
+    services = get_services(request)
+    now = services.workspace.clock()
+    tenants = sorted(services.workspace.config.tenants)
+    with services.workspace.store.reading() as connection:
         rate = rolling_error_rate(connection, tenants, now)
         hours = _count_by_hour(connection, tenants, now)
         chains = read_chains(connection)
@@ -51,9 +51,9 @@ def levels(request: Request) -> Response:
         request,
         "levels.html",
         here="/levels",
-        levels=[_error_level(rate), *_waiting(desk, now)],
+        levels=[_error_level(rate), *_waiting(services, now)],
         goals=hours,
-        roads=[
+        histograms=[
             *_list_histograms(EXECUTION_SECONDS, "From the first step to the last"),
             *_list_histograms(COMMITS, "A commit of the ledger"),
         ],
@@ -98,8 +98,8 @@ def _count_by_hour(connection: Connection, tenants: list[str], now: datetime) ->
 
 def _list_histograms(counted: Histogram, what: str) -> Iterator[Chart]:
     for labels, spread in sorted(counted.read().items()):
-        whose = f" ({', '.join(labels)})" if labels else ""
-        yield draw_bars(f"{what}{whose}", _values(counted, spread))
+        label_text = f" ({', '.join(labels)})" if labels else ""
+        yield draw_bars(f"{what}{label_text}", _values(counted, spread))
 
 
 def _all_of(counted: Histogram) -> Chart | None:
@@ -115,7 +115,7 @@ def _values(counted: Histogram, spread: HistogramData) -> list[Value]:
     """Each bar by the bound that it lies below; what nobody reached is left away at the end."""
     names = [f"≤ {_bound(bound)}" for bound in counted.bounds]
     names.append(f"> {_bound(counted.bounds[-1])}")
-    last = max((place for place, count in enumerate(spread.counts) if count), default=0)
+    last = max((index for index, count in enumerate(spread.counts) if count), default=0)
     return [Value(name, count) for name, count in list(zip(names, spread.counts, strict=True))[: last + 1]]
 
 

@@ -103,7 +103,7 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def in_words(state: str) -> str:
+def humanize(state: str) -> str:
     """`ROLLED_BACK` as `rolled back`."""
     return state.replace("_", " ").lower()
 
@@ -122,7 +122,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "sentence": sentence,
     "short": short,
     "tone": tone,
-    "in_words": in_words,
+    "humanize": humanize,
 }
 
 

@@ -11,7 +11,7 @@ from remit.contracts.services.admin import TokenIssued, TokenWish
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.services.base.tenants import tenant_of_user
 from remit.web.console.confirm import revoke as ask_to_revoke
-from remit.web.console.confirm_page import ask_first, is_confirmed
+from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled, FormFields
 from remit.web.console.pages import ConsoleRoute, get_services, page, redirect_to, require_viewer
 from remit.web.console.templating import address
@@ -43,7 +43,7 @@ def issue(request: Request, form: Filled) -> Response:
 def revoke(request: Request, form: Filled) -> Response:
     viewer = require_viewer(request)
     if not is_confirmed(form):
-        return ask_first(request, form, ask_to_revoke(form.one("jti")), "/tokens")
+        return render_confirmation(request, form, ask_to_revoke(form.one("jti")), "/tokens")
     try:
         get_services(request).tokens.revoke(viewer.caller, form.one("jti"), form.given("reason"))
     except RefusedError as problem:

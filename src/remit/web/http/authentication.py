@@ -48,12 +48,12 @@ class Identity:
 
 def read_credential(headers: Headers, cookie_name: str) -> Credential | None:
     """The one credential of a request. Refuses a malformed one, and two: which of them counts, nobody could tell."""
-    given = headers.getlist("authorization")
+    values = headers.getlist("authorization")
     cookie = cookie_value(headers, cookie_name)
-    if not given:
+    if not values:
         return Credential("session", cookie) if cookie else None
-    found = _BEARER.fullmatch(given[0])
-    if len(given) > 1 or found is None:
+    found = _BEARER.fullmatch(values[0])
+    if len(values) > 1 or found is None:
         raise _unauthorized_error(
             RefusedError(
                 Reason.AUTHORITY_MALFORMED,

@@ -22,9 +22,9 @@ from remit.web.http.problems import MEDIA_TYPE
 from remit.web.http.request import JSON, needs_body
 
 Refs = Mapping[tuple[type[Contract], JsonSchemaMode], dict[str, Any]]
-_REFERS: Final = "#/components/schemas/"
-REF: Final = _REFERS + "{model}"
-_PUBLISHED: Final = {
+_REF_PREFIX: Final = "#/components/schemas/"
+REF: Final = _REF_PREFIX + "{model}"
+_PUBLISHED_NAMES: Final = {
     "remit__contracts__browser__errors__TokenRevoked": "remit__contracts__browser_errors__TokenRevoked",
     "remit__contracts__services__ledger__Finding": "remit__contracts__desk_record__Finding",
 }
@@ -63,7 +63,7 @@ _ALWAYS: Final = {
     500: "A bug.",
     503: "The machine is not fit for it now.",
 }
-_OF_THE_DESK: Final = {
+_AUTH_ERRORS: Final = {
     404: "There is no such thing, or none of this caller's.",
     406: "It cannot be had in the form that was asked for.",
     409: "It is not as the request takes it to be.",
@@ -94,7 +94,7 @@ class OperationDoc:
     is_public: bool = False
 
 
-_TOLD: Final[dict[str, OperationDoc]] = {}
+_OPERATION_DOCS: Final[dict[str, OperationDoc]] = {}
 
 
 def operation(
@@ -107,17 +107,17 @@ def operation(
     public: bool = False,
 ) -> dict[str, Any]:
     """The arguments with which a route is added. `right` is what its caller needs at least; None: any credential."""
-    _TOLD[name] = OperationDoc(right, body, answers, public)
+    _OPERATION_DOCS[name] = OperationDoc(right, body, answers, public)
     return {"operation_id": name, "summary": summary, "response_class": Response, "response_model": None}
 
 
 def operation_doc_of(route: APIRoute) -> OperationDoc:
-    return _TOLD[route.operation_id or ""]
+    return _OPERATION_DOCS[route.operation_id or ""]
 
 
 def build_document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI 3.1 document of everything under /v1, and of the two addresses that tell how the server is."""
-    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.operation_id in _TOLD]
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.operation_id in _OPERATION_DOCS]
     tree = get_openapi(title="Remit", version=__version__, description=DESCRIPTION, routes=routes)
     schemas = _schemas(routes)
     for route in routes:
@@ -148,15 +148,15 @@ def _schemas(routes: list[APIRoute]) -> _Schemas:
     refs, found = models_json_schema(list(dict.fromkeys(wanted)), ref_template=REF)
     by_model: Any = {model: _with_published_refs(ref) for model, ref in refs.items()}
     definitions = {
-        _PUBLISHED.get(name, name): _with_published_refs(each) for name, each in found.get("$defs", {}).items()
+        _PUBLISHED_NAMES.get(name, name): _with_published_refs(each) for name, each in found.get("$defs", {}).items()
     }
     return _Schemas(by_model, definitions)
 
 
 def _with_published_refs(node: Any) -> Any:
-    if isinstance(node, str) and node.startswith(_REFERS):
-        name = node.removeprefix(_REFERS)
-        return REF.format(model=_PUBLISHED.get(name, name))
+    if isinstance(node, str) and node.startswith(_REF_PREFIX):
+        name = node.removeprefix(_REF_PREFIX)
+        return REF.format(model=_PUBLISHED_NAMES.get(name, name))
     if isinstance(node, list):
         return [_with_published_refs(each) for each in node]
     if isinstance(node, dict):
@@ -189,7 +189,11 @@ def _complete_operation(
 
 def list_errors(doc: OperationDoc) -> dict[int, str]:
     """What can be wrong with it. Whatever asks the desk may hear any of its refusals."""
-    every = {**_ALWAYS, **({} if doc.is_public else _OF_THE_DESK), **(_WITH_BODY if doc.body is not None else {})}
+    every = {
+        **_ALWAYS,
+        **({} if doc.is_public else _AUTH_ERRORS),
+        **(_WITH_BODY if doc.body is not None else {}),
+    }
     return {status: text for status, text in every.items() if status not in doc.answers}
 
 
@@ -226,7 +230,7 @@ def _problem(status: int, text: str, refs: Refs) -> dict[str, Any]:
         "content": {MEDIA_TYPE: {"schema": refs[Problem, "serialization"]}},
     }
     if headers := _HEADERS.get(status):
-        response["headers"] = {name: _header(said) for name, said in headers.items()}
+        response["headers"] = {name: _header(text) for name, text in headers.items()}
     return response
 
 

@@ -123,7 +123,7 @@ STATUSES: Final[dict[Reason, Statuses]] = {
 }
 
 # What HTTP itself says no to, before any of our own rules is asked.
-_OF_HTTP: Final[dict[int, tuple[Reason, str, str]]] = {
+_HTTP_REASONS: Final[dict[int, tuple[Reason, str, str]]] = {
     404: (Reason.STATE_MISSING, "there is nothing at this address", "See /v1/openapi.json for what there is."),
     405: (Reason.MALFORMED, "this address does not take this method", "The header Allow names those that it takes."),
     406: (Reason.MALFORMED, "it cannot be had in the form that was asked for", "Accept application/json."),
@@ -198,7 +198,7 @@ def refused_response(request: Request, problem: ErrorTold, found: Contract) -> R
 
 def build_http_error(status: int, where: str = "") -> RemitError:
     """What HTTP itself refuses, in our words."""
-    reason, what, next_step = _OF_HTTP.get(
+    reason, what, next_step = _HTTP_REASONS.get(
         status, (Reason.MALFORMED, HTTPStatus(status).phrase.lower(), "See /v1/openapi.json for what can be asked.")
     )
     return RefusedError(reason, what, where=where, next_step=next_step)

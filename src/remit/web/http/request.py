@@ -158,8 +158,8 @@ async def _read_request_with_body(request: Request) -> APIRequest:
     media, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
     raw = await request.body()
-    says_nothing = not raw and "content-type" not in request.headers
-    if not says_nothing and (media.strip().lower() != JSON or charset not in {"", "utf-8"}):
+    is_empty = not raw and "content-type" not in request.headers
+    if not is_empty and (media.strip().lower() != JSON or charset not in {"", "utf-8"}):
         raise ResponseError(build_http_error(415, "header Content-Type"), 415)
     return APIRequest(request, raw)
 

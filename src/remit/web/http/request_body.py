@@ -83,16 +83,16 @@ async def read_body(receive: Receive, headers: Headers, most: int, seconds: floa
 
 def replay(body: bytes, receive: Receive) -> Receive:
     """What a route receives: the body that was read, and after it whatever else happens to the connection."""
-    is_told = False
+    is_delivered = False
 
-    async def again() -> Message:
-        nonlocal is_told
-        if is_told:
+    async def receive_again() -> Message:
+        nonlocal is_delivered
+        if is_delivered:
             return await receive()
-        is_told = True
+        is_delivered = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return receive_again
 
 
 def form_field(headers: Headers, body: bytes, name: str) -> str | None:

@@ -71,27 +71,27 @@ class _Stream(StreamingResponse):
 
 async def _stream_events(request: Request, subscription: "Subscription") -> AsyncIterator[bytes]:
     # One task waits for the next events across heartbeats: to cancel it could lose what it was about to tell.
-    coming: asyncio.Task[list[StreamEvent]] | None = None
-    asked = time.monotonic()
+    pending: asyncio.Task[list[StreamEvent]] | None = None
+    checked_at = time.monotonic()
     try:
         yield _BEGIN
         while True:
-            coming = coming or asyncio.ensure_future(subscription.next_batch())
-            left = asked + HEARTBEAT - time.monotonic()
-            done, _ = await asyncio.wait({coming}, timeout=max(left, 0.0))
+            pending = pending or asyncio.ensure_future(subscription.next_batch())
+            left = checked_at + HEARTBEAT - time.monotonic()
+            done, _ = await asyncio.wait({pending}, timeout=max(left, 0.0))
             if left <= 0 or not done:
                 if not await run_in_threadpool(is_still_valid, request):
                     yield _OVER
                     return
-                asked = time.monotonic()
+                checked_at = time.monotonic()
                 yield _BEAT
             if done:
-                sent, coming = coming.result(), None
+                sent, pending = pending.result(), None
                 if not sent:
                     if subscription.ended_with_caller:
                         yield _OVER
                     return
                 yield b"".join(one.stream for one in sent)
     finally:
-        if coming is not None:
-            coming.cancel()
+        if pending is not None:
+            pending.cancel()

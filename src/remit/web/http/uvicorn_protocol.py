@@ -174,8 +174,8 @@ class TimeoutProtocol(H11Protocol):
 def build_protocol(limits: WebLimits) -> type[TimeoutProtocol]:
     """As patient as the settings say."""
 
-    class AsPatientAsSaid(TimeoutProtocol):
+    class ConfiguredProtocol(TimeoutProtocol):
         header_seconds = float(limits.header_seconds)
         most_connections = limits.connections
 
-    return AsPatientAsSaid
+    return ConfiguredProtocol

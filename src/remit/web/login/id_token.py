@@ -100,8 +100,8 @@ def verify_id_token(text: str, key: Key, config: Oidc, nonce: str, now: datetime
         _refuse("its ID token is another issuer's")
     _require_audience(claims, config.client_id)
     _require_times(claims, now)
-    given = claims.get("nonce")
-    if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
+    claimed = claims.get("nonce")
+    if not isinstance(claimed, str) or not hmac.compare_digest(claimed.encode(), nonce.encode()):
         _refuse("its ID token is for another login")
     return claims
 

@@ -33,7 +33,7 @@ MOST_PENDING: Final = 1_000
 _DISCOVERY_SECONDS: Final = 3_600.0
 _KEYS_SECONDS: Final = 3_600.0
 """A key that the provider gave up counts here no longer than that."""
-_LOOK_AGAIN_SECONDS: Final = 60.0
+_REFETCH_SECONDS: Final = 60.0
 """A token with an unknown key makes us look for it, but not more often than this."""
 
 
@@ -194,7 +194,7 @@ class Provider:
         algorithm, kid = token_header(token)
         age = time.monotonic() - self._keys[0] if self._keys else float("inf")
         key = self._find_key(algorithm, kid) if age <= _KEYS_SECONDS else None
-        if key is None and age > _LOOK_AGAIN_SECONDS:
+        if key is None and age > _REFETCH_SECONDS:
             self._keys = time.monotonic(), read_keys(request_json(self._discover().keys))
             key = self._find_key(algorithm, kid)
         if key is None:

@@ -33,7 +33,7 @@ _STATE_SECONDS: Final = 600
 _PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
 
 
-def own_path(text: str | None) -> str:
+def local_path(text: str | None) -> str:
     """Where to go after the login: a path of ours, and never another site."""
     return text if text and _PATH.fullmatch(text) and not text.startswith(("/login", "/logout")) else HOME
 
@@ -71,12 +71,12 @@ class _LoginPages:
         return router
 
     def show(self, request: Request) -> HTMLResponse:
-        return self._page(request, own_path(request.query_params.get("next")))
+        return self._page(request, local_path(request.query_params.get("next")))
 
     async def redeem(self, request: Request) -> Response:
         body = await request.body()
         code = (form_field(request.headers, body, "code") or "").strip()
-        goal = own_path(form_field(request.headers, body, "next"))
+        goal = local_path(form_field(request.headers, body, "next"))
         try:
             session = await run_in_threadpool(self._workspace.people.redeem, code, **self._session_seconds)
         except RefusedError as problem:
@@ -94,12 +94,12 @@ class _LoginPages:
     def begin(self, request: Request) -> Response:
         assert self._provider is not None  # noqa: S101 - there is no such route without one
         try:
-            begun = self._provider.begin(own_path(request.query_params.get("next")))
+            started = self._provider.begin(local_path(request.query_params.get("next")))
         except RemitError as problem:
             return self._page(request, HOME, problem, HTTPStatus.BAD_GATEWAY)
-        answer = RedirectResponse(begun.url, HTTPStatus.SEE_OTHER)
+        answer = RedirectResponse(started.url, HTTPStatus.SEE_OTHER)
         # Lax: the provider's answer is a visit from another site, and must find it.
-        self._put_cookie(answer, self._state_cookie, begun.browser_secret, _STATE_SECONDS, same_site="Lax")
+        self._put_cookie(answer, self._state_cookie, started.browser_secret, _STATE_SECONDS, same_site="Lax")
         return answer
 
     def finish(self, request: Request) -> Response:
@@ -107,12 +107,12 @@ class _LoginPages:
         secret = cookie_value(request.headers, self._state_cookie)
         answer: Response
         try:
-            vouched = self._provider.finish(dict(request.query_params), secret)
+            result = self._provider.finish(dict(request.query_params), secret)
             session = self._workspace.people.admit(
-                vouched.person,
-                vouched.role,
-                user=vouched.user,
-                tenant=vouched.tenant,
+                result.person,
+                result.role,
+                user=result.user,
+                tenant=result.tenant,
                 basis=self._provider.basis,
                 **self._session_seconds,
             )
@@ -122,7 +122,7 @@ class _LoginPages:
         else:
             self._end_present(request)
             # A redirect would still count as the provider's step, and the browser would keep the new cookie back.
-            answer = self._log_in(page(request, "login_done.html", bare=True, goal=vouched.goal), session)
+            answer = self._log_in(page(request, "login_done.html", bare=True, goal=result.goal), session)
         self._put_cookie(answer, self._state_cookie, "", 0, same_site="Lax")
         return answer
 

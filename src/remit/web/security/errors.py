@@ -53,12 +53,12 @@ def missing_csrf_error(header: str) -> ResponseError:
     )
 
 
-def rate_limit_error(wait: float, whose: str) -> ResponseError:
+def rate_limit_error(wait: float, subject: str) -> ResponseError:
     seconds = retry_after(wait)
     return ResponseError(
         RefusedError(
             Reason.LIMIT_EXCEEDED,
-            f"too many requests: {whose}",
+            f"too many requests: {subject}",
             next_step=f"Wait {seconds} seconds; `web.limits` in remit.yaml says how many there may be.",
         ),
         429,

@@ -5,10 +5,10 @@ from typing import Final
 from remit.identity.callers import AgentCaller, Caller
 from remit.services.base.fair_share import FairShareQueue, FairShareQuota, Share, Turn
 
-THREADS_OF_AGENTS: Final = 48
-THREADS_OF_PEOPLE: Final = 24
-THREADS_OF_STRANGERS: Final = 8
-THREADS: Final = THREADS_OF_AGENTS + THREADS_OF_PEOPLE + THREADS_OF_STRANGERS
+AGENT_THREADS: Final = 48
+PERSON_THREADS: Final = 24
+ANONYMOUS_THREADS: Final = 8
+THREADS: Final = AGENT_THREADS + PERSON_THREADS + ANONYMOUS_THREADS
 """That serve requests. Each kind of caller has its own, so that a page comes whatever agents have begun."""
 
 LISTENING_AGENT: Final = 16
@@ -20,9 +20,9 @@ BODY_BYTES_EACH: Final = 32 << 20
 WAITING_AT_ONCE: Final = 48
 """How many may wait for long work. Whoever comes then is answered at once."""
 WAITING_EACH: Final = 6
-TURNS_OF_AGENTS: Final = Share(8, THREADS_OF_AGENTS)
-TURNS_OF_PEOPLE: Final = Share(12, THREADS_OF_PEOPLE)
-TURNS_OF_STRANGERS: Final = Share(THREADS_OF_STRANGERS, THREADS_OF_STRANGERS)
+AGENT_TURNS: Final = Share(8, AGENT_THREADS)
+PERSON_TURNS: Final = Share(12, PERSON_THREADS)
+ANONYMOUS_TURNS: Final = Share(ANONYMOUS_THREADS, ANONYMOUS_THREADS)
 
 
 def build_listener_quota(most: int) -> FairShareQuota:
@@ -70,7 +70,7 @@ class WorkQueue(FairShareQueue):
     """Turns of requests to work: agents, people and strangers each have threads of their own."""
 
     def __init__(self) -> None:
-        super().__init__(agent=TURNS_OF_AGENTS, person=TURNS_OF_PEOPLE, stranger=TURNS_OF_STRANGERS)
+        super().__init__(agent=AGENT_TURNS, person=PERSON_TURNS, stranger=ANONYMOUS_TURNS)
 
     async def of(self, caller: Caller | None, address: str) -> Turn:
         """Of a stranger, all that is known is the address."""

@@ -19,15 +19,15 @@ ALWAYS: Final = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
 _STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
-_NOT_KEPT: Final = (b"cache-control", b"no-store")
-_OWN: Final = frozenset(name for name, _ in ALWAYS)
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_OVERRIDDEN: Final = frozenset(name for name, _ in ALWAYS)
 
 
 def with_security(headers: Sequence[tuple[bytes, bytes]], *, secure: bool) -> list[tuple[bytes, bytes]]:
     """The answer's own headers, and ours in place of any it had of those. What says nothing of caches is not kept."""
-    kept = [(name, value) for name, value in headers if name.lower() not in _OWN]
-    if not any(name.lower() == b"cache-control" for name, _ in kept):
-        kept.append(_NOT_KEPT)
+    forwarded = [(name, value) for name, value in headers if name.lower() not in _OVERRIDDEN]
+    if not any(name.lower() == b"cache-control" for name, _ in forwarded):
+        forwarded.append(_NO_STORE)
     if secure:
-        kept.append(_STRICT_TRANSPORT)
-    return [*kept, *ALWAYS]
+        forwarded.append(_STRICT_TRANSPORT)
+    return [*forwarded, *ALWAYS]

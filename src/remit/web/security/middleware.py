@@ -51,15 +51,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER: Final = "x-remit-csrf"
 CSRF_FIELD: Final = "csrf"
-STRANGERS_BODY: Final = 64 << 10
+ANONYMOUS_BODY_BYTES: Final = 64 << 10
 """Bytes that are read from somebody who is not known: a login form has some hundred."""
 FRESH_SECONDS: Final = 0.1
 """How long what a credential stood for is taken to be so, before a request is worked on. What it then writes is asked
 for once more, in its transaction."""
 _LOGIN: Final = "/login"
-_LASTING: Final = frozenset({"/v1/events", "/mcp", "/healthz"})
+_LONG_LIVED_PATHS: Final = frozenset({"/v1/events", "/mcp", "/healthz"})
 """These take no thread of those that serve requests, or share them out themselves."""
-_FOR_MACHINES: Final = ("/v1", "/mcp", "/metrics", "/healthz", "/readyz", "/static", _LOGIN)
+_PROGRAM_PATHS: Final = ("/v1", "/mcp", "/metrics", "/healthz", "/readyz", "/static", _LOGIN)
 
 
 class Guard:
@@ -82,7 +82,7 @@ class Guard:
         self._request_rates = Buckets(limits.requests_per_minute)
         self._failed_logins = Buckets(limits.logins_per_minute)
         self._failed_tokens = Buckets(limits.logins_per_minute)
-        self._under_way = build_request_quota(limits.connections)
+        self._in_flight = build_request_quota(limits.connections)
         self.body_bytes = build_body_quota(limits.body_bytes)
         self._queue = WorkQueue()
         self.fresh_seconds = FRESH_SECONDS
@@ -104,7 +104,7 @@ class Guard:
             try:
                 response, receive = await self._admit(scope, receive, buffered)
                 if response is None:
-                    turn = await self._take_turn(scope)
+                    turn = await self._wait_for_turn(scope)
                     await self._recheck_credential(scope)
             except ClientGoneError:
                 return
@@ -121,10 +121,10 @@ class Guard:
                 turn.release()
             buffered.end()
             if buffered.caller is not None:
-                self._under_way.release(buffered.caller)
+                self._in_flight.release(buffered.caller)
 
-    async def _take_turn(self, scope: Scope) -> Turn | None:
-        if scope["path"] in _LASTING:
+    async def _wait_for_turn(self, scope: Scope) -> Turn | None:
+        if scope["path"] in _LONG_LIVED_PATHS:
             return None
         return await self._queue.of(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
 
@@ -156,7 +156,7 @@ class Guard:
         if found is not None:
             assert credential is not None  # noqa: S101 - nobody is found without one
             _require_rate(self._request_rates.take(credential.key), "this credential")
-            self._under_way.require(found.caller)
+            self._in_flight.require(found.caller)
             buffered.caller = found.caller
             scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential, seen_at=verified_at)
             scope["remit.caller"] = found.caller
@@ -166,7 +166,7 @@ class Guard:
             _require_rate(self._failed_logins.wait(address), "logins from this address")
         if not unsafe and "content-length" not in headers and "transfer-encoding" not in headers:
             return None, receive
-        most = self._limits.body_bytes if found is not None else min(STRANGERS_BODY, self._limits.body_bytes)
+        most = self._limits.body_bytes if found is not None else min(ANONYMOUS_BODY_BYTES, self._limits.body_bytes)
         body = await read_body(receive, headers, most, self._limits.body_seconds, buffered)
         if unsafe and found is not None and found.csrf is not None:
             _require_csrf(headers, body, found.csrf)
@@ -241,9 +241,9 @@ def install_guard(app: Starlette, workspace: Workspace, settings: WebSettings) -
     return found
 
 
-def _require_rate(wait: float, whose: str) -> None:
+def _require_rate(wait: float, subject: str) -> None:
     if wait:
-        raise rate_limit_error(wait, whose)
+        raise rate_limit_error(wait, subject)
 
 
 def _require_csrf(headers: Headers, body: bytes, expected: str) -> None:
@@ -275,7 +275,7 @@ def _is_cross_site_visit(method: str, path: str, headers: Headers) -> bool:
     return (
         _is_visit(method, headers)
         and headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-        and not any(path == prefix or path.startswith(f"{prefix}/") for prefix in _FOR_MACHINES)
+        and not any(path == prefix or path.startswith(f"{prefix}/") for prefix in _PROGRAM_PATHS)
     )
 
 

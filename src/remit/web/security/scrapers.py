@@ -28,11 +28,11 @@ def may_scrape(request: HTTPConnection, settings: WebSettings) -> bool:
 
 
 def has_secret(request: HTTPConnection, settings: WebSettings) -> bool:
-    given = request.headers.getlist("authorization")
+    values = request.headers.getlist("authorization")
     path = settings.config.metrics.secret_file
-    if path is None or len(given) != 1 or not given[0].startswith(_BEARER):
+    if path is None or len(values) != 1 or not values[0].startswith(_BEARER):
         return False
-    return hmac.compare_digest(given[0].removeprefix(_BEARER).encode(), read_secret(path))
+    return hmac.compare_digest(values[0].removeprefix(_BEARER).encode(), read_secret(path))
 
 
 def read_secret(path: str) -> bytes:
