@@ -120,10 +120,10 @@ def test_an_interrupt_at_each_moment_of_taking_a_child_loses_nothing(host: Sandb
 def test_a_child_whose_user_was_interrupted_is_closed_by_the_next_who_takes_one(tmp_path: Path) -> None:
     zygote = ready_zygote(tmp_path)
     first, second = ChildHandle(), ChildHandle()
-    abandoned, kept = zygote.take_child(first), zygote.take_child(second)
+    abandoned, kept = zygote.claim_child(first), zygote.claim_child(second)
     first.over = True
     third = ChildHandle()
-    taken = zygote.take_child(third)
+    taken = zygote.claim_child(third)
     assert abandoned.descriptors == []
     assert wait_until_gone(abandoned.pid)
     assert len(kept.descriptors) == len(taken.descriptors) == 2
@@ -143,7 +143,7 @@ def ready_zygote(folder: Path) -> Zygote:
 def test_closing_twice_never_closes_what_somebody_else_opened_meanwhile(tmp_path: Path) -> None:
     zygote = ready_zygote(tmp_path)
     lease = ChildHandle()
-    child = zygote.take_child(lease)
+    child = zygote.claim_child(lease)
     numbers = set(child.descriptors)
     child.close()
     reused = [os.open("/dev/null", os.O_RDONLY) for _ in range(4)]

@@ -109,7 +109,7 @@ def numbered_files(count: int) -> Iterator[dict[str, int]]:
 
 
 def test_a_hundred_and_twenty_descriptors_reach_the_child_and_no_more_are_taken(host: SandboxHost) -> None:
-    assert MAX_GIVEN == PLANS.most_given == 120
+    assert MAX_GIVEN == PLANS.max_descriptors == 120
     with numbered_files(121) as given:
         first = dict(list(given.items())[:120])
         assert host.run(steps("count_given"), given=first).output == {"given": sum(range(120))}

@@ -55,7 +55,7 @@ def test_it_is_small_alone_and_has_nothing_of_the_hosts(zygote: Zygote) -> None:
 @pytest.mark.req("EI-07", "EI-09", "EI-11")
 def test_a_waiting_child_is_locked_already_and_holds_four_things(zygote: Zygote) -> None:
     lease = ChildHandle()
-    child = zygote.take_child(lease)
+    child = zygote.claim_child(lease)
     settle_in(child)
     said = status(child.pid)
     held = sorted(int(name) for name in os.listdir(f"/proc/{child.pid}/fd"))
@@ -109,7 +109,7 @@ def test_an_effect_sees_an_empty_environment_and_none_of_the_modules_with_keys(t
 
 def test_a_child_refuses_an_effect_that_it_was_not_prepared_for(zygote: Zygote) -> None:
     lease = ChildHandle()
-    child = zygote.take_child(lease)
+    child = zygote.claim_child(lease)
     asked = replace(order("answer"), effect="tests.sandbox.plain_effects:NOT_REGISTERED")
     with pytest.raises(RefusedError, match="NOT_REGISTERED"):
         converse(child, asked)
@@ -147,7 +147,7 @@ def test_a_folder_of_effects_cannot_replace_the_standard_library(tmp_path: Path)
 
 def test_children_are_forked_ahead_of_need(zygote: Zygote) -> None:
     lease = ChildHandle()
-    child = zygote.take_child(lease)
+    child = zygote.claim_child(lease)
     waiting: list[int] = []
     for _ in range(500):
         waiting = children_of(zygote.pid)
@@ -163,7 +163,7 @@ def test_when_it_is_closed_it_ends_and_takes_its_children_along(lock: int) -> No
     zygote = start(lock)
     zygote.wait_until_ready()
     lease = ChildHandle()
-    child = zygote.take_child(lease)
+    child = zygote.claim_child(lease)
     waiting = children_of(zygote.pid)
     watched = [os.pidfd_open(pid) for pid in waiting]
     zygote.close()
@@ -228,7 +228,7 @@ def test_the_dead_are_reaped_without_being_asked_for(tmp_path: Path) -> None:
 def test_a_child_that_dies_before_it_has_read_its_order_has_begun_nothing(zygote: Zygote) -> None:
     """And so the host gives the order to another one."""
     lease = ChildHandle()
-    child = zygote.take_child(lease)
+    child = zygote.claim_child(lease)
     settle_in(child)
     child.signal(signal.SIGSTOP)
     threading.Timer(0.1, child.signal, [signal.SIGKILL]).start()
@@ -240,7 +240,7 @@ def test_a_child_that_dies_before_it_has_read_its_order_has_begun_nothing(zygote
 @pytest.mark.req("EI-12")
 def test_a_child_that_dies_after_it_has_read_its_order_may_have_begun(zygote: Zygote) -> None:
     lease = ChildHandle()
-    child = zygote.take_child(lease)
+    child = zygote.claim_child(lease)
     threading.Timer(0.3, child.signal, [signal.SIGKILL]).start()
     with pytest.raises(InterruptedTaskError):
         converse(child, order("sleep", seconds=60))

@@ -211,7 +211,7 @@ class BrowserDriver:
                 held.decision.set_result(GateDecision.DROP)
             if not held.done.done():
                 held.done.set_result(PendingOutcome(problem=_session_ended_error()) if outcome is None else outcome)
-            held.approval_settled.set()
+            held.approval_ended.set()
             if held.approval_id is not None and not held.released:
                 with contextlib.suppress(RuntimeError):  # this world is being closed, and with it all its questions
                     # A yes may have come to nothing, for want of disk or of a token that counts.

@@ -52,7 +52,7 @@ class SessionGate:
         self._hold = hold
         self._why_navigation = why_navigation
         self._on_invalid = on_invalid
-        self._under_way: set[str] = set()
+        self._in_flight: set[str] = set()
         self._activity = asyncio.Event()
         self._held: dict[str, PendingRequest] = {}
         self._redirects: dict[str, str] = {}
@@ -103,7 +103,7 @@ class SessionGate:
     @property
     def is_quiet(self) -> bool:
         """Whether every request that was sent has been answered, or never will be."""
-        return not self._under_way
+        return not self._in_flight
 
     @property
     def awaited_request(self) -> PendingRequest | None:
@@ -168,12 +168,12 @@ class SessionGate:
         if changes is None:
             return self._turn_away(request, "it is for a window of its own, which is not opened")
         if not changes:
-            self._under_way.add(request.request_id)
+            self._in_flight.add(request.request_id)
             return GateDecision.READ
         return await self._hold_for_approval(request, running)
 
     def note_end(self, request: OutgoingRequest, ending: Ending) -> None:
-        self._under_way.discard(request.request_id)
+        self._in_flight.discard(request.request_id)
         self._activity.set()
         if ending.status is None and request.request_id in self._following:
             self._to_follow.add(request.url)  # the browser, or we, may ask again: there was no answer yet

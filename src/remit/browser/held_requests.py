@@ -85,7 +85,7 @@ class PendingRequest:
     done: "asyncio.Future[PendingOutcome]"
     ending: "concurrent.futures.Future[Ending]" = field(default_factory=concurrent.futures.Future)
     approval_id: str | None = None
-    approval_settled: asyncio.Event = field(default_factory=asyncio.Event)
+    approval_ended: asyncio.Event = field(default_factory=asyncio.Event)
     """The question has an id, or there will be none."""
     navigations: int = 0
     """How many the session had made when this began to wait."""
@@ -116,7 +116,7 @@ class PendingRequest:
     def set_approval(self, approval_id: str) -> None:
         """A person is asked. From any thread."""
         self.approval_id = approval_id
-        self.decision.get_loop().call_soon_threadsafe(self.approval_settled.set)
+        self.decision.get_loop().call_soon_threadsafe(self.approval_ended.set)
 
     @property
     def state(self) -> str:
@@ -165,7 +165,7 @@ async def wait_for_approval_ids(all_held: Sequence[PendingRequest], seconds: flo
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             for held in all_held:
-                await held.approval_settled.wait()
+                await held.approval_ended.wait()
 
 
 def without_query(url: str) -> str:

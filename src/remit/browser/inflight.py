@@ -90,31 +90,31 @@ class InflightActions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._under_way: dict[tuple[str, str], InflightAction] = {}
+        self._actions: dict[tuple[str, str], InflightAction] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._under_way)
+        return bool(self._actions)
 
     def list_results(self) -> "list[Future[ActionResult]]":
         with self._lock:
-            return [action.result for action in self._under_way.values()]
+            return [action.result for action in self._actions.values()]
 
     def find(self, action: str, token: str) -> InflightAction | None:
-        return self._under_way.get((action, token))
+        return self._actions.get((action, token))
 
     def register(self, action: str, token: str) -> tuple[InflightAction, bool]:
         """The flight, and whether the caller is the one who flies it."""
         with self._lock:
-            found = self._under_way.get((action, token))
+            found = self._actions.get((action, token))
             if found is not None:
                 return found, False
-            self._under_way[action, token] = inflight = InflightAction()
+            self._actions[action, token] = inflight = InflightAction()
             return inflight, True
 
     def require_exclusive(self, action: str, inflight: InflightAction) -> None:
         """From here on this one is at work. Refuses, at once, if the action is at work under another token."""
         with self._lock:
-            others = [other for (name, _), other in self._under_way.items() if name == action and other is not inflight]
+            others = [other for (name, _), other in self._actions.items() if name == action and other is not inflight]
             if any(other.is_at_work for other in others):
                 raise RefusedError(
                     Reason.IDEMPOTENCY_CONFLICT,
@@ -125,4 +125,4 @@ class InflightActions:
 
     def unregister(self, action: str, token: str) -> None:
         with self._lock:
-            self._under_way.pop((action, token), None)
+            self._actions.pop((action, token), None)

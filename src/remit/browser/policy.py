@@ -163,12 +163,12 @@ _MESSAGES: Final[dict[Reason, Callable[[str], AnyExecutorError]]] = {
             Reason.BINDING_MISMATCH,
             Reason.NOT_YET_VALID,
         ),
-        lambda told: TokenInvalid(code="TOKEN_INVALID", message=told),
+        lambda message: TokenInvalid(code="TOKEN_INVALID", message=message),
     ),
-    Reason.EXPIRED: lambda told: TokenExpired(code="TOKEN_EXPIRED", message=told),
-    Reason.REVOKED: lambda told: TokenRevoked(code="TOKEN_REVOKED", message=told),
-    Reason.APPROVAL_DENIED: lambda told: ApprovalDenied(code="APPROVAL_DENIED", message=told),
-    Reason.APPROVAL_TIMEOUT: lambda told: ApprovalTimeout(code="APPROVAL_TIMEOUT", message=told),
+    Reason.EXPIRED: lambda message: TokenExpired(code="TOKEN_EXPIRED", message=message),
+    Reason.REVOKED: lambda message: TokenRevoked(code="TOKEN_REVOKED", message=message),
+    Reason.APPROVAL_DENIED: lambda message: ApprovalDenied(code="APPROVAL_DENIED", message=message),
+    Reason.APPROVAL_TIMEOUT: lambda message: ApprovalTimeout(code="APPROVAL_TIMEOUT", message=message),
 }
 
 

@@ -176,8 +176,8 @@ def _describe_request(parsed: ParsedRequest) -> str:
         return f"Submits a form with {fields} to {host}: GET {path}."
     if request.method == "DELETE":
         return f"Asks {host} to delete {path}."
-    carried = fields if request.body else "an empty body"
-    return f"{_VERBS.get(request.method, 'Sends')} {carried} at {host}: {request.method} {path}."
+    content = fields if request.body else "an empty body"
+    return f"{_VERBS.get(request.method, 'Sends')} {content} at {host}: {request.method} {path}."
 
 
 def _describe_circumstances(parsed: ParsedRequest, context: Context) -> list[str]:

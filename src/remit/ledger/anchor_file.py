@@ -33,7 +33,7 @@ class AnchorFile:
         _require_plain(path, require_private(path, what="the anchor"))
         self._path = path
         self._is_head = is_head
-        self._seen: bytes | None = None
+        self._last_read: bytes | None = None
         self._descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             found = os.fstat(self._descriptor)
@@ -63,14 +63,18 @@ class AnchorFile:
             raw = os.pread(self._descriptor, 2 * SLOT, 0)
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        if raw != self._seen and not is_unused(raw) and not (self._is_head(raw[:SLOT]) or self._is_head(raw[SLOT:])):
+        if (
+            raw != self._last_read
+            and not is_unused(raw)
+            and not (self._is_head(raw[:SLOT]) or self._is_head(raw[SLOT:]))
+        ):
             raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
                 "the anchor holds no readable head of its tenant: somebody else changed it",
                 where=str(self._path),
                 next_step="Run `remit ledger verify`. To go on without this anchor, move it away and keep it.",
             )
-        self._seen = raw
+        self._last_read = raw
 
     def record(self, seq: int, text: bytes) -> None:
         """Overwrite the older slot, unless a newer head is already there."""
@@ -84,7 +88,7 @@ class AnchorFile:
                 slots[start:body] = _NO_NUMBER
                 slots[body : start + SLOT] = (b" " + text).ljust(SLOT - SEQ_WIDTH - 1) + b"\n"
                 slots[start:body] = f"{seq:0{SEQ_WIDTH}d}".encode()
-            self._seen = slots[:]
+            self._last_read = slots[:]
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 

@@ -29,8 +29,8 @@ class Link:
 
 def link_of(entry: Entry, *, intact: bool) -> Link:
     """Of an entry in a store. Its payload is read only where the walk needs it."""
-    told = json.loads(entry.payload) if intact and entry.kind == ACCEPTED else None
-    return Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact, entry.kind, told)
+    payload = json.loads(entry.payload) if intact and entry.kind == ACCEPTED else None
+    return Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact, entry.kind, payload)
 
 
 class ChainWalk:
@@ -54,9 +54,9 @@ class ChainWalk:
             self._report(RecordFault.FORKED, link.seq, "two entries claim this place in the chain")
             return
         if link.seq > self._expected:
-            gone = link.seq - self._expected
-            plural = "entry is" if gone == 1 else "entries are"
-            self._report(RecordFault.MISSING, self._expected, f"{gone} {plural} gone, up to number {link.seq - 1}")
+            missing = link.seq - self._expected
+            plural = "entry is" if missing == 1 else "entries are"
+            self._report(RecordFault.MISSING, self._expected, f"{missing} {plural} gone, up to number {link.seq - 1}")
         elif self.hash and link.prev_hash != self.hash and link.intact:
             self._report(
                 RecordFault.BROKEN_LINK,
@@ -72,10 +72,10 @@ class ChainWalk:
 
     def _is_accepted(self, link: Link) -> bool:
         """Whether this is the entry by which a person took the clock back from the very time before it."""
-        told = {"newest_at": self._created_at, "accepted_at": link.created_at}
+        expected = {"newest_at": self._created_at, "accepted_at": link.created_at}
         if link.kind != ACCEPTED or not link.intact:
             return False
-        return link.payload is None or all(link.payload.get(name) == at for name, at in told.items())
+        return link.payload is None or all(link.payload.get(name) == at for name, at in expected.items())
 
     def _report(self, fault: RecordFault, seq: int, what: str) -> None:
         self._verdict.report(fault, self._tenant_id, seq, what)

@@ -73,10 +73,10 @@ def require_server_agrees(connection: Connection, now: datetime) -> None:
     """On PostgreSQL several hosts share a chain: one whose clock the server contradicts must not decide for all."""
     row = connection.one("SELECT clock_timestamp()")
     if row is None or abs(row[0] - now) > SERVER_MAY_DIFFER:
-        told = f"the server's clock shows {render_time(row[0])}" if row else "the server did not tell its time"
+        server_time = f"the server's clock shows {render_time(row[0])}" if row else "the server did not tell its time"
         raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE,
-            f"this machine's clock shows {render_time(now)}, and {told}; nothing was accepted",
+            f"this machine's clock shows {render_time(now)}, and {server_time}; nothing was accepted",
             where="PostgreSQL",
             next_step=f"Set both clocks first: {SET_CLOCK}",
         )

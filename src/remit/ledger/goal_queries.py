@@ -98,7 +98,7 @@ MOST_WAITING: Final = 1_000
 
 _HAS_GOAL: Final = """SELECT 1 FROM agent_execution_ledger
   WHERE tenant_id = ? AND correlation_id = ? AND created_at >= '' LIMIT 1"""
-_ASKED: Final = """SELECT correlation_id FROM agent_execution_ledger
+_WITH_EVENT: Final = """SELECT correlation_id FROM agent_execution_ledger
   WHERE tenant_id = ? AND entry_seq >= ? AND event = ? ORDER BY entry_seq DESC LIMIT ?"""
 _WAITING: Final = """SELECT l.correlation_id, e.actor FROM agent_execution_ledger l
     JOIN agent_execution_current c ON c.tenant_id = l.tenant_id AND c.plan_id = l.plan_id AND c.step_id = l.step_id
@@ -149,19 +149,19 @@ def goals_with_event_since(connection: Connection, tenant_id: str, event: str, a
 
     Looks at what was recorded since then, however many goals there were before.
     """
-    rows = connection.rows(_ASKED, (tenant_id, first_seq_since(connection, tenant_id, at), event, MOST_WAITING))
+    rows = connection.rows(_WITH_EVENT, (tenant_id, first_seq_since(connection, tenant_id, at), event, MOST_WAITING))
     return list(dict.fromkeys(row[0] for row in rows))
 
 
 def goals_waiting_since(
-    connection: Connection, tenant_id: str, event: str, at: str, asked_kind: str
+    connection: Connection, tenant_id: str, event: str, at: str, request_kind: str
 ) -> dict[str, str | None]:
     """Those of them that have no answer, as far as the projection says: whoever tells one looks at its history.
 
     With the actor of its entry of `asked_kind`, if it has one.
     """
     since = first_seq_since(connection, tenant_id, at)
-    rows = connection.rows(_WAITING, (asked_kind, tenant_id, since, event, MOST_WAITING))
+    rows = connection.rows(_WAITING, (request_kind, tenant_id, since, event, MOST_WAITING))
     return {row[0]: row[1] for row in rows}
 
 
@@ -203,7 +203,7 @@ class IntakeItem:
 def read_intake(connection: Connection, tenant_id: str) -> list[IntakeItem]:
     """The most wanted first; of equals, what was asked for last."""
     items: dict[str, IntakeItem] = {}
-    for at, correlation, intent, language, utterance in _asked(connection, tenant_id):
+    for at, correlation, intent, language, utterance in _escalated_goals(connection, tenant_id):
         found = items.get(intent)
         if found is None:
             items[intent] = IntakeItem(intent, 1, at, at, (language,), (utterance,), (correlation,))
@@ -220,7 +220,7 @@ def read_intake(connection: Connection, tenant_id: str) -> list[IntakeItem]:
     return sorted(ordered, key=lambda item: -item.count)
 
 
-def _asked(connection: Connection, tenant_id: str) -> Iterator[tuple[str, str, str, str, str]]:
+def _escalated_goals(connection: Connection, tenant_id: str) -> Iterator[tuple[str, str, str, str, str]]:
     if not tenant_id.isprintable():
         return
     for at, correlation, packet_ref, decision_ref in list(connection.rows(_ESCALATED, (tenant_id,))):
@@ -236,7 +236,7 @@ def _asked(connection: Connection, tenant_id: str) -> Iterator[tuple[str, str, s
 KIND: Final = "catalogue.state"
 CORRELATION: Final = "catalogue"
 
-_SAID: Final = """SELECT seq, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
+_STATES: Final = """SELECT seq, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
   ORDER BY seq DESC"""
 _NEWEST_OF_KIND: Final = """SELECT seq FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
   ORDER BY seq DESC LIMIT 1"""
@@ -267,17 +267,17 @@ def read_states(connection: Connection, keyring: Callable[[], Keyring], tenant_i
     Limit: whoever can write to the database past Remit can hide the newest entries. `remit ledger verify` finds that.
     """
     states: dict[str, PromotedState] = {}
-    for seq, payload in list(connection.rows(_SAID, (tenant_id, CORRELATION, KIND))):
-        said = _read(payload, seq)
-        if said.simulation_id in states:
+    for seq, payload in list(connection.rows(_STATES, (tenant_id, CORRELATION, KIND))):
+        promotion = _read(payload, seq)
+        if promotion.simulation_id in states:
             continue
         entry = require_covered(connection, keyring, tenant_id, seq)
-        said = _read(entry.payload, seq)
-        states[said.simulation_id] = PromotedState(
-            said.simulation_id,
-            said.version,
-            said.simulation_digest,
-            said.state,
+        promotion = _read(entry.payload, seq)
+        states[promotion.simulation_id] = PromotedState(
+            promotion.simulation_id,
+            promotion.version,
+            promotion.simulation_digest,
+            promotion.state,
             entry.actor or "",
             entry.created_at,
             entry.ref,

@@ -107,7 +107,7 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
     """Write a row and its chain entry together. A second dispatch of the same step is refused by the database."""
     table = TABLE_OF[type(row)]
     values = row_values(row)
-    _require_words(table, values)
+    _require_short_names(table, values)
     entry = batch.append_for_row(
         NewEntry(tenant_id, KIND_OF[table], row.correlation_id, values, actor=values.get("user_id"))
     )
@@ -125,7 +125,7 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
     return entry
 
 
-def _require_words(table: str, values: dict[str, str | None]) -> None:
+def _require_short_names(table: str, values: dict[str, str | None]) -> None:
     """Columns hold ids and names: short, printable, never empty."""
     for name, value in values.items():
         if value is not None and not (0 < len(value) <= MAX_WORD and value.isprintable()):

@@ -221,8 +221,13 @@ class Batch:
             self._clock_reading = self._watch.read()
         tip, now = self._tip(tenant_id), self.clock()
         payload = behind_payload(self.store, tenant_id, now, parse_time(tip.created_at)) if tip.created_at else None
-        is_told = any(noticed is not None for noticed in self._noticed.values())
-        if payload is None and self._clock_reading is not None and self._clock_reading.jump is not None and not is_told:
+        is_reported = any(noticed is not None for noticed in self._noticed.values())
+        if (
+            payload is None
+            and self._clock_reading is not None
+            and self._clock_reading.jump is not None
+            and not is_reported
+        ):
             payload = jump_payload(self._clock_reading.jump)
         self._noticed[tenant_id] = payload
         if payload is not None:

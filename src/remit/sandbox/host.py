@@ -172,13 +172,13 @@ class SandboxHost:
             raise UsageError(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
         if order.network and not self._build.network:
             raise UsageError(Reason.MISUSE, "these processes cannot use the network", where=order.capability_id)
-        most = self._build.most_given
+        most = self._build.max_descriptors
         if len(given) > most:
             raise UsageError(Reason.MISUSE, f"an order is given at most {most} descriptors here", where=order.task_id)
 
     def send_order(self, encoded: EncodedOrder, handle: ChildHandle) -> "StartedChild | None":
         """The order to a child that is alive; None if it died at that moment, and another one is to have it."""
-        zygote, child = self._take_child(handle)
+        zygote, child = self._claim_child(handle)
         session = ChildSession(child, self._quotas, zygote.resident, encoded.times)
         try:
             session.send_order(encoded.frame, encoded.descriptors)
@@ -198,13 +198,13 @@ class SandboxHost:
             return cut
         return explain_death(cut, ready.zygote.wait_status(ready.child.pid), self._quotas)
 
-    def _take_child(self, handle: ChildHandle) -> tuple[Zygote, Child]:
+    def _claim_child(self, handle: ChildHandle) -> tuple[Zygote, Child]:
         """A child that is alive. A zygote that died meanwhile is replaced."""
         exit_message = ""
         for _ in range(_TRIES):
             zygote = self._running()
             try:
-                child = zygote.take_child(handle)
+                child = zygote.claim_child(handle)
             except ZygoteGoneError:
                 self._discard(zygote)
                 continue

@@ -139,8 +139,8 @@ def _call(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | ctypes.Ar
     call = _libc().syscall
     call.restype = ctypes.c_long
     # Plain ints would be passed as 32 bits, and the upper half of a register left to chance.
-    words = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
-    result = int(call(ctypes.c_long(number), *words))
+    values = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    result = int(call(ctypes.c_long(number), *values))
     return result if result >= 0 else -ctypes.get_errno()
 
 
@@ -270,12 +270,12 @@ def _confinement() -> Probe:
         )
     except (OSError, subprocess.SubprocessError) as problem:
         return Probe(False, f"the trial process did not run: {type(problem).__name__}", tried=False)
-    said = done.stdout.decode("utf-8", errors="replace").strip()[:200]
+    output = done.stdout.decode("utf-8", errors="replace").strip()[:200]
     if done.returncode != 0:
         # Without a word it came to no answer; only a filter that kills is one.
-        tried = bool(said) or done.returncode == -signal.SIGSYS
-        return Probe(False, said or f"the trial process ended with {done.returncode}", tried=tried)
-    return Probe(True, said)
+        tried = bool(output) or done.returncode == -signal.SIGSYS
+        return Probe(False, output or f"the trial process ended with {done.returncode}", tried=tried)
+    return Probe(True, output)
 
 
 def _confine_this_process() -> tuple[int, str]:
@@ -299,6 +299,6 @@ def _confine_this_process() -> tuple[int, str]:
 
 
 if __name__ == "__main__":
-    _code, _said = _confine_this_process()
-    sys.stdout.write(_said + "\n")
+    _code, _output = _confine_this_process()
+    sys.stdout.write(_output + "\n")
     sys.exit(_code)

@@ -55,11 +55,11 @@ def decide_rights(uses: Iterable[tuple[int, str]]) -> dict[int, int]:
     content. A folder to take from lets any file in it be removed already: this gives little more away.
     """
     rights: dict[int, int] = {}
-    words = set()
+    kinds = set()
     for folder, use in uses:
         rights[folder] = rights.get(folder, 0) | RIGHTS[use]
-        words.add(use)
-    if {"take", "make"} <= words:
+        kinds.add(use)
+    if {"take", "make"} <= kinds:
         return {folder: right | (_CHANGE_CONTENT if right & REFER else 0) for folder, right in rights.items()}
     return rights
 
@@ -80,8 +80,8 @@ class Landlock:
         self._create = prepared(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_ulong)
         self._add = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_ulong)
         self._restrict = prepared(ctypes.c_long, ctypes.c_ulong)
-        words = handled(require(self._create(self._numbers[0], None, 0, _VERSION), "landlock"))
-        self._attributes = (ctypes.c_uint64 * len(words))(*words)
+        values = handled(require(self._create(self._numbers[0], None, 0, _VERSION), "landlock"))
+        self._attributes = (ctypes.c_uint64 * len(values))(*values)
         self._size = ctypes.sizeof(self._attributes)
         self._rule = ctypes.create_string_buffer(_PATH_BENEATH_ATTR.size)
         self._rule_address = ctypes.addressof(self._rule)

@@ -44,7 +44,7 @@ class Build:
     """Fault points are shown to a supervisor: for tests."""
 
     @property
-    def most_given(self) -> int:
+    def max_descriptors(self) -> int:
         """Descriptors that an order may bring along. Most of the room is for folders, and a little for the rest."""
         return min(MAX_GIVEN, (self.open_files - _OWN_FILES) // 4)
 

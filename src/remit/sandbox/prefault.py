@@ -53,9 +53,9 @@ class HotPages:
     """Prepared once in the zygote."""
 
     def __init__(self, ranges: list[Range]) -> None:
-        words = [word for one in ranges[:_MOST_RANGES] for word in one]
-        self._count = len(words) // 2
-        self._ranges = (ctypes.c_uint64 * len(words))(*words)  # an array of `struct iovec`
+        numbers = [number for one in ranges[:_MOST_RANGES] for number in one]
+        self._count = len(numbers) // 2
+        self._ranges = (ctypes.c_uint64 * len(numbers))(*numbers)  # an array of `struct iovec`
         self._address = ctypes.addressof(self._ranges)
         self._call = prepared(ctypes.c_long, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_long, ctypes.c_ulong)
         self._number = number_of("process_madvise") or 0

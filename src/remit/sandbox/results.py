@@ -82,10 +82,10 @@ class EffectResult(NamedTuple):
     usage: Usage
 
 
-def reason_of(word: object) -> Reason:
+def reason_of(code: object) -> Reason:
     """An effect's own reason, as far as it is its to give."""
     try:
-        reason = Reason(str(word))
+        reason = Reason(str(code))
     except ValueError:
         return Reason.EFFECT_FAILED
     return Reason.EFFECT_FAILED if reason in _RESERVED_REASONS else reason

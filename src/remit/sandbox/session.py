@@ -88,7 +88,7 @@ class ChildSession:
     def __init__(self, child: Child, quotas: Quotas, resident: int, times: OrderTimes = _NO_TIMES) -> None:
         self._child = child
         self._quotas = quotas if times.seconds is None else replace(quotas, seconds=times.seconds)
-        self._has_own_time = times.seconds is not None
+        self._has_time_limit = times.seconds is not None
         self._paces = Paces(times.paces)
         self._listener = SessionCallbacks()
         self._meter = Meter(child.pid, resident, child.descriptors, counts_threads=quotas.threads is not None)
@@ -194,7 +194,7 @@ class ChildSession:
 
     def _require_within(self, used: Usage) -> None:
         breach = self._paces.breach(used.seconds)
-        if breach is None and self._has_own_time and used.seconds > self._quotas.seconds:
+        if breach is None and self._has_time_limit and used.seconds > self._quotas.seconds:
             breach = time_breach(self._quotas.seconds)
         breach = breach or decide_breach(self._quotas, used)
         if breach is not None:
@@ -315,24 +315,24 @@ class ChildSession:
 
     def _failure(self, error: dict[str, Any]) -> RemitError:
         """What the effect raised. A bug in it leaves the world as it may be, so that is a task cut short."""
-        words = {key: value for key in ("what", "where", "next_step") if isinstance(value := error.get(key, ""), str)}
+        details = {key: value for key in ("what", "where", "next_step") if isinstance(value := error.get(key, ""), str)}
         match error.get("type"):
             case "exhausted":
                 return self._limit_error(memory_breach(self._quotas))
             case "bug":
                 return self._interrupted_error(
-                    Reason.EFFECT_FAILED, f"the effect has a bug: {words.get('what', '')}", words
+                    Reason.EFFECT_FAILED, f"the effect has a bug: {details.get('what', '')}", details
                 )
             case str(kind) if kind in KINDS:
-                return KINDS[kind](reason_of(error.get("reason")), **{"what": "", **words})
+                return KINDS[kind](reason_of(error.get("reason")), **{"what": "", **details})
         return self._protocol_error()
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began - self._paused
 
     def _limit_error(self, breach: Breach) -> InterruptedTaskError:
-        words = {"next_step": breach.next_step}
-        return self._interrupted_error(breach.reason, breach.what, words)
+        details = {"next_step": breach.next_step}
+        return self._interrupted_error(breach.reason, breach.what, details)
 
     def _protocol_error(self) -> InterruptedTaskError:
         return self._interrupted_error(Reason.EFFECT_FAILED, "the task's process did not answer as agreed", {})
@@ -344,13 +344,13 @@ class ChildSession:
         self,
         reason: Reason,
         what: str,
-        words: Mapping[str, str],
+        details: Mapping[str, str],
         kind: type[InterruptedTaskError] = InterruptedTaskError,
     ) -> InterruptedTaskError:
         """Kills first: what it had noted until then is still in the socket, and `settle` will need it."""
         self._kill_and_wait()
         self._drain()
-        more = {key: words[key] for key in ("where", "next_step") if words.get(key)}
+        more = {key: details[key] for key in ("where", "next_step") if details.get(key)}
         used, step = self._meter.last(self._seconds()), self._paces.running
         return kind(reason, what, notes=self._notes, usage=used, step=step, **more)
 

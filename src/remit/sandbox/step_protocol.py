@@ -42,7 +42,7 @@ class Paces:
     def __init__(self, paces: Sequence[float]) -> None:
         self._paces = paces
         self._phases: dict[int, set[str]] = {}
-        self._since = 0.0
+        self._began_at = 0.0
         self.running: int | None = None
         """The step whose clock runs."""
 
@@ -62,13 +62,13 @@ class Paces:
 
     def _set_clock(self, number: int, phase: str, now: float) -> None:
         if phase == "begun":
-            self.running, self._since = number, now
+            self.running, self._began_at = number, now
         elif phase != "diff" and number == self.running:
             self.running = None
 
     def left(self, now: float) -> float | None:
         """Seconds until the step at work is late; less than nothing if it is."""
-        return None if self.running is None else self._paces[self.running] - (now - self._since)
+        return None if self.running is None else self._paces[self.running] - (now - self._began_at)
 
     def breach(self, now: float) -> Breach | None:
         left = self.left(now)
@@ -84,11 +84,11 @@ class Paces:
 def _errors_of(message: Mapping[str, Any], phase: str) -> dict[str, dict[str, str]]:
     """What the child gives as the cause of a failure or of a problem, with a reason that is its to give."""
     name = {"failed": "error", "seen": "problem"}.get(phase)
-    given = None if name is None else message.get(name)
-    if name is None or (given is None and phase == "seen"):
+    error = None if name is None else message.get(name)
+    if name is None or (error is None and phase == "seen"):
         return {}
-    if not isinstance(given, dict) or not given.keys() <= _ERROR:
+    if not isinstance(error, dict) or not error.keys() <= _ERROR:
         raise ProtocolError
-    if not all(isinstance(words, str) for words in given.values()):
+    if not all(isinstance(text, str) for text in error.values()):
         raise ProtocolError
-    return {name: {**dict.fromkeys(_ERROR, ""), **given, "reason": reason_of(given.get("reason")).value}}
+    return {name: {**dict.fromkeys(_ERROR, ""), **error, "reason": reason_of(error.get("reason")).value}}

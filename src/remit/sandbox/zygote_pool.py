@@ -187,7 +187,7 @@ class Zygote:
         self.resident = message["resident"]
         self._control.settimeout(ANSWER_SECONDS)
 
-    def take_child(self, user: ChildHandle) -> Child:
+    def claim_child(self, user: ChildHandle) -> Child:
         """A child that waits for its order, `user`'s until that is over. Then `fork_ahead` for the next."""
         with self._guard:
             try:

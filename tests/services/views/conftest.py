@@ -64,14 +64,14 @@ class SandboxCounter:
     def __init__(self, patched: pytest.MonkeyPatch) -> None:
         self._lock = Lock()
         self.count = 0
-        take = SandboxHost._take_child  # noqa: SLF001 - every process that runs anything comes from here
+        take = SandboxHost._claim_child  # noqa: SLF001 - every process that runs anything comes from here
 
         def counted(host: SandboxHost, *given: Any) -> Any:
             with self._lock:
                 self.count += 1
             return take(host, *given)
 
-        patched.setattr(SandboxHost, "_take_child", counted)
+        patched.setattr(SandboxHost, "_claim_child", counted)
 
 
 class ViewedSite:

@@ -150,7 +150,11 @@ class Documents:
         except PlaywrightError:
             if session is self.main:
                 raise
-            self._frame_sessions = {frame: own for frame, own in self._frame_sessions.items() if own is not session}
+            self._frame_sessions = {
+                frame: frame_session
+                for frame, frame_session in self._frame_sessions.items()
+                if frame_session is not session
+            }
             return []  # a frame that went while we looked
         found = _flatten_tree(session, answer["frameTree"])
         # One that is known already keeps the world that was made in it.
@@ -210,7 +214,7 @@ class Documents:
                 "DOM.resolveNode", {"backendNodeId": node_id, "executionContextId": world, "objectGroup": _WORLD}
             )
         except PlaywrightError as problem:
-            if _is_gone(problem):
+            if _is_closed_error(problem):
                 return None
             raise
         return FoundElement(document, answer["object"]["objectId"])
@@ -261,7 +265,7 @@ async def _call_function(
             },
         )
     except PlaywrightError as problem:
-        if _is_gone(problem):
+        if _is_closed_error(problem):
             raise _changed_error() from problem
         raise
     if "exceptionDetails" in answer:
@@ -278,7 +282,7 @@ async def _get_world(document: FrameDocument) -> int:
         number: int = (await asyncio.shield(document.worlds[0]))["executionContextId"]
     except PlaywrightError as problem:
         document.worlds.clear()
-        if _is_gone(problem):
+        if _is_closed_error(problem):
             raise _changed_error() from problem
         raise
     return number
@@ -300,7 +304,7 @@ def _parse_frame(session: CDPSession, frame: dict[str, Any]) -> FrameDocument:
     return FrameDocument(session, frame["id"], frame["loaderId"], url, frame.get("parentId"))
 
 
-def _is_gone(problem: PlaywrightError) -> bool:
+def _is_closed_error(problem: PlaywrightError) -> bool:
     return any(message in problem.message for message in _GONE)
 
 

@@ -164,7 +164,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str) -> None:
-    arguments = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
+    arguments = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
     result = _libc.mount(*arguments, ctypes.c_ulong(flags), data.encode())
     _require(result, f"hide {target}")
 

@@ -36,9 +36,9 @@ async def read_amounts(documents: Documents, element: Element | None) -> list[Pa
     """Shown in the form of the element, if there is one, and then those of all documents of the page."""
     found: list[PageAmount] = []
     if element is not None:
-        told = await call_on_element(await documents.find(element), "text")
-        found += find_amounts(told["form"], in_form=True)
+        texts = await call_on_element(await documents.find(element), "text")
+        found += find_amounts(texts["form"], in_form=True)
     for document in await documents.all():
-        told = (await call_in_document(document, "text")).get("value", {})
-        found += find_amounts(told.get("page", ""), in_form=False)
+        texts = (await call_in_document(document, "text")).get("value", {})
+        found += find_amounts(texts.get("page", ""), in_form=False)
     return found

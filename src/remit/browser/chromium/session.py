@@ -350,15 +350,15 @@ class PageSession:
         may take longer.
         """
         page = self._page
-        if self._is_gone(page) or self.may_stay_silent():
+        if self._is_replaced(page) or self.may_stay_silent():
             return True
         checks = [all_responsive(self._documents.sessions, self.timeouts.page)]
         if workers:
             checks += [is_worker_responsive(worker, self.timeouts.page * WORKER_FACTOR) for worker in page.workers]
         answers = await asyncio.gather(*checks)
-        return all(answers) or self._is_gone(page) or self.may_stay_silent()
+        return all(answers) or self._is_replaced(page) or self.may_stay_silent()
 
-    def _is_gone(self, page: Page) -> bool:
+    def _is_replaced(self, page: Page) -> bool:
         """Whether it has died, or is being ended, or another one is in its place."""
         return page is not self._page or self._events.is_dead
 

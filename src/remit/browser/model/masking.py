@@ -185,10 +185,10 @@ class ShownFields:
             (self.masked if is_masked else self.plain)[self._unused(name)] = value
 
     def _unused(self, name: str) -> str:
-        taken = self.masked.keys() | self.plain.keys()
+        names = self.masked.keys() | self.plain.keys()
         number = 1
         unused = name
-        while unused in taken:
+        while unused in names:
             number += 1
             unused = f"{name}#{number}"
         return unused

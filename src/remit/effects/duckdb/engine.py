@@ -147,7 +147,7 @@ def _run_one(engine: duckdb.DuckDBPyConnection, inputs: EngineInputs, one: Duckd
     known = _known_tables(one, reads)
     counted = _counted(one, rows, changed)
     columns = rows.columns if rows is not None else []
-    words = {
+    description = {
         "number": one.number,
         "kind": one.kind,
         **counted,
@@ -158,7 +158,7 @@ def _run_one(engine: duckdb.DuckDBPyConnection, inputs: EngineInputs, one: Duckd
         "upserts": one.upserts,
         "words": describe(one.kind, known, one.writes, upserts=one.upserts) if one.kind != "EXPLAIN" else one.words,
     }
-    return ExecutedStatement(one, words, rows)
+    return ExecutedStatement(one, description, rows)
 
 
 def _tables_read(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -183,9 +183,9 @@ def _translated_errors(inputs: EngineInputs, one: DuckdbStatement, *, has_read: 
 
 
 def _reads_rows(one: DuckdbStatement) -> bool:
-    """Whether rows are scan at when it is run. To alter a type USING an expression does."""
-    words = one.text.upper()
-    return _has_plan(one) or "USING" in words or "ANALY" in words
+    """Whether rows are scanned when it is run. To alter a type USING an expression does."""
+    text = one.text.upper()
+    return _has_plan(one) or "USING" in text or "ANALY" in text
 
 
 def _has_plan(one: DuckdbStatement) -> bool:

@@ -74,7 +74,7 @@ def statement_error(number: int, kind: str, problem: Exception, memory_bytes: in
         return file_error(problem)
     return EnvironmentFailureError(
         Reason.SQL_FAILED,
-        f"statement {number} ({kind}): {_words(problem, message, has_read=has_read)}",
+        f"statement {number} ({kind}): {_describe(problem, message, has_read=has_read)}",
         where="the SQL text",
         next_step="Mend the statement. Nothing of this action was done.",
     )
@@ -108,16 +108,14 @@ def file_error(problem: Exception, where: str = "the database") -> RemitError:
 
 
 def _is_not_one(message: str) -> bool:
-    return any(
-        words in message for words in ("not a valid DuckDB database", "magic bytes", "Serialization", "checksum")
-    )
+    return any(text in message for text in ("not a valid DuckDB database", "magic bytes", "Serialization", "checksum"))
 
 
-def _words(problem: Exception, message: str, *, has_read: bool) -> str:
+def _describe(problem: Exception, message: str, *, has_read: bool) -> str:
     if not has_read and isinstance(problem, _ABOUT_THE_TEXT):
         return message.partition("\n")[0][:_LONGEST]
     if message.startswith(_READ_ONLY):
         return "it would change the database, though by its words it only reads: a macro or a view hides that"
     if (constraint := _CONSTRAINT.match(message)) is not None:
         return constraint[1]
-    return next((words for kind, words in _ABOUT_VALUES if isinstance(problem, kind)), "the engine could not do it")
+    return next((text for kind, text in _ABOUT_VALUES if isinstance(problem, kind)), "the engine could not do it")

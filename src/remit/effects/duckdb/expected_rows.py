@@ -84,8 +84,8 @@ def _number(digits: str) -> int | float | str:
     return digits
 
 
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _wanted(number: int) -> str:

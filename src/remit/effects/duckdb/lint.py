@@ -27,8 +27,8 @@ class LintCheck:
             try:
                 _require_sound(text)
             except RefusedError as problem:
-                told = {"what": problem.what[:_LONGEST], "next_step": problem.next_step[:_LONGEST]}
-                problems.append({"number": number, **told})
+                message = {"what": problem.what[:_LONGEST], "next_step": problem.next_step[:_LONGEST]}
+                problems.append({"number": number, **message})
             if len(problems) == MAX_PROBLEMS:
                 break
         return {"problems": problems}

@@ -24,7 +24,7 @@ class ExecutedStatement(NamedTuple):
     """One statement that was run, as it is told, and its rows."""
 
     statement: DuckdbStatement
-    said: dict[str, Any]
+    description: dict[str, Any]
     rows: Rows | None
 
 
@@ -37,8 +37,8 @@ def report_statements(
     but what was found in saved rows, and none is synced: the host hashes them itself, and what it makes of them is made
     durable.
     """
-    said = [one.said for one in executed]
-    if len(json.dumps(said)) > MAX_DESCRIPTION:
+    description = [one.description for one in executed]
+    if len(json.dumps(description)) > MAX_DESCRIPTION:
         raise RefusedError(
             Reason.SQL_REFUSED,
             "its statements have more columns and tables than can be shown",
@@ -47,8 +47,8 @@ def report_statements(
         )
     rows = last.preview if last is not None else []
     return {
-        "statements": said,
-        "texts": _texts(executed, MAX_FRAME - len(json.dumps([said, rows]))),
+        "statements": description,
+        "texts": _texts(executed, MAX_FRAME - len(json.dumps([description, rows]))),
         "rows": rows,
         "result_rows": last.total if last is not None else 0,
         "schema": last.columns if last is not None else [],
@@ -59,13 +59,13 @@ def report_statements(
     }
 
 
-def _texts(executed: Sequence[ExecutedStatement], room: int) -> list[str]:
+def _texts(executed: Sequence[ExecutedStatement], remaining: int) -> list[str]:
     """Of the first statements, as many as there is room for."""
     texts: list[str] = []
     for one in executed[:MAX_TEXTS]:
         text = one.statement.text[:MAX_TEXT]
-        room -= len(json.dumps(text))
-        if room < 0:
+        remaining -= len(json.dumps(text))
+        if remaining < 0:
             break
         texts.append(text)
     return texts
@@ -73,9 +73,9 @@ def _texts(executed: Sequence[ExecutedStatement], room: int) -> list[str]:
 
 def _volatile(executed: Sequence[ExecutedStatement]) -> list[str]:
     """What is applied is run anew."""
-    asking = [one.statement for one in executed if one.statement.volatile]
+    volatile = [one.statement for one in executed if one.statement.volatile]
     return [
         f"statement {one.number} ({one.kind}) asks for {', '.join(one.volatile)}: what is applied may differ from what "
         "is seen here"
-        for one in asking[:_MAX_VOLATILE]
+        for one in volatile[:_MAX_VOLATILE]
     ]

@@ -54,7 +54,7 @@ def _explained(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: 
     plan = engine.execute(one.text, dict(values)).fetchall()
     columns = [{"name": name, "type": "VARCHAR"} for name in ("explain_key", "explain_value")]
     shown: list[list[str | None]] = [
-        [str(key), _HIDDEN if values else str(told)[: 16 * MAX_CELL]] for key, told in plan
+        [str(key), _HIDDEN if values else str(value)[: 16 * MAX_CELL]] for key, value in plan
     ]
     return Rows(True, len(plan), columns, shown, None)
 
@@ -64,8 +64,8 @@ def _create_held_table(
 ) -> duckdb.DuckDBPyRelation:
     """What a SELECT gives is a relation that runs again whenever it is looked at; what EXECUTE gives is held."""
     engine.execute(f"PREPARE {_PREPARED} AS {_source(one)}")
-    given = ", ".join(f"{quoted(name)} := {_literal(value)}" for name, value in values.items())
-    held = engine.sql(f"EXECUTE {_PREPARED}{f'({given})' if given else ''}")
+    arguments = ", ".join(f"{quoted(name)} := {_literal(value)}" for name, value in values.items())
+    held = engine.sql(f"EXECUTE {_PREPARED}{f'({arguments})' if arguments else ''}")
     engine.execute(f"DEALLOCATE {_PREPARED}")
     if untyped := [name for name, kind in zip(held.columns, held.types, strict=True) if str(kind) == _NO_TYPE]:
         # A column of nothing but NULL: readers of a Parquet file know no such type.
@@ -97,11 +97,11 @@ def _literal(value: str | float | None) -> str:
 def _preview(held: duckdb.DuckDBPyRelation, most: int) -> list[list[str | None]]:
     cells = f'system.main."left"(CAST(COLUMNS(*) AS VARCHAR), {MAX_CELL + 1})'
     shown: list[list[str | None]] = []
-    room = MAX_PREVIEW
+    remaining = MAX_PREVIEW
     for row in held.limit(most).project(cells).fetchall() if most else ():
         line = [_cut(cell) for cell in row[:MAX_COLUMNS]]
-        room -= sum(len(cell or "") + 8 for cell in line)
-        if room < 0:
+        remaining -= sum(len(cell or "") + 8 for cell in line)
+        if remaining < 0:
             break
         shown.append(line)
     return shown

@@ -41,14 +41,14 @@ def scan_rows(rows: Rows, spot: PathHandle, form: str, mode: int) -> ScanResult:
     content, is_whole = _read(spot, MAX_LOOKED_AT if form in _TEXTS else 4)
     edited = Edited(content, None, "")
     found = find_in_final(name, content, mode, _NO_CHECKS)
-    said: list[str] = []
+    notes: list[str] = []
     if form in _TEXTS:
         found += find_commands(name, edited)
-        said = remarks(name, edited)
+        notes = remarks(name, edited)
     secrets, all_cells = _secrets(rows)
     if not all_cells or (form in _TEXTS and not is_whole):
-        said.append(f"nobody looked for credentials and commands past the first {MAX_LOOKED_AT:,} characters")
-    return ScanResult([*found, *secrets], said)
+        notes.append(f"nobody looked for credentials and commands past the first {MAX_LOOKED_AT:,} characters")
+    return ScanResult([*found, *secrets], notes)
 
 
 def _read(spot: PathHandle, most: int) -> tuple[bytes, bool]:
@@ -65,14 +65,14 @@ def _read(spot: PathHandle, most: int) -> tuple[bytes, bool]:
 def _secrets(rows: Rows) -> tuple[list[ContentFinding], bool]:
     """And whether all cells were looked at."""
     found: list[ContentFinding] = []
-    room = MAX_LOOKED_AT
+    remaining = MAX_LOOKED_AT
     at_once = max(1, min(_MOST_ROWS, _MOST_CHARACTERS // max(widest_row(rows, _LONGEST_CELL), 1)))
     for first in range(0, rows.total, at_once):
-        if room <= 0:
+        if remaining <= 0:
             return found, False
         cells = cells_as_json(rows, first, at_once, _LONGEST_CELL)
         lines = [line for row in cells for line in _lines(rows, row)]
-        room -= sum(map(len, lines))
+        remaining -= sum(map(len, lines))
         found += islice(_in_lines(lines, first, len(rows.columns)), MAX_FINDINGS - len(found))
         if len(found) == MAX_FINDINGS:
             break

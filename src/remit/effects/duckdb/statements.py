@@ -97,17 +97,17 @@ def analyse(text: str) -> tuple[DuckdbStatement, ...]:
     return tuple(_analyse_one(number, one) for number, one in enumerate(found, start=1))
 
 
-def bind(statements: Sequence[DuckdbStatement], given: Mapping[str, Any], *, shared: bool = False) -> None:
+def bind(statements: Sequence[DuckdbStatement], values: Mapping[str, Any], *, shared: bool = False) -> None:
     """Every parameter that is used must be given, every one that is given must be used, each a plain value.
 
     Where they are shared by several texts, this one need not use all of them.
     """
     used = {name for one in statements for name in one.parameters}
-    for name in sorted(used - given.keys()):
+    for name in sorted(used - values.keys()):
         raise _refusal(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
-    for name in () if shared else sorted(given.keys() - used):
+    for name in () if shared else sorted(values.keys() - used):
         raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
-    for name, value in given.items():
+    for name, value in values.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
             raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
 

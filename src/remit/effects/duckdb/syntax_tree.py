@@ -89,8 +89,8 @@ def _within(node: dict[str, Any], named: frozenset[str]) -> list[tuple[Any, froz
     inner: list[tuple[Any, frozenset[str]]] = []
     for entry in (node.get("cte_map") or {}).get("map", ()):
         name, value = str(entry["key"]).lower(), entry["value"]
-        own = {name} if (value.get("query_node") or {}).get("type") == _RECURSIVE else set()
-        inner.append((value, named | own))
+        recursive = {name} if (value.get("query_node") or {}).get("type") == _RECURSIVE else set()
+        inner.append((value, named | recursive))
         named |= {name}
     # The table that is written to is not one that is read.
     kind = node.get("type")  # of some parts, such as a sample, it is no word

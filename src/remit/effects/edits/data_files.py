@@ -81,15 +81,15 @@ def remarks(path: str, edited: Edited) -> list[str]:
     """
     if not path.lower().endswith(".csv"):
         return []
-    said = _ragged(edited.content, _new_lines(edited))
+    found = _ragged(edited.content, _new_lines(edited))
     for start, end in new_ranges(edited):
         for cell_start, cell in _cells(edited.content[start:end]):
             if cell[:1] and cell[0] in _FORMULA and not _is_number(cell):
                 where = _line(edited.content, start + cell_start)
-                said.append(f"{where}: a cell begins with {chr(cell[0])!r}, which a spreadsheet takes for a formula")
-            if len(said) == _MAX_REMARKS:
-                return said
-    return said
+                found.append(f"{where}: a cell begins with {chr(cell[0])!r}, which a spreadsheet takes for a formula")
+            if len(found) == _MAX_REMARKS:
+                return found
+    return found
 
 
 def _new_lines(edited: Edited) -> set[int]:

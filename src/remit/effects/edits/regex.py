@@ -61,8 +61,8 @@ def _compile(pattern: str) -> Any:
     try:
         compiled = re2.compile(pattern, options)
     except re2.error as problem:
-        said = problem.args[0] if problem.args else ""
-        why = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        message = problem.args[0] if problem.args else ""
+        why = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
         next_step = "Use the syntax of RE2, which has no look-around and no back-references."
         raise _unsupported(f"the pattern cannot be used: {why}", next_step) from None
     if compiled.match(b"") is not None:

@@ -70,7 +70,7 @@ def update_yaml(raw: bytes, path: str, value: Any) -> Edited:
         raise unsupported("the file has no document", "Use replace_content.")
     value_path = select_one(as_tree(root), path)
     nodes = follow(root, value_path)
-    _require_own_place(document, nodes, path)
+    _require_unshared(document, nodes, path)
     place = _Place(body, document, nodes)
     for pieces in _candidate_pieces(place, value):
         edited = _splice(raw, text, body, pieces, f"Value at {path} updated successfully")
@@ -97,7 +97,7 @@ def compose_file(text: TextFile) -> YamlDocument:
         raise
 
 
-def _require_own_place(document: YamlDocument, nodes: Sequence[YamlNode], path: str) -> None:
+def _require_unshared(document: YamlDocument, nodes: Sequence[YamlNode], path: str) -> None:
     """A change must not show up anywhere else, and must not take away what others refer to."""
     used = {id(alias.target) for alias in document.aliases}
     if any(node.kind == "alias" or id(node) in used for node in nodes) or _contains_any(nodes[-1], used):

@@ -93,7 +93,7 @@ def compose_all(text: str) -> list[YamlDocument]:
     """Refused, if it is not YAML, has a key twice in a mapping, refers to itself, or is nested too deep."""
     building = _Building(text)
     for event in _events(text):
-        building.take(event)
+        building.add(event)
     return building.documents
 
 
@@ -105,7 +105,7 @@ class _Building:
         self._names: list[set[tuple[str, Any]]] = []
         self.documents: list[YamlDocument] = []
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         if isinstance(event, DocumentStartEvent):
             self.documents.append(YamlDocument(event))
         elif isinstance(event, CollectionEndEvent):

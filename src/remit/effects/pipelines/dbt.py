@@ -128,11 +128,13 @@ class Nodes:
             self._work.step({**message, "phase": "failed", "error": error})
 
 
-def run_dbt(work: EffectContext, root: str, own: str, asked: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+def run_dbt(
+    work: EffectContext, root: str, scratch: str, inputs: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> None:
     """Raises what the first node that failed has failed of, or why dbt could not even begin."""
     nodes = Nodes(work)
     try:
-        results, problem = _invoke(nodes, root, own, asked, parameters)
+        results, problem = _invoke(nodes, root, scratch, inputs, parameters)
         close_databases()
     except MemoryError:
         raise
@@ -149,23 +151,23 @@ def run_dbt(work: EffectContext, root: str, own: str, asked: Mapping[str, Any], 
 
 
 def _invoke(
-    nodes: Nodes, root: str, own: str, asked: Mapping[str, Any], parameters: Mapping[str, Any]
+    nodes: Nodes, root: str, scratch: str, inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[list[Any], str | None]:
     """The results of its nodes, and why it did not succeed, if it did not."""
     runner = load_dbt()(callbacks=[nodes.handle_event])
-    project = os.path.join(root, asked["project"])
-    profiles = os.path.join(own, "profiles")
+    project = os.path.join(root, inputs["project"])
+    profiles = os.path.join(scratch, "profiles")
     os.makedirs(profiles, exist_ok=True)
     with open(os.path.join(profiles, "profiles.yml"), "w", encoding="utf-8") as file:
-        json.dump(profile(os.path.join(root, asked["database"]), os.environ["TMPDIR"]), file)  # JSON is YAML
-    if asked["command"] not in COMMANDS:
-        raise StepFailedError(f"there is no command for dbt of the name {asked['command']}")
-    places = {"project-dir": project, "profiles-dir": profiles, "target-path": own + "/target", "log-path": own}
-    arguments = [asked["command"], *(word for name, path in places.items() for word in (f"--{name}", path))]
+        json.dump(profile(os.path.join(root, inputs["database"]), os.environ["TMPDIR"]), file)  # JSON is YAML
+    if inputs["command"] not in COMMANDS:
+        raise StepFailedError(f"there is no command for dbt of the name {inputs['command']}")
+    places = {"project-dir": project, "profiles-dir": profiles, "target-path": scratch + "/target", "log-path": scratch}
+    arguments = [inputs["command"], *(argument for name, path in places.items() for argument in (f"--{name}", path))]
     arguments += ["--profile", _PROFILE, "--target", _PROFILE, "--vars", json.dumps(dict(parameters)), *_QUIET]
     arguments += ["--log-level-file", "none"]
-    if asked["select"]:
-        arguments += ["--select", *asked["select"]]
+    if inputs["select"]:
+        arguments += ["--select", *inputs["select"]]
     answer = runner.invoke(arguments)
     results = getattr(answer.result, "results", None)
     if answer.exception is not None:
@@ -211,7 +213,7 @@ def verdict(event: Any) -> str:
     """The last line of a run. As dbt writes it, `PASS=4`, it looks like a password, and would be masked."""
     counts = {name: int(count) for name, count in dict(event.stats).items()}
     ends = (("pass", "passed"), ("warn", "with a warning"), ("error", "failed"), ("skip", "skipped"))
-    summary = ", ".join(f"{counts.get(name, 0)} {words}" for name, words in ends)
+    summary = ", ".join(f"{counts.get(name, 0)} {label}" for name, label in ends)
     return f"Done: {summary}; {counts.get('total', 0)} in all"
 
 

@@ -97,7 +97,7 @@ def raised(problem: BaseException, root: str, *, next_step: str = "") -> StepFai
     except Exception:  # noqa: BLE001 - an exception of the project's own may raise when it is looked at
         print("the traceback cannot be told", file=sys.stderr)  # noqa: T201 - to the program's log
     return StepFailedError(
-        f"{type(problem).__name__}: {_words(problem)}", where=_place(problem, root), next_step=next_step
+        f"{type(problem).__name__}: {_describe(problem)}", where=_place(problem, root), next_step=next_step
     )
 
 
@@ -108,7 +108,7 @@ def _project_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _words(problem: BaseException) -> str:
+def _describe(problem: BaseException) -> str:
     if isinstance(problem, SystemExit):
         return "a step must return, and not exit"
     try:

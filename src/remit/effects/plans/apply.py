@@ -33,7 +33,7 @@ from remit.effects.plans.files import (
     mismatch,
     old_name,
     read_plan,
-    remove_own,
+    remove_temporary,
     require_spot,
     spots_of,
     sync_folders,
@@ -183,10 +183,10 @@ class _Run:
                     name = fresh_name(self._plan, one.step)
                     rename_noreplace(spot.folder, name, spot.folder, spot.name, where_new=spot.path)
                 case "delete":
-                    _take(one, spot, spot.folder, old_name(self._plan, one.step), where=spot.path)
+                    _rename(one, spot, spot.folder, old_name(self._plan, one.step), where=spot.path)
                 case "rename" if one.step.new_path is not None:
-                    there = require_spot(self._work, self._plan, one.step.new_path)
-                    _take(one, spot, there.folder, there.name, where=there.path)
+                    target = require_spot(self._work, self._plan, one.step.new_path)
+                    _rename(one, spot, target.folder, target.name, where=target.path)
         except RemitError as problem:
             return problem
         reach("plan.switched")
@@ -197,7 +197,7 @@ class _Run:
         new, old = fresh_name(self._plan, one.step), old_name(self._plan, one.step)
         rename_noreplace(spot.folder, new, spot.folder, old, where=spot.path, where_new=beside(spot, old))
         rename_exchange(spot.folder, old, spot.name, where=spot.path)
-        if _is_unchanged(spot, old, one.seen):
+        if _is_unchanged(spot, old, one.observed):
             return
         rename_exchange(spot.folder, old, spot.name, where=spot.path)
         found = peek(spot.folder, old, where=spot.path)
@@ -221,7 +221,7 @@ class _Run:
             if one.fresh is not None and self._ended.get(one.step.number) != "done":
                 spot = require_spot(self._work, self._plan, one.step.path)
                 for name in {fresh_name(self._plan, one.step), old_name(self._plan, one.step)}:
-                    remove_own(spot, name, one.fresh)
+                    remove_temporary(spot, name, one.fresh)
 
     def _unmet_needs(self, step: PlanStep, foreseen: Mapping[int, StepEnd] = _NOTHING) -> str:
         """Which step that this one needs was not done, in words."""
@@ -246,18 +246,18 @@ class _Run:
         self._work.step({"number": step.number, "phase": phase, **more})
 
 
-def _take(one: Staged, spot: PathHandle, folder: int, name: str, *, where: str) -> None:
+def _rename(one: Staged, spot: PathHandle, folder: int, name: str, *, where: str) -> None:
     """Give the file another name; if it is not the one that was read, it gets its own again."""
     rename_noreplace(spot.folder, spot.name, folder, name, where=spot.path, where_new=where)
-    there = PathHandle(where, folder, name)
-    if not _is_unchanged(there, name, one.seen):
+    target = PathHandle(where, folder, name)
+    if not _is_unchanged(target, name, one.observed):
         restore_name((folder, name), (spot.folder, spot.name), where=where, where_new=spot.path)
         raise _replaced_error(spot.path)
 
 
-def _is_unchanged(spot: PathHandle, name: str, seen: FileIdentity | None) -> bool:
+def _is_unchanged(spot: PathHandle, name: str, expected: FileIdentity | None) -> bool:
     found = peek(spot.folder, name, where=spot.path)
-    return found is not None and seen is not None and found.has_content_of(seen) and found.mode == seen.mode
+    return found is not None and expected is not None and found.has_content_of(expected) and found.mode == expected.mode
 
 
 def _replaced_error(where: str) -> RemitError:

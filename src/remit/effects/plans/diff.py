@@ -112,8 +112,8 @@ def _whole_lines(before: bytes, splices: Sequence[Splice]) -> list[_Change]:
             regions.append((start, end))
             inside.append([splice])
     return [
-        _Change(start, end, _new_lines(before, start, end, there))
-        for (start, end), there in zip(regions, inside, strict=True)
+        _Change(start, end, _new_lines(before, start, end, inner))
+        for (start, end), inner in zip(regions, inside, strict=True)
     ]
 
 
@@ -212,10 +212,10 @@ def _diff(
     budget = MAX_TEXT if full else MAX_PREVIEW
     shown, left_out = _Shown(budget), 0
     for line in _header(names, changes, modes):
-        shown.take(line)
+        shown.add(line)
     for hunk in _hunks(before, changes):
         for line in hunk:
-            left_out += not shown.take(line)
+            left_out += not shown.add(line)
         if shown.is_full and not full:
             break
     text = shown.text()
@@ -230,7 +230,7 @@ class _Shown:
         self._lines: list[bytes] = []
         self.is_full = False
 
-    def take(self, line: bytes) -> bool:
+    def add(self, line: bytes) -> bool:
         self._budget -= len(line)
         self.is_full = self.is_full or self._budget < 0
         if not self.is_full:

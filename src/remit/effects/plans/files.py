@@ -107,15 +107,17 @@ def find_path(work: EffectContext, path: int, before: State | None, after: State
 
 def find(spot: PathHandle, name: str, before: State | None, after: State | None) -> FoundFile:
     """Compared by bytes and permissions. Whatever cannot be opened by the rules is something else."""
-    seen = peek(spot.folder, name, where=spot.path)
-    if seen is None:
+    identity = peek(spot.folder, name, where=spot.path)
+    if identity is None:
         return FoundFile("absent", None)
-    if not stat.S_ISREG(seen.mode) or all(state is None or state.size != seen.size for state in (before, after)):
-        return FoundFile("other", seen)
+    if not stat.S_ISREG(identity.mode) or all(
+        state is None or state.size != identity.size for state in (before, after)
+    ):
+        return FoundFile("other", identity)
     try:
         descriptor = open_file(spot.folder, name, where=spot.path)
     except RemitError:
-        return FoundFile("other", seen)
+        return FoundFile("other", identity)
     try:
         opened = identify(descriptor)
         state = State(sha256_of(descriptor), opened.size, opened.mode & PERMISSIONS)
@@ -159,17 +161,17 @@ def write_fresh(spot: PathHandle, name: str, fill: Fill, mode: int, dress: Mappi
     except (OSError, RemitError) as problem:
         made = identify(descriptor)
         os.close(descriptor)
-        remove_own(spot, name, made)
+        remove_temporary(spot, name, made)
         if isinstance(problem, OSError):
             raise failure(problem, spot.path, "could not be written") from None
         raise
     return descriptor
 
 
-def remove_own(spot: PathHandle, name: str, expected: FileIdentity | None = None) -> None:
+def remove_temporary(spot: PathHandle, name: str, expected: FileIdentity | None = None) -> None:
     """Remove what has this name of ours, if it is a plain file, and this very one where that is known."""
-    seen = peek(spot.folder, name, where=spot.path)
-    if seen is None or not stat.S_ISREG(seen.mode) or (expected is not None and not seen.is_file(expected)):
+    identity = peek(spot.folder, name, where=spot.path)
+    if identity is None or not stat.S_ISREG(identity.mode) or (expected is not None and not identity.is_file(expected)):
         return
     try:
         os.unlink(name, dir_fd=spot.folder)

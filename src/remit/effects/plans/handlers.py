@@ -37,7 +37,7 @@ class FileCreateHandler:
         return create_content(operation)
 
     def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:  # noqa: ARG002
-        return _mode_given(operation) or NEW_FILE
+        return _requested_mode(operation) or NEW_FILE
 
 
 class FileModifyHandler:
@@ -48,7 +48,7 @@ class FileModifyHandler:
         return _edit(before, operation, editors)
 
     def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:
-        return _mode_given(operation) or (before if keep_permissions and before is not None else NEW_FILE)
+        return _requested_mode(operation) or (before if keep_permissions and before is not None else NEW_FILE)
 
 
 class FileDeleteHandler:
@@ -156,18 +156,18 @@ def _edit(before: bytes | None, operation: Mapping[str, Any], editors: Editors) 
     return editors[kind](before or b"", operation)
 
 
-def _mode_given(operation: Mapping[str, Any]) -> int | None:
+def _requested_mode(operation: Mapping[str, Any]) -> int | None:
     """As a plan writes it: "0644" or "0755". The contract lets nothing else through; this is the second lock."""
-    given = operation.get("mode")
-    if given is None:
+    mode = operation.get("mode")
+    if mode is None:
         return None
-    if given not in {"0644", "0755"}:
+    if mode not in {"0644", "0755"}:
         raise RefusedError(
             Reason.MALFORMED,
             "a mode is 0644 or 0755",
             next_step="Give one of the two, or leave it out.",
         )
-    return int(given, 8)
+    return int(mode, 8)
 
 
 def _not_loaded(kind: str) -> EnvironmentFailureError:

@@ -33,12 +33,12 @@ from remit.fs.openat import FileIdentity, already_exists, exists, identify
 class Staged:
     """A step that is ready for its switch, or why it cannot be."""
 
-    __slots__ = ("fresh", "part", "problem", "seen", "step")
+    __slots__ = ("fresh", "observed", "part", "problem", "step")
 
     def __init__(self, step: PlanStep) -> None:
         self.step = step
         self.problem: RemitError | None = None
-        self.seen: FileIdentity | None = None
+        self.observed: FileIdentity | None = None
         """The file that is to be changed, as it was when it was read."""
         self.part: int | None = None
         self.fresh: FileIdentity | None = None
@@ -80,15 +80,15 @@ class Staging:
             return None
         content = None
         if _makes_bytes(step) and not step.source:
-            content, state, seen = read_file(spot, self._plan.max_file_bytes, where=spot.path)
+            content, state, observed = read_file(spot, self._plan.max_file_bytes, where=spot.path)
         else:
-            state, seen = observe_state(spot, step.before, where=spot.path)
+            state, observed = observe_state(spot, step.before, where=spot.path)
         if not state.is_alike(step.before):
             path = self._plan.paths[step.path]
             raise mismatch(f"{path} is not as it was when the plan was looked at", spot.path)
         if step.move != "rename":
-            require_ordinary(seen, where=spot.path)
-        one.seen = seen
+            require_ordinary(observed, where=spot.path)
+        one.observed = observed
         return content
 
     def _from_source(self, step: PlanStep, after: State) -> Fill:

@@ -211,17 +211,17 @@ def make_waves(
     level_of = {number: level for level, numbers in enumerate(levels or ()) for number in numbers}
     ordered = sorted(steps, key=lambda step: (level_of.get(step.number, 0), step.number))
     waves: list[list[int]] = []
-    taken: set[int] = set()
+    in_wave: set[int] = set()
     staged, level = 0, 0
     for step in ordered:
         paths = {path for path in (step.path, step.new_path) if path is not None}
         size, at = sizes.get(step.number, 0), level_of.get(step.number, 0)
         full = bool(waves) and (len(waves[-1]) >= MAX_WAVE_STEPS or staged + size > MAX_WAVE_BYTES)
-        if not waves or full or at != level or not taken.isdisjoint(paths):
+        if not waves or full or at != level or not in_wave.isdisjoint(paths):
             waves.append([])
-            taken, staged, level = set(), 0, at
+            in_wave, staged, level = set(), 0, at
         waves[-1].append(step.number)
-        taken |= paths
+        in_wave |= paths
         staged += size
     return tuple(map(tuple, waves))
 

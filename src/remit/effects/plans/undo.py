@@ -46,7 +46,7 @@ from remit.effects.plans.files import (
     find_path,
     fresh_name,
     old_name,
-    remove_own,
+    remove_temporary,
     require_spot,
     spot_of,
     spots_of,
@@ -82,7 +82,7 @@ def clear_fresh(work: EffectContext, plan: StepPlan, step: PlanStep) -> None:
     """For a step whose wave was never begun: it can only have left new bytes."""
     spot = spot_of(work, step.path)
     if spot is not None and step.move in {"create", "modify"}:
-        remove_own(spot, fresh_name(plan, step))
+        remove_temporary(spot, fresh_name(plan, step))
 
 
 def is_switched(work: EffectContext, step: PlanStep) -> bool:
@@ -159,7 +159,7 @@ def _in_wave(plan: StepPlan, wave: int) -> list[PlanStep]:
 
 def _undo_modify(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     spot, old = require_spot(work, plan, step.path), old_name(plan, step)
-    remove_own(spot, fresh_name(plan, step))
+    remove_temporary(spot, fresh_name(plan, step))
     aside = find(spot, old, step.before, step.after)
     if aside.identity is None:
         return True
@@ -169,9 +169,9 @@ def _undo_modify(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
             _rename_found(spot, old, spot, spot.name, aside.identity)
         case ("after", "before" | "other"):
             _exchange_found(spot, old, aside.identity, here)
-            remove_own(spot, old, here.identity)
+            remove_temporary(spot, old, here.identity)
         case ("before", "before") | (_, "after"):
-            remove_own(spot, old, aside.identity)
+            remove_temporary(spot, old, aside.identity)
             return here.likeness == "before"
         case _:
             raise _doubt_error(spot, old)
@@ -183,15 +183,15 @@ def _undo_create(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     part, aside_as = part_name(plan.prefix, step.number), aside_name(plan.prefix, step.number)
     here = find(spot, spot.name, None, step.after)
     if peek(spot.folder, part, where=spot.path) is not None:
-        remove_own(spot, part)
+        remove_temporary(spot, part)
         return here.identity is None
     aside = find(spot, aside_as, None, step.after)
     match here.likeness, aside.likeness:
         case (_, "after"):
-            remove_own(spot, aside_as, aside.identity)
+            remove_temporary(spot, aside_as, aside.identity)
         case ("after", "absent") if here.identity is not None:
             _rename_found(spot, spot.name, spot, aside_as, here.identity)
-            remove_own(spot, aside_as, here.identity)
+            remove_temporary(spot, aside_as, here.identity)
             return True
         case ("absent", "other") if aside.identity is not None:
             _rename_found(spot, aside_as, spot, spot.name, aside.identity)
@@ -211,7 +211,7 @@ def _undo_delete(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
         case ("absent", _):
             _rename_found(spot, old, spot, spot.name, aside.identity)
         case ("before", "before"):
-            remove_own(spot, old, aside.identity)
+            remove_temporary(spot, old, aside.identity)
         case _:
             raise _doubt_error(spot, old)
     return True
@@ -219,18 +219,18 @@ def _undo_delete(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
 
 def _undo_rename(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
     spot = require_spot(work, plan, step.path)
-    there = spot_of(work, step.path if step.new_path is None else step.new_path)
+    target = spot_of(work, step.path if step.new_path is None else step.new_path)
     here = find(spot, spot.name, step.before, None)
-    moved = FoundFile("absent", None) if there is None else find(there, there.name, step.before, None)
+    moved = FoundFile("absent", None) if target is None else find(target, target.name, step.before, None)
     if here.likeness == "before":
         return moved.identity is None
-    if there is None or moved.identity is None or moved.likeness != "before":
+    if target is None or moved.identity is None or moved.likeness != "before":
         return False
     if here.likeness != "absent":
         raise _drifted_error(
-            f"the file was renamed to {there.path}, and somebody put another in its old place", spot.path, there.path
+            f"the file was renamed to {target.path}, and somebody put another in its old place", spot.path, target.path
         )
-    _rename_found(there, there.name, spot, spot.name, moved.identity)
+    _rename_found(target, target.name, spot, spot.name, moved.identity)
     return True
 
 

@@ -60,7 +60,7 @@ def _run_deferred(session: PostgresSession) -> None:
     session.wire.do("CLOSE ALL")
     session.use_statement_settings()
     session.wire.do("SET CONSTRAINTS ALL IMMEDIATE")
-    session.use_own_settings()
+    session.apply_settings()
 
 
 def _refused(what: str) -> RefusedError:

@@ -106,7 +106,7 @@ class Reach:
         self._session.use_statement_settings()
         with self._session.lock_wait.counted():  # reading a text locks the tables that it names
             types = self._wire.prepared_types(query)
-        self._session.use_own_settings()
+        self._session.apply_settings()
         found = self._wire.do(catalog.TYPE_NAMES, array(types))
         names = {int(oid or 0): name or "" for oid, name in found}
         has_many = len(types) > _MOST_ARGUMENTS
@@ -123,7 +123,7 @@ class Reach:
                 )
         except ServerError as problem:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}_probe")
-            self._session.use_own_settings()
+            self._session.apply_settings()
             if problem.state in _NO_PROBE:
                 return None, frozenset()
             if has_many:
@@ -133,7 +133,7 @@ class Reach:
                     f"Use at most {_MOST_ARGUMENTS} parameters, or split it into several.",
                 ) from None
             raise
-        self._session.use_own_settings()
+        self._session.apply_settings()
         oid, text = self._wire.one(
             "SELECT oid, prosqlbody::text FROM pg_proc WHERE pronamespace = pg_my_temp_schema() "
             "AND proname = 'remit_probe'"
@@ -144,7 +144,7 @@ class Reach:
             oid,
         )
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}_probe")
-        self._session.use_own_settings()
+        self._session.apply_settings()
         try:
             return parse_tree(text or ""), frozenset(int(row[0] or 0) for row in sequences)
         except UnknownTreeError:
@@ -213,8 +213,8 @@ class _Walk:
         self._tables = {"read": self._reads, "write": self._writes, "parent": self._parents}
 
     def refused(self, what: str, next_step: str) -> RefusedError:
-        said = f"statement {self._one.number} ({self._one.called}): {what}"
-        return RefusedError(Reason.SQL_REFUSED, said, where=THE_TEXT, next_step=next_step)
+        message = f"statement {self._one.number} ({self._one.called}): {what}"
+        return RefusedError(Reason.SQL_REFUSED, message, where=THE_TEXT, next_step=next_step)
 
     def start_from_tree(self, tree: Tree, sequences: frozenset[int]) -> None:
         if tree.nextval_of_unknown:
@@ -223,7 +223,7 @@ class _Walk:
                 "Write the name of the sequence itself: nextval('orders_id_seq').",
             )
         self._sequences |= sequences if tree.nextval else set()
-        self._add_tree(tree, "", is_own=True)
+        self._add_tree(tree, "", allows_nextval=True)
         self._writes |= tree.targets | tree.locked
         if tree.inserts:
             self._add_defaults({oid: tree.inserted.get(oid, frozenset()) for oid in tree.targets})
@@ -366,20 +366,20 @@ class _Walk:
         if tree.inserts:
             self._add_defaults(dict.fromkeys(written, frozenset()))
 
-    def _add_tree(self, tree: Tree, via: str, *, is_own: bool = False) -> None:
+    def _add_tree(self, tree: Tree, via: str, *, allows_nextval: bool = False) -> None:
         for oid in tree.built_in:
             self.add_function(oid, via)
         for oid in tree.of_users - tree.relations:
             self._unknown.setdefault(oid, via)
         self._reads |= tree.relations
         self._makes_json |= tree.makes_json
-        if tree.nextval and not is_own:
+        if tree.nextval and not allows_nextval:
             raise self.refused(f"{via} takes numbers from a sequence, which a preview cannot look at", "Leave it out.")
 
     def _add_defaults(self, tables: Mapping[int, frozenset[int]]) -> None:
         """By table: the columns that need none. Only those that every INSERT gives itself need none."""
-        both = {oid: given & self._defaults.get(oid, given) for oid, given in tables.items()}
-        new = {oid: given for oid, given in both.items() if self._defaults.get(oid) != given}
+        both = {oid: columns & self._defaults.get(oid, columns) for oid, columns in tables.items()}
+        new = {oid: columns for oid, columns in both.items() if self._defaults.get(oid) != columns}
         self._defaults.update(new)
         for table, column, text, via, sequences in self._wire.do(catalog.DEFAULTS, array(new)) if new else ():
             if int(column or 0) in new[int(table or 0)]:
@@ -392,7 +392,7 @@ class _Walk:
             if tree.nextval_of_unknown or (tree.nextval and not found):
                 raise self.refused(f"{via} takes numbers from a sequence that is not known", "Give the value yourself.")
             self._sequences |= found if tree.nextval else set()
-            self._add_tree(tree, via or "", is_own=True)
+            self._add_tree(tree, via or "", allows_nextval=True)
 
     def _parse(self, text: str) -> Tree:
         try:
@@ -404,9 +404,9 @@ class _Walk:
             ) from None
 
     def _new(self, what: str, oids: Iterable[int]) -> list[int]:
-        seen = self._visited.setdefault(what, set())
-        new = [oid for oid in oids if oid not in seen]
-        seen.update(new)
+        visited = self._visited.setdefault(what, set())
+        new = [oid for oid in oids if oid not in visited]
+        visited.update(new)
         return new
 
     def _require_functions(self) -> None:

@@ -19,13 +19,13 @@ from remit.effects.postgres.row_counts import RowCounts, count
 from remit.effects.postgres.row_images import Images, read_header
 from remit.effects.postgres.runner import StatementRunner
 from remit.effects.postgres.session import OUR_PATH, LockWait, PostgresSession, connect, identify, open_session
-from remit.effects.postgres.table_locks import plan_locks, take_locks, until_free
+from remit.effects.postgres.table_locks import acquire_locks, plan_locks, until_free
 from remit.effects.postgres.transaction import Followed, Follower, before_rows, changes_something, describe_actions
 from remit.effects.postgres.transaction_id import is_in_the_future, require_durable_commit
 from remit.effects.postgres.undo import (
     TableDrift,
     find_drift,
-    gone_tables,
+    find_missing_tables,
     require_no_drift,
     restore_rows,
     with_current_oids,
@@ -94,9 +94,9 @@ def _preview(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[st
     if not work.inputs["in_earnest"]:  # no person has approved it
         session.hold_seconds = float(work.inputs["preview_seconds"])
     try:
-        followed = follower.follow(read_actions(work), goes_on=not work.inputs["stop_on_error"])
+        followed = follower.follow(read_actions(work), continue_on_error=not work.inputs["stop_on_error"])
         xid = session.xid() if _commits(work, followed) else ""
-        statements_said = describe_actions(followed)
+        descriptions = describe_actions(followed)
         followed = follower.check_before(followed)
     except (ServerError, RemitError):
         if not session.is_past_hold_limit:
@@ -105,13 +105,13 @@ def _preview(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[st
         raise held_too_long_error(session.hold_seconds or 0) from None
     wire.do("ROLLBACK")  # before the host is told: nothing is held meanwhile
     return _transaction_output(
-        work, session, followed, xid, statements_said if followed.written is not None else describe_actions(followed)
+        work, session, followed, xid, descriptions if followed.written is not None else describe_actions(followed)
     )
 
 
 def _begin(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, Any]:
     session, follower = _open_session(work, wire, seconds, is_preview=False, commits=True)
-    followed = follower.follow(read_actions(work), goes_on=False)
+    followed = follower.follow(read_actions(work), continue_on_error=False)
     commits = _commits(work, followed)
     output = _transaction_output(work, session, followed, session.xid() if commits else "", describe_actions(followed))
     return _finish(work, session, output, follower.clear_up, commits=commits)
@@ -183,7 +183,7 @@ def _finish(
             wire.do("ROLLBACK")
             return {"committed": False, "said": "functions of the database had left more to do for that moment"}
         before_commit()
-        session.use_own_settings()  # also how durable it is
+        session.apply_settings()  # also how durable it is
         wire.do("COMMIT")
     except ServerError as problem:
         if problem.state.startswith(_ABORTED_BY):
@@ -242,7 +242,7 @@ def _lock_first(work: EffectContext, session: PostgresSession) -> None:
     tables = with_current_oids(wire, read_header(work.given[IMAGES]).tables)
     plan = plan_locks(wire, [reached_by_rows(session, [table.oid for table in tables])], for_good=False)
     wire.do("ROLLBACK")
-    take_locks(session, plan, reads_only=False)
+    acquire_locks(session, plan, reads_only=False)
 
 
 def _load_images(work: EffectContext, session: PostgresSession) -> tuple[Images | None, list[TableDrift]]:
@@ -255,7 +255,7 @@ def _load_images(work: EffectContext, session: PostgresSession) -> tuple[Images 
             where="the database",
             next_step="Give the connection the server and the database that it had then.",
         )
-    if drifts := gone_tables(session.wire, header.tables):
+    if drifts := find_missing_tables(session.wire, header.tables):
         return None, drifts
     images = Images(session.wire, with_current_oids(session.wire, header.tables))
     images.load(descriptor)

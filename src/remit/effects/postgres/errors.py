@@ -79,8 +79,8 @@ _NOT_CONNECTED: Final = (
 
 def not_connected_error(problem: NotConnectedError) -> RemitError:
     """Its words name hosts and users; only the kind is passed on."""
-    said = str(problem)
-    what = next((words for pattern, words in _NOT_CONNECTED if re.search(pattern, said)), "it cannot be reached")
+    message = str(problem)
+    what = next((text for pattern, text in _NOT_CONNECTED if re.search(pattern, message)), "it cannot be reached")
     return EnvironmentFailureError(
         Reason.SQL_FAILED,
         f"there is no connection to the database server: {what}",
@@ -133,7 +133,9 @@ def _failed(what: str, problem: ServerError, seconds: float, next_step: str) -> 
         return RefusedError(
             Reason.SQL_REFUSED, f"{what}{_ABOUT_VALUES[state]}", where=THE_TEXT, next_step="Leave it out."
         )
-    return EnvironmentFailureError(Reason.SQL_FAILED, f"{what}{_words(problem)}", where=THE_TEXT, next_step=next_step)
+    return EnvironmentFailureError(
+        Reason.SQL_FAILED, f"{what}{_describe(problem)}", where=THE_TEXT, next_step=next_step
+    )
 
 
 def lock_held_error(what: str, seconds: float) -> RemitError:
@@ -177,11 +179,11 @@ def no_rows_error() -> RemitError:
     )
 
 
-def _words(problem: ServerError) -> str:
+def _describe(problem: ServerError) -> str:
     state = problem.state
     if problem.of_the_text and state.startswith("42"):
         return _QUOTED.sub(_without_values, problem.fields["message"].partition("\n")[0][:_LONGEST])
-    words = next(
+    text = next(
         (_ABOUT_VALUES[known] for known in (state, state[:2]) if known in _ABOUT_VALUES), "the server could not do it"
     )
     constraint = problem.fields.get("constraint", "") if state.startswith("23") else ""
@@ -189,7 +191,7 @@ def _words(problem: ServerError) -> str:
     named = [
         f"{what} {name}" for what, name in (("constraint", constraint), ("table", table)) if _A_NAME.fullmatch(name)
     ]
-    return f"{words} ({', '.join(named)}; SQLSTATE {state})" if named else f"{words} (SQLSTATE {state or 'unknown'})"
+    return f"{text} ({', '.join(named)}; SQLSTATE {state})" if named else f"{text} (SQLSTATE {state or 'unknown'})"
 
 
 def _without_values(found: re.Match[str]) -> str:

@@ -173,7 +173,7 @@ def advice(one: ServerFunction, allowed: Sequence[str], known: Sequence[ServerFu
 
 
 def _useless(allowed: Sequence[str], known: Sequence[ServerFunction]) -> list[str]:
-    said = []
+    sentences = []
     for entry in allowed:
         if any(is_named(each, [entry]) for each in known):
             continue
@@ -181,5 +181,5 @@ def _useless(allowed: Sequence[str], known: Sequence[ServerFunction]) -> list[st
         same = [each.signature for each in known if f"{each.schema}.{each.name}" == name]
         near = difflib.get_close_matches(entry, same or [each.signature for each in known], 1, 0.0 if same else 0.6)
         closest = f"; the closest is {near[0]!r}" if near else ""
-        said.append(f"The entry {entry!r} of `functions` names no function of this database{closest}.")
-    return said[:_MOST_ENTRIES]
+        sentences.append(f"The entry {entry!r} of `functions` names no function of this database{closest}.")
+    return sentences[:_MOST_ENTRIES]

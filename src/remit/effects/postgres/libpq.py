@@ -72,8 +72,8 @@ class PostgresWire:
     """The moment, by the monotonic clock, from which on nothing is asked any more but to roll back."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        said = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
-        self._connection = PGconn.connect(said.encode())
+        conninfo = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+        self._connection = PGconn.connect(conninfo.encode())
         if self._connection.status != ConnStatus.OK:
             message = self._connection.get_error_message()
             self._connection.finish()
@@ -118,7 +118,7 @@ class PostgresWire:
         _require_good(result, self._connection)
         return tuple(result.param_type(place) for place in range(result.nparams))
 
-    def run_prepared(self, values: Values, take: Callable[[tuple[ResultColumn, ...], Row], None]) -> StatementResult:
+    def run_prepared(self, values: Values, on_row: Callable[[tuple[ResultColumn, ...], Row], None]) -> StatementResult:
         """The one that was prepared. Each row is handed out when it comes, so that memory does not grow with them."""
         self._require_time()
         self._connection.send_query_prepared(b"", list(values))
@@ -133,7 +133,7 @@ class PostgresWire:
                 raise
             columns = columns or _columns(result)
             for row in range(result.ntuples):
-                take(columns, tuple(result.get_value(row, column) for column in range(result.nfields)))
+                on_row(columns, tuple(result.get_value(row, column) for column in range(result.nfields)))
                 count += 1
             tag = (result.command_status or b"").decode("ascii", "replace") or tag
             result.clear()
@@ -179,7 +179,7 @@ def _require_good(result: PGresult, connection: Connection, *, of_the_text: bool
     if result.status in _GOOD:
         return
     fields = {name: _text(result.error_field(field)) or "" for name, field in _FIELDS.items()}
-    if not fields["state"] and any(words in (result.error_message or b"") for words in _TOO_LARGE):
+    if not fields["state"] and any(text in (result.error_message or b"") for text in _TOO_LARGE):
         raise MemoryError("said by libpq, not by the server")
     if connection.status != ConnStatus.OK:
         fields["state"] = "08006"  # whatever else it says: the connection is lost

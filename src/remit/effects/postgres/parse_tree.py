@@ -66,9 +66,9 @@ def parse_tree(text: str) -> Tree:
     bare = _NO_OBJECT.sub("", _VALUE.sub("", text))
     numbers = frozenset(int(number) for number in _NUMBER.findall(bare))
     called = frozenset(int(number) for number in _CALLED.findall(text))
-    gives_default = "{SETTODEFAULT " in text
+    sets_default = "{SETTODEFAULT " in text
     commands = set(_COMMAND.findall(text))
-    is_sure = not gives_default and ":override 1" not in text and _MERGE not in commands
+    is_sure = not sets_default and ":override 1" not in text and _MERGE not in commands
     nextval = len(_NEXTVAL.findall(text))
     return Tree(
         built_in=frozenset(oid for oid in called if 0 < oid < FIRST_OF_USERS),
@@ -76,19 +76,19 @@ def parse_tree(text: str) -> Tree:
         relations=frozenset(oid for oid, _ in relations),
         targets=frozenset(oid for oid, mode in relations if mode == _ROW_EXCLUSIVE),
         locked=frozenset(oid for oid, mode in relations if mode == _ROW_SHARE),
-        inserts=gives_default or bool({_INSERT, _MERGE} & commands),
-        inserted=_given(text) if is_sure else {},
+        inserts=sets_default or bool({_INSERT, _MERGE} & commands),
+        inserted=_inserted_columns(text) if is_sure else {},
         nextval=nextval,
         nextval_of_unknown=len(_NEXTVAL_OF_ONE.findall(text)) != nextval,
         makes_json="{JSONCONSTRUCTOREXPR " in text or "{JSONEXPR " in text,
     )
 
 
-def _given(text: str) -> dict[int, frozenset[int]]:
+def _inserted_columns(text: str) -> dict[int, frozenset[int]]:
     """Of two INSERTs into one relation, only the columns that both give."""
     found: dict[int, frozenset[int]] = {}
     for oid, rights, columns in _INSERTED.findall(text):
         if int(rights) & _RIGHT_TO_INSERT:
-            given = frozenset(int(number) - _FIRST_COLUMN + 1 for number in columns.split())
-            found[int(oid)] = found.get(int(oid), given) & given
+            inserted = frozenset(int(number) - _FIRST_COLUMN + 1 for number in columns.split())
+            found[int(oid)] = found.get(int(oid), inserted) & inserted
     return found

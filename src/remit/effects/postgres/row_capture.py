@@ -29,7 +29,7 @@ class Capture:
         self._suffix = os.urandom(8).hex()
         self.name = f'pg_temp."remit_rows_{self._suffix}"'
         wire.do(
-            f"CREATE TEMPORARY TABLE {self._own('rows')} (seq bigint GENERATED ALWAYS AS IDENTITY, tab integer, "
+            f"CREATE TEMPORARY TABLE {self._name('rows')} (seq bigint GENERATED ALWAYS AS IDENTITY, tab integer, "
             "gone boolean, key text[], cells text[]) ON COMMIT DROP"
         )
         (oid,) = wire.one(f"SELECT {quoted_text(self.name)}::regclass::oid")
@@ -41,8 +41,8 @@ class Capture:
         """Just before the transaction is committed. The lock that this needs was taken before the first statement."""
         for number, table in enumerate(self.tables):
             for event in _EVENTS:
-                self._wire.do(f"DROP TRIGGER {self._own(event)} ON {table.quoted}")
-            self._wire.do(f"DROP FUNCTION pg_temp.{self._own(f'keep_{number}')}()")
+                self._wire.do(f"DROP TRIGGER {self._name(event)} ON {table.quoted}")
+            self._wire.do(f"DROP FUNCTION pg_temp.{self._name(f'keep_{number}')}()")
 
     def is_untouched(self) -> bool:
         """Whether rows were only added to our table."""
@@ -53,21 +53,21 @@ class Capture:
         return same == "t"
 
     def _install(self, number: int, table: Table) -> None:
-        function = f"pg_temp.{self._own(f'keep_{number}')}"
+        function = f"pg_temp.{self._name(f'keep_{number}')}"
         settings = "".join(f" SET {name} = {quoted_text(value)}" for name, value in EXACT.items())
         # As the role that made it, also when a foreign key makes the owner of a table change rows of it.
         self._wire.do(
             f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
             f"SET search_path = {OUR_PATH}{settings} AS {quoted_text(self._body(number, table))}"
         )
-        for event, seen in _EVENTS.items():
+        for event, transition in _EVENTS.items():
             self._wire.do(
-                f"CREATE TRIGGER {self._own(event)} AFTER {event} ON {table.quoted} REFERENCING {seen} "
+                f"CREATE TRIGGER {self._name(event)} AFTER {event} ON {table.quoted} REFERENCING {transition} "
                 f"FOR EACH STATEMENT EXECUTE FUNCTION {function}()"
             )
 
     def _body(self, number: int, table: Table) -> str:
-        def kept(source: str, *, gone: bool) -> str:
+        def insert_rows(source: str, *, gone: bool) -> str:
             return (
                 f"INSERT INTO {self.name} (tab, gone, key, cells) "
                 f"SELECT {number}, {str(gone).lower()}, {cells_of('r', table.key)}, "
@@ -76,12 +76,12 @@ class Capture:
 
         return (
             "BEGIN "
-            f"IF TG_OP <> 'INSERT' THEN {kept('remit_old', gone=True)} END IF; "
-            f"IF TG_OP <> 'DELETE' THEN {kept('remit_new', gone=False)} END IF; "
+            f"IF TG_OP <> 'INSERT' THEN {insert_rows('remit_old', gone=True)} END IF; "
+            f"IF TG_OP <> 'DELETE' THEN {insert_rows('remit_new', gone=False)} END IF; "
             "RETURN NULL; END"
         )
 
-    def _own(self, what: str) -> str:
+    def _name(self, what: str) -> str:
         return quoted_name(f"remit_{what.lower()}_{self._suffix}")
 
 

@@ -33,20 +33,20 @@ class RowWriter:
 
     def __init__(self, most: int, spot: PathHandle | None = None, form: str | None = None) -> None:
         self._most = most
-        self._room = MAX_PREVIEW
+        self._remaining = MAX_PREVIEW
         self._preview: list[list[str | None]] = []
         self._columns: tuple[ResultColumn, ...] = ()
         self._total = 0
         self._writer = None if spot is None else _Writer(_open(spot), form or "")
 
-    def take(self, columns: tuple[ResultColumn, ...], row: Row) -> None:
+    def add(self, columns: tuple[ResultColumn, ...], row: Row) -> None:
         cells = [None if cell is None else bytes(cell).decode() for cell in row]
         self._columns = columns
         self._total += 1
-        if len(self._preview) < self._most and self._room > 0:
+        if len(self._preview) < self._most and self._remaining > 0:
             shown = [_cut(cell) for cell in cells[:MAX_COLUMNS]]
-            self._room -= sum(len(cell or "") + 8 for cell in shown)
-            if self._room > 0:
+            self._remaining -= sum(len(cell or "") + 8 for cell in shown)
+            if self._remaining > 0:
                 self._preview.append(shown)
         if self._writer is not None:
             self._writer.write(columns, cells)

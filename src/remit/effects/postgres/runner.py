@@ -116,9 +116,9 @@ class StatementRunner:
         self._copied = copied
 
     def run(
-        self, actions: Sequence[RequestedAction], *, goes_on: bool, ours: frozenset[int] = frozenset()
+        self, actions: Sequence[RequestedAction], *, continue_on_error: bool, ours: frozenset[int] = frozenset()
     ) -> list[Did]:
-        """All of them. With `goes_on`, also after one that failed. `ours` are tables that are not the plan's."""
+        """All of them; with `continue_on_error`, also after a failure. `ours` are tables that are not the plan's."""
         self._ours = ours
         self._counts = count(self._wire, ours)
         did = []
@@ -128,7 +128,12 @@ class StatementRunner:
                 did.append(self._run_action(action))
                 self._wire.do(f"RELEASE SAVEPOINT {_ACTION}")
             except RemitError as problem:
-                if not goes_on or is_busy(problem) or self._session.is_past_hold_limit or not self._roll_back_action():
+                if (
+                    not continue_on_error
+                    or is_busy(problem)
+                    or self._session.is_past_hold_limit
+                    or not self._roll_back_action()
+                ):
                     raise
                 did.append(Did(action.number, (), None, {}, {}, (), (), problem=problem.as_json()))
         return self._with_deferred_changes(did)
@@ -136,7 +141,7 @@ class StatementRunner:
     def _roll_back_action(self) -> bool:
         try:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_ACTION}")
-            self._session.use_own_settings()
+            self._session.apply_settings()
             self._counts = count(self._wire, self._ours)
         except ServerError:
             return False  # the connection is gone, and with it everything
@@ -223,9 +228,9 @@ class StatementRunner:
             emptied_rows = self._rows_of(one.empties) if one.empties else None
             self._session.use_statement_settings()  # with the time that is left now
             self._wire.prepare(one.text)
-            ran = self._wire.run_prepared(values, rows.take)
+            ran = self._wire.run_prepared(values, rows.add)
             self._require_same_transaction(one)
-            self._session.use_own_settings()
+            self._session.apply_settings()
             require_clean_session(self._session, f"statement {one.number} ({one.kind})")
             after = count(self._wire, self._ours)
         except ServerError as problem:
@@ -235,16 +240,16 @@ class StatementRunner:
         changed = between(self._counts, after)
         self._counts = after
         shown = rows.end(ran.columns)
-        gives_rows = bool(ran.columns)
+        has_rows = bool(ran.columns)
         return (
             self._describe_statement(one, key, number, ran, changed, emptied_rows),
-            shown if gives_rows else None,
+            shown if has_rows else None,
             changed,
         )
 
     def _busy_error(self, one: PostgresStatement, reached: ReachedObjects | RefusedError | None = None) -> RemitError:
         """Another session has a lock that it needs. What it needs is remembered, so that it can be had first."""
-        self._session.use_own_settings()
+        self._session.apply_settings()
         names = {token.name for token in tokens_of(one.text) if token.name}
         table = held_table(self._wire, names)
         self.blocking_table = table
@@ -331,17 +336,17 @@ class StatementRunner:
         known = {name.rpartition(".")[2] for name in (*planned, *counted)}
         named = [name for name in one.named if one.changes_structure and name.rpartition(".")[2] not in known]
         writes = tuple(dict.fromkeys((*planned, *counted, *named)))
-        kept: dict[str, int | None]
+        counts: dict[str, int | None]
         if one.is_read or one.kind == "EXPLAIN":
-            kept = {"rows_read": ran.rows}
+            counts = {"rows_read": ran.rows}
         else:
-            kept = {"rows_changed": emptied_rows}
+            counts = {"rows_changed": emptied_rows}
             if one.kind in CHANGES_ROWS and not one.changes_structure:
-                kept = {"rows_changed": _changed_rows(ran.tag)}
+                counts = {"rows_changed": _changed_rows(ran.tag)}
         return {
             "number": number,
             "kind": one.called,
-            **kept,
+            **counts,
             "reads": list(reads),
             "writes": list(writes) if one.kind != "EXPLAIN" else [],
             "destroys": one.destroys or changed.deletes,
@@ -403,15 +408,15 @@ def render_answer(did: Did) -> dict[str, Any]:
     }
 
 
-def _truncate_texts(texts: Sequence[str], room: int) -> list[str]:
+def _truncate_texts(texts: Sequence[str], remaining: int) -> list[str]:
     """As many as there is room for in one message."""
-    fitting: list[str] = []
+    selected: list[str] = []
     for text in texts:
-        room -= len(json.dumps(text))
-        if room < 0:
+        remaining -= len(json.dumps(text))
+        if remaining < 0:
             break
-        fitting.append(text)
-    return fitting
+        selected.append(text)
+    return selected
 
 
 def summarise(reasons: Sequence[str]) -> str:

@@ -118,8 +118,11 @@ class PostgresSession:
         """How long a transaction may keep others from a table. None: as long as its statements may take."""
         self._seconds = seconds
         self._path = path
-        own = {"search_path": OUR_PATH, **settings}
-        sets = (f"pg_catalog.set_config({quoted_text(name)}, {quoted_text(own[name])}, false)" for name in own)
+        all_settings = {"search_path": OUR_PATH, **settings}
+        sets = (
+            f"pg_catalog.set_config({quoted_text(name)}, {quoted_text(all_settings[name])}, false)"
+            for name in all_settings
+        )
         self._set_ours = f"SELECT {', '.join(sets)}"
 
     def begin(self, *, reads_only: bool) -> None:
@@ -135,7 +138,7 @@ class PostgresSession:
             self._statement_timeout(),
         )
 
-    def use_own_settings(self) -> None:
+    def apply_settings(self) -> None:
         """Names are looked up in the catalog only, whatever functions and operators others have made; and all that we
         rely on is set again, because a function can set anything for the rest of the transaction.
         """

@@ -97,23 +97,23 @@ def analyse(text: str) -> tuple[PostgresStatement, ...]:
     return tuple(_analyse_one(number, text, tokens) for number, tokens in enumerate(found, start=1))
 
 
-def bind(statements: Sequence[PostgresStatement], given: Mapping[str, Any]) -> None:
+def bind(statements: Sequence[PostgresStatement], values: Mapping[str, Any]) -> None:
     """Every parameter that is used must be given, every one that is given must be used, each a plain value."""
     used = {name for one in statements for name in one.parameters}
-    for name in sorted(used - given.keys()):
+    for name in sorted(used - values.keys()):
         raise _refusal(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
-    for name in sorted(given.keys() - used):
+    for name in sorted(values.keys() - used):
         raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
-    for name, value in given.items():
+    for name, value in values.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
             raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
         if isinstance(value, str) and "\0" in value:
             raise _refusal(f"the value of the parameter {name!r} has a NUL character", "The server keeps none.")
 
 
-def values_of(one: PostgresStatement, given: Mapping[str, Any]) -> list[bytes | None]:
+def values_of(one: PostgresStatement, values: Mapping[str, Any]) -> list[bytes | None]:
     """As the server is sent them, beside the text: it finds out of which type each is to be."""
-    return [_as_text(given[name]) for name in one.parameters]
+    return [_as_text(values[name]) for name in one.parameters]
 
 
 def require_reading(statements: Sequence[PostgresStatement]) -> None:

@@ -24,7 +24,7 @@ from remit.effects.postgres.errors import is_busy, lock_held_error
 from remit.effects.postgres.lexer import tokens_of
 from remit.effects.postgres.libpq import PostgresWire, ServerError
 from remit.effects.postgres.session import AT_ONCE, PostgresSession, lock_timeout
-from remit.effects.postgres.tables import look_up
+from remit.effects.postgres.tables import read_facts
 
 T = TypeVar("T")
 
@@ -115,8 +115,8 @@ def plan_locks(wire: PostgresWire, reached: Iterable[ReachedObjects], *, for_goo
             for oid in oids:
                 modes[oid] = max(modes.get(oid, ACCESS_SHARE), mode, key=_STRENGTH.index)
     if for_good:
-        kept = {oid for oid, facts in look_up(wire, sorted(writes)).items() if not facts.not_captured}
-        modes.update(dict.fromkeys(kept, ACCESS_EXCLUSIVE))
+        captured = {oid for oid, facts in read_facts(wire, sorted(writes)).items() if not facts.not_captured}
+        modes.update(dict.fromkeys(captured, ACCESS_EXCLUSIVE))
     steps = list(_tables(wire, modes))
     sequences = frozenset(oid for one in all_of_them for oid in one.sequences)
     if sequences:
@@ -124,7 +124,7 @@ def plan_locks(wire: PostgresWire, reached: Iterable[ReachedObjects], *, for_goo
     return LockPlan(tuple(steps), writes)
 
 
-def take_locks(session: PostgresSession, plan: LockPlan, *, reads_only: bool, before_copies: str = "") -> None:
+def acquire_locks(session: PostgresSession, plan: LockPlan, *, reads_only: bool, before_copies: str = "") -> None:
     """A new transaction, with all of them. DATABASE_BUSY if they are not had in the time that is left to wait for
     locks; then there is no transaction.
 
@@ -132,7 +132,9 @@ def take_locks(session: PostgresSession, plan: LockPlan, *, reads_only: bool, be
     """
     session.wire.until = None
     with session.lock_wait.counted():
-        _take(session, plan, time.monotonic() + session.lock_wait.left, reads_only=reads_only, savepoint=before_copies)
+        _acquire(
+            session, plan, time.monotonic() + session.lock_wait.left, reads_only=reads_only, savepoint=before_copies
+        )
     session.wire.do(f"SET LOCAL lock_timeout = '{AT_ONCE}'")
 
 
@@ -164,7 +166,7 @@ def wait_for(session: PostgresSession, table: str) -> None:
     wait = session.lock_wait
     session.begin(reads_only=True)
     with wait.counted():
-        is_had = _take_one(
+        is_had = _acquire_one(
             session.wire, LockStep(0, table, f"LOCK TABLE ONLY {table} IN {ACCESS_SHARE} MODE"), wait.left
         )
     session.wire.do("ROLLBACK")
@@ -193,15 +195,15 @@ def held_table(wire: PostgresWire, names: Iterable[str]) -> str:
     return (found[0][0] or "") if found else ""
 
 
-def _take(session: PostgresSession, plan: LockPlan, until: float, *, reads_only: bool, savepoint: str) -> None:
+def _acquire(session: PostgresSession, plan: LockPlan, until: float, *, reads_only: bool, savepoint: str) -> None:
     missing: LockStep | None = None
     while True:
         if missing is not None and missing.is_sequence:
             session.begin(reads_only=reads_only)
-            _take_one(session.wire, missing, until - time.monotonic())
+            _acquire_one(session.wire, missing, until - time.monotonic())
             session.wire.do("ROLLBACK")
         session.begin(reads_only=reads_only)
-        missing = _take_all(session.wire, plan, missing, until, savepoint)
+        missing = _acquire_all(session.wire, plan, missing, until, savepoint)
         if missing is None:
             return
         session.wire.do("ROLLBACK")
@@ -231,7 +233,7 @@ def _tables(wire: PostgresWire, modes: Mapping[int, str]) -> Iterable[LockStep]:
             yield LockStep(oid, name or "", f"LOCK TABLE ONLY {name} IN {mode} MODE")
 
 
-def _take_all(
+def _acquire_all(
     wire: PostgresWire, plan: LockPlan, first: LockStep | None, until: float, savepoint: str
 ) -> LockStep | None:
     """The one that was not had; None if all were."""
@@ -242,12 +244,12 @@ def _take_all(
     for place, step in enumerate(steps):
         if savepoint and place == copies_begin:
             wire.do(f"SAVEPOINT {savepoint}")
-        if not _take_one(wire, step, 0.0 if place else until - time.monotonic()):
+        if not _acquire_one(wire, step, 0.0 if place else until - time.monotonic()):
             return step
     return None
 
 
-def _take_one(wire: PostgresWire, step: LockStep, seconds: float) -> bool:
+def _acquire_one(wire: PostgresWire, step: LockStep, seconds: float) -> bool:
     """Whether it was had in that time; without any waiting if that is none, but for a sequence."""
     wire.do(f"SET LOCAL lock_timeout = '{lock_timeout(seconds)}'")
     wire.do("SAVEPOINT remit_lock")

@@ -101,14 +101,14 @@ def parse_table(fields: Mapping[str, Any]) -> Table:
     )
 
 
-def look_up(wire: PostgresWire, oids: Iterable[int]) -> dict[int, TableFacts]:
+def read_facts(wire: PostgresWire, oids: Iterable[int]) -> dict[int, TableFacts]:
     found = wire.do(_FACTS, _array(oids))
     return {int(row[0] or 0): _facts(row) for row in found}
 
 
 def find(wire: PostgresWire, schema: str, name: str) -> TableFacts | None:
     found = wire.do(_BY_NAME, schema, name)
-    return look_up(wire, [int(found[0][0] or 0)]).get(int(found[0][0] or 0)) if found else None
+    return read_facts(wire, [int(found[0][0] or 0)]).get(int(found[0][0] or 0)) if found else None
 
 
 def why_nothing_can_be_captured(wire: PostgresWire) -> str:
@@ -154,7 +154,7 @@ def _facts(row: Sequence[str | None]) -> TableFacts:
         (owns != "t", "does not belong to the role"),
         (cast is not None, f"has a column of type {cast}, which a function of the database makes of a text"),
     )
-    why = next((words for holds, words in reasons if holds), "")
+    why = next((text for holds, text in reasons if holds), "")
     return TableFacts(table, f"{table.shown} {why}" if why else "")
 
 

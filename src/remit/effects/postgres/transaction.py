@@ -21,8 +21,8 @@ from remit.effects.postgres.row_counts import RowCounts, is_counting
 from remit.effects.postgres.row_images import Images, WrittenImages
 from remit.effects.postgres.runner import Did, StatementRunner, render_answer, summarise
 from remit.effects.postgres.session import PostgresSession
-from remit.effects.postgres.table_locks import plan_locks, take_locks, until_free, wait_for
-from remit.effects.postgres.tables import Table, TableFacts, look_up, why_nothing_can_be_captured
+from remit.effects.postgres.table_locks import acquire_locks, plan_locks, until_free, wait_for
+from remit.effects.postgres.tables import Table, TableFacts, read_facts, why_nothing_can_be_captured
 from remit.effects.postgres.undo import restore_rows
 
 _FIRST: Final = "remit_first"
@@ -73,45 +73,47 @@ class Follower:
         self._has_copies = False
         """An apply has taken numbers from copies of sequences, so its statements must run again."""
 
-    def follow(self, actions: Sequence[RequestedAction], *, goes_on: bool) -> Followed:
+    def follow(self, actions: Sequence[RequestedAction], *, continue_on_error: bool) -> Followed:
         """DATABASE_BUSY if other sessions are in the way for longer than they are waited for."""
-        return until_free(self._session, lambda: self._attempt(actions, goes_on=goes_on))
+        return until_free(self._session, lambda: self._attempt(actions, continue_on_error=continue_on_error))
 
-    def _attempt(self, actions: Sequence[RequestedAction], *, goes_on: bool) -> Followed:
-        did, locked = self._run_locked(actions, goes_on=goes_on)
+    def _attempt(self, actions: Sequence[RequestedAction], *, continue_on_error: bool) -> Followed:
+        did, locked = self._run_locked(actions, continue_on_error=continue_on_error)
         facts = self._facts(did)
         why_not = self._why_not(did)
         tables = [] if why_not else [f.table for oid, f in facts.items() if not f.not_captured and oid in locked]
         if not tables and self._has_copies and any(one.tables or one.structure or one.unseen for one in did):
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
-            self._session.use_own_settings()
-            did = self._runner.run(actions, goes_on=goes_on)
+            self._session.apply_settings()
+            did = self._runner.run(actions, continue_on_error=continue_on_error)
             facts = self._facts(did)
             why_not = self._why_not(did)
         if not tables:
             return Followed(tuple(did), facts, (), why_not, None)
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
-        self._session.use_own_settings()  # the settings have gone back as well
+        self._session.apply_settings()  # the settings have gone back as well
         self._capture = Capture(self._wire, tables)
         self._wire.do(f"SAVEPOINT {_SECOND}")
-        did = self._runner.run(actions, goes_on=goes_on, ours=frozenset({self._capture.oid}))
+        did = self._runner.run(actions, continue_on_error=continue_on_error, ours=frozenset({self._capture.oid}))
         facts = self._facts(did)
         why_not = self._why_not(did)
         if why_not:
             return Followed(tuple(did), facts, (), why_not, None)
-        self._session.use_own_settings()
+        self._session.apply_settings()
         images = Images(self._wire, tables)
         images.copy_from(self._capture)
-        self._session.use_own_settings()
+        self._session.apply_settings()
         if not self._is_exact(did, images, "new"):
             return Followed(tuple(did), facts, (), _NOT_FOLLOWED, None)
         if not self._is_restorable(images, self._capture):
             return Followed(tuple(did), facts, (), _NOT_RESTORABLE, None)
-        self._session.use_own_settings()
+        self._session.apply_settings()
         written = images.write(_new_file(self._spot), self._session.identity)
         return Followed(tuple(did), facts, tuple(tables), "", written)
 
-    def _run_locked(self, actions: Sequence[RequestedAction], *, goes_on: bool) -> tuple[list[Did], frozenset[int]]:
+    def _run_locked(
+        self, actions: Sequence[RequestedAction], *, continue_on_error: bool
+    ) -> tuple[list[Did], frozenset[int]]:
         """All statements once, with the locks; and the tables that no other session can write to."""
         table = self._runner.blocking_table
         self._runner.forget()
@@ -122,30 +124,30 @@ class Follower:
         if self._reads_only:
             self._start_reading()
         reached = [*self._runner.find_reached(actions), *self._runner.blocked]
-        self._session.use_own_settings()
+        self._session.apply_settings()
         attempt = 0
         while True:
             plan = plan_locks(self._wire, reached, for_good=self._commits)
             copied = frozenset(step.oid for step in plan.steps if step.is_sequence)
             self._has_copies = bool(copied) and not self._is_preview
             self._wire.do("ROLLBACK")
-            take_locks(
+            acquire_locks(
                 self._session, plan, reads_only=self._reads_only, before_copies=_FIRST if self._has_copies else ""
             )
             if plan.writes or self._runner.may_write:
                 self._session.start_hold_limit()
-            self._session.use_own_settings()
+            self._session.apply_settings()
             if self._is_preview:
                 self._runner.copy_sequences(copied)
             if not self._has_copies:
                 self._wire.do(f"SAVEPOINT {_FIRST}")
-            did = self._runner.run(actions, goes_on=goes_on)
+            did = self._runner.run(actions, continue_on_error=continue_on_error)
             more = frozenset(oid for one in did for oid in one.tables) - plan.writes
             attempt += 1
             if not more or any(one.structure for one in did) or attempt == _MOST_ATTEMPTS:
                 return did, plan.writes
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
-            self._session.use_own_settings()
+            self._session.apply_settings()
             reached.append(ReachedObjects(writes=more))
 
     def _start_reading(self) -> None:
@@ -161,7 +163,7 @@ class Follower:
         if followed.written is None:
             return followed
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_SECOND}")
-        self._session.use_own_settings()
+        self._session.apply_settings()
         images = Images(self._wire, followed.captured)
         descriptor = os.open(self._spot.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._spot.folder)
         try:
@@ -191,7 +193,7 @@ class Follower:
 
     def _facts(self, did: Sequence[Did]) -> dict[int, TableFacts]:
         oids = {oid for one in did for oid in one.tables}
-        return look_up(self._wire, sorted(oids)) if oids else {}
+        return read_facts(self._wire, sorted(oids)) if oids else {}
 
     def _why_not(self, did: Sequence[Did]) -> str:
         if not is_counting(self._wire):
@@ -212,8 +214,8 @@ class Follower:
             for oid, change in one.tables.items():
                 if oid in {table.oid for table in capture.tables}:
                     total += change
-        (kept,) = self._wire.one(f"SELECT count(*) FROM {capture.name}")
-        if int(kept or 0) != total.inserted + total.deleted + 2 * total.updated:
+        (captured,) = self._wire.one(f"SELECT count(*) FROM {capture.name}")
+        if int(captured or 0) != total.inserted + total.deleted + 2 * total.updated:
             return False
         return all(images.differing(number, side) == 0 for number in range(len(images.tables)))
 

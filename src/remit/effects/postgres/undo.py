@@ -39,7 +39,7 @@ class TableDrift(NamedTuple):
     can_be_forced: bool = True
 
 
-def gone_tables(wire: PostgresWire, tables: Sequence[Table]) -> list[TableDrift]:
+def find_missing_tables(wire: PostgresWire, tables: Sequence[Table]) -> list[TableDrift]:
     """Tables that are not there any more, or are other ones: rows cannot even be compared."""
     drifts = []
     for table in tables:
@@ -52,7 +52,7 @@ def gone_tables(wire: PostgresWire, tables: Sequence[Table]) -> list[TableDrift]
 
 
 def with_current_oids(wire: PostgresWire, tables: Sequence[Table]) -> tuple[Table, ...]:
-    """The same tables by the numbers that they have now. They were looked at by `gone_tables`."""
+    """The same tables by the numbers that they have now. They were looked at by `find_missing_tables`."""
     found = [find(wire, table.schema, table.name) for table in tables]
     return tuple(facts.table for facts in found if facts is not None)
 
@@ -67,8 +67,8 @@ def find_drift(images: Images) -> list[TableDrift]:
             "count(*) FILTER (WHERE i.new IS NULL) "
             f"FROM {images.joined(table)} WHERE i.tab = {number} AND {current_rows(table)} IS DISTINCT FROM i.new"
         )
-        words = ("were changed since", "were deleted since", "were inserted again since")
-        for found, what in zip(row, words, strict=True):
+        phrases = ("were changed since", "were deleted since", "were inserted again since")
+        for found, what in zip(row, phrases, strict=True):
             if int(found or 0):
                 drifts.append(TableDrift(table.shown, int(found or 0), what))
     return drifts
@@ -77,13 +77,13 @@ def find_drift(images: Images) -> list[TableDrift]:
 def require_no_drift(drifts: Sequence[TableDrift], *, force: bool) -> None:
     left = [drift for drift in drifts if not (force and drift.can_be_forced)]
     if left:
-        said = "; ".join(
+        problem_text = "; ".join(
             f"{drift.table}: {drift.rows:,} rows {drift.what}" if drift.rows else f"{drift.table}: {drift.what}"
             for drift in left[:5]
         )
         raise RefusedError(
             Reason.DRIFTED,
-            f"the database is not as the plan left it: {said}",
+            f"the database is not as the plan left it: {problem_text}",
             where="the database",
             next_step="Look at these rows. To set them back all the same, ask for it with force."
             if all(drift.can_be_forced for drift in left)
@@ -100,23 +100,25 @@ def restore_rows(images: Images, ours: frozenset[int] = frozenset()) -> dict[int
     ordered = parents_first(wire, images.tables)
     expected = {number: _expected(images, number) for number in ordered}
     renamed = {number: found for number in ordered if (found := _renamed(images, number)) is not None}
-    said = ""
+    problem_text = ""
     for steps in _ORDERS if renamed else _ORDERS[:-1]:
         wire.do(f"SAVEPOINT {_TRIAL}")
         try:
-            said = _try(images, ordered, steps, expected, renamed if "rekey" in steps else {}, ours | {images.oid})
+            problem_text = _try(
+                images, ordered, steps, expected, renamed if "rekey" in steps else {}, ours | {images.oid}
+            )
         except ServerError as problem:
             if problem.state[:2] not in ("23", "42", "22", "27"):
                 raise
-            said = f"the server refused it (SQLSTATE {problem.state})"
-        if not said:
+            problem_text = f"the server refused it (SQLSTATE {problem.state})"
+        if not problem_text:
             wire.do(f"RELEASE SAVEPOINT {_TRIAL}")
             return expected
         wire.do(f"ROLLBACK TO SAVEPOINT {_TRIAL}")
         wire.do(f"RELEASE SAVEPOINT {_TRIAL}")
     raise EnvironmentFailureError(
         Reason.SQL_FAILED,
-        f"the rows cannot be given back: {said}",
+        f"the rows cannot be given back: {problem_text}",
         where="the database",
         next_step="See which rows refer to those of the plan. Nothing was changed.",
     )

@@ -40,14 +40,14 @@ def before() -> dict[str, Any]:
 @contextmanager
 def stub_system_calls() -> Iterator[None]:
     """Until it is over, `EFFECT` succeeds for these places, and has done nothing. Only where there is one thread."""
-    stand_ins = ((beneath, "_renameat2", _harmless_call()), (steps, "exists", _check_and_deny), (os, "fsync", os.fstat))
-    real = [getattr(module, name) for module, name, _ in stand_ins]
-    for module, name, stand_in in stand_ins:
-        setattr(module, name, stand_in)
+    stubs = ((beneath, "_renameat2", _harmless_call()), (steps, "exists", _check_and_deny), (os, "fsync", os.fstat))
+    real = [getattr(module, name) for module, name, _ in stubs]
+    for module, name, stub in stubs:
+        setattr(module, name, stub)
     try:
         yield
     finally:
-        for (module, name, _), one in zip(stand_ins, real, strict=True):
+        for (module, name, _), one in zip(stubs, real, strict=True):
             setattr(module, name, one)
 
 

@@ -71,14 +71,14 @@ class BrowserRowsCheck:
 def _is_recorded(row: Row) -> bool:
     """It was asked as it stands there; it is in the state that its last entry says; and by whom it was decided."""
     approval = ApprovalRow(*row[: len(ApprovalRow._fields)])
-    asked_kind, asked, last_kind, last, actor = row[len(ApprovalRow._fields) :]
+    request_kind, request, last_kind, last, actor = row[len(ApprovalRow._fields) :]
     try:
         bound = approval.bound_digest
     except (RefusedError, TypeError, ValueError):  # the columns' types can be altered
         return False
-    if asked_kind != KIND_OF["PENDING"] or last_kind != KIND_OF.get(approval.state):
+    if request_kind != KIND_OF["PENDING"] or last_kind != KIND_OF.get(approval.state):
         return False
-    if not read_payload(asked).get("bound_digest") == read_payload(last).get("bound_digest") == bound:
+    if not read_payload(request).get("bound_digest") == read_payload(last).get("bound_digest") == bound:
         return False
     return approval.state not in {"APPROVED", "DENIED"} or approval.decided_by == actor
 

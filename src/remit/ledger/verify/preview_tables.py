@@ -66,7 +66,7 @@ class PreviewRowsCheck:
 def _is_recorded(preview: PreviewRow, evidence: Row) -> bool:
     """The entry that it names says the same of it, and no later preview of this proposal was recorded."""
     document, kind, correlation_id, payload, actor, created_at, state, latest = evidence
-    told = read_payload(payload)
+    entry = read_payload(payload)
     try:
         is_document = document is not None and digest_bytes(document.encode()) == preview.document_digest
         is_latest = latest is None or latest <= preview.entry_seq
@@ -75,8 +75,8 @@ def _is_recorded(preview: PreviewRow, evidence: Row) -> bool:
     return (
         kind in RECORDED_BY
         and correlation_id == preview.proposal_id
-        and told.get("preview_digest") == preview.preview_digest
-        and told.get("preview_document_digest") == preview.document_digest
+        and entry.get("preview_digest") == preview.preview_digest
+        and entry.get("preview_document_digest") == preview.document_digest
         and (actor or "", created_at) == (preview.computed_by, preview.computed_at)
         and (is_document or (document is None and state in PLAN_DISCARDED))
         and is_latest

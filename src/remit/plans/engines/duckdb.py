@@ -362,5 +362,5 @@ def _part(one: ToldStatement) -> str:
     return f"{count} {_ROWS.get(one.kind, 'changed in')} {names or 'the database'}"
 
 
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
