@@ -30,6 +30,7 @@ EARLIER: Final = {
     "SERVICE_CAPABILITIES": "DOOR_CAPABILITIES",
     "build_document": "document",
     "list_metrics": "known_metrics",
+    "UnicodeText": "RealText",
 }
 WORDING: Final = frozenset({"description", "title", "summary", "help", "short_help", "epilog"})
 _DOTTED: Final = re.compile(r"(\{\}|[a-z_]+)(\.(\{\}|[a-z_]+))+")
@@ -146,6 +147,8 @@ def _commands() -> Surface:
         found[path] = {"hidden": command.hidden, "settings": command.context_settings}
         for parameter in command.params:
             told = parameter.to_info_dict()
+            kind = told["type"]["param_type"]
+            told["type"]["param_type"] = EARLIER.get(kind, kind)
             name = "/".join([*told["opts"], *told["secondary_opts"]])
             about = {key: value for key, value in told.items() if key not in WORDING}
             found[f"{path} {name}"] = json.loads(json.dumps(about, sort_keys=True, default=_as_default))
