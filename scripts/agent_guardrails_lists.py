@@ -125,7 +125,7 @@ NESTED_MODULES: Final = names(
     *("builtins", "importlib", "modules", "handlers", "FileHandler", "Timer", "Thread"),
 )
 """What a harmless module has inside of it, and nobody may take out."""
-EFFECT_METHODS: Final = names("prepare", "run", "has_begun", "runner", "dispatch")
+EFFECT_METHODS: Final = names("prepare", "run", "has_started", "runner", "dispatch")
 FROM_LISTED_NAMES: Final = {("goals/replay.py", "_row_differs"), ("goals/simulation_executor.py", "checkpoint")}
 """Where a row's fields are gone through by their names."""
 

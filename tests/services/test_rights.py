@@ -11,7 +11,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller, PersonCaller, agent_id
 from remit.identity.models import ROLES
 from remit.identity.person import Person
-from remit.services.base.permissions import RULES, Right, may, require
+from remit.services.base.permissions import RULES, Right, has_right, require
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -50,9 +50,9 @@ def test_every_right_is_had_by_exactly_those_who_should_have_it() -> None:
     for right, (letters, capability) in EXPECTED.items():
         roles = {LETTERS[letter] for letter in letters.split()}
         for role in ROLES:
-            assert may(PersonCaller(Person("os:ana"), role), right) is (role in roles), (role, right)
+            assert has_right(PersonCaller(Person("os:ana"), role), right) is (role in roles), (role, right)
         for held in (*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES, "call.crm.set"):
-            assert may(agent(held), right) is (capability in {"*", held}), (held, right)
+            assert has_right(agent(held), right) is (capability in {"*", held}), (held, right)
 
 
 @pytest.mark.req("VX-09")

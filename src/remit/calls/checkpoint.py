@@ -169,7 +169,7 @@ def render_call(function: GovernedFunction, arguments: Mapping[str, Any], senten
 
 
 def _masked(function: GovernedFunction, name: str, value: Any) -> Any:
-    return HIDDEN if name in function.private else mask_json(value, name=name, words=mask_shown, whole_labels=True)
+    return HIDDEN if name in function.private else mask_json(value, name=name, mask=mask_shown, whole_labels=True)
 
 
 def _mask_sentence(function: GovernedFunction, arguments: Mapping[str, Any], sentence: str) -> str:

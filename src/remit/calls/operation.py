@@ -258,10 +258,10 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
             return
         why = "verify= does not agree that it is done"
         try:
-            holds = self.invoke(request.function.verify, made.value, **named(require_model(request)))
+            is_verified = self.invoke(request.function.verify, made.value, **named(require_model(request)))
         except Exception as problem:  # noqa: BLE001 - a look that fails is no confirmation
-            holds, why = False, hide_private(f"verify= failed: {type(problem).__name__}: {problem}", request)
-        if holds is not True:
+            is_verified, why = False, hide_private(f"verify= failed: {type(problem).__name__}: {problem}", request)
+        if is_verified is not True:
             raise VerificationFailedError(Reason.EFFECT_FAILED, why, where=describe_call(request))
 
     def succeed(self, request: CallRequest, checkpoint: CallCheckpoint, made: Returned | InterruptedCall) -> CallResult:

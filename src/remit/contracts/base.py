@@ -146,10 +146,10 @@ def bounded_json_validator(max_depth: int, max_values: int) -> Callable[[V], V]:
 
     def check(value: V) -> V:
         pending: list[tuple[Any, int]] = [(value, 0)]
-        seen = 0
+        count = 0
         while pending:
             item, depth = pending.pop()
-            seen += 1
+            count += 1
             if depth > max_depth:
                 raise ValueError(f"the nesting is deeper than {max_depth} levels")
             if isinstance(item, dict):
@@ -158,7 +158,7 @@ def bounded_json_validator(max_depth: int, max_values: int) -> Callable[[V], V]:
                 pending.extend((child, depth + 1) for child in item)
             elif _reads_as_unsafe_integer(item):
                 raise ValueError("an integer is past 2^53-1; send it as a string")
-            if seen + len(pending) > max_values:
+            if count + len(pending) > max_values:
                 raise ValueError(f"there are more than {max_values:,} values")
         return value
 

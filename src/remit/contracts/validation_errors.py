@@ -118,10 +118,10 @@ def _mistaken(found: str, expected: str, source: str, *, is_file: bool) -> Refus
 def _summary(errors: list[ErrorDetails], tree: Any) -> str:
     if len(errors) == 1:
         return _why(errors[0])
-    places: dict[str, list[str]] = {}
+    paths_by_reason: dict[str, list[str]] = {}
     for error in errors[:MAX_NAMED]:
-        places.setdefault(_why(error), []).append(_json_path(error, tree)[:MAX_PATH])
-    named = "; ".join(f"{why}: {', '.join(paths)}" for why, paths in places.items())
+        paths_by_reason.setdefault(_why(error), []).append(_json_path(error, tree)[:MAX_PATH])
+    named = "; ".join(f"{why}: {', '.join(paths)}" for why, paths in paths_by_reason.items())
     more = len(errors) - MAX_NAMED
     return f"{named}; and {more} more" if more > 0 else named
 
@@ -136,8 +136,8 @@ def _why(error: ErrorDetails) -> str:
         return f"this must be one of {details['expected_tags']}{_guess(details)}"
     if kind == "string_pattern_mismatch":
         pattern = str(details["pattern"])
-        known = next((words for start, words in _PATTERN_WORDS.items() if pattern.startswith(start)), "")
-        return known or f"this must match the pattern {pattern}"
+        explanation = next((text for start, text in _PATTERN_WORDS.items() if pattern.startswith(start)), "")
+        return explanation or f"this must match the pattern {pattern}"
     if kind in _BOUNDS:
         return _BOUNDS[kind].format(**details)
     return _PLAIN_WORDS.get(kind, error["msg"].removeprefix("Value error, "))
@@ -145,10 +145,10 @@ def _why(error: ErrorDetails) -> str:
 
 def _guess(details: dict[str, Any]) -> str:
     """What was meant, if it is near to what is allowed. Only what is allowed is repeated."""
-    allowed = [word.strip("'") for word in str(details["expected_tags"]).split(", ")]
-    given = str(details.get("tag", ""))
+    allowed = [tag.strip("'") for tag in str(details["expected_tags"]).split(", ")]
+    requested = str(details.get("tag", ""))
     # Comparing takes its time for each letter, and nothing that long is near to a name of ours.
-    close = difflib.get_close_matches(given, allowed, n=1) if len(given) <= _LONGEST_GUESS else []
+    close = difflib.get_close_matches(requested, allowed, n=1) if len(requested) <= _LONGEST_GUESS else []
     return f"; most likely {close[0]!r}" if close else ""
 
 

@@ -30,7 +30,7 @@ class BoundActionResult:
     timed_out: bool = False
 
 
-def fit_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
+def truncate_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
     """What a record can hold. Of more only the kind: the whole stands with its own door, by the audit refs."""
     tree = dict(payload)
     try:
@@ -45,7 +45,7 @@ class ActionRunner(Protocol):
     def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
         """Everything that running it needs, as JSON: so exact that running it twice does it once. Does nothing yet."""
 
-    def has_begun(self, prepared: Mapping[str, Any]) -> bool:
+    def has_started(self, prepared: Mapping[str, Any]) -> bool:
         """Whether its door has recorded an intent, an outcome or a refusal of it."""
 
     def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:

@@ -36,8 +36,8 @@ class _RulesInputs(NamedTuple):
 
     def is_unchanged(self, before: "_RulesInputs") -> bool:
         """The first three by identity: each is one object as long as what it was read from is the same."""
-        kept = all(now is then for now, then in zip(self[:3], before[:3], strict=True))
-        return kept and self.policies == before.policies
+        is_same = all(now is then for now, then in zip(self[:3], before[:3], strict=True))
+        return is_same and self.policies == before.policies
 
 
 class WorkspaceRules:

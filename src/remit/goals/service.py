@@ -179,7 +179,7 @@ class GoalService:
 
         `as_user` is which user of this tenant he is, if whoever let him in knows that: his own goals he cannot answer.
         """
-        own_names = {who.id, who.id.partition(":")[2], who.name, as_user}
+        names_of_person = {who.id, who.id.partition(":")[2], who.name, as_user}
 
         def work(batch: Batch) -> None:
             who.require_still_valid(batch.time_in(tenant))
@@ -198,7 +198,7 @@ class GoalService:
                     next_step="Let the user ask again, and approve the new goal within ten minutes.",
                 )
             record = load_decision(batch.store, tenant, history.decision_ref or "")
-            if record.user_id in own_names:
+            if record.user_id in names_of_person:
                 raise self_approval_error(correlation_id)
             payload: Any = mask_json({"approved": approved, "decision": history.decision_ref, "reason": reason[:1_000]})
             batch.append(NewEntry(tenant, APPROVAL, correlation_id, payload, actor=who.signature))

@@ -31,7 +31,7 @@ from remit.goals.dispatch import AlreadyStartedError, Dispatch, StartedDispatch,
 from remit.goals.gates import ANSWER_LIFE, Evidence, decide
 from remit.goals.history import History, read_history, require_recorded
 from remit.goals.planner import plan_id_of
-from remit.goals.ports import ActionRunner, BoundActionResult, fit_payload
+from remit.goals.ports import ActionRunner, BoundActionResult, truncate_payload
 from remit.goals.recording import record_final_refusal
 from remit.goals.replay import replay_decision
 from remit.goals.rollback import record_rollback, require_only_rollback, require_undoable
@@ -184,14 +184,14 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         except RefusedError:  # its own door let nothing begin
             raise
         except BaseException as problem:
-            if self.runner.has_begun(checkpoint.prepared):
+            if self.runner.has_started(checkpoint.prepared):
                 raise _incomplete_error(checkpoint.envelope, problem) from problem
             raise
         reach("simulation.ran")
         return ended
 
     def recover_effect(self, checkpoint: StartedDispatch, notes: Notes, note: Note) -> BoundActionResult | None:
-        if not self.runner.has_begun(checkpoint.prepared):
+        if not self.runner.has_started(checkpoint.prepared):
             return None
         return self.runner.run(checkpoint.prepared, checkpoint.seconds)
 
@@ -207,7 +207,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
     def succeed(self, request: Dispatch, checkpoint: StartedDispatch, made: BoundActionResult) -> SimulationOutcome:
         code = "SIMULATION_SUCCEEDED" if made.succeeded else "STEP_TIMEOUT" if made.timed_out else "SIMULATION_FAILED"
         return SimulationOutcome(
-            payload=fit_payload(made.payload),
+            payload=truncate_payload(made.payload),
             reason_code=code,
             audit_refs=made.audit_refs,
             proof_refs=_proofs(checkpoint.envelope),

@@ -116,7 +116,7 @@ def _describe(connection: Connection, tenant_id: str, record: DecisionRecord, at
     simulation = entry.simulation if entry is not None else None
     fields: Any = {
         # Each by itself: a word in one of them hides none of the others.
-        name: mask_json(value, name=name, words=mask_shown, whole_labels=True)
+        name: mask_json(value, name=name, mask=mask_shown, whole_labels=True)
         for name, value in packet["fields"].items()
     }
     return WaitingGoal(

@@ -35,7 +35,7 @@ def confirmation_prompt(
         consequence = "It takes back what that goal did."
     else:
         consequence = _CONSEQUENCE.get(simulation.impact, "").format(back=simulation.rollback or "")
-    words = lexicon.words_for(language_tag)
+    words = lexicon.find_words(language_tag)
     if words is None:
         answer = f"There are no words for yes and no in `{language_tag}`: ask again in another language."
     else:

@@ -248,7 +248,7 @@ class People:
         content: PeopleFile,
         person: StoredPerson,
         now: datetime,
-        lives: tuple[timedelta, timedelta],
+        lifetimes: tuple[timedelta, timedelta],
         *,
         how: str,
         basis: str = "",
@@ -257,9 +257,9 @@ class People:
 
         Whoever is in needs no link any more: those that were made for him end.
         """
-        cookie, (life, idle) = new_secret(), lives
+        cookie, (life, idle) = new_secret(), lifetimes
         expires = now + life
-        begun = StoredSession(
+        session = StoredSession(
             cookie_digest=secret_digest(cookie),
             person_id=person.id,
             standing=person.standing,
@@ -279,7 +279,7 @@ class People:
         payload = {"person": person.id, **person.standing.tree(), "how": how, "expires_at": render_time(expires)}
         self._record("person.logged_in", person.id, payload, person.id)
         links = _without_links(content, person.id)
-        made = with_fields(content, people=people, sessions=(*others, *own_sessions, begun), invitations=links)
+        made = with_fields(content, people=people, sessions=(*others, *own_sessions, session), invitations=links)
         return made, NewSession(person.id, expires, cookie, derive_csrf(cookie))
 
     def _change(self, work: Callable[[PeopleFile], tuple[PeopleFile, T]]) -> T:

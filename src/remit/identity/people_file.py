@@ -168,20 +168,20 @@ class PeopleStore:
 def is_active(session: StoredSession, person: StoredPerson, now: datetime) -> bool:
     return (
         session.standing == person.standing
-        and has_begun(session.created_at, now)
+        and has_started(session.created_at, now)
         and now < parse_time(session.expires_at)
-        and has_begun(session.seen_at, now)
+        and has_started(session.seen_at, now)
         and now - parse_time(session.seen_at) < timedelta(seconds=session.idle_seconds)
     )
 
 
-def has_begun(created_at: str, now: datetime) -> bool:
+def has_started(created_at: str, now: datetime) -> bool:
     """False for what was made while the clock was ahead, once a person has accepted an earlier clock."""
     return parse_time(created_at) - now <= CLOCK_TOLERANCE
 
 
 def is_open(link: StoredInvitation, now: datetime) -> bool:
-    return has_begun(link.created_at, now) and now < parse_time(link.expires_at)
+    return has_started(link.created_at, now) and now < parse_time(link.expires_at)
 
 
 def with_person(

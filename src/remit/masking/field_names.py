@@ -77,7 +77,7 @@ _NUMBER_WORDS: Final = vocabulary("no nr num number")
 _WORKING_DIRECTORY: Final = frozenset({"PWD", "OLDPWD"})
 
 
-def _words(name: str) -> list[str]:
+def _split_name(name: str) -> list[str]:
     if not name.isascii():
         spelled = unicodedata.normalize("NFKD", name)
         name = "".join(c for c in spelled if not unicodedata.combining(c))
@@ -93,7 +93,7 @@ def _singular(word: str) -> str:
 
 @lru_cache(maxsize=2048)
 def _kind_of(name: str) -> Kind | None:
-    words = _words(name)
+    words = _split_name(name)
     if not words or name.strip("$-") in _WORKING_DIRECTORY:
         return None
     last = _singular(words[-1])
@@ -118,7 +118,7 @@ def kind_of_name(name: str) -> Kind | None:
 
 def is_card_name(name: str) -> bool:
     """Whether digits in the named field are a card's number, also if their check digit is wrong."""
-    words = _words(name[-_LONGEST_NAME:])
+    words = _split_name(name[-_LONGEST_NAME:])
     last = words[-2:-1] if words and words[-1] in _NUMBER_WORDS else words[-1:]
     return bool(last) and _singular(last[0]) in _CARD_WORDS
 

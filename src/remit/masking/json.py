@@ -52,7 +52,7 @@ class _Key(NamedTuple):
 
 
 class _How(NamedTuple):
-    words: Mask
+    mask: Mask
     whole_labels: bool
 
 
@@ -105,14 +105,14 @@ def _mask_number(value: float, hint: _Hint) -> Json:
     return card_mask(str(value)) if isinstance(value, int) and is_card(str(value)) else value
 
 
-def _mask_string(value: str, hint: _Hint, words: Mask) -> str:
+def _mask_string(value: str, hint: _Hint, mask: Mask) -> str:
     if hint.kind:
         return named_mask(hint.kind, value)
     card = written_card_mask(value) if hint.is_card else None
     if card is not None:
         return card
     # A digest alone is no secret, and every record has several.
-    return value if pattern(_DIGEST).fullmatch(value) else words(value)
+    return value if pattern(_DIGEST).fullmatch(value) else mask(value)
 
 
 def _mask_scalar(value: object, hint: _Hint) -> Json:
@@ -156,7 +156,7 @@ def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int, how: _Ho
 def _mask(value: object, hint: _Hint, depth: int, how: _How) -> Json:
     """`depth` is how many containers deep it may still be."""
     if isinstance(value, str):
-        return _mask_string(value, hint, how.words)
+        return _mask_string(value, hint, how.mask)
     if isinstance(value, Mapping | list | tuple):
         if depth <= 0:
             return MASK
@@ -172,19 +172,19 @@ def mask_json(
     *,
     name: str = "",
     max_depth: int = MAX_DEPTH,
-    words: Mask = mask_text,
+    mask: Mask = mask_text,
     whole_labels: bool = False,
 ) -> Json:
     """A copy with every secret masked, by member name, by sibling name and by shape; keys are masked like any text.
 
-    `name` is the field the value itself stands in; `words` masks texts that no name says anything of; `whole_labels`: a
+    `name` is the field the value itself stands in; `mask` masks texts that no name says anything of; `whole_labels`: a
     sibling names a value only by all that it holds, for what somebody says yes or no to. Containers nested deeper than
     `max_depth` become `********`, so any depth is safe. The value must be a tree: shared parts are copied each time
     they appear.
     """
     kind = kind_of_name(name)
     hint = _Hint(kind, counts_tokens(name), kind is None and is_card_name(name))
-    return _mask(value, hint, max_depth, _How(words, whole_labels))
+    return _mask(value, hint, max_depth, _How(mask, whole_labels))
 
 
 def mask_texts(value: JsonLike, mask: Mask, name: str = "") -> Json:

@@ -56,9 +56,9 @@ def _is_in_key(line: str, *, before: bool) -> bool:
     """After this line. What goes on after both marks, on one line, is no key any more."""
     if "PRIVATE KEY" not in line:
         return before
-    begun = max((found.start() for found in pattern(PEM_BEGIN).finditer(line)), default=-1)
+    begin = max((found.start() for found in pattern(PEM_BEGIN).finditer(line)), default=-1)
     ended = max((found.start() for found in pattern(PEM_END).finditer(line)), default=-1)
-    return begun > ended
+    return begin > ended
 
 
 def _body_of_key(line: str, following: Sequence[str]) -> str | None:

@@ -122,8 +122,10 @@ def _jwk_member(start: int, line: str) -> list[Secret]:
 def _changed_span(line: str, masked: str, place: int) -> tuple[int, int]:
     """The part of a line that a mask has changed."""
     start = next((at for at, (one, other) in enumerate(zip(line, masked, strict=False)) if one != other), 0)
-    back = next((at for at, (one, other) in enumerate(zip(line[::-1], masked[::-1], strict=False)) if one != other), 0)
-    return place + start, place + max(start + 1, len(line) - back)
+    unchanged = next(
+        (at for at, (one, other) in enumerate(zip(line[::-1], masked[::-1], strict=False)) if one != other), 0
+    )
+    return place + start, place + max(start + 1, len(line) - unchanged)
 
 
 def _by_name(start: int, line: str) -> list[Secret]:

@@ -326,9 +326,9 @@ def _hide_token(token: SqlToken) -> str:
 
 def _mask_string(value: str, before: str) -> str:
     """Of a string: all of it, if what stands before it says that it is a secret; else what is one in it."""
-    own = mask_shown(value)
-    quoted = f"'{pattern(_LAYOUT).sub(' ', own[:_REACH])}'"
-    return pattern(_A_LINE).sub(MASK, value) if value and _mask_in_context(before, quoted) != quoted else own
+    masked_value = mask_shown(value)
+    quoted = f"'{pattern(_LAYOUT).sub(' ', masked_value[:_REACH])}'"
+    return pattern(_A_LINE).sub(MASK, value) if value and _mask_in_context(before, quoted) != quoted else masked_value
 
 
 def _mask_in_context(before: str, value: str) -> str:

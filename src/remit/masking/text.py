@@ -80,9 +80,9 @@ def _cache_plain(plain: str) -> None:
         _known_plain.add(plain)
 
 
-def mask_field(name: str, value: str, words: Mask = mask_text) -> str:
-    """The value of a named field, masked whole if the name says it is a secret, else by what `words` finds in it."""
+def mask_field(name: str, value: str, mask: Mask = mask_text) -> str:
+    """The value of a named field, masked whole if the name says it is a secret, else by what `mask` finds in it."""
     if kind := kind_of_name(name):
         return named_mask(kind, value)
     card = written_card_mask(value) if is_card_name(name) else None
-    return words(value) if card is None else card
+    return mask(value) if card is None else card

@@ -40,5 +40,5 @@ def is_after_scheme(value: str) -> bool:
 
 def _unused_character(text: str) -> str:
     """It ends a name, an e-mail address and a word, and no value without quotes."""
-    taken = set(text)
-    return next((c for c in map(chr, chain(*_PRIVATE_USE)) if c not in taken), "\ue000")
+    letters = set(text)
+    return next((c for c in map(chr, chain(*_PRIVATE_USE)) if c not in letters), "\ue000")

@@ -121,11 +121,11 @@ def mask_passwords_without_scheme(text: str) -> str:
 
 def _email(found: re.Match[str], *, only_mailboxes: bool = False) -> str:
     quote = '"' if found[1].startswith('"') else ""
-    way, local = _parted(found[1].strip('"')) if only_mailboxes else ("", found[1].strip('"'))
+    prefix, local = _parted(found[1].strip('"')) if only_mailboxes else ("", found[1].strip('"'))
     stars = local[: len(local) - len(local.lstrip("*"))]  # emphasis, or a password that is masked already
     if stars == local or pattern(_SCHEME_END).search(local) or pattern(_NOT_A_MAILBOX).match(found[2]):
         return found[0]
-    return f"{quote}{way}{stars}{local[len(stars)]}***{quote}"
+    return f"{quote}{prefix}{stars}{local[len(stars)]}***{quote}"
 
 
 def _parted(local: str) -> tuple[str, str]:

@@ -72,18 +72,18 @@ class BrowserService:
         deadline = time.monotonic() + wait
         missing = not_found_error("action", action_id)
         job = self._context.jobs.find(f"browser:{action_id}")
-        own_job = job if job is not None and job.owner == caller.id else None
-        if own_job is not None:
-            own_job.wait(wait)
+        callers_job = job if job is not None and job.owner == caller.id else None
+        if callers_job is not None:
+            callers_job.wait(wait)
         found = self._context.find_claim("browser", action_id)
         if found is None:  # refused, so that nothing of it is kept: then it is told as long as it is remembered here
-            if own_job is None:
+            if callers_job is None:
                 raise missing
-            result = None if own_job.is_running else own_job.result().reply
+            result = None if callers_job.is_running else callers_job.result().reply
             return (
                 _build_done_answer(result) if result is not None else BrowseAnswer(state="running", action_id=action_id)
             )
-        self._require_own(caller, found, missing)
+        self._require_owner(caller, found, missing)
         while isinstance(found, ClaimHeld):
             pending = self._find_pending_approval(action_id)
             remaining = deadline - time.monotonic()
@@ -132,7 +132,7 @@ class BrowserService:
         found = self._context.workspace.approvals.wait(approval_id, seconds, lambda: work.is_ending)
         return found.state == "PENDING"
 
-    def _require_own(self, caller: Caller, found: ClaimCompleted | ClaimHeld, missing: RefusedError) -> None:
+    def _require_owner(self, caller: Caller, found: ClaimCompleted | ClaimHeld, missing: RefusedError) -> None:
         if (
             isinstance(caller, AgentCaller)
             and parse_action_checkpoint(found.checkpoint).agent_id != caller.token.agent_id

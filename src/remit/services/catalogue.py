@@ -108,5 +108,5 @@ def make_state_view(state: PromotedState) -> StateSaid:
     )
 
 
-def clean_reason(given: str | None) -> str | None:
-    return printable(given.strip()) or None if given else None
+def clean_reason(text: str | None) -> str | None:
+    return printable(text.strip()) or None if text else None

@@ -25,7 +25,7 @@ from remit.services.base.ownership import (
     require_owner,
     task_request_entry,
 )
-from remit.services.base.permissions import Right, may, require
+from remit.services.base.permissions import Right, has_right, require
 from remit.store.claims import ClaimCompleted, ClaimHeld
 
 MAX_LEASE_LIFE: Final = timedelta(days=1)
@@ -61,9 +61,9 @@ class TaskService:
     def run(self, caller: Caller, manifest: bytes, lease: bytes, wait: float = 0.0) -> TaskAnswer:
         """Have a leased task done. Who asked is recorded with its intent, so that he can look at it later."""
         require_wait(wait)
-        begun = self.start(caller, manifest, lease)
-        begun.job.wait(wait)
-        return begun.answer()
+        started = self.start(caller, manifest, lease)
+        started.job.wait(wait)
+        return started.answer()
 
     def start(self, caller: Caller, manifest: bytes, lease: bytes) -> StartedTask:
         """The same, for one who waits in his own way. Quick: all that takes time is the job's."""
@@ -139,7 +139,7 @@ class TaskService:
 
     def _result(self, caller: Caller, done: ClaimCompleted) -> ExecutionResult:
         text = self._context.read_outcome(done)
-        if may(caller, Right.RUN_TASK):
+        if has_right(caller, Right.RUN_TASK):
             return ExecutionResult.parse(text.encode(), source="a stored result")
         return ExecutionResult.from_tree(mask_json(json.loads(text)), source="a stored result")
 

@@ -30,8 +30,8 @@ class TokenService:
         require_usable(wish)
         begins = parse_time(wish.not_before) if wish.not_before is not None else None
         life = timedelta(seconds=wish.life_seconds)
-        asked = TokenRequest(wish.sub, tuple(wish.caps), wish.constraints, life, begins)
-        issued = self._context.workspace.tokens.issue(asked, actor=caller.actor)
+        token_request = TokenRequest(wish.sub, tuple(wish.caps), wish.constraints, life, begins)
+        issued = self._context.workspace.tokens.issue(token_request, actor=caller.actor)
         return TokenIssued(
             jti=issued.claims.jti,
             sub=issued.claims.sub,

@@ -114,10 +114,10 @@ def find_row(connection: Connection, tenant_id: str, approval_id: str) -> Approv
     return ApprovalRow(*row) if row else None
 
 
-def newest_same(connection: Connection, asked: ApprovalRow, since: str, until: str) -> ApprovalRow | None:
+def newest_same(connection: Connection, request: ApprovalRow, since: str, until: str) -> ApprovalRow | None:
     """The last question about the very same thing, of the same token, in that time."""
-    about = (asked.action_id, asked.action_digest, asked.request_digest, asked.token_jti)
-    row = connection.one(_SAME, (asked.tenant_id, since, until, *about))
+    about = (request.action_id, request.action_digest, request.request_digest, request.token_jti)
+    row = connection.one(_SAME, (request.tenant_id, since, until, *about))
     return ApprovalRow(*row) if row else None
 
 

@@ -187,10 +187,10 @@ class SqliteStore(Store):
             found = os.stat(log_of(self.path))
         except OSError:
             return
-        seen = (os.getpid(), found.st_dev, found.st_ino)
-        if found.st_size and seen != self._checked_log:
+        identity = (os.getpid(), found.st_dev, found.st_ino)
+        if found.st_size and identity != self._checked_log:
             require_own_log(self.path)
-            self._checked_log = seen
+            self._checked_log = identity
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:

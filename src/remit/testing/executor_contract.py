@@ -70,12 +70,12 @@ class _Bench:
 
     def task(self, *, reversible: bool = True, **changed_inputs: Any) -> bytes:
         number = next(self._numbers)
-        place = self.base / f"task-{number}"
-        place.mkdir()
+        folder = self.base / f"task-{number}"
+        folder.mkdir()
         manifest = {
             "task_id": f"self-check-{number}",
             "capability_id": self.capability.capability_id,
-            "inputs": {**self._arrange(place), **changed_inputs},
+            "inputs": {**self._arrange(folder), **changed_inputs},
             "constraints": {"reversible": reversible},
         }
         return json.dumps(manifest).encode()

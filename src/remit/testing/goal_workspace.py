@@ -86,8 +86,10 @@ def make_scratch(
 ) -> GoalWorkspace:
     """In an empty folder, with a state directory of its own in there; the simulations are promoted."""
     folder = folder.resolve()
-    given = dict(os.environ if environ is None else environ)
-    scratch = GoalWorkspace(folder / "project", folder / "base", {**given, "REMIT_STATE": str(folder / "state")}, clock)
+    variables = dict(os.environ if environ is None else environ)
+    scratch = GoalWorkspace(
+        folder / "project", folder / "base", {**variables, "REMIT_STATE": str(folder / "state")}, clock
+    )
     scratch.root.mkdir()
     scratch.base.mkdir()
     (scratch.base / SOURCE).write_text("a form\n", encoding="utf-8")

@@ -80,7 +80,7 @@ LEADS_NOWHERE = [
 @pytest.mark.req("AC-05")
 def test_a_tag_leads_to_the_words_of_its_own_language_and_script() -> None:
     for tag, key in LEADS_TO.items():
-        words = LEXICON.words_for(tag)
+        words = LEXICON.find_words(tag)
         assert words is not None, tag
         assert (tag, words.language) == (tag, key)
         assert LEXICON.parse(tag, words.yes).verdict == "CONFIRMED"
@@ -90,7 +90,7 @@ def test_a_tag_leads_to_the_words_of_its_own_language_and_script() -> None:
 @pytest.mark.req("AC-05")
 def test_a_tag_that_leads_nowhere_makes_every_answer_ambiguous_and_names_the_languages_there_are() -> None:
     for tag in LEADS_NOWHERE:
-        assert LEXICON.words_for(tag) is None, tag
+        assert LEXICON.find_words(tag) is None, tag
         for answer in ("yes", "ja", "да", "no", ""):
             found = LEXICON.parse(tag, answer)
             assert (found.verdict, found.token, found.language) == ("AMBIGUOUS", None, ""), (tag, answer)
@@ -98,7 +98,7 @@ def test_a_tag_that_leads_nowhere_makes_every_answer_ambiguous_and_names_the_lan
 
 
 def test_a_prompt_is_told_in_which_direction_its_words_run() -> None:
-    hebrew, japanese = LEXICON.words_for("he-IL"), LEXICON.words_for("ja")
+    hebrew, japanese = LEXICON.find_words("he-IL"), LEXICON.find_words("ja")
     assert hebrew is not None
     assert japanese is not None
     assert (hebrew.direction, hebrew.yes, hebrew.no, hebrew.own_name) == ("rtl", "כן", "לא", "עברית")

@@ -83,7 +83,7 @@ def _json(body: bytes) -> tuple[Field, ...] | None:
         tree = parse_json(body, JSON_BOUNDS)
     except RefusedError:
         return None
-    plain, masked = list(_leaves(tree, "")), list(_leaves(mask_json(tree, words=mask_shown, whole_labels=True), ""))
+    plain, masked = list(_leaves(tree, "")), list(_leaves(mask_json(tree, mask=mask_shown, whole_labels=True), ""))
     if len(plain) != len(masked):
         return None
     is_bare = not (tree and isinstance(tree, dict | list))

@@ -66,21 +66,21 @@ class Action(Contract):
 
     @model_validator(mode="after")
     def _check_element(self) -> Self:
-        given = (self.selector is not None) + (self.ref is not None)
-        if given > 1:
+        count = (self.selector is not None) + (self.ref is not None)
+        if count > 1:
             raise ValueError("give selector or ref, and not both")
-        if self.type in _ELEMENT_TYPES and not given:
+        if self.type in _ELEMENT_TYPES and not count:
             raise ValueError(f"{self.type} needs a selector or a ref")
-        if self.type == "navigate" and given:
+        if self.type == "navigate" and count:
             raise ValueError("navigate takes no selector and no ref")
         return self
 
     @model_validator(mode="after")
     def _check_value(self) -> Self:
-        for name, given, owner in (("value", self.value, "type"), ("amount", self.amount, "purchase")):
-            if given is None and self.type == owner:
+        for name, value, owner in (("value", self.value, "type"), ("amount", self.amount, "purchase")):
+            if value is None and self.type == owner:
                 raise ValueError(f"{owner} needs a field {name}")
-            if given is not None and self.type != owner:
+            if value is not None and self.type != owner:
                 raise ValueError(f"{name} belongs to {owner}, and to nothing else")
         return self
 

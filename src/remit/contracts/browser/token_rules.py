@@ -49,10 +49,10 @@ class UncheckedConstraint(NamedTuple):
     next_step: str
 
 
-def unchecked_constraints(caps: Collection[str], given: Collection[str]) -> Iterator[UncheckedConstraint]:
+def unchecked_constraints(caps: Collection[str], constraints: Collection[str]) -> Iterator[UncheckedConstraint]:
     """Of the constraints that a token gives, those that its capabilities make meaningless."""
     known = {rule.constraint: rule for rule in CONSTRAINT_RULES}
-    for name in given:
+    for name in constraints:
         rule = known.get(name)
         if rule is None:
             yield UncheckedConstraint(name, f"nothing checks {name}", f"Leave {name} out.")

@@ -16,25 +16,25 @@ def matching_language_tags(language_tag: str) -> tuple[str, ...]:
     return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
-def in_language(words: str | Mapping[str, str], language_tag: str) -> str:
+def in_language(texts: str | Mapping[str, str], language_tag: str) -> str:
     """In the language, else in what it is a kind of, else in English, else in the first by the alphabet: a mapping has
     no order of its own, and the same file must always read the same.
     """
-    if isinstance(words, str):
-        return words
-    known = {tag.lower(): text for tag, text in words.items()}
-    found = next((tag for tag in (*matching_language_tags(language_tag), _OTHERWISE) if tag in known), min(known))
-    return known[found]
+    if isinstance(texts, str):
+        return texts
+    by_tag = {tag.lower(): text for tag, text in texts.items()}
+    found = next((tag for tag in (*matching_language_tags(language_tag), _OTHERWISE) if tag in by_tag), min(by_tag))
+    return by_tag[found]
 
 
-def _one_spelling(words: dict[str, str]) -> dict[str, str]:
-    if len({tag.lower() for tag in words}) != len(words):
+def _one_spelling(text_by_language: dict[str, str]) -> dict[str, str]:
+    if len({tag.lower() for tag in text_by_language}) != len(text_by_language):
         raise ValueError("the same language stands twice, in two spellings")
-    return words
+    return text_by_language
 
 
-def _shape(given: Any) -> str:
-    return "by language" if isinstance(given, Mapping) else "plain"
+def _shape(value: Any) -> str:
+    return "by language" if isinstance(value, Mapping) else "plain"
 
 
 _Title = Annotated[str, Field(min_length=1, max_length=200)]

@@ -24,7 +24,7 @@ def _check_date(text: str) -> str:
     return text
 
 
-def _check_words(text: str) -> str:
+def _check_printable(text: str) -> str:
     if not text.strip() or not text.isprintable():
         raise ValueError("this must say something, in printable characters")
     return text
@@ -33,7 +33,7 @@ def _check_words(text: str) -> str:
 Day = Annotated[str, Field(max_length=10, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_check_date)]
 """A day in UTC, such as 2026-01-31."""
 
-Words = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_words)]
+Words = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_printable)]
 
 
 class SloWaiver(Contract):

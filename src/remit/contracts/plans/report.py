@@ -80,7 +80,7 @@ class ExecutionReport(Contract):
     @model_serializer(mode="wrap")
     def _omit_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         tree: dict[str, Any] = serialise(self)
-        return {name: told for name, told in tree.items() if told or name not in _LEFT_OUT_WHERE_EMPTY}
+        return {name: value for name, value in tree.items() if value or name not in _LEFT_OUT_WHERE_EMPTY}
 
     @model_validator(mode="after")
     def _check_counts(self) -> Self:

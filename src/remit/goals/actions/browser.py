@@ -52,7 +52,7 @@ class BrowserActionRunner:
         agent = f"goal:{envelope.tenant_id}/{envelope.user_id}"[:200]
         return {"type": "browser", "action": action.tree(), "constraints": constraints.tree(), "agent": agent}
 
-    def has_begun(self, prepared: Mapping[str, Any]) -> bool:
+    def has_started(self, prepared: Mapping[str, Any]) -> bool:
         return find_claim(self._ledger(), "browser", str(prepared["action"]["action_id"])) is not None
 
     def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:

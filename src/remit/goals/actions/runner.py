@@ -70,14 +70,14 @@ class GoalActionRunner:
             return {**self._browser.prepare(bound, name, envelope), **correlation}
         return {"type": "undo", "of": self._prepared_for(envelope), **correlation}
 
-    def has_begun(self, prepared: Mapping[str, Any]) -> bool:
+    def has_started(self, prepared: Mapping[str, Any]) -> bool:
         match prepared["type"]:
             case "task":
                 return find_claim(self._ledger(), "task", prepared["manifest"]["task_id"]) is not None
             case "plan":
                 return find_claim(self._ledger(), "plan", prepared["envelope"]["envelope_id"]) is not None
             case "browser":
-                return self._browser.has_begun(prepared)
+                return self._browser.has_started(prepared)
             case _:
                 return True  # taking back goes on by itself, as often as it is asked for
 

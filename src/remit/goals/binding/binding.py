@@ -23,7 +23,7 @@ from remit.contracts.goals.simulation import (
 )
 from remit.core.errors import Reason, UsageError
 from remit.goals.binding.fields import render_value, require_fields
-from remit.goals.binding.slots import Slot, SlotPlace, Where, classify_place, pieces_of
+from remit.goals.binding.slots import Slot, SlotPlace, Where, classify_slot, pieces_of
 
 SQL_ACTION_ID: Final = "query"
 
@@ -116,7 +116,7 @@ def walk(tree: Any, visit: Callable[[Where, str], Any], where: Where = ()) -> An
 
 def _fill_tree(simulation: Simulation, tree: dict[str, Any], fields: Mapping[str, JsonValue]) -> dict[str, Any]:
     def visit(where: Where, text: str) -> Any:
-        place = classify_place(simulation, where, tree)
+        place = classify_slot(simulation, where, tree)
         return text if place is SlotPlace.LITERAL else _fill_text(place, text, fields)
 
     filled: dict[str, Any] = walk(tree, visit)

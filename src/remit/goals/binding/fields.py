@@ -210,12 +210,12 @@ def _read_amount(spec: Any, text: str) -> JsonValue:
     return {"value": f"{int(whole)}.{cents:0<2}", "currency": currency} if currency else None
 
 
-def _currency(code: str, taken: tuple[str, ...]) -> str:
+def _currency(code: str, allowed: tuple[str, ...]) -> str:
     """What a sign means: one of several only where the field takes exactly one of them."""
     if code not in _SYMBOLS:
         return code.upper()
     candidates = _SYMBOLS[code]
-    matching = [each for each in candidates if each in taken] if len(candidates) > 1 else list(candidates)
+    matching = [each for each in candidates if each in allowed] if len(candidates) > 1 else list(candidates)
     return matching[0] if len(matching) == 1 else ""
 
 

@@ -69,17 +69,17 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def classify_place(simulation: Simulation, where: Where, tree: Any) -> SlotPlace:
+def classify_slot(simulation: Simulation, where: Where, tree: Any) -> SlotPlace:
     """What may stand at `where` in the binding's own tree (inputs, template, parameters, action)."""
     kind = simulation.binding.type
     if kind == "plan":
-        return _place_in_plan(where, tree)
+        return _classify_in_plan(where, tree)
     if kind == "sql":
         return SlotPlace.PATH if where == ("save_results_to",) else SlotPlace.DATA
     if kind == "browser":
         return _PLACES_IN_BROWSER.get(where[0], SlotPlace.LITERAL) if where else SlotPlace.LITERAL
     if kind == "task":
-        return _place_in_task(simulation, where)
+        return _classify_in_task(simulation, where)
     return SlotPlace.LITERAL
 
 
@@ -153,27 +153,27 @@ _PLACES_IN_BROWSER: Final[dict[str | int, SlotPlace]] = {
 }
 
 
-def _place_in_task(simulation: Simulation, where: Where) -> SlotPlace:
+def _classify_in_task(simulation: Simulation, where: Where) -> SlotPlace:
     if where in {("source_path",), ("destination_path",)}:
         return SlotPlace.ABSOLUTE
     is_ours = getattr(simulation.binding, "capability_id", "") in INPUTS_BY_CAPABILITY
     return SlotPlace.LITERAL if is_ours else SlotPlace.DATA
 
 
-def _place_in_plan(where: Where, tree: Any) -> SlotPlace:
+def _classify_in_plan(where: Where, tree: Any) -> SlotPlace:
     match where:
         case ("action_plan", int(), "target") | ("validation_rules", int(), "path"):
             return SlotPlace.PATH
         case ("validation_rules", int(), "expected" | "parameters", *_):
             return SlotPlace.DATA
         case ("action_plan", int(number), "operation", "details", *inside):
-            return _place_in_operation(tuple(inside), tree["action_plan"][number]["operation"]["details"])
+            return _classify_in_operation(tuple(inside), tree["action_plan"][number]["operation"]["details"])
         case ("action_plan", int(number), "operation", *inside):
-            return _place_in_operation(tuple(inside), tree["action_plan"][number]["operation"])
+            return _classify_in_operation(tuple(inside), tree["action_plan"][number]["operation"])
     return SlotPlace.LITERAL
 
 
-def _place_in_operation(inside: Where, operation: dict[str, Any]) -> SlotPlace:
+def _classify_in_operation(inside: Where, operation: dict[str, Any]) -> SlotPlace:
     match inside:
         case ("new_path" | "save_results_to",):
             return SlotPlace.PATH

@@ -74,10 +74,10 @@ def read(text: str) -> Reading:
     plain = plain.strip(" ")
     folded: list[str] = []
     origin: list[int] = []
-    for place, char in enumerate(plain):
+    for index, char in enumerate(plain):
         for each in fold(char):
             folded.append(each)
-            origin.append(place)
+            origin.append(index)
     return Reading(plain, "".join(folded), (*origin, len(plain)))
 
 
@@ -85,12 +85,12 @@ def fold(text: str) -> str:
     return "".join(char.casefold() if _FIXED.category(char) != "Cn" else char for char in text if char not in _JOINERS)
 
 
-def words(folded: str) -> tuple[str, ...]:
+def split_words(folded: str) -> tuple[str, ...]:
     """Runs of letters; where a script has no spaces between words, pairs of neighbours instead."""
     return tuple(word for _, run in _runs(folded) for _, word in _cut(run))
 
 
-def words_with_positions(reading: Reading) -> tuple[TextToken, ...]:
+def locate_words(reading: Reading) -> tuple[TextToken, ...]:
     """The words of a reading with their places in its text."""
     return tuple(
         TextToken(reading.origin[start + at], reading.origin[start + at + len(word) - 1] + 1, word)
@@ -109,12 +109,12 @@ def tokens(reading: Reading) -> tuple[TextToken, ...]:
     found: list[TextToken] = []
     start = 0
     text = reading.text
-    for place in range(len(text) + 1):
-        if place == len(text) or text[place] == " " or is_without_spaces(text[place]):
-            token = _bare(text, start, place)
+    for index in range(len(text) + 1):
+        if index == len(text) or text[index] == " " or is_without_spaces(text[index]):
+            token = _bare(text, start, index)
             if token is not None:
                 found.append(token)
-            start = place + 1
+            start = index + 1
     return tuple(found)
 
 
@@ -146,19 +146,19 @@ def is_letter(char: str) -> bool:
 def _runs(folded: str) -> Iterator[tuple[int, str]]:
     """Letters that stand together, of one manner of writing, each run with its place."""
     start = 0
-    for place in range(len(folded) + 1):
-        is_inside = place < len(folded) and is_letter(folded[place])
+    for index in range(len(folded) + 1):
+        is_inside = index < len(folded) and is_letter(folded[index])
         continues = is_inside and (
-            start == place or is_without_spaces(folded[place - 1]) == is_without_spaces(folded[place])
+            start == index or is_without_spaces(folded[index - 1]) == is_without_spaces(folded[index])
         )
         if continues:
             continue
-        if start < place:
-            yield start, folded[start:place]
-        start = place if is_inside else place + 1
+        if start < index:
+            yield start, folded[start:index]
+        start = index if is_inside else index + 1
 
 
 def _cut(run: str) -> tuple[tuple[int, str], ...]:
     if not is_without_spaces(run[0]) or len(run) == 1:
         return ((0, run),)
-    return tuple((place, run[place : place + 2]) for place in range(len(run) - 1))
+    return tuple((index, run[index : index + 2]) for index in range(len(run) - 1))

@@ -27,7 +27,7 @@ from remit.contracts.tasks.task import NO_EFFECT, TaskManifest
 from remit.core.errors import RemitError
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction, open_tree, walk
 from remit.goals.binding.fields import compile_pattern
-from remit.goals.binding.slots import Where, classify_place, find_slot_name, problem_at
+from remit.goals.binding.slots import Where, classify_slot, find_slot_name, problem_at
 from remit.goals.catalogue.files import CatalogueFinding, Definition
 from remit.goals.catalogue.phrases import phrase_problem, phrase_shape
 from remit.goals.catalogue.samples import sample_actions
@@ -118,7 +118,7 @@ def _phrase_problems(simulation: Simulation, phrases: dict[tuple[str, str], list
 def _lexicon_problems(simulation: Simulation, tag: str) -> Iterator[Problem]:
     """What changes something is confirmed in the language that it was asked for in."""
     lexicon = load_lexicon()
-    if simulation.impact == "read_only" or lexicon.words_for(tag) is not None:
+    if simulation.impact == "read_only" or lexicon.find_words(tag) is not None:
         return
     known = ", ".join(lexicon.languages())
     what = f"there are no words for yes and no in {tag}, so what is asked for in it could never be confirmed"
@@ -133,9 +133,9 @@ def _binding_problems(simulation: Simulation) -> list[Problem]:
     tree = open_tree(simulation)
 
     def visit(where: Where, text: str) -> str:
-        problem = problem_at(simulation, classify_place(simulation, where, tree), text)
+        problem = problem_at(simulation, classify_slot(simulation, where, tree), text)
         if problem:
-            found.append((_place(where), problem, "Use a field that fits there, or write the value out."))
+            found.append((_render_location(where), problem, "Use a field that fits there, or write the value out."))
         return text
 
     walk(tree, visit)
@@ -156,7 +156,7 @@ def _binding_problems(simulation: Simulation) -> list[Problem]:
     return found
 
 
-def _place(where: Where) -> str:
+def _render_location(where: Where) -> str:
     return "binding" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
 
 

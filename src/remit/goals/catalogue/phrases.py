@@ -13,7 +13,7 @@ from typing import Any, Final
 from remit.contracts.goals.simulation import FieldSpec, Simulation
 from remit.goals.binding.fields import compile_pattern
 from remit.goals.binding.slots import Slot, pieces_of
-from remit.goals.binding.tokenizer import PUNCTUATION, fold, is_readable, is_without_spaces, read, words
+from remit.goals.binding.tokenizer import PUNCTUATION, fold, is_readable, is_without_spaces, read, split_words
 
 # What may stand between the words of a phrase.
 _BETWEEN: Final = f"[ {PUNCTUATION}]"
@@ -94,7 +94,7 @@ def compile_phrase(simulation: Simulation, phrase: str) -> CompiledPhrase:
         _pattern(simulation, pieces),
         slots,
         chunks,
-        words(" ".join(chunks)),
+        split_words(" ".join(chunks)),
         _words_before(pieces),
     )
 
@@ -113,7 +113,7 @@ def phrase_problem(simulation: Simulation, phrase: str) -> str:
         return f"a phrase has a place {{{unknown}}}, and there is no such field"
     if len({slot.name for slot in slots}) != len(slots):
         return "a phrase has a place twice"
-    if not words(read(" ".join(piece for piece in pieces if isinstance(piece, str))).folded):
+    if not split_words(read(" ".join(piece for piece in pieces if isinstance(piece, str))).folded):
         return "a phrase has no word of its own, so it would fit everything"
     if any(isinstance(one, Slot) and isinstance(two, Slot) for one, two in pairwise(pieces)):
         return "two places stand side by side, so nobody can tell where one ends"
@@ -123,7 +123,7 @@ def phrase_problem(simulation: Simulation, phrase: str) -> str:
 def _find_glued(pieces: Pieces) -> str:
     for one, two in pairwise(pieces):
         edge = one[-1:] if isinstance(one, str) else str(two)[:1]
-        if words(fold(edge)) and not is_without_spaces(edge):
+        if split_words(fold(edge)) and not is_without_spaces(edge):
             return "a word and a place stand side by side, so nobody can tell where one ends"
     return ""
 

@@ -116,7 +116,7 @@ class Lexicon:
         """The words by the languages' keys, in the order of the keys."""
         return MappingProxyType(dict(sorted(self._document.languages.items())))
 
-    def words_for(self, language_tag: str) -> LanguageWords | None:
+    def find_words(self, language_tag: str) -> LanguageWords | None:
         """The yes and the no to show in this language, or nothing, and then nobody can confirm in it."""
         found = self._find(language_tag)
         if found is None:

@@ -67,16 +67,16 @@ def contains_negation(
 
     `words` and `phrase` are the words, `utterance` and `phrase_text` the folded texts, for scripts without spaces.
     """
-    negations = _folded_words(language)
+    negations = _negations(language)
     if any(word in negations and word not in phrase for word in words):
         return True
     return any(utterance.count(part) > phrase_text.count(part) for part in _PARTS.get(language, "").split())
 
 
 def negates(language: str, word: str) -> bool:
-    return word in _folded_words(language)
+    return word in _negations(language)
 
 
 @lru_cache(maxsize=64)
-def _folded_words(language: str) -> frozenset[str]:
+def _negations(language: str) -> frozenset[str]:
     return frozenset(read(_WORDS.get(language, "")).folded.split())

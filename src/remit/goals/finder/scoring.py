@@ -37,7 +37,7 @@ def longest_common(one: Sequence[str], two: Sequence[str]) -> int:
     before = [0] * (len(one) + 1)
     for word in two:
         now = [0]
-        for place, mine in enumerate(one):
-            now.append(before[place] + 1 if mine == word else max(before[place + 1], now[place]))
+        for index, mine in enumerate(one):
+            now.append(before[index] + 1 if mine == word else max(before[index + 1], now[index]))
         before = now
     return before[-1]

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from remit.contracts.goals.localised_text import matching_language_tags
 from remit.contracts.goals.simulation import Phrase, Simulation
-from remit.goals.binding.tokenizer import MAX_UTTERANCE, is_readable, is_without_spaces, read, words
+from remit.goals.binding.tokenizer import MAX_UTTERANCE, is_readable, is_without_spaces, read, split_words
 from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.catalogue.phrases import CompiledCatalogue
 from remit.goals.finder.scoring import best_possible
@@ -35,7 +35,7 @@ def nearest(catalogue: Catalogue, compiled: CompiledCatalogue, language_tag: str
     """Of the ACTIVE ones of this catalogue, the nearest first; of equals, those that can be said in his language."""
     if len(utterance) > MAX_UTTERANCE or not is_readable(utterance):
         return ()
-    scores = _scores(compiled, words(read(utterance).folded)[:MOST_WORDS])
+    scores = _scores(compiled, split_words(read(utterance).folded)[:MOST_WORDS])
     found = []
     for entry in catalogue:
         score = scores.get(entry.simulation.id, 0)
@@ -47,23 +47,23 @@ def nearest(catalogue: Catalogue, compiled: CompiledCatalogue, language_tag: str
 
 def _scores(compiled: CompiledCatalogue, user_words: tuple[str, ...]) -> dict[str, int]:
     """By simulation, how near its nearest phrase is, in whatever language."""
-    known: dict[str, bool] = {}
+    nearby: dict[str, bool] = {}
     scores: dict[str, int] = {}
     for each in (one for listed in compiled.simulations.values() for one in listed):
         for phrase in each.phrases:
             for word in phrase.words:
-                if word not in known:
-                    known[word] = any(_is_nearly(word, mine) for mine in user_words)
-            score = _nearness(phrase.words, frozenset(word for word in phrase.words if known[word]), len(user_words))
+                if word not in nearby:
+                    nearby[word] = any(_is_nearly(word, mine) for mine in user_words)
+            score = _nearness(phrase.words, frozenset(word for word in phrase.words if nearby[word]), len(user_words))
             scores[each.simulation_id] = max(score, scores.get(each.simulation_id, 0))
     return scores
 
 
 def _nearness(phrase: tuple[str, ...], matched: frozenset[str], user_words: int) -> int:
-    return best_possible(phrase, 0, matched, user_words) if any(map(_is_telling, matched)) else 0
+    return best_possible(phrase, 0, matched, user_words) if any(map(_is_significant, matched)) else 0
 
 
-def _is_telling(word: str) -> bool:
+def _is_significant(word: str) -> bool:
     """Where there are capitals, words are long, and short ones say little; elsewhere two signs may be a whole word."""
     return len(word) >= _TELLING or is_without_spaces(word[0]) or (len(word) > 1 and word.upper() == word)
 
@@ -74,7 +74,7 @@ def _is_nearly(one: str, two: str) -> bool:
         return True
     if min(len(one), len(two)) < _TELLING or abs(len(one) - len(two)) > 1:
         return False
-    start = next((place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    start = next((index for index, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
     rest, other = one[start:], two[start:]
     is_swapped = rest[:2] == other[1::-1] and rest[2:] == other[2:]
     return is_swapped or rest[1:] == other or rest == other[1:] or rest[1:] == other[1:]

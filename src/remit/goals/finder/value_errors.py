@@ -80,7 +80,7 @@ def _placed(simulation: Simulation, name: str, languages: tuple[str, ...], readi
         for phrase in listed
     ]
     for phrase in phrases:
-        if name in phrase.slots and (found := _in_place(phrase, name, reading)):
+        if name in phrase.slots and (found := _text_in_slot(phrase, name, reading)):
             yield found
     before = {phrase.before[name] for phrase in phrases if name in phrase.before}
     phrase_words = {word for phrase in phrases for word in phrase.words}
@@ -89,7 +89,7 @@ def _placed(simulation: Simulation, name: str, languages: tuple[str, ...], readi
             yield token.text
 
 
-def _in_place(phrase: CompiledPhrase, name: str, reading: Reading) -> str:
+def _text_in_slot(phrase: CompiledPhrase, name: str, reading: Reading) -> str:
     found = phrase.exact.fullmatch(reading.folded)
     if found is None:
         return ""

@@ -20,9 +20,9 @@ from remit.goals.binding.tokenizer import (
     fold,
     is_letter,
     is_without_spaces,
+    locate_words,
     read,
     tokens,
-    words_with_positions,
 )
 from remit.goals.catalogue.phrases import CompiledPhrase
 
@@ -62,7 +62,7 @@ class Gathered:
             self.values[name] = value
 
     def covers(self, start: int, end: int) -> bool:
-        return any(start < taken_end and taken_start < end for taken_start, taken_end in self.spans)
+        return any(start < used_end and used_start < end for used_start, used_end in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ParsedUtterance:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self.words = words_with_positions(reading)
+        self.words = locate_words(reading)
         self.vocabulary = frozenset(word.text for word in self.words)
         self.pairs = parse_pairs(reading)
         self._tokens = tokens(reading)
@@ -193,8 +193,8 @@ def _family(spec: FieldSpec) -> str:
     return _FAMILY.get(spec.type, spec.type)
 
 
-def word_before(reading: Reading, place: int) -> str:
-    ahead = reading.text[:place].rstrip(" .,:;\"'“„«(")
+def word_before(reading: Reading, position: int) -> str:
+    ahead = reading.text[:position].rstrip(" .,:;\"'“„«(")
     start = len(ahead)
     while start > 0 and ahead[start - 1] != " " and not is_without_spaces(ahead[start - 1]):
         start -= 1
@@ -259,7 +259,7 @@ def _choices(spec: ChoiceField, reading: Reading) -> list[Found]:
     ]
 
 
-def _is_edge(folded: str, place: int, beside: str) -> bool:
-    if not 0 <= place < len(folded) or is_without_spaces(beside):
+def _is_edge(folded: str, position: int, beside: str) -> bool:
+    if not 0 <= position < len(folded) or is_without_spaces(beside):
         return True
-    return not (is_letter(folded[place]) or folded[place] in "0123456789")
+    return not (is_letter(folded[position]) or folded[position] in "0123456789")

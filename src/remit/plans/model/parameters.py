@@ -30,7 +30,7 @@ def show_parameters(parameters: Mapping[str, Any]) -> ShownParameters:
     unseen: list[UnseenSql] = []
     remaining = MAX_SQL_SHOWN
     for name, value in list(parameters.items())[:MAX_PARAMETERS_TOLD]:
-        masked = mask_json(value, name=name, words=mask_shown, whole_labels=True)
+        masked = mask_json(value, name=name, mask=mask_shown, whole_labels=True)
         text = printable(json.dumps(masked, ensure_ascii=False))
         masked_name = printable(mask_shown(name))[:_LONGEST_NAME]
         if (remaining := remaining - min(len(text), _LONGEST_VALUE)) < 0:

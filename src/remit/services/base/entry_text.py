@@ -51,9 +51,9 @@ def _render_approval(entry: Entry, event: str, payload: dict[str, Any]) -> str:
     name = f"question {payload.get('approval_id')}"
     match event:
         case "requested":
-            thing = _join(payload.get("method"), payload.get("url"), by=" ")
+            subject = _join(payload.get("method"), payload.get("url"), by=" ")
             until = _text(payload.get("expires_at"))[:19]
-            return _join(thing, _text(payload.get("effect")).rstrip("."), f"until {until}Z" if until else "", name)
+            return _join(subject, _text(payload.get("effect")).rstrip("."), f"until {until}Z" if until else "", name)
         case "approved" | "denied":
             return _join(f"by {entry.actor}", payload.get("reason"), name)
         case "voided" | "expired" | "used":
@@ -74,9 +74,9 @@ def _render_action(entry: Entry, event: str, payload: dict[str, Any]) -> str:
             why = payload.get("why")
             return _join(f"try {payload.get('retry')}", _render_problem(why) if isinstance(why, dict) else "")
         case "action":
-            word = "done" if payload.get("success") else payload.get("code")
-            thing = _join(payload.get("action"), payload.get("target"), by=" ")
-            return _join(thing, word, f"by agent {entry.actor}", _render_blocked(payload.get("turned_away")))
+            status = "done" if payload.get("success") else payload.get("code")
+            subject = _join(payload.get("action"), payload.get("target"), by=" ")
+            return _join(subject, status, f"by agent {entry.actor}", _render_blocked(payload.get("turned_away")))
         case _:
             return ""
 
@@ -96,10 +96,10 @@ def _render_request(event: str, payload: dict[str, Any]) -> str:
 
 def _render_sent(outcome: dict[str, Any]) -> str:
     state = outcome.get("state")
-    word = f"answered {outcome.get('status')}" if state == "ANSWERED" else _STATES.get(_text(state), _text(state))
+    status = f"answered {outcome.get('status')}" if state == "ANSWERED" else _STATES.get(_text(state), _text(state))
     by = outcome.get("approved_by")
     approved = f"approved by {by}" if by else ""
-    return _join(outcome.get("what"), word, approved, _text(outcome.get("problem")))
+    return _join(outcome.get("what"), status, approved, _text(outcome.get("problem")))
 
 
 def _render_ended(outcome: Any) -> str:
@@ -170,8 +170,8 @@ def _of_dispatch(kind: str, payload: Mapping[str, Any]) -> str:
 
 def short_refs(text: str) -> str:
     """Digests cut to what tells them apart at a glance; `--json` has them whole."""
-    words = (word.rpartition("sha256:") for word in text.split(" "))
-    return " ".join(f"{before}sha256:{name[:REF_SHOWN]}" if mark else name for before, mark, name in words)
+    parts = (part.rpartition("sha256:") for part in text.split(" "))
+    return " ".join(f"{before}sha256:{name[:REF_SHOWN]}" if mark else name for before, mark, name in parts)
 
 
 MAX_REFS: Final = 120
@@ -301,8 +301,8 @@ def _outcome(outcome: Any) -> str:
 
 def _plan_outcome(payload: dict[str, Any]) -> str:
     """Of a plan its status and how many of its actions were done; of a rollback, how many checkpoints were restored."""
-    word = payload.get("status")
-    status = word.get("status") if isinstance(word, dict) else word
+    value = payload.get("status")
+    status = value.get("status") if isinstance(value, dict) else value
     actions, restored = payload.get("actions"), payload.get("restored")
     done = ""
     if isinstance(actions, list):
@@ -326,5 +326,5 @@ def _short_id(consent: Any) -> str:
     """`lease 0123...`: enough to find it again."""
     if not isinstance(consent, str):
         return ""
-    word, _, name = consent.partition(" ")
-    return f"{word} {shortened(name, ID_SHOWN)}" if name else word
+    consent_kind, _, name = consent.partition(" ")
+    return f"{consent_kind} {shortened(name, ID_SHOWN)}" if name else consent_kind

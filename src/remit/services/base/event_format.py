@@ -40,8 +40,8 @@ class StreamEvent:
     def stream(self) -> bytes:
         """As `text/event-stream` has it. The text is on one line, so nothing in it can begin another event."""
         if not self._stream:
-            place = f"id: {self.id}\n" if self.id is not None else ""
-            self._stream.append(f"{place}event: {self.kind}\ndata: {self.text}\n\n".encode())
+            id_line = f"id: {self.id}\n" if self.id is not None else ""
+            self._stream.append(f"{id_line}event: {self.kind}\ndata: {self.text}\n\n".encode())
         return self._stream[0]
 
     @property

@@ -135,9 +135,9 @@ class Events:
 
     # --- joining ------------------------------------------------------------------------------------------------------
 
-    def _add_listener(self, subscription: Subscription, since: dict[str, int] | None) -> None:
+    def _add_listener(self, subscription: Subscription, position: dict[str, int] | None) -> None:
         with self._poll_lock:  # nothing is told between the look and the joining
-            told = dict(self._poll())
+            published = dict(self._poll())
             with self._lock:
                 if self._closed or len(self._listeners) >= MAX_LISTENERS:
                     raise RefusedError(
@@ -153,15 +153,17 @@ class Events:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._watch, name="remit-events", daemon=True)
                     self._thread.start()
-        if since is not None:
-            subscription.missed = self._read_missed(subscription, since, told)
+        if position is not None:
+            subscription.missed = self._read_missed(subscription, position, published)
 
     async def _read_missed(
-        self, subscription: Subscription, since: dict[str, int], told: dict[str, int]
+        self, subscription: Subscription, position: dict[str, int], published: dict[str, int]
     ) -> AsyncIterator[StreamEvent]:
         """What happened between a position and the moment of joining, a stretch at a time."""
-        ends = {name: end for name, end in told.items() if subscription.tenants is None or name in subscription.tenants}
-        seqs = {name: min(since.get(name, 0), end) for name, end in ends.items()}
+        ends = {
+            name: end for name, end in published.items() if subscription.tenants is None or name in subscription.tenants
+        }
+        seqs = {name: min(position.get(name, 0), end) for name, end in ends.items()}
         behind = sum(ends.values()) - sum(seqs.values())
         if behind > MAX_MISSED and subscription.agent is not None:
             behind = await asyncio.to_thread(self._count_missed, seqs, ends)
@@ -239,12 +241,12 @@ class Events:
         self._drop_invalid_listeners(entries)
         seqs = self._published if self._published is not None else {}
         wants_owner = any(listener.agent for listener in self._listeners)
-        told = []
+        published = []
         for entry in entries:
             seqs[entry.tenant_id] = entry.seq
             owner = find_agent_recipient(connection, entry) if wants_owner else None
-            told.append((owner, make_stream_event(entry), dict(seqs)))
-        self._deliver_all(told)
+            published.append((owner, make_stream_event(entry), dict(seqs)))
+        self._deliver_all(published)
 
     def _drop_invalid_listeners(self, entries: Sequence[Entry]) -> None:
         """Of those who do not count any more, before they are told any of these."""
@@ -262,27 +264,29 @@ class Events:
                 self.unsubscribe(listener)
                 _call_in_loop(listener.loop, listener.end_with_caller)
 
-    def _deliver_all(self, told: Sequence[tuple[str | None, StreamEvent, dict[str, int]]]) -> None:
+    def _deliver_all(self, published: Sequence[tuple[str | None, StreamEvent, dict[str, int]]]) -> None:
         """One call for each event loop, and one text of each event for all people."""
-        for_people = [sent.at_position(render_position(seqs)) if seqs else sent for _, sent, seqs in told]
+        for_people = [sent.at_position(render_position(seqs)) if seqs else sent for _, sent, seqs in published]
         with self._lock:
             by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Subscription, Sequence[StreamEvent]]]] = {}
             for listener in self._listeners:
-                theirs = for_people if listener.agent is None else self._for_agent(listener, told)
+                theirs = for_people if listener.agent is None else self._for_agent(listener, published)
                 if theirs:
                     by_loop.setdefault(listener.loop, []).append((listener, theirs))
         for loop, each in by_loop.items():
             _call_in_loop(loop, _deliver, each)
 
     def _for_agent(
-        self, listener: Subscription, told: Sequence[tuple[str | None, StreamEvent, dict[str, int]]]
+        self, listener: Subscription, published: Sequence[tuple[str | None, StreamEvent, dict[str, int]]]
     ) -> list[StreamEvent]:
         """Its own only, and with positions that name no tenant but its own."""
         found = []
-        for owner, sent, seqs in told:
+        for owner, sent, seqs in published:
             if listener.can_receive(owner, sent.tenant):
-                own = {name: seq for name, seq in seqs.items() if listener.tenants is None or name in listener.tenants}
-                found.append(self._with_position(sent, own, listener) if seqs else sent)
+                visible = {
+                    name: seq for name, seq in seqs.items() if listener.tenants is None or name in listener.tenants
+                }
+                found.append(self._with_position(sent, visible, listener) if seqs else sent)
         return found
 
     def _with_position(self, sent: StreamEvent, seqs: dict[str, int], listener: Subscription) -> StreamEvent:
@@ -305,7 +309,7 @@ def _is_still_valid(listener: Subscription) -> bool:
 
 def _deliver(each: Sequence[tuple[Subscription, Sequence[StreamEvent]]]) -> None:
     for listener, sent in each:
-        listener.put(sent)
+        listener.enqueue(sent)
 
 
 def _call_in_loop(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *arguments: Any) -> None:

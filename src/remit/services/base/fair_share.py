@@ -97,40 +97,40 @@ class FairShareQueue:
         """The share of each kind of caller, by its name."""
         self._shares = shares
         self._kinds = {kind: asyncio.Semaphore(share.all) for kind, share in shares.items()}
-        self._own: dict[tuple[str, str], asyncio.Semaphore] = {}
+        self._by_caller: dict[tuple[str, str], asyncio.Semaphore] = {}
         self._users = Counter[tuple[str, str]]()
 
     async def acquire(self, kind: str, caller_id: str) -> Turn:
         name = kind, caller_id
-        own = self._own.setdefault(name, asyncio.Semaphore(self._shares[name[0]].each))
+        semaphore = self._by_caller.setdefault(name, asyncio.Semaphore(self._shares[name[0]].each))
         self._users[name] += 1
         try:
-            await own.acquire()
+            await semaphore.acquire()
         except BaseException:
             self._forget(name)
             raise
         try:
             await self._kinds[name[0]].acquire()
         except BaseException:
-            own.release()
+            semaphore.release()
             self._forget(name)
             raise
         return Turn(self, name)
 
     def release(self, name: tuple[str, str]) -> None:
         self._kinds[name[0]].release()
-        self._own[name].release()
+        self._by_caller[name].release()
         self._forget(name)
 
     def _forget(self, name: tuple[str, str]) -> None:
         self._users[name] -= 1
         if not self._users[name]:
             del self._users[name]
-            del self._own[name]
+            del self._by_caller[name]
 
     def __len__(self) -> int:
         """Callers that have a turn, or wait for one."""
-        return len(self._own)
+        return len(self._by_caller)
 
 
 def _share_key(caller: Caller) -> tuple[bool, str]:

@@ -238,9 +238,9 @@ class JobRunner:
         while True:
             with self._lock:
                 self._idle += 1
-                while (job := self._take_next()) is None:
+                while (job := self._pop_next()) is None:
                     if self._closed or not self._work_available.wait(IDLE_SECONDS):
-                        job = self._take_next()
+                        job = self._pop_next()
                         break
                 self._idle -= 1
                 if job is None:
@@ -257,7 +257,7 @@ class JobRunner:
                 self._forget_old()
             job.end()
 
-    def _take_next(self) -> Job[Any] | None:
+    def _pop_next(self) -> Job[Any] | None:
         """The first in line whose turn it is, taken out of the line."""
         for index, job in enumerate(self._queue):
             if job.owner not in self._busy:

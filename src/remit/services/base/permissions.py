@@ -74,7 +74,7 @@ RULES: Final[dict[Right, Permission]] = {
 }
 
 
-def may(caller: Caller, right: Right) -> bool:
+def has_right(caller: Caller, right: Right) -> bool:
     rule = RULES[right]
     if isinstance(caller, AgentCaller):
         return rule.any_token or (rule.capability is not None and rule.capability in caller.token.caps)
@@ -83,7 +83,7 @@ def may(caller: Caller, right: Right) -> bool:
 
 def require(caller: Caller, right: Right) -> None:
     """Refuses, and says who could."""
-    if may(caller, right):
+    if has_right(caller, right):
         return
     rule = RULES[right]
     if isinstance(caller, AgentCaller):

@@ -81,7 +81,7 @@ def list_runs(
             yield run._replace(key=str(key))
 
 
-def find_known_run(workspace: Workspace, envelope_id: str) -> KnownRun | None:
+def find_run_of_envelope(workspace: Workspace, envelope_id: str) -> KnownRun | None:
     """The run of one envelope, if it was ever begun."""
     with workspace.store.reading_pooled() as connection:
         row = connection.one(_AT, (DEFAULT_TENANT, envelope_id))
@@ -139,10 +139,10 @@ class _RunReader:
         if isinstance(found, ClaimHeld):
             plan_id = _read_checkpoint(found).get("plan_id", "")
             return KnownRun(at, "plan", str(plan_id), envelope_id, self._unfinished_status(found), None, "UNKNOWN")
-        known = self._cached_outcomes(envelope_id)
-        if known is None:
+        stored = self._cached_outcomes(envelope_id)
+        if stored is None:
             return KnownRun(at, "plan", "", envelope_id, NOT_VOUCHED_FOR, None, "UNKNOWN")
-        outcome, rollbacks = known
+        outcome, rollbacks = stored
         undo, until = self._undo_state(outcome, rollbacks)
         status, files = outcome.status, outcome.change_log.files_affected_count
         return KnownRun(at, "plan", status.plan_id, envelope_id, status.status, files, undo, until, status.folder)
@@ -152,8 +152,8 @@ class _RunReader:
         if isinstance(found, ClaimHeld):
             plan_id = _read_checkpoint(found).get("manifest", {}).get("plan_id", "")
             return KnownRun(at, "rollback", str(plan_id), envelope_id, self._unfinished_status(found), None, "NOTHING")
-        known = self._cached_outcomes(envelope_id)
-        outcome, rollbacks = known or (None, ())
+        stored = self._cached_outcomes(envelope_id)
+        outcome, rollbacks = stored or (None, ())
         this = next((each for each in rollbacks if each.order_id == found.key.key), None)
         if outcome is None or this is None:
             return KnownRun(at, "rollback", "", envelope_id, NOT_VOUCHED_FOR, None, "NOTHING")

@@ -43,7 +43,7 @@ class Subscription:
         self.ended_with_caller = False
         self.missed: AsyncIterator[StreamEvent] | None = None
 
-    def put(self, sent: Sequence[StreamEvent]) -> None:
+    def enqueue(self, sent: Sequence[StreamEvent]) -> None:
         """In the loop. What is too much ends it: memory is for those who read."""
         if self.is_ended:
             return

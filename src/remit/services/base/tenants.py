@@ -9,20 +9,22 @@ from remit.workspace.workspace import Workspace
 MAX_NAMED: Final = 5
 
 
-def choose_tenant(workspace: Workspace, given: str | None, where: str = "tenant") -> str:
+def choose_tenant(workspace: Workspace, requested: str | None, where: str = "tenant") -> str:
     """For something new. `where` is what the caller names it with."""
-    if given is not None:
-        return given
-    known = sorted(workspace.config.tenants)
-    if len(known) == 1:
-        return known[0]
-    if DEFAULT_TENANT in known:
+    if requested is not None:
+        return requested
+    tenants = sorted(workspace.config.tenants)
+    if len(tenants) == 1:
+        return tenants[0]
+    if DEFAULT_TENANT in tenants:
         return DEFAULT_TENANT
     raise RefusedError(
         Reason.MALFORMED,
-        "there are several tenants" if known else "remit.yaml names no tenant, so nobody can ask for anything",
+        "there are several tenants" if tenants else "remit.yaml names no tenant, so nobody can ask for anything",
         where=where,
-        next_step=f"Give {where}, one of: {list_some(known)}" if known else "Name one: tenants: {acme: {users: [mia]}}",
+        next_step=f"Give {where}, one of: {list_some(tenants)}"
+        if tenants
+        else "Name one: tenants: {acme: {users: [mia]}}",
     )
 
 

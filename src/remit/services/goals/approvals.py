@@ -43,10 +43,10 @@ def list_waiting_goals(workspace: Workspace, tenant_id: str | None = None) -> li
         ]
         # What is dated later than its chain was asked for while the clock was ahead, and cannot be approved any more.
         latest = {tenant: not_before_newest(connection, tenant, now) + CLOCK_TOLERANCE for tenant in tenants}
-    return _newest_first(each for each in found if each is not None and _is_asked_between(each, since, latest))
+    return _newest_first(each for each in found if each is not None and _is_in_time(each, since, latest))
 
 
-def _is_asked_between(goal: WaitingGoal, since: str, latest: Mapping[str, datetime]) -> bool:
+def _is_in_time(goal: WaitingGoal, since: str, latest: Mapping[str, datetime]) -> bool:
     return since <= goal.asked_at <= render_time(latest[goal.tenant_id])
 
 

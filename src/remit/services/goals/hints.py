@@ -59,9 +59,9 @@ def explain_clarification(workspace: Workspace, reply: Reply, answered_field: st
         return ""
     if entry is None:
         return ""
-    words, answers = goal.raw_user_utterance, answered_field == packet.field
+    utterance, answers = goal.raw_user_utterance, answered_field == packet.field
     return explain_unread_field(
-        entry.simulation, packet.field, goal.language_tag, words, answers=answers, known=proof.fields
+        entry.simulation, packet.field, goal.language_tag, utterance, answers=answers, known=proof.fields
     )
 
 
@@ -80,8 +80,8 @@ def _nearest(workspace: Workspace, reply: Reply) -> tuple[Near, ...]:
         catalogue = workspace.promotion.catalogue(goal.tenant_id)
     except RemitError:
         return ()
-    own = finder if isinstance(finder, EmbeddedFinder) else EmbeddedFinder()
-    return own.nearest(goal.language_tag, goal.raw_user_utterance, catalogue)
+    embedded = finder if isinstance(finder, EmbeddedFinder) else EmbeddedFinder()
+    return embedded.nearest(goal.language_tag, goal.raw_user_utterance, catalogue)
 
 
 def _gate(workspace: Workspace, reply: Reply) -> Explained:

@@ -184,7 +184,7 @@ class GoalRequestService:
         require(caller, Right.SEE)
         require_name("goal", tenant, correlation_id)
         made = self._context.workspace.goals.replay(correlation_id, tenant=tenant)
-        told = tuple(
+        decisions = tuple(
             ReplayedTold(
                 event_id=each.event_id,
                 at=each.at,
@@ -198,7 +198,7 @@ class GoalRequestService:
             for each in made
         )
         agrees = all(each.agrees for each in made)
-        return ReplayAnswer(tenant_id=tenant, correlation_id=correlation_id, agrees=agrees, decisions=told)
+        return ReplayAnswer(tenant_id=tenant, correlation_id=correlation_id, agrees=agrees, decisions=decisions)
 
     def list_intake(self, caller: Caller, tenant: str) -> list[Wanted]:
         """What was asked for and nobody can do yet, the most wanted first."""

@@ -10,7 +10,7 @@ from remit.goals.status import GoalStatus
 GoalState = Literal["done", "failed", "refused", "waiting"]
 
 ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "REFUSED", "ESCALATED", "ROLLED_BACK"})
-BEGUN: Final = frozenset({"DISPATCHED", "FAILED", "ROLLED_BACK"})
+STARTED_EVENTS: Final = frozenset({"DISPATCHED", "FAILED", "ROLLED_BACK"})
 """From here on, more than nothing was done."""
 _WAITS: Final[dict[tuple[str, str], WaitingFor]] = {
     ("CONFIRMATION_REQUIRED", "CONFIRMATION_REQUESTED"): "confirmation",
@@ -30,7 +30,7 @@ def state_of(outcome: AgentExecutionOutcome, event: str) -> GoalState:
         return "waiting"
     if outcome.reason_code == "SIMULATION_SUCCEEDED":
         return "done"
-    return "failed" if outcome.simulation_outcome is not None and event in BEGUN else "refused"
+    return "failed" if outcome.simulation_outcome is not None and event in STARTED_EVENTS else "refused"
 
 
 def can_undo(goal: AgentGoalRequest, now: GoalStatus) -> bool:

@@ -212,20 +212,20 @@ class Inbox:
         )
 
     def _confirmation_view(self, user: PersonCaller, correlation_id: str) -> QuestionView:
-        asked = self._goals.read_confirmation(user, correlation_id)
+        status = self._goals.read_confirmation(user, correlation_id)
         question = Question(
             kind="confirmation",
             id=correlation_id,
-            tenant=asked.tenant_id,
-            title=describe_goal(asked.goal)[:10_000],
-            asked_by=asked.asked_by,
-            authority=f"user {asked.goal.user_id} of {asked.tenant_id}"[:1_000],
-            risk=asked.goal.risk or None,
-            created_at=asked.goal.asked_at,
-            expires_at=expires_at(asked.goal.asked_at, ANSWER_LIFE),
-            link=self._context.link("inbox", "confirmation", asked.tenant_id, correlation_id),
+            tenant=status.tenant_id,
+            title=describe_goal(status.goal)[:10_000],
+            asked_by=status.asked_by,
+            authority=f"user {status.goal.user_id} of {status.tenant_id}"[:1_000],
+            risk=status.goal.risk or None,
+            created_at=status.goal.asked_at,
+            expires_at=expires_at(status.goal.asked_at, ANSWER_LIFE),
+            link=self._context.link("inbox", "confirmation", status.tenant_id, correlation_id),
         )
-        return QuestionView(question=question, goal=view_goal(asked.goal, asked.prompt))
+        return QuestionView(question=question, goal=view_goal(status.goal, status.prompt))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

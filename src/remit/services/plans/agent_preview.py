@@ -55,8 +55,8 @@ def agent_title(plan: Plan) -> str:
     """The plan in a line, by its text alone."""
     actions = len(plan.action_plan)
     files = len({plain_spelling(action.target) for action in plan.action_plan if action.target is not None})
-    things = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
-    return f"plan {mask_for_review(plan.plan_id)}: {things}"
+    counts = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
+    return f"plan {mask_for_review(plan.plan_id)}: {counts}"
 
 
 def agent_risk(plan: Plan, config: SystemConfig) -> RiskLevel:
@@ -135,11 +135,11 @@ def _sql(action: SqlAction) -> AgentPreviewedSql:
 
 
 def _pipeline(action: PipelineAction, config: SystemConfig) -> AgentPreviewedPipeline:
-    known = config.pipelines.get(action.operation.pipeline)  # gone only if the config changed since it was proposed
+    pipeline = config.pipelines.get(action.operation.pipeline)  # gone only if the config changed since it was proposed
     return AgentPreviewedPipeline(
         action_id=action.action_id,
         pipeline=action.operation.pipeline,
-        kind=None if known is None else known.type,
+        kind=None if pipeline is None else pipeline.type,
         reversible=action.reversible,
         parameters=show_parameters(action.operation.parameters).parameters,
     )

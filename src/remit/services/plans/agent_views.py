@@ -81,7 +81,7 @@ def agent_report(documents: RunDocuments) -> AgentRunDocuments:
     """How the run ended. Which action failed, what was changed and how long it took is for people."""
     report, log = documents.report, documents.change_log
     total = report.actions_summary.total
-    known = report.status == "SUCCESS"  # then every action was completed, as the status says
+    is_success = report.status == "SUCCESS"  # then every action was completed, as the status says
     return AgentRunDocuments(
         report=AgentReport(
             report_id=report.report_id,
@@ -91,9 +91,9 @@ def agent_report(documents: RunDocuments) -> AgentRunDocuments:
             completed_at=report.completed_at,
             actions_summary=AgentActionsSummary(
                 total=total,
-                completed=total if known else None,
-                failed=0 if known else None,
-                skipped=0 if known else None,
+                completed=total if is_success else None,
+                failed=0 if is_success else None,
+                skipped=0 if is_success else None,
             ),
             # How far a cancelled run had come depends on what files and rows hold.
             rollback_performed=None if report.status == "CANCELLED" else report.rollback_performed,
@@ -148,17 +148,17 @@ def agent_undo_error(problem: RemitError, link: str | None) -> RemitError:
 
 
 def _undo_problem(reason: Reason, link: str | None) -> RemitError:
-    place = f": {link}" if link else "."
+    link_text = f": {link}" if link else "."
     if reason is Reason.DRIFTED:
         return RefusedError(
             Reason.DRIFTED,
             "something that the plan changed was changed again since, so nothing was undone",
-            next_step=f"Only a person can have it overwritten{place}",
+            next_step=f"Only a person can have it overwritten{link_text}",
         )
     return RefusedError(
         Reason.ROLLBACK_FAILED,
         "the plan was not undone; the reason is shown to people only",
-        next_step=f"Ask a person to look at the page of the run{place}",
+        next_step=f"Ask a person to look at the page of the run{link_text}",
     )
 
 

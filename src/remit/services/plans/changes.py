@@ -124,8 +124,8 @@ def _version(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _paths_to_create(document: PlanPreviewDocument, known: Iterable[str]) -> list[str]:
+def _paths_to_create(document: PlanPreviewDocument, existing: Iterable[str]) -> list[str]:
     """Paths at which there was no file, and the plan would make one."""
     made = [each.path for each in document.files if each.operation == "CREATE"]
     made += [each.new_path for each in document.files if each.new_path is not None]
-    return [path for path in dict.fromkeys(made) if path not in set(known)]
+    return [path for path in dict.fromkeys(made) if path not in set(existing)]

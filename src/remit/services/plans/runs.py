@@ -14,8 +14,14 @@ from remit.identity.person import agent_cannot_decide
 from remit.plans.proposals.errors import not_found_error
 from remit.plans.rollback.preview import drift_changed_error
 from remit.services.base.drift import DriftReport, detect_drift, find_later_run, find_set_aside_copies
-from remit.services.base.permissions import Right, may, require
-from remit.services.base.run_list import NEWEST_FIRST_START, find_known_run, list_runs, open_run_queries, resolve_run_id
+from remit.services.base.permissions import Right, has_right, require
+from remit.services.base.run_list import (
+    NEWEST_FIRST_START,
+    find_run_of_envelope,
+    list_runs,
+    open_run_queries,
+    resolve_run_id,
+)
 from remit.services.plans.agent_views import agent_report, agent_run, agent_undo, agent_undo_error, agent_undo_preview
 from remit.services.plans.next_steps import advise_after_undo
 from remit.services.plans.views import Views, decode_cursor, encode_cursor, view_undo
@@ -43,7 +49,7 @@ class PlanRuns:
         """By the id of its proposal or of its envelope."""
         require(caller, Right.SEE_OWN)
         envelope_id = self._find_envelope_id(caller, name)
-        run = find_known_run(self._workspace, envelope_id)
+        run = find_run_of_envelope(self._workspace, envelope_id)
         if run is None:
             raise _never_ran_error(name)
         view = self._views.run(run)
@@ -80,7 +86,7 @@ class PlanRuns:
         """What taking it back would meet now: whether it can be, and which files were changed since."""
         require(caller, Right.SEE_OWN)
         envelope_id = self._find_envelope_id(caller, name)
-        run = find_known_run(self._workspace, envelope_id)
+        run = find_run_of_envelope(self._workspace, envelope_id)
         if run is None:
             raise _never_ran_error(name)
         if isinstance(caller, AgentCaller):
@@ -174,8 +180,8 @@ class PlanRuns:
         self._workspace.proposals.change_signal.notify()
         if outcome.status == "REFUSED" and refusals and not stored:
             return self._refusal_answer(caller, envelope_id, outcome, refusals[0], checkpoints)
-        aside = [each for each in find_set_aside_copies(self._workspace) if each not in before] if force else []
-        return _undo_answer(outcome, aside, stored=bool(stored))
+        set_aside = [each for each in find_set_aside_copies(self._workspace) if each not in before] if force else []
+        return _undo_answer(outcome, set_aside, stored=bool(stored))
 
     def require_undoable(self, caller: Caller, name: str, *, force: bool) -> str:
         """The envelope of a run that this caller may take back, for whoever does that himself, such as a command."""
@@ -197,7 +203,7 @@ class PlanRuns:
         return row
 
     def _has_run(self, row: ProposalRow) -> bool:
-        return row.envelope_id is not None and find_known_run(self._workspace, row.envelope_id) is not None
+        return row.envelope_id is not None and find_run_of_envelope(self._workspace, row.envelope_id) is not None
 
     def _find_envelope_id(self, caller: Caller, name: str) -> str:
         """Of the run that is meant."""
@@ -207,13 +213,13 @@ class PlanRuns:
             try:
                 row = proposals.find_by_envelope(name)
             except EnvironmentFailureError:  # a changed row is nobody's; people need none to get at a run
-                if not may(caller, Right.SEE):
+                if not has_right(caller, Right.SEE):
                     raise
         if row is not None and _is_visible_to(caller, row):
             if row.envelope_id is None:
                 raise _never_ran_error(name)
             return row.envelope_id
-        if not may(caller, Right.SEE) or not name.isprintable():
+        if not has_right(caller, Right.SEE) or not name.isprintable():
             raise not_found_error(name)
         return open_run_queries(self._workspace).find(resolve_run_id(self._workspace, name))
 
@@ -256,10 +262,10 @@ class PlanRuns:
 
 
 def _is_visible_to(caller: Caller, row: ProposalRow) -> bool:
-    return may(caller, Right.SEE) or row.proposed_by == caller.id
+    return has_right(caller, Right.SEE) or row.proposed_by == caller.id
 
 
-def _undo_answer(outcome: RollbackOutcome, aside: Sequence[str], *, stored: bool) -> UndoAnswer:
+def _undo_answer(outcome: RollbackOutcome, set_aside: Sequence[str], *, stored: bool) -> UndoAnswer:
     paths: Mapping[str, str] = {each.checkpoint_id: each.file_path for each in outcome.manifest.checkpoints}
     if (rows := outcome.manifest.rows) is not None:
         paths = {**paths, rows.checkpoint_id: rows.server}
@@ -272,7 +278,7 @@ def _undo_answer(outcome: RollbackOutcome, aside: Sequence[str], *, stored: bool
             f"{paths.get(each.checkpoint_id, each.checkpoint_id)}: {each.reason}"[:1_000] for each in outcome.kept
         ),
         errors=outcome.errors,
-        set_aside=tuple(aside[:1_000]),
+        set_aside=tuple(set_aside[:1_000]),
     )
 
 

@@ -35,8 +35,8 @@ from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredErro
 from remit.plans.service import preview_outdated_error
 from remit.services.base.context import ConsoleUrl, require_wait
 from remit.services.base.jobs import Job, JobRunner
-from remit.services.base.permissions import Right, may, require
-from remit.services.base.run_list import find_known_run, project_root
+from remit.services.base.permissions import Right, has_right, require
+from remit.services.base.run_list import find_run_of_envelope, project_root
 from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title
 from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
 from remit.services.plans.changes import Inputs
@@ -204,32 +204,32 @@ class PlanService(PlanRuns):
     ) -> ProposalPage:
         """The newest first: an agent's own, or everybody's for a person."""
         require(caller, Right.SEE_OWN)
-        proposed_by = None if may(caller, Right.SEE) else caller.id
+        proposed_by = None if has_right(caller, Right.SEE) else caller.id
         stored_states: set[StoredProposalState] = {
             each for state in states for each in STORED_STATES.get(state, APPROVED_STATES)
         }
-        cursor_place, limit = decode_cursor(cursor, NEWEST_FIRST_START), max(1, min(limit, MAX_PAGE))
+        position, limit = decode_cursor(cursor, NEWEST_FIRST_START), max(1, min(limit, MAX_PAGE))
         items: list[ProposalView] = []
         for _ in range(MAX_BATCHES):
             rows = self._workspace.proposals.newest(
-                proposed_by=proposed_by, states=stored_states, before=cursor_place, most=limit
+                proposed_by=proposed_by, states=stored_states, before=position, most=limit
             )
             for row in rows:
-                cursor_place = (row.created_at, row.proposal_id)
+                position = (row.created_at, row.proposal_id)
                 view = self._listed_view(caller, row)
                 if view is not None and (not states or view.state in states):
                     items.append(view)
                 if len(items) == limit:
-                    return ProposalPage(items=tuple(items), next=encode_cursor(cursor_place))
+                    return ProposalPage(items=tuple(items), next=encode_cursor(position))
             if len(rows) < limit:
                 return ProposalPage(items=tuple(items))
-        return ProposalPage(items=tuple(items), next=encode_cursor(cursor_place))
+        return ProposalPage(items=tuple(items), next=encode_cursor(position))
 
     def list_pending(self, caller: Caller) -> list[ProposalView]:
         """Those that wait for an answer, the newest first."""
         require(caller, Right.SEE_OWN)
         rows = self._workspace.proposals.pending()
-        visible = [row for row in rows if may(caller, Right.SEE) or row.proposed_by == caller.id]
+        visible = [row for row in rows if has_right(caller, Right.SEE) or row.proposed_by == caller.id]
         return [self._view(caller, row) for row in visible if self._workspace.proposals.is_verified(row)]
 
     def get(self, caller: Caller, proposal_id: str) -> ProposalView:
@@ -343,7 +343,7 @@ class PlanService(PlanRuns):
         """
         require(caller, Right.CANCEL)
         row = self._require_row(caller, proposal_id)
-        run = find_known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
+        run = find_run_of_envelope(self._workspace, row.envelope_id) if row.envelope_id is not None else None
         if run is None or row.envelope_id is None:
             who = None if isinstance(caller, AgentCaller) else caller.person
             by = caller.actor if who is None else who.acting_as(who.signature)
@@ -378,7 +378,7 @@ class PlanService(PlanRuns):
         row = self._require_row(caller, proposal_id)
         job: Job[Ended] | None = self._find_job(row)
         if job is None or not job.is_running:
-            run = find_known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
+            run = find_run_of_envelope(self._workspace, row.envelope_id) if row.envelope_id is not None else None
             if run is not None and run.status != "UNFINISHED":
                 return self._view(caller, row)
             envelope = self._workspace.proposals.envelope_of(row)

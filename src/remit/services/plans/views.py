@@ -13,7 +13,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.services.base.context import ConsoleUrl, link_to
 from remit.services.base.jobs import Job
-from remit.services.base.run_list import NOT_VOUCHED_FOR, KnownRun, find_known_run
+from remit.services.base.run_list import NOT_VOUCHED_FOR, KnownRun, find_run_of_envelope
 from remit.services.plans.next_steps import advise_after_apply
 from remit.store.proposals import ProposalRow
 from remit.workspace.workspace import Workspace
@@ -51,7 +51,7 @@ class Views:
 
     def proposal(self, row: ProposalRow, job: Job[Any] | None = None) -> ProposalView:
         """Of a row that is vouched for."""
-        run = find_known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
+        run = find_run_of_envelope(self._workspace, row.envelope_id) if row.envelope_id is not None else None
         until = _apply_until(row)
         state = self._state(row, run, until)
         is_running = job is not None and job.is_running
@@ -112,8 +112,8 @@ class Views:
         return "VOID" if is_void else "APPROVED"
 
     def _link_to_proposal(self, row: ProposalRow) -> str | None:
-        place = ("inbox", "plan") if row.envelope_id is None else ("runs",)
-        return link_to(self._console_url, *place, row.proposal_id)
+        path = ("inbox", "plan") if row.envelope_id is None else ("runs",)
+        return link_to(self._console_url, *path, row.proposal_id)
 
     def link_of_run(self, name: str) -> str | None:
         return link_to(self._console_url, "runs", name)
@@ -155,8 +155,8 @@ def find_refusal(job: Job[Any]) -> RemitError | None:
     return refusals[0] if refusals else RefusedError(Reason.CANCELLED, outcome.errors[0].message)
 
 
-def encode_cursor(place: tuple[str, str]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+def encode_cursor(position: tuple[str, str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str | None, default: tuple[str, str]) -> tuple[str, str]:

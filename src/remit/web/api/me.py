@@ -8,7 +8,7 @@ from starlette.responses import Response
 from remit.contracts.base import Contract, Identifier, Many, ShortText, Timestamp
 from remit.core.ids import render_time
 from remit.identity.callers import AgentCaller
-from remit.services.base.permissions import Right, may
+from remit.services.base.permissions import Right, has_right
 from remit.web.http.openapi import operation
 from remit.web.http.request import RequestDep, json_response
 
@@ -35,7 +35,7 @@ router = APIRouter()
 @router.get("/v1/me", **operation("me", "As whom you are known here", answers={200: Me}))
 def me(call: RequestDep) -> Response:
     caller = call.caller
-    rights = tuple(right.value for right in Right if may(caller, right))
+    rights = tuple(right.value for right in Right if has_right(caller, right))
     if isinstance(caller, AgentCaller):
         token = caller.token
         return json_response(

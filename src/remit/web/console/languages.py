@@ -31,7 +31,7 @@ def languages_for(phrases: Iterable[str], accepted: str, last_used: str = "") ->
 
 
 def _name(tag: str) -> str:
-    name = load_lexicon().words_for(tag)
+    name = load_lexicon().find_words(tag)
     if name is None:
         return tag
     return name.own_name if name.language == tag else f"{name.own_name} ({tag})"

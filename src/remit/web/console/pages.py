@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import render_time, system_clock
 from remit.identity.callers import PersonCaller
-from remit.services.base.permissions import Right, may
+from remit.services.base.permissions import Right, has_right
 from remit.web.console.confirm import CONFIRMATIONS
 from remit.web.console.redirects import find_page
 from remit.web.console.templating import environment
@@ -103,7 +103,7 @@ class Viewer:
 
     def has_right(self, right: str) -> bool:
         """Whether to offer a button. The desk decides, whatever was offered."""
-        return may(self.caller, Right(right))
+        return has_right(self.caller, Right(right))
 
 
 class LoginNeededError(Exception):
