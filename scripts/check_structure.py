@@ -5,6 +5,7 @@ Each rule has a limit, and each finding names the place and what to do. `--root`
 
 import argparse
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,26 @@ LATE_IMPORTS: Final = {
     "testing/": "what tests need only",
 }
 """Where functions may import parts of Remit. Everywhere else an import inside a function is of an extra only."""
+PRIVATE_WORDS: Final = frozenset(
+    {
+        *(
+            "desk",
+            "door",
+            "doors",
+            "elsewhere",
+            "house",
+            "nobody",
+            "papers",
+            "retold",
+            "road",
+            "roads",
+            "room",
+            "rooms",
+        ),
+        *("somebody", "whoever", "whom"),
+    }
+)
+"""Words that only this project's past gave a meaning. A name says what the thing is."""
 TESTS_OF_NO_PACKAGE: Final = {
     "bench": "the programs in bench",
     "compat": "what users meet, against an earlier version",
@@ -145,6 +166,22 @@ def check_length(tree: Tree) -> Iterator[Finding]:
             yield Finding(str(path), f"{lines} lines, {MOST_LINES} may be", "Split it where it holds two ideas.")
 
 
+def check_words(tree: Tree) -> Iterator[Finding]:
+    for path, parsed in tree.parsed.items():
+        for node in ast.walk(parsed):
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    pass
+                case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    pass
+                case _:
+                    continue
+            words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+            if found := words & PRIVATE_WORDS:
+                what = f"the name {name} has the private word {', '.join(sorted(found))}"
+                yield Finding(f"{path}:{node.lineno}", what, "Take the word that this field uses for the thing.")
+
+
 def check_tests(tree: Tree) -> Iterator[Finding]:
     packages = {path.parts[0] for path in tree.texts}
     for folder in tree.tests:
@@ -153,7 +190,16 @@ def check_tests(tree: Tree) -> Iterator[Finding]:
 
 
 CHECKS: Final = (
-    *(check_root, check_names_in_ing, check_exceptions, check_class_names, check_imports, check_length, check_tests),
+    *(
+        check_root,
+        check_names_in_ing,
+        check_exceptions,
+        check_class_names,
+        check_imports,
+        check_length,
+        check_tests,
+        check_words,
+    ),
 )
 
 

@@ -1,7 +1,9 @@
 """The public names: each resolves, is documented and is loaded late; older import paths still lead to them."""
 
 import importlib
+import inspect
 import json
+import operator
 import re
 import subprocess
 import sys
@@ -77,6 +79,26 @@ def test_the_page_lists_every_public_name_and_no_other(package: str) -> None:
     section = PAGE.partition(f"\n## {package}\n")[2].partition("\n## ")[0]
     documented = re.findall(r"^\| `(\w+)", section, re.MULTILINE)
     assert sorted(documented) == sorted(PUBLIC[package].__all__)
+
+
+def test_what_the_page_says_of_a_workspace_is_there_with_its_parameters(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    table = PAGE.partition("| method or attribute |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(?:Workspace\.)?(\w+)(?:\(([^`]*)\))?`", table, re.MULTILINE)
+    parts = re.findall(r"`(\w+)\.(\w+)(?:\(([^`]*)\))?`", table)
+    named = [*((name, told) for name, told in rows), *((f"{part}.{name}", told) for part, name, told in parts)]
+    assert len(named) > 30
+    (tmp_path / "project").mkdir()
+    made, _ = remit.initialise(tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")})
+    with made:
+        for name, told in named:
+            if name == "Workspace.open":
+                continue
+            with subtests.test(name):
+                found = operator.attrgetter(name)(made)
+                if keywords := re.findall(r"(\w+)=", told):
+                    assert set(keywords) <= inspect.signature(found).parameters.keys()
 
 
 def test_importing_the_package_loads_nothing_else_of_remit_and_nothing_heavy() -> None:

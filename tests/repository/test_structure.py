@@ -29,6 +29,10 @@ BREACHES: Final[dict[str, tuple[dict[str, str], str]]] = {
         {"ledger/a.py": "def f() -> None:\n    from . import b\n"},
         "imports remit",
     ),
+    "a private word": (
+        {"core/a.py": "class OpenDoor:\n    pass\n", "fs/b.py": "def look_at(open_desk: int) -> None: ...\n"},
+        "the name open_desk has the private word desk",
+    ),
     "tests of no package": ({"../../tests/desk/test_desk.py": ""}, "tests/desk: no package has this name"),
     "a long module": ({"core/a.py": "\n" * (check_structure.MOST_LINES + 1)}, "801 lines"),
 }

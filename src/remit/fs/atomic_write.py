@@ -157,10 +157,10 @@ def make_private_directory(path: "Path") -> None:
         raise disk_failure(problem, path) from problem
 
 
-_ELSEWHERE: Final = "Check that this folder exists and that you may write there; REMIT_STATE can name another place."
+_CHECK_FOLDER: Final = "Check that this folder exists and that you may write there; REMIT_STATE can name another place."
 
 
-def disk_failure(problem: OSError, path: "Path | str", advice: str = _ELSEWHERE) -> EnvironmentFailureError:
+def disk_failure(problem: OSError, path: "Path | str", advice: str = _CHECK_FOLDER) -> EnvironmentFailureError:
     """The advice is for all but a full disk."""
     full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
     why = "the disk, or a quota on it, is full" if full else os.strerror(problem.errno) if problem.errno else problem

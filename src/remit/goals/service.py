@@ -165,6 +165,8 @@ class GoalService:
             goal = _goal(request, made, "take back", made.idempotency_key)
             return Reply(goal, self.core.run_goal(goal, hook=hook))
 
+    take_back = rollback  # the name that programs of earlier versions call
+
     def approve(
         self,
         correlation_id: str,

@@ -36,7 +36,7 @@ TASKS: Final = Build()
 
 Packet = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
 
-_ROOM: Final = _socket.CMSG_SPACE(2 * 4)
+_ANCILLARY_BYTES: Final = _socket.CMSG_SPACE(2 * 4)
 _POP: Final[Callable[[Any], Any]] = deque.popleft
 _LAST: Final = list.pop
 
@@ -289,7 +289,7 @@ class Zygote:
         if not self._packets:
             receive = self._control.recvmsg
             try:
-                self._packets.extend(map(receive, (MAX_PACKET,), (_ROOM,), (socket.MSG_CMSG_CLOEXEC,)))
+                self._packets.extend(map(receive, (MAX_PACKET,), (_ANCILLARY_BYTES,), (socket.MSG_CMSG_CLOEXEC,)))
             except TimeoutError:
                 raise
             except OSError:

@@ -13,7 +13,7 @@ from typing import Final
 from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.store.connection import Connection, Row
-from remit.store.process_identity import NOBODY, this_process
+from remit.store.process_identity import NO_OWNER, this_process
 
 NO_CHECKPOINT: Final = "{}"
 """There is nothing to go back to."""
@@ -161,7 +161,7 @@ def take_over(connection: Connection, orphan: ClaimHeld, token: str = "") -> Cla
 def release_claim(connection: Connection, inserted: ClaimAcquired) -> None:
     """It stays claimed and unfinished, and nobody is at work on it. Nothing happens if somebody has taken it over."""
     key = inserted.key
-    connection.execute(_RELEASE, (NOBODY, key.tenant_id, key.scope, key.key, inserted.token))
+    connection.execute(_RELEASE, (NO_OWNER, key.tenant_id, key.scope, key.key, inserted.token))
 
 
 def finish_claim(connection: Connection, inserted: ClaimAcquired, result: str, at: str, outcome_seq: int = 0) -> None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-NOBODY: Final = "nobody"
+NO_OWNER: Final = "nobody"
 """The owner of what its process has let go of: whoever asks for it next goes on with it, in any process."""
 WAIT_SECONDS: Final = 5.0
 """How long what a dead process had started may take to notice. It is killed by the kernel, so this is generous."""
@@ -38,7 +38,7 @@ def is_dead(owner: str) -> bool:
 
     After a reboot of this machine, or for an owner in another container or on another host, we cannot know.
     """
-    if owner == NOBODY:
+    if owner == NO_OWNER:
         return True
     parts = owner.split(":")
     if len(parts) != 4 or parts[:2] != _boot_and_namespace() or not parts[2].isdecimal():

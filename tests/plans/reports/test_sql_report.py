@@ -13,7 +13,7 @@ from remit.contracts.schemas import load_schema
 from remit.effects.plans.steps import Result
 from remit.plans.preparation.sql_preview import MAX_SHOWN_CHARACTERS, previewed_sql, risks_of_sql
 from remit.plans.reports.execution_report import build_report
-from remit.plans.reports.truncate import ROOM, truncate_sql
+from remit.plans.reports.truncate import MESSAGE_BYTES, truncate_sql
 from tests.plans.reports.test_reports import ACTIONS, ENDED, STARTED, run_of
 from tests.plans.storage.project import Project
 
@@ -78,7 +78,7 @@ def test_a_long_report_counts_statements_instead_of_naming_them() -> None:
     long = told(statements=[statement("INSERT", rows_changed=1) | {"words": "w" * 5_000}] * 90, left_out=10)
     shown = truncate_sql({0: long, 1: told(), 2: long}, [0, 1, 2])
     assert [(len(one.statements), one.left_out) for one in shown] == [(0, 100), (1, 0), (0, 100)]
-    assert sum(len(one.canonical()) for one in shown) <= ROOM
+    assert sum(len(one.canonical()) for one in shown) <= MESSAGE_BYTES
 
 
 def test_what_would_not_fit_even_so_is_left_out() -> None:

@@ -15,14 +15,14 @@ from remit.browser.proxy.gate_client import EndReport, judge, report_refused
 from remit.browser.proxy.stream import ByteStream
 from remit.core.ids import system_clock, uuid7
 
-_ROOM_FOR_FRAMES: Final = 64 << 10
+_FRAME_BYTES: Final = 64 << 10
 _LINGER_SECONDS: Final = 0.5
 
 
 async def relay_messages(gate: Gate, browser: ByteStream, server: ByteStream, url: str, most_bytes: int) -> None:
     """Until one of both ends it. Neither connection can be used for anything else afterwards."""
     # Read on while a message is held, else it would not be noticed that the browser hung up.
-    browser.cap = most_bytes + _ROOM_FOR_FRAMES
+    browser.cap = most_bytes + _FRAME_BYTES
     messages = _Messages(gate, browser, server, url, most_bytes)
     both = asyncio.ensure_future(messages.pass_out()), asyncio.ensure_future(_pass_in(server, browser))
     try:

@@ -9,7 +9,7 @@ from typing import Final
 from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.sql_report import SqlTold
 
-ROOM: Final = 256 << 10
+MESSAGE_BYTES: Final = 256 << 10
 """Bytes, for all actions of a run together."""
 _SHORT: Final = 100
 
@@ -23,7 +23,9 @@ def without_log(summary: PipelineTold) -> PipelineTold:
     return summary.model_copy(update={"description": "", "log": summary.log if has_failed else ()})
 
 
-def truncate_pipelines(summaries: Sequence[PipelineTold], message_limit: int = ROOM) -> tuple[PipelineTold, ...]:
+def truncate_pipelines(
+    summaries: Sequence[PipelineTold], message_limit: int = MESSAGE_BYTES
+) -> tuple[PipelineTold, ...]:
     """In their order. Each has its share; past it, the log goes first, then the words, then the steps."""
     return tuple(_truncate_pipelines(summaries, message_limit))
 
@@ -52,7 +54,7 @@ def _shorter_forms(summary: PipelineTold) -> Iterator[PipelineTold]:
 
 
 def truncate_sql(
-    summaries: Mapping[int, SqlTold], done: Sequence[int], message_limit: int = ROOM
+    summaries: Mapping[int, SqlTold], done: Sequence[int], message_limit: int = MESSAGE_BYTES
 ) -> tuple[SqlTold, ...]:
     """Of the steps that were done, in their order. Each has its share; past it, its statements are only counted."""
     return tuple(_truncate_sql([summaries[number] for number in done if number in summaries], message_limit))

@@ -42,7 +42,7 @@ READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NO_REPLACE = 1  # of renameat2
 EXCHANGE = 2
 NOT_ABLE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
-NOBODY_AT_ALL = (1 << 32) - 1
+NO_ID = (1 << 32) - 1
 NEW_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 LOG = b".wal"
 LONGEST_NAME = 255
@@ -316,7 +316,7 @@ def dress_of(checkpoint: Checkpoint) -> Dress:
     owner, modified = None, None
     if checkpoint.get("original_owner"):
         user, group = map(int, checkpoint["original_owner"].split(":"))
-        if not (0 <= user < NOBODY_AT_ALL and 0 <= group < NOBODY_AT_ALL):
+        if not (0 <= user < NO_ID and 0 <= group < NO_ID):
             raise ValueError("no file has such an owner")
         owner = user, group
     if checkpoint.get("original_mtime_ns"):
