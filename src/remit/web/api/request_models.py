@@ -18,7 +18,7 @@ from remit.identity.models import Role
 from remit.parsing import Bounds
 
 MAX_LEASE_SECONDS: Final = 86_400
-ENVELOPE_BYTES: Final = 16 << 10
+SURROUNDING_BYTES: Final = 16 << 10
 """Bytes for what stands around a document."""
 
 
@@ -65,7 +65,7 @@ class LeaseWish(Contract):
 class PlanProposal(Contract):
     """A plan that somebody shall say yes to, and what its proposer says of it."""
 
-    bounds: ClassVar[Bounds] = Bounds(max_bytes=LARGE.max_bytes + ENVELOPE_BYTES, max_items=LARGE.max_items)
+    bounds: ClassVar[Bounds] = Bounds(max_bytes=LARGE.max_bytes + SURROUNDING_BYTES, max_items=LARGE.max_items)
 
     plan: PlanGiven
     note: Note | None = None
