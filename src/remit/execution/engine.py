@@ -23,8 +23,8 @@ an operation, not in here. `journal.py` writes the records of a request: refusal
 finishes or undoes what a crash left.
 
 A call of `reach` marks a fault point: a place where tests kill the process. Those in here begin with `road.`. A new one
-is listed in `FAULT_POINTS` (`core/faultpoints.py`) and stands directly after its durable step;
-`tests/crash/store/cases.py` says which test kills there.
+is listed in `FAULT_POINTS` (`core/faultpoints.py`) and stands directly after its durable step. The test of its
+operation kills there, and `KILLED_IN` of `tests/crash/store/cases.py` names that test for every point.
 """
 
 import functools

@@ -5,13 +5,17 @@ The engine (`execution/engine.py`) calls one method for each step. What the meth
 parse, verify_authority    the envelope: `contracts/plans/envelope.py`, `authority/envelope.py`
 decide                     `plans/policy/plan.py`: `decide_plan` calls every check that needs no look at the disk, so a
                            new policy check goes there
-preview                    `plans/preview/build.py`; SQL and pipelines run on copies in `plans/preparation`
+preview                    `plans/preview/build.py`, and so does a check that needs the files (one that needs their
+                           content: `effects/plans/simulate.py`); SQL and pipelines run on copies in `plans/preparation`
 consent                    `plans/approval_checks.py`; what an approval must name: `plans/policy/required_approvals.py`
 checkpoint                 `plans/apply/checkpoint.py`, and the backups and manifest in `plans/storage`
 effect, recover_effect, undo,
 verify_effect, commit      `plans/apply/executor.py`
 succeed, fail              `plans/apply/outcome.py` builds the reports by `plans/reports`. A new field of the report:
-                           `contracts/plans/report.py` and `build_report` in `plans/reports/execution_report.py`
+                           `contracts/plans/report.py`; `FinishedRun` (`plans/reports/run_data.py`), which
+                           `build_outcome` fills; `build_report` (`plans/reports/execution_report.py`). People see it by
+                           `cli/plans/render.py` and the console's `run.html`, an agent by
+                           `services/plans/agent_views.py`. What it needs after a crash belongs into the checkpoint
 publish                    `plans/reports/publish.py`
 
 `plans/service.py` calls the engine with it. The preview before an approval has `draft_operation.py`. The rollback of a

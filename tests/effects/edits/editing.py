@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from remit.core.errors import Reason, RefusedError
-from remit.effects.edits.registry_full import RICH
+from remit.effects.edits.registry_full import FULL_EDITORS
 from remit.effects.edits.splice import Edited
 
 
 def edit(kind: str, before: str | bytes, **parameters: Any) -> Edited:
     """The edit, with the promise checked that it changed nothing else."""
     raw = before.encode() if isinstance(before, str) else before
-    edited = RICH[kind](raw, {"type": kind, **parameters})
+    edited = FULL_EDITORS[kind](raw, {"type": kind, **parameters})
     assert_rest_is_untouched(raw, edited)
     return edited
 

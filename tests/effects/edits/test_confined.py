@@ -6,10 +6,10 @@ import sys
 PROGRAM = """
 import os, sys
 import remit.effects.plans.content_scan, remit.effects.plans.diff
-from remit.effects.edits.registry_full import RICH
+from remit.effects.edits.registry_full import FULL_EDITORS
 from remit.effects.edits.json_schema import require_valid_schema
 from remit.effects.edits.splice import Edited
-from remit.effects.plans.yaml_files import RICH_CHECKS
+from remit.effects.plans.yaml_files import FULL_CHECKS
 from remit.core.errors import RefusedError
 
 touched = []
@@ -35,12 +35,12 @@ edits = [
 ]
 for kind, before, parameters in edits:
     try:
-        edited = RICH[kind](before, {"type": kind, **parameters})
+        edited = FULL_EDITORS[kind](before, {"type": kind, **parameters})
     except RefusedError:
         continue
     remit.effects.plans.diff.diff_edit("f", before, edited)
     for name in ("f.json", "f.yaml", "f.toml", "f.csv", "f.py"):
-        remit.effects.plans.content_scan.find_in_result(name, edited, 0o644, RICH_CHECKS)
+        remit.effects.plans.content_scan.find_in_result(name, edited, 0o644, FULL_CHECKS)
 remit.effects.plans.diff.diff_whole("f", b"a\\nb\\nc\\n", b"b\\nx\\nd\\n")
 everything = b'token = "abcdefgh1"\\nhttps://a:b@c/?code=1234567890123456 -u a:b bearer abc123456 "kty" "d": "x"\\n'
 remit.effects.plans.content_scan.find_in_result("f.py", Edited(everything, None, ""), 0o644)

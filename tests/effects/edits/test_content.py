@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from remit.effects.edits.lines import insert_lines
-from remit.effects.edits.registry_full import RICH
+from remit.effects.edits.registry_full import FULL_EDITORS
 from remit.effects.edits.splice import Edited, Splice, spliced
 from remit.effects.edits.text import replace_text
 from remit.effects.plans.content_scan import MAX_FINDINGS, find_in_added, find_in_final, find_in_result
-from remit.effects.plans.yaml_files import RICH_CHECKS
+from remit.effects.plans.yaml_files import FULL_CHECKS
 
 pytestmark = pytest.mark.req("PX-24")
 
@@ -20,7 +20,7 @@ KEY = "ghp_" + "0123456789abcdefghij"
 
 def rules(path: str, content: str | bytes, mode: int = 0o644) -> list[str]:
     raw = content.encode() if isinstance(content, str) else content
-    return [found.rule for found in find_in_result(path, Edited(raw, None, ""), mode, RICH_CHECKS)]
+    return [found.rule for found in find_in_result(path, Edited(raw, None, ""), mode, FULL_CHECKS)]
 
 
 def test_what_can_be_executed_is_found(subtests: pytest.Subtests) -> None:
@@ -114,17 +114,17 @@ def test_a_credential_is_found_in_any_file_and_not_repeated() -> None:
 
 def test_only_what_the_edit_adds_is_looked_at() -> None:
     before = f'{{"old": "{KEY}", "cmd": "$(id)",\n "a": 1}}'.encode()
-    added = RICH["json_add_property"](before, {"path": "$", "key": "b", "value": 2})
+    added = FULL_EDITORS["json_add_property"](before, {"path": "$", "key": "b", "value": 2})
     assert find_in_added("a.json", added) == []
-    beside = RICH["json_update_value"](before, {"path": "$.cmd", "value": "x"})
+    beside = FULL_EDITORS["json_update_value"](before, {"path": "$.cmd", "value": "x"})
     assert find_in_added("a.json", beside) == [], "the same line, but not the same value"
-    bad = RICH["json_update_value"](before, {"path": "$.a", "value": KEY})
+    bad = FULL_EDITORS["json_update_value"](before, {"path": "$.a", "value": KEY})
     assert [(one.rule, one.where) for one in find_in_added("a.json", bad)] == [("credential", "line 2")]
 
 
 def test_a_value_is_a_secret_because_of_the_name_that_was_there_before() -> None:
     before = b'{"name": "x",\n "password": ""}'
-    edited = RICH["json_update_value"](before, {"path": "$.password", "value": "hunter2hunter2"})
+    edited = FULL_EDITORS["json_update_value"](before, {"path": "$.password", "value": "hunter2hunter2"})
     assert [one.rule for one in find_in_added("a.json", edited)] == ["credential"]
     renamed = replace_text(b'user = "hunter2hunter2"\n', "user", "password", None)
     assert [one.rule for one in find_in_added("a.py", renamed)] == ["credential"]
@@ -163,7 +163,7 @@ def test_no_more_findings_than_anybody_reads() -> None:
 def test_a_data_file_that_nobody_can_check_is_a_finding() -> None:
     """The process without a YAML parser must not wave YAML through."""
     assert [found.rule for found in find_in_final("a.YAML", b"a: 1\n", 0o644)] == ["syntax"]
-    assert find_in_final("a.YAML", b"a: 1\n", 0o644, RICH_CHECKS) == []
+    assert find_in_final("a.YAML", b"a: 1\n", 0o644, FULL_CHECKS) == []
 
 
 @pytest.mark.parametrize("odd", [b"\0", b"\xff", b"\xff\xfe\0", "é".encode()])

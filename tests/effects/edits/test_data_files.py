@@ -6,7 +6,7 @@ from remit.effects.edits.data_files import check_csv, check_json, check_toml, re
 from remit.effects.edits.splice import Edited
 from remit.effects.edits.text import replace_text
 from remit.effects.plans.content_scan import find_in_final
-from remit.effects.plans.yaml_files import RICH_CHECKS, check_yaml
+from remit.effects.plans.yaml_files import FULL_CHECKS, check_yaml
 
 pytestmark = pytest.mark.req("PX-24")
 
@@ -25,7 +25,7 @@ def test_what_is_right_is_not_found(subtests: pytest.Subtests) -> None:
         ("json", "{"),
     ]:
         with subtests.test(path):
-            assert find_in_final(path, content.encode(), 0o644, RICH_CHECKS) == []
+            assert find_in_final(path, content.encode(), 0o644, FULL_CHECKS) == []
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_is_right_is_not_found(subtests: pytest.Subtests) -> None:
     ],
 )
 def test_broken_syntax_is_found_with_where_and_why(path: str, content: str, where: str) -> None:
-    found = find_in_final(path, content.encode(), 0o644, RICH_CHECKS)
+    found = find_in_final(path, content.encode(), 0o644, FULL_CHECKS)
     assert [one.rule for one in found] == ["syntax"]
     assert found[0].where.startswith(where)
     assert found[0].what

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
-from remit.effects.edits.registry_plain import PLAIN
+from remit.effects.edits.registry_plain import PLAIN_EDITORS
 from remit.effects.edits.splice import Splice, apply_splices
 from remit.effects.edits.text import MAX_SPLICES
 from tests.effects.edits.editing import edit, reason_of, text_after
@@ -70,21 +70,21 @@ def test_what_is_not_utf8_text_is_refused(kind: str, parameters: dict[str, objec
 
 
 def test_a_replacement_of_very_many_places_is_made_in_one_go() -> None:
-    edited = PLAIN["text_replace"](b"a" * (MAX_SPLICES + 1), {"pattern": "a", "replacement": "bc"})
+    edited = PLAIN_EDITORS["text_replace"](b"a" * (MAX_SPLICES + 1), {"pattern": "a", "replacement": "bc"})
     assert edited.content == b"bc" * (MAX_SPLICES + 1)
     assert edited.splices is None
 
 
 def test_any_bytes_can_replace_a_whole_content() -> None:
-    edited = PLAIN["replace_content"](b"old", {"content_base64": "/wAB"})
+    edited = PLAIN_EDITORS["replace_content"](b"old", {"content_base64": "/wAB"})
     assert (edited.content, edited.splices) == (b"\xff\0\x01", None)
     assert edited.summary == "Content replaced (3 bytes)"
-    assert PLAIN["replace_content"](b"old", {"content": "é\n"}).content == "é\n".encode()
+    assert PLAIN_EDITORS["replace_content"](b"old", {"content": "é\n"}).content == "é\n".encode()
 
 
 def test_the_plain_table_refuses_patterns() -> None:
     with pytest.raises(RefusedError) as refusal:
-        PLAIN["text_replace"](b"a", {"pattern": "a", "replacement": "b", "regex": True})
+        PLAIN_EDITORS["text_replace"](b"a", {"pattern": "a", "replacement": "b", "regex": True})
     assert refusal.value.reason is Reason.EDIT_UNSUPPORTED
 
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from remit.core.errors import RefusedError
-from remit.effects.edits.registry_full import RICH
+from remit.effects.edits.registry_full import FULL_EDITORS
 from remit.effects.edits.splice import Edited
 from remit.effects.plans.diff import diff_edit, diff_whole
 from tests.effects.edits.editing import assert_rest_is_untouched
@@ -33,7 +33,7 @@ def texts(draw: st.DrawFn) -> str:
 def edited_or_refused(kind: str, text: str, **parameters: Any) -> Edited | None:
     raw = text.encode()
     try:
-        edited = RICH[kind](raw, {"type": kind, **parameters})
+        edited = FULL_EDITORS[kind](raw, {"type": kind, **parameters})
     except RefusedError:
         return None
     assert_rest_is_untouched(raw, edited)

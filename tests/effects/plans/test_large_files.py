@@ -11,7 +11,7 @@ import pytest
 from remit.core.ids import system_clock
 from remit.effects.plans.steps import PlanStep, State, StepPlan, make_waves
 from remit.fs.paths import locate_below
-from remit.plans.runtime.runner import PLAIN, PlanRunner, StepRunResult, StepTimes
+from remit.plans.runtime.runner import PLAIN_EFFECTS, PlanRunner, StepRunResult, StepTimes
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.manager import import_paths
 from remit.sandbox.orders import Build, Quotas
@@ -27,8 +27,8 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlanRunner]:
     lock = tmp_path_factory.mktemp("hosts") / "this.lock"
     build = Build(exchanges=True, open_files=512)
     quotas = Quotas(MEMORY, TRAFFIC, TRAFFIC, 120.0)
-    with SandboxHost(PLAIN, quotas, lock=lock, import_paths=import_paths(PLAIN), build=build) as host:
-        yield PlanRunner(host, PLAIN, "e-1", system_clock)
+    with SandboxHost(PLAIN_EFFECTS, quotas, lock=lock, import_paths=import_paths(PLAIN_EFFECTS), build=build) as host:
+        yield PlanRunner(host, PLAIN_EFFECTS, "e-1", system_clock)
 
 
 @pytest.fixture

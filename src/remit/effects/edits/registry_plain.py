@@ -9,7 +9,7 @@ from remit.effects.edits.splice import Editor
 from remit.effects.edits.text import text_replace
 from remit.effects.edits.whole_file import replace_content
 
-PLAIN: Final[Mapping[str, Editor]] = MappingProxyType(
+PLAIN_EDITORS: Final[Mapping[str, Editor]] = MappingProxyType(
     {
         "text_replace": text_replace,
         "line_insert": line_insert,

@@ -53,7 +53,7 @@ def judge_json_path(rule: Mapping[str, Any], content: Content) -> str:
     return "" if is_equal(value, rule["expected"]) else f"what {rule['expression']} selects is not as expected"
 
 
-RICH_JUDGES: Final[Mapping[str, Judge]] = {
+FULL_JUDGES: Final[Mapping[str, Judge]] = {
     **PLAIN_JUDGES,
     "json_schema": judge_json_schema,
     "json_path": judge_json_path,

@@ -36,7 +36,7 @@ def _tagged(node: YamlNode) -> Iterator[YamlNode]:
         yield from _tagged(child)
 
 
-RICH_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+FULL_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         **PLAIN_CHECKS,
         ".yaml": check_yaml,

@@ -19,7 +19,7 @@ from remit.plans.engines.postgres_servers import LockBudget, PostgresServer, fin
 from remit.plans.model.callbacks import NO_HOOKS, PlanHooks
 from remit.plans.preparation.prepared import Engines
 from remit.plans.preparation.remote_sql import Servers
-from remit.plans.runtime.runner import PLAIN, RICH, PlanRunner
+from remit.plans.runtime.runner import FULL_EFFECTS, PLAIN_EFFECTS, PlanRunner
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.manager import Fleet
 from remit.sandbox.orders import Build, Quotas
@@ -91,7 +91,7 @@ class PlanEnvironment:
 
         With `steps`, it may go through their files as often as it must, whatever their sizes and the limits are.
         """
-        effects = RICH if rich else PLAIN
+        effects = FULL_EFFECTS if rich else PLAIN_EFFECTS
         quotas = self._quotas(steps)
         build = Build(exchanges=True, open_files=_OPEN_FILES, packages=_PARSERS if rich else ())
 

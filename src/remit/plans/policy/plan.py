@@ -39,7 +39,7 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
     if too_much := tuple(_check_limits(plan, config)):
         return PolicyDecision(denials=too_much)  # and no more work for one who asks for too much
     denials = [
-        *_check_order_clear(plan),
+        *_check_replaced_hash_given(plan),
         *find_sql_denials(plan, config),
         *find_pipeline_denials(plan, config),
         *find_rule_denials(plan, config),
@@ -86,7 +86,7 @@ def paths_of(plan: Plan, config: SystemConfig, root: str) -> tuple[Located, ...]
     return tuple(dict.fromkeys(locate_below(root, path) for path in named))
 
 
-def _check_order_clear(plan: Plan) -> Iterator[Denial]:
+def _check_replaced_hash_given(plan: Plan) -> Iterator[Denial]:
     for action in plan.action_plan:
         if isinstance(action.operation, ReplaceContent) and action.expected_hash_before is None:
             yield Denial(

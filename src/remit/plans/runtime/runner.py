@@ -32,8 +32,12 @@ class EffectNames(NamedTuple):
     check: str
 
 
-PLAIN: Final = EffectNames(*(f"remit.effects.plans.entry_plain:{name}" for name in ("SIMULATE", "APPLY", "CHECK")))
-RICH: Final = EffectNames(*(f"remit.effects.plans.entry_full:{name}" for name in ("SIMULATE", "APPLY", "CHECK")))
+PLAIN_EFFECTS: Final = EffectNames(
+    *(f"remit.effects.plans.entry_plain:{name}" for name in ("SIMULATE", "APPLY", "CHECK"))
+)
+FULL_EFFECTS: Final = EffectNames(
+    *(f"remit.effects.plans.entry_full:{name}" for name in ("SIMULATE", "APPLY", "CHECK"))
+)
 
 
 class StepTimes(NamedTuple):
