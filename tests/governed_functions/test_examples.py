@@ -30,7 +30,7 @@ STEPS: Final = [
 def test_each_example_has_its_plan_and_its_call_approved_and_done_once_and_reaches_nobody() -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("REMIT_")}
     ran = subprocess.run(
-        [PYTHON, ROOT / "tests" / "governed" / "run_examples.py", ROOT / "examples"],
+        [PYTHON, ROOT / "tests" / "governed_functions" / "run_examples.py", ROOT / "examples"],
         env={**environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,

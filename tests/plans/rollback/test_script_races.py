@@ -111,13 +111,13 @@ def test_both_ends_of_a_rename(project: Project, path: str, system: str, monkeyp
     done = project.run_plan([("rename", "f", "g")])
     script = load(project, done)
     weaken(script, system, monkeypatch)
-    rename_back = script.rename_back
+    undo_rename = script.undo_rename
 
     def late(root: int, checkpoint: dict[str, Any], judged: Any) -> None:
         (project.root / path).write_bytes(THEIRS)
-        rename_back(root, checkpoint, judged)
+        undo_rename(root, checkpoint, judged)
 
-    monkeypatch.setattr(script, "rename_back", late)
+    monkeypatch.setattr(script, "undo_rename", late)
     assert script.main([]) == 1
     assert (project.root / path).read_bytes() == THEIRS
     assert (project.root / "g").exists()
