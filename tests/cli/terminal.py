@@ -47,14 +47,17 @@ def run_in_terminal(
         if out:
             os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
         os.execv(sys.executable, [sys.executable, "-m", "remit", *arguments])  # noqa: S606 - no shell is wanted
-    shown, left, start, typed = b"", list(answers), 0, b""
+    shown, left, start, typed, used = b"", list(answers), 0, b"", ""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         if not select.select([terminal], [], [], CTRL_C_SECONDS)[0]:
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
                 break
-            if typed == CTRL_C:  # Python looks for signals before it reads, not in between: an early one is lost
+            used, before = _processor_time(pid), used
+            # Python looks for signals before it reads, not in between: an early one is lost. A process that did
+            # nothing for all that time still reads. One that works has heard it: a second one would end it too soon.
+            if typed == CTRL_C and used == before:
                 os.write(terminal, typed)
             continue
         try:
@@ -70,3 +73,9 @@ def run_in_terminal(
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     return TerminalResult(os.waitstatus_to_exitcode(status), shown.decode(errors="replace"), not left)
+
+
+def _processor_time(pid: int) -> str:
+    """Of all its threads, or something new for a process that waits for a processor."""
+    state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return " ".join(fields[10:12]) if state == "S" else str(time.monotonic())

@@ -58,7 +58,7 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
             rules.config(),
             rules.root(),
             PreviewTools(
-                self.environment.runner("draft", rich=needs_parsers(granted.plan, rules.config())),
+                self.environment.runner("draft", needs_parsers=needs_parsers(granted.plan, rules.config())),
                 replace(self.environment.engines("draft", granted.plan.plan_id), tries_rules=True),
             ),
             plan_digest=granted.digest,

@@ -146,7 +146,9 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     def preview(self, granted: ApprovedPlan) -> PlanPreview:
         envelope, rules = granted.envelope, self.environment.rules
         self._require_not_void(envelope.envelope_id)
-        runner = self.environment.runner(envelope.envelope_id, rich=needs_parsers(envelope.plan, rules.config()))
+        runner = self.environment.runner(
+            envelope.envelope_id, needs_parsers=needs_parsers(envelope.plan, rules.config())
+        )
         engines = self.environment.engines(envelope.envelope_id, envelope.plan.plan_id)
         digest, now = envelope.plan_digest, self.environment.now()
         self._discard_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
@@ -194,7 +196,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             started_at=render_time(now),
             instructions=envelope.plan.execution_instructions,
             rollback_days=config.retention.rollback_days,
-            rich=needs_parsers(envelope.plan, config),
+            needs_parsers=needs_parsers(envelope.plan, config),
             doomed=plan_preview.doomed,
             steps=plan_preview.steps,
             first=plan_preview.first,

@@ -12,6 +12,7 @@ from remit.browser.chromium.process import Chromium
 from remit.browser.chromium.session import PageSession
 from remit.contracts.config.browser import Browser
 from tests.browser.chromium.site import Site
+from tests.support.patience import SOON
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ class Stage:
     def show(self, body: str, **more: str) -> None:
         """The session's page, from now on."""
         self.site.put("a.test/", body, **more)
-        self.run(self.session.navigate("http://a.test/", 10))
+        self.run(self.session.navigate("http://a.test/", SOON))
 
     def close(self) -> None:
         self.run(self._close())
@@ -74,7 +75,7 @@ class Stage:
 
 async def until(holds: Callable[[], bool]) -> None:
     """What an event brings about, which comes when it comes."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         while not holds():  # noqa: ASYNC110 - what is waited for has no event of its own
             await asyncio.sleep(0.01)
 
@@ -89,8 +90,15 @@ def running() -> Iterator[Running]:
         running.close()
 
 
+def limit_calls(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Every look at a page and every act in it."""
+    for module in ("session", "documents", "click"):
+        monkeypatch.setattr(f"remit.browser.chromium.{module}.CALL_SECONDS", seconds)
+
+
 @pytest.fixture
-def stage(running: Running) -> Iterator[Stage]:
+def stage(running: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    limit_calls(monkeypatch, SOON)
     stage = Stage(running)
     yield stage
     stage.close()

@@ -9,6 +9,7 @@ from remit.browser.chromium.types import Element
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from tests.browser.chromium.conftest import Stage
 from tests.browser.chromium.snapshot_tree import ref_of
+from tests.support.patience import SOON
 
 FORM = """<title>Order</title><form method=post action=/order>
 <label>Item <input name=item value=old></label><label>Note <textarea name=note></textarea></label>
@@ -60,7 +61,7 @@ def test_a_page_that_was_to_go_elsewhere_and_may_not_counts_as_loaded(stage: Sta
     landed = stage.run(stage.session.navigate("http://a.test/", 10))
     assert (landed.url, landed.loaded, stage.title) == ("http://a.test/", True, "Home")
     assert list(stage.session.requested_pages) == ["http://a.test/", "http://b.test/"]
-    assert stage.run(stage.session.wait_for_rest(5))
+    assert stage.run(stage.session.wait_for_rest(SOON))
 
 
 def test_a_host_that_refuses_is_told(stage: Stage) -> None:
@@ -80,7 +81,7 @@ def test_typing_replaces_what_was_there_and_a_click_submits_it(stage: Stage) -> 
     ):
         stage.run(session.type(Element(selector), text))
     stage.run(session.click(Element("#buy")))
-    assert stage.run(session.wait_for_rest(5))
+    assert stage.run(session.wait_for_rest(SOON))
     assert session.url == "http://a.test/order"
     sent = stage.site.asked[-1]
     assert (sent.method, sent.url) == ("POST", "http://a.test/order")
@@ -92,7 +93,7 @@ def test_an_empty_text_empties_the_field_and_free_text_can_be_written(stage: Sta
     stage.run(stage.session.type(Element("[name=item]"), ""))
     stage.run(stage.session.type(Element("#free"), "words"))
     stage.run(stage.session.submit(Element("[name=item]")))
-    stage.run(stage.session.wait_for_rest(5))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert stage.site.asked[-1].body.startswith(b"item=&note=")
 
 
@@ -134,7 +135,7 @@ def test_a_description_tells_what_a_click_would_submit(stage: Stage) -> None:
 def test_submit_of_a_field_sends_its_form_and_no_button(stage: Stage) -> None:
     stage.show(FORM)
     stage.run(stage.session.submit(Element("[name=item]")))
-    stage.run(stage.session.wait_for_rest(5))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert b"go=yes" not in stage.site.asked[-1].body
     assert stage.run(stage.session.navigation_reason("http://a.test/order")) == "formSubmissionPost"
     stage.show("<p id=p>no form</p>")
@@ -178,7 +179,7 @@ def test_what_leads_nowhere_is_not_waited_for(stage: Stage, href: str) -> None:
     stage.site.empty.add("a.test/empty")
     stage.show(f"<title>here</title><a id=x href='{href}'>go</a><iframe srcdoc='<a href=/x>in</a>'></iframe>")
     stage.run(stage.session.click(Element("#x")))
-    assert stage.run(stage.session.wait_for_rest(4))
+    assert stage.run(stage.session.wait_for_rest(SOON))
     assert not stage.session.is_navigating
 
 

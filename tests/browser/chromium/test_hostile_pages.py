@@ -7,8 +7,9 @@ from playwright.async_api import Mouse
 
 from remit.browser.chromium.types import Element
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
-from tests.browser.chromium.conftest import Stage, until
+from tests.browser.chromium.conftest import Stage, limit_calls, until
 from tests.browser.chromium.snapshot_tree import names_of, ref_of
+from tests.support.patience import SOON
 
 LIES = """<script>
 const lie = () => 'LIE';
@@ -54,7 +55,7 @@ def test_fields_named_like_properties_do_not_hide_them(stage: Stage) -> None:
     assert seen.form is not None
     assert (seen.form.method, seen.form.action, seen.form.fields) == ("POST", "http://a.test/take", names)
     stage.run(stage.session.submit(Element("#f")))
-    assert stage.run(stage.session.wait_for_rest(5))
+    assert stage.run(stage.session.wait_for_rest(SOON))
     assert (stage.site.asked[-1].method, stage.site.asked[-1].url) == ("POST", "http://a.test/take")
 
 
@@ -102,7 +103,7 @@ def test_what_comes_under_the_pointer_at_the_last_moment_gets_no_click(stage: St
     )
     stage.run(stage.session.click(Element("#b")))
     assert stage.session.has_pressed
-    stage.run(stage.session.wait_for_rest(1))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert [asked for asked in stage.site.asked if asked.method == "POST"] == []
 
 
@@ -122,7 +123,7 @@ def test_a_button_that_comes_between_the_last_look_and_the_press_is_not_pressed(
     monkeypatch.setattr(Mouse, "down", too_late)
     with pytest.raises(EnvironmentFailureError, match=r"pressed once .* <button id=.pay.> came between"):
         stage.run(stage.session.click(Element("#b")))
-    stage.run(stage.session.wait_for_rest(1))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert [asked for asked in stage.site.asked if asked.method == "POST"] == []
 
 
@@ -138,7 +139,7 @@ def test_an_overlay_that_comes_with_the_pointer_is_seen(stage: Stage) -> None:
 def test_dialogs_are_answered_no_and_noted(stage: Stage) -> None:
     stage.show("<button id=b onclick=\"alert('a'); document.title = confirm('sure?') + '/' + prompt('how much?')\">x")
     stage.run(stage.session.click(Element("#b")))
-    stage.run(stage.session.wait_for_rest(2))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert stage.title == "false/null"
     noted = [(noted.kind, noted.what) for noted in stage.session.events]
     assert noted == [("alert", "a"), ("confirm", "sure?"), ("prompt", "how much?")]
@@ -160,7 +161,7 @@ def test_windows_are_closed_and_noted_and_the_page_stays_the_target(stage: Stage
     )
     for selector, tried in (("#b", 3), ("#a", 4)):
         stage.run(stage.session.click(Element(selector)))
-        stage.run(stage.session.wait_for_rest(5))
+        stage.run(stage.session.wait_for_rest(SOON))
         assert [noted.kind for noted in stage.session.events] == ["popup"] * tried  # when the click is over, not later
     assert stage.session.url == "http://a.test/"
     stage.run(until(lambda: len(stage.session._context.pages) == 1))  # noqa: SLF001 - that no other page is left
@@ -181,7 +182,7 @@ def test_a_file_chooser_gets_no_file_and_printing_nothing(stage: Stage) -> None:
     stage.run(stage.session.click(Element("#f")))
     stage.run(until(lambda: bool(stage.session.events)))
     stage.run(stage.session.click(Element("#b")))
-    stage.run(stage.session.wait_for_rest(2))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert [noted.kind for noted in stage.session.events] == ["file_chooser"]
     assert stage.title == "on"
 
@@ -192,7 +193,7 @@ def test_nothing_is_done_at_an_address_without_a_host(stage: Stage) -> None:
         " {type: 'text/html'}))\">x</button>"
     )
     stage.run(stage.session.click(Element("#b")))
-    stage.run(stage.session.wait_for_rest(2))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert stage.session.url.startswith("blob:")
     for look in (stage.session.snapshot(), stage.session.screenshot(), stage.session.click(Element("#b"))):
         with pytest.raises(RefusedError) as refused:
@@ -206,15 +207,14 @@ def test_history_tricks_change_the_address_within_the_site_only(stage: Stage) ->
         ' catch (e) { document.title = e.name }">x</button>'
     )
     stage.run(stage.session.click(Element("#b")))
-    stage.run(stage.session.wait_for_rest(2))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert (stage.session.url, stage.title) == ("http://a.test/bank", "SecurityError")
 
 
 def test_an_endless_loop_is_told_and_the_session_can_be_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("session", "documents", "click"):
-        monkeypatch.setattr(f"remit.browser.chromium.{module}.CALL_SECONDS", 1.0)
     stage.show("<button id=b onclick='setTimeout(() => { for (;;); }, 0)'>x</button>")
     stage.run(stage.session.click(Element("#b")))
+    limit_calls(monkeypatch, 1.0)
     assert not stage.run(stage.session.wait_for_rest(0.3))
     with pytest.raises(EnvironmentFailureError) as late:
         stage.run(stage.session.snapshot())
@@ -225,10 +225,10 @@ def test_an_endless_loop_is_told_and_the_session_can_be_closed(stage: Stage, mon
 
 
 def test_an_endless_row_of_dialogs_is_told_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.browser.chromium.session.CALL_SECONDS", 1.0)
     stage.show("<button id=b onclick=\"setTimeout(() => { for (;;) alert('again') }, 0)\">x</button>")
     stage.run(stage.session.click(Element("#b")))
     stage.run(until(lambda: bool(stage.session.events)))
+    limit_calls(monkeypatch, 1.0)
     with pytest.raises(EnvironmentFailureError) as late:
         stage.run(stage.session.snapshot())
     assert late.value.reason is Reason.TIMED_OUT

@@ -9,6 +9,7 @@ from remit.browser.chromium.types import Element
 from remit.core.errors import Reason, RefusedError
 from tests.browser.chromium.conftest import Stage
 from tests.browser.chromium.snapshot_tree import names_of, node_of, nodes_of, ref_of
+from tests.support.patience import SOON
 
 
 @pytest.mark.req("VX-05")
@@ -39,7 +40,7 @@ def test_a_reference_can_be_used_and_stays_while_the_element_lives(stage: Stage)
     again = stage.run(stage.session.snapshot(Element("#b")))
     assert (again["role"], again["name"], again["ref"]) == ("button", "B", ref_of(first, "B"))
     stage.run(stage.session.click(Element(ref=ref_of(first, "A"))))
-    stage.run(stage.session.wait_for_rest(5))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert stage.title == "pressed"
 
 
@@ -52,7 +53,7 @@ def test_a_reference_of_an_element_that_is_gone_or_replaced_is_refused(stage: St
     stage.show(f'<p id=x><button>Gone</button></p><button id=go onclick="{change}">go</button>')
     ref = ref_of(stage.run(stage.session.snapshot()), "Gone")
     stage.run(stage.session.click(Element("#go")))
-    stage.run(stage.session.wait_for_rest(5))
+    stage.run(stage.session.wait_for_rest(SOON))
     for unknown in (ref, "e99999", "button"):
         with pytest.raises(RefusedError) as refused:
             stage.run(stage.session.click(Element(ref=unknown)))
@@ -99,7 +100,7 @@ def test_elements_in_shadow_roots_are_used_by_reference(stage: Stage, mode: str)
     assert seen.form is not None
     assert (seen.submits, seen.form.action) == (True, "http://a.test/take")
     stage.run(stage.session.click(Element(ref=ref_of(tree, "In"))))
-    stage.run(stage.session.wait_for_rest(5))
+    stage.run(stage.session.wait_for_rest(SOON))
     assert stage.session.url == "http://a.test/take?f=typed"
 
 

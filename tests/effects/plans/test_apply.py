@@ -330,9 +330,9 @@ def test_bytes_from_a_backup_arrive_with_mode_times_and_attributes(place: PlanPl
     place.file("a", "new")
     plan = place.plan(replace("a", "old", mode=None))
     backup = place.file("../backup", "old")
-    dress = {"mode": 0o640, "mtime_ns": "1700000000123456789", "atime_ns": "1700000000000000001"}
-    dress |= {"uid": os.getuid(), "gid": os.getgid(), "xattrs": {"user.note": "aGVsbG8="}}
-    step = plan.steps[0]._replace(source="backup-0", dress=dress, after=state("old", 0o640), operation={})
+    metadata = {"mode": 0o640, "mtime_ns": "1700000000123456789", "atime_ns": "1700000000000000001"}
+    metadata |= {"uid": os.getuid(), "gid": os.getgid(), "xattrs": {"user.note": "aGVsbG8="}}
+    step = plan.steps[0]._replace(source="backup-0", metadata=metadata, after=state("old", 0o640), operation={})
     work = place.work(plan._replace(steps=(step,)))
     with backup.open("rb") as opened:
         APPLY.run(work._replace(given={**work.given, "backup-0": opened.fileno()}))

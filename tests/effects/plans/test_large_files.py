@@ -75,8 +75,8 @@ def test_a_hundred_megabytes_are_replaced_and_taken_back_in_little_memory(
 ) -> None:
     before, after = make(root / "a", 1), make(tmp_path / "new", 2)
     inode = (root / "a").stat().st_ino
-    dress = {"mode": 0o644, "uid": os.getuid(), "gid": os.getgid(), "mtime_ns": "5", "atime_ns": "5"}
-    step = PlanStep(0, "a001", "SQL_EXECUTE", "modify", 0, before=before, after=after, source="kept", dress=dress)
+    metadata = {"mode": 0o644, "uid": os.getuid(), "gid": os.getgid(), "mtime_ns": "5", "atime_ns": "5"}
+    step = PlanStep(0, "a001", "SQL_EXECUTE", "modify", 0, before=before, after=after, source="kept", metadata=metadata)
     plan = plan_of(step)
     carried = run(runner, root, plan, tmp_path / "new")
     assert (carried.problem, [result.state for result in carried.results]) == (None, ["done"])

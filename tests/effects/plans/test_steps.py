@@ -93,7 +93,7 @@ def test_a_plan_crosses_unchanged() -> None:
         ("ä", "b"),
         (
             step(0, 0, operation={"type": "write", "content": "\ud7ff\n"}, needs=(1, 2), before=OLD, after=NEW),
-            step(1, 1, "create", problem={"reason": "file_conflict"}, dress={"mode": 0o600}, source="x"),
+            step(1, 1, "create", problem={"reason": "file_conflict"}, metadata={"mode": 0o600}, source="x"),
         ),
         ((0,), (1,)),
         stop_on_error=False,

@@ -220,7 +220,7 @@ def test_a_restored_file_gets_owner_time_mode_and_attributes(project: Project) -
     done = project.run_plan([("modify", "a", b"1")])
     [step] = steps_back(project, done).steps
     original = done.originals[0]
-    assert step.dress == {
+    assert step.metadata == {
         "mode": 0o640,
         "uid": original.owner[0],
         "gid": original.owner[1],

@@ -148,15 +148,15 @@ def beside(spot: PathHandle, name: str) -> str:
     return f"{spot.path.rpartition('/')[0]}/{name}"
 
 
-def write_fresh(spot: PathHandle, name: str, fill: Fill, mode: int, dress: Mapping[str, Any] | None) -> int:
+def write_fresh(spot: PathHandle, name: str, fill: Fill, mode: int, metadata: Mapping[str, Any] | None) -> int:
     """New bytes under this name, on their way to the disk; the caller syncs and closes the descriptor."""
-    first = mode if dress is None else _UNFINISHED  # closed to all others until it is known who may read it
+    first = mode if metadata is None else _UNFINISHED  # closed to all others until it is known who may read it
     descriptor = create_part(spot.folder, name, first, where=spot.path)
     try:
         _require_no_other_rights(descriptor, where=spot.path)
         fill(descriptor)
-        if dress is not None:
-            _dress(descriptor, dress, where=spot.path)
+        if metadata is not None:
+            _set_metadata(descriptor, metadata, where=spot.path)
         start_writing(descriptor)
     except (OSError, RemitError) as problem:
         made = identify(descriptor)
@@ -274,19 +274,19 @@ def _read_all(descriptor: int, size: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _dress(descriptor: int, dress: Mapping[str, Any], *, where: str) -> None:
+def _set_metadata(descriptor: int, metadata: Mapping[str, Any], *, where: str) -> None:
     """Owner first, since changing it clears bits of the mode; times last, since everything else changes them.
 
     With `strict`, what this user may not give is a failure; else the bytes are what counts, and the rest is tried.
     """
-    strict = bool(dress.get("strict"))
-    if "uid" in dress:
-        _try(os.fchown, descriptor, int(dress["uid"]), int(dress["gid"]), strict=strict, where=where)
-    for name, value in dress.get("xattrs", {}).items():
+    strict = bool(metadata.get("strict"))
+    if "uid" in metadata:
+        _try(os.fchown, descriptor, int(metadata["uid"]), int(metadata["gid"]), strict=strict, where=where)
+    for name, value in metadata.get("xattrs", {}).items():
         _try(os.setxattr, descriptor, name, binascii.a2b_base64(value), strict=strict, where=where)
-    os.fchmod(descriptor, int(dress["mode"]) & PERMISSIONS)
-    if "mtime_ns" in dress:
-        os.utime(descriptor, ns=(int(dress["atime_ns"]), int(dress["mtime_ns"])))
+    os.fchmod(descriptor, int(metadata["mode"]) & PERMISSIONS)
+    if "mtime_ns" in metadata:
+        os.utime(descriptor, ns=(int(metadata["atime_ns"]), int(metadata["mtime_ns"])))
 
 
 def _try(call: Any, *arguments: Any, strict: bool, where: str) -> None:

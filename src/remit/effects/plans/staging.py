@@ -68,7 +68,7 @@ class Staging:
         if step.after is None:
             raise self._other_content(step)
         fill = self._from_source(step, step.after) if step.source else self._from_edit(step, step.after, before)
-        one.part = write_fresh(spot, fresh_name(self._plan, step), fill, step.after.mode, step.dress)
+        one.part = write_fresh(spot, fresh_name(self._plan, step), fill, step.after.mode, step.metadata)
         one.fresh = identify(one.part)
         reach("plan.staged")
 

@@ -88,7 +88,7 @@ class PlanStep(NamedTuple):
     """Why it cannot be done, as found by the simulation: reason, what, where, next_step."""
     source: str = ""
     """The name of a given descriptor with the new bytes, where they come from a backup."""
-    dress: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
     """Owner, mode, times and attributes to give to the new file."""
 
 

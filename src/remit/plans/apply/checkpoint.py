@@ -38,7 +38,7 @@ class PlanCheckpoint:
     started_at: str
     instructions: ExecutionInstructions
     rollback_days: int | None
-    rich: bool
+    needs_parsers: bool
     """Whether its edits and rules need the parsers."""
     doomed: bool
     """A step cannot be done and the plan stops at errors: nothing is touched, and the failure is recorded."""
@@ -100,7 +100,7 @@ def render_checkpoint(checkpoint: PlanCheckpoint) -> str:
         "started_at": checkpoint.started_at,
         "instructions": checkpoint.instructions.tree(),
         "rollback_days": checkpoint.rollback_days,
-        "rich": checkpoint.rich,
+        "rich": checkpoint.needs_parsers,
         "doomed": checkpoint.doomed,
         "prefix": steps.prefix,
         "paths": list(steps.paths),
@@ -158,7 +158,7 @@ def _parse(tree: Any) -> PlanCheckpoint:
         started_at=tree["started_at"],
         instructions=instructions,
         rollback_days=tree["rollback_days"],
-        rich=tree["rich"],
+        needs_parsers=tree["rich"],
         doomed=tree["doomed"],
         steps=steps,
         first=tuple(State(*state) if state else None for state in tree["first"]),
@@ -180,7 +180,7 @@ def with_ownership(checkpoint: PlanCheckpoint, originals: Mapping[int, Original]
     origin: dict[int, Original | None] = dict(originals)
     steps = []
     for step in checkpoint.steps.steps:
-        steps.append(step._replace(dress=_ownership_of(step, origin.get(step.path))))
+        steps.append(step._replace(metadata=_ownership_of(step, origin.get(step.path))))
         if step.problem is None and step.new_path is not None:
             origin[step.new_path] = origin.pop(step.path, None)
         elif step.problem is None and step.move in {"create", "delete"}:

@@ -86,14 +86,16 @@ class PlanEnvironment:
         """By the caller, or by anybody who had it recorded. Quick to ask."""
         return self.hooks.is_cancelled() or self.cancellations.is_known(envelope_id)
 
-    def runner(self, envelope_id: str, *, rich: bool, plan_id: str = "", steps: StepPlan | None = None) -> PlanRunner:
+    def runner(
+        self, envelope_id: str, *, needs_parsers: bool, plan_id: str = "", steps: StepPlan | None = None
+    ) -> PlanRunner:
         """One with the parsers is needed where files are edited by their structure.
 
         With `steps`, it may go through their files as often as it must, whatever their sizes and the limits are.
         """
-        effects = FULL_EFFECTS if rich else PLAIN_EFFECTS
+        effects = FULL_EFFECTS if needs_parsers else PLAIN_EFFECTS
         quotas = self._quotas(steps)
-        build = Build(exchanges=True, open_files=_OPEN_FILES, packages=_PARSERS if rich else ())
+        build = Build(exchanges=True, open_files=_OPEN_FILES, packages=_PARSERS if needs_parsers else ())
 
         def on_progress(done: int, total: int) -> None:
             self.hooks.on_progress(done, total)

@@ -173,7 +173,10 @@ class PlanExecutor:
         times = times_of(plan, config)
         progress.set_deadline(times.seconds)
         runner = self.environment.runner(
-            checkpoint.envelope_id, rich=checkpoint.rich, plan_id=checkpoint.plan_id, steps=checkpoint.steps
+            checkpoint.envelope_id,
+            needs_parsers=checkpoint.needs_parsers,
+            plan_id=checkpoint.plan_id,
+            steps=checkpoint.steps,
         )
         self._report_status(checkpoint, "RUNNING")
         make_folders(checkpoint.root, checkpoint.folders)
@@ -187,7 +190,7 @@ class PlanExecutor:
             times,
             progress.check_next_wave,
             lanes=config.limits.max_concurrent_operations if in_parallel else 1,
-            restoring={} if any(step.dress for step in checkpoint.steps.steps) else None,
+            restoring={} if any(step.metadata for step in checkpoint.steps.steps) else None,
             prepared=prepared,
         )
 
@@ -412,7 +415,9 @@ class PlanExecutor:
         return run_result
 
     def _runner(self, checkpoint: PlanCheckpoint) -> PlanRunner:
-        return self.environment.runner(checkpoint.envelope_id, rich=checkpoint.rich, steps=checkpoint.steps)
+        return self.environment.runner(
+            checkpoint.envelope_id, needs_parsers=checkpoint.needs_parsers, steps=checkpoint.steps
+        )
 
     def _report_status(self, checkpoint: PlanCheckpoint, phase: Phase, done: int = 0) -> None:
         self.environment.report_status(

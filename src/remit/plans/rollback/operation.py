@@ -271,7 +271,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         undo_run(checkpoint.run_plan(), self._runner(checkpoint), progress, note)
 
     def _runner(self, checkpoint: RollbackCheckpoint) -> PlanRunner:
-        return self.environment.runner(checkpoint.order.order_id, rich=False, steps=checkpoint.steps)
+        return self.environment.runner(checkpoint.order.order_id, needs_parsers=False, steps=checkpoint.steps)
 
     # --- 9, 10 --------------------------------------------------------------------------------------------------------
 

@@ -321,8 +321,8 @@ def _reverse_steps(
             steps.append(_step(checkpoint, "delete", checkpoint.file_path, paths)._replace(before=old))
     elif old is None or not old.is_alike(original):
         step = _step(checkpoint, "create" if old is None else "modify", checkpoint.file_path, paths)
-        source, dress = checkpoint.checkpoint_id, _ownership_of(checkpoint, original)
-        steps.append(step._replace(before=old, after=original, source=source, dress=dress))
+        source, metadata = checkpoint.checkpoint_id, _ownership_of(checkpoint, original)
+        steps.append(step._replace(before=old, after=original, source=source, metadata=metadata))
     if new is not None:
         steps.append(_step(checkpoint, "delete", checkpoint.new_path or "", paths)._replace(before=new))
     return steps
@@ -337,7 +337,7 @@ def _index(path: str, paths: dict[str, int]) -> int:
 
 
 def _ownership_of(checkpoint: Checkpoint, original: State) -> dict[str, Any]:
-    """What `effects.duplicate.dress` gives to a file. The time of access was not kept: it is no part of the file."""
+    """What `effects.plans.files` gives to a file. The time of access was not kept: it is no part of the file."""
     ownership: dict[str, Any] = {"mode": original.mode, "xattrs": dict(checkpoint.original_attributes)}
     if checkpoint.original_owner is not None:
         user, _, group = checkpoint.original_owner.partition(":")

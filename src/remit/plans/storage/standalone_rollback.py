@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     Observed = dict[str, State]
     """By path: what was judged, and is all that may be replaced."""
     Prepared = tuple[dict[str, Any], list[Checkpoint], dict[str, str], Observed, int]
-    Dress = tuple[tuple[int, int] | None, dict[str, bytes], int, int | None]
+    Metadata = tuple[tuple[int, int] | None, dict[str, bytes], int, int | None]
     """Owner, attributes, permissions and time of modification."""
 
 
@@ -253,7 +253,7 @@ def require_restorable(root: int, checkpoint: Checkpoint) -> None:
     """What it had can be given back, and nothing else will be given to it."""
     if checkpoint["operation_to_reverse"] == "CREATE":  # also every folder: nothing is made
         return
-    dress_of(checkpoint)
+    metadata_of(checkpoint)
     folder, is_parent = nearest_folder(root, checkpoint["file_path"])
     try:
         has_acl = has_default_acl(folder)
@@ -311,7 +311,7 @@ def require_unlocked(folder: int, name: bytes, shown: str) -> None:
         raise RefusalError(f"another program has this database open: {shown}. {CLOSE}")
 
 
-def dress_of(checkpoint: Checkpoint) -> Dress:
+def metadata_of(checkpoint: Checkpoint) -> Metadata:
     """ValueError for what no file can have."""
     owner, modified = None, None
     if checkpoint.get("original_owner"):
@@ -342,10 +342,10 @@ def copy_bytes(source: int, target: int) -> None:
             view = view[os.write(target, view) :]
 
 
-def dress(descriptor: int, checkpoint: Checkpoint) -> None:
+def set_metadata(descriptor: int, checkpoint: Checkpoint) -> None:
     """Owner first, since changing it clears bits of the mode; times last, since everything else changes them."""
     path = checkpoint["file_path"]
-    owner, attributes, mode, modified = dress_of(checkpoint)
+    owner, attributes, mode, modified = metadata_of(checkpoint)
     found = os.fstat(descriptor)
     if owner is not None and owner != (found.st_uid, found.st_gid):
         try:
@@ -451,7 +451,7 @@ def restore_content(root: int, backups: int, checkpoint: Checkpoint, judged: Sta
             descriptor = os.open(part, NEW_FLAGS, 0o600, dir_fd=folder)
             try:
                 copy_bytes(source, descriptor)
-                dress(descriptor, checkpoint)
+                set_metadata(descriptor, checkpoint)
                 os.fsync(descriptor)
                 if judged is None:
                     move(folder, part, folder, name)
