@@ -131,6 +131,9 @@ check-hygiene: $(DEV)
 check-structure: $(DEV)
 	@$(BIN)/python scripts/check_structure.py
 
+check-words: $(DEV)
+	@$(BIN)/python scripts/check_words.py
+
 check-agent: $(DEV)
 	@sh scripts/check_agent_execution_core.sh
 
