@@ -1,4 +1,4 @@
-"""Canonical bytes: the vectors of RFC 8785, and that the fast way gives the same bytes as the full one."""
+"""Canonical bytes: the vectors of RFC 8785, and the fast encoder that gives the same bytes as the full one."""
 
 import json
 import struct
@@ -56,7 +56,7 @@ EXAMPLE_BYTES = bytes.fromhex(
     "22 2f 22 7d"
 )
 
-# RFC 8785, section 3.2.3: in this order, which is that of UTF-16 and not that of code points.
+# RFC 8785, section 3.2.3: sorted by UTF-16 units, not by code points.
 SORTED_KEYS = [
     ("\r", "Carriage Return"),
     ("1", "One"),
@@ -85,7 +85,7 @@ def ieee_double(bits: str) -> float:
 
 
 def reads_back_unsafe(number: float) -> bool:
-    """Such a float's canonical text is an integer that a reader may not keep exactly."""
+    """Return whether the canonical text of the float is an integer that a reader may not keep exactly."""
     return number.is_integer() and MAX_SAFE_INTEGER < abs(number) < 1e21
 
 
@@ -97,7 +97,7 @@ def test_numbers_of_the_rfc_get_their_text(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("bits", NOT_NUMBERS)
-def test_what_is_no_number_is_refused(bits: str) -> None:
+def test_a_value_that_is_not_a_number_is_refused(bits: str) -> None:
     with pytest.raises(RefusedError, match="not finite"):
         canonical_bytes({"n": ieee_double(bits)})
 
@@ -124,15 +124,15 @@ def test_keys_are_sorted_by_utf16_units() -> None:
         ("\U0001f600", "\U0001f600".encode()),
     ],
 )
-def test_only_what_must_be_escaped_is(text: str, written: bytes) -> None:
+def test_only_characters_that_need_it_are_escaped(text: str, written: bytes) -> None:
     assert canonical_bytes(text) == b'"' + written + b'"'
-    assert canonical_bytes([text, 1e30]) == b'["' + written + b'",1e+30]', "the same on the slower way"
+    assert canonical_bytes([text, 1e30]) == b'["' + written + b'",1e+30]', "the same from the slower encoder"
 
 
 @given(json_values(safe_integers | st.floats(allow_nan=False, allow_infinity=False)))
 @example({"\ufb33": 1, "\U0001f600": 2})
 @example({"a": (1, 2), "b": []})
-def test_both_ways_give_the_same_bytes(value: Any) -> None:
+def test_both_encoders_give_the_same_bytes(value: Any) -> None:
     assert canonical_bytes(value) == rfc8785.dumps(value)
 
 
@@ -141,7 +141,7 @@ def test_both_ways_give_the_same_bytes(value: Any) -> None:
 @example(0.00009999999999999999)
 @example(999999999999999.9)
 @example(-0.0)
-def test_a_fraction_is_written_alike_on_both_ways(number: float) -> None:
+def test_both_encoders_write_a_fraction_in_the_same_way(number: float) -> None:
     assert canonical_bytes({"n": number}) == rfc8785.dumps({"n": number})
 
 
@@ -156,7 +156,7 @@ def test_canonical_bytes_survive_a_round_trip(value: Any) -> None:
 
 
 @given(st.floats(MAX_SAFE_INTEGER + 1, 1e21, exclude_max=True).filter(float.is_integer))
-def test_a_float_that_reads_back_as_an_unsafe_integer_is_refused_then(number: float) -> None:
+def test_a_float_that_reads_back_as_an_unsafe_integer_is_refused(number: float) -> None:
     once = canonical_bytes(number)
     with pytest.raises(RefusedError, match=r"past 2\^53-1"):
         canonical_bytes(parse_json(once))
@@ -184,7 +184,7 @@ class Foreign:
     pass
 
 
-def test_what_has_no_canonical_form_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_value_without_a_canonical_form_is_refused(subtests: pytest.Subtests) -> None:
     for case, value, why in [
         ("nan", float("nan"), "not finite"),
         ("infinity", float("inf"), "not finite"),
@@ -192,9 +192,9 @@ def test_what_has_no_canonical_form_is_refused(subtests: pytest.Subtests) -> Non
         ("2^53", 2**53, r"past 2\^53-1"),
         ("-2^53", -(2**53), r"past 2\^53-1"),
         ("an integer too long to print", 10**5000, r"past 2\^53-1"),
-        ("half a pair", "\ud800", "lone surrogate"),
-        ("half a pair beside a float", ["\udfff", 0.5], "lone surrogate"),
-        ("half a pair in a key", {"\ud800": 1}, "lone surrogate"),
+        ("a lone surrogate", "\ud800", "lone surrogate"),
+        ("a lone surrogate beside a float", ["\udfff", 0.5], "lone surrogate"),
+        ("a lone surrogate in a key", {"\ud800": 1}, "lone surrogate"),
         ("integer key", {1: "a"}, "keys must be strings"),
         ("null key", {None: "a"}, "keys must be strings"),
         ("bytes key", {b"k": "a"}, "keys must be strings"),
@@ -214,7 +214,7 @@ def test_what_has_no_canonical_form_is_refused(subtests: pytest.Subtests) -> Non
             assert refused.value.reason is Reason.MALFORMED
 
 
-def test_the_deepest_allowed_nesting_passes_both_ways() -> None:
+def test_both_encoders_accept_the_deepest_allowed_nesting() -> None:
     assert canonical_bytes(nested(MAX_DEPTH, 1)) == b"[" * MAX_DEPTH + b"1" + b"]" * MAX_DEPTH
     assert canonical_bytes(nested(MAX_DEPTH, 0.5)) == b"[" * MAX_DEPTH + b"0.5" + b"]" * MAX_DEPTH
 
@@ -224,7 +224,7 @@ def test_a_refusal_never_quotes_the_value() -> None:
     with pytest.raises(RefusedError) as refused:
         canonical_bytes({"card": secret * 100})
     assert str(secret) not in str(refused.value)
-    assert refused.value.__context__ is None, "the encoder's own complaint would quote it"
+    assert refused.value.__context__ is None, "the encoder's own error would quote it"
 
 
 def test_booleans_and_integers_are_not_confused() -> None:

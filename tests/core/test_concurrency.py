@@ -1,4 +1,4 @@
-"""Turns are about speed only: few at once, in order, and never in anybody's way for good."""
+"""The concurrency limiter lets few threads compute at once, in order, and never blocks one permanently."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from remit.core.concurrency import ConcurrencyLimiter, released, yielding
 
 
 class Crowd:
-    """Threads that want a turn one after the other, and who had one, in which order."""
+    """Threads that want a slot one after the other. Records in which order they got one."""
 
     def __init__(self, limiter: ConcurrencyLimiter) -> None:
         self.limiter = limiter
@@ -23,7 +23,7 @@ class Crowd:
         self.threads: list[threading.Thread] = []
 
     def want(self, number: int, work: Callable[[], object] | None = None) -> None:
-        """Returns once it has its turn, or waits for one."""
+        """Start a thread. Returns once it has its slot or waits for one."""
         thread = threading.Thread(target=self._want, args=(number, work))
         self.threads.append(thread)
         thread.start()
@@ -58,7 +58,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 @contextmanager
 def crowd(limiter: ConcurrencyLimiter) -> Iterator[Crowd]:
-    """Nothing is left over afterwards."""
+    """A crowd whose threads have all ended at the end of the test."""
     made = Crowd(limiter)
     try:
         yield made
@@ -69,18 +69,18 @@ def crowd(limiter: ConcurrencyLimiter) -> Iterator[Crowd]:
 
 
 @pytest.mark.parametrize("started, computing", [(1, 1), (4, 1), (4, 2)])
-def test_only_so_many_at_once_and_in_the_order_they_came(started: int, computing: int) -> None:
+def test_at_most_the_limit_computes_at_once_and_in_the_order_of_arrival(started: int, computing: int) -> None:
     with crowd(ConcurrencyLimiter(started, computing)) as people:
         for number in range(8):
             people.want(number)
         assert people.had == list(range(computing))
         people.end()
         assert sorted(people.had) == list(range(8))
-        assert started > 1 or people.had == list(range(8)), "of two who may begin at once, either may be faster"
+        assert started > 1 or people.had == list(range(8)), "of two started threads, either may be faster"
         assert people.most_at_once == computing
 
 
-def test_whoever_steps_aside_lets_one_that_has_begun_compute_and_comes_back_before_others_begin() -> None:
+def test_a_yielding_thread_lets_a_started_one_compute_and_returns_before_others_start() -> None:
     on, back = threading.Event(), threading.Event()
 
     def step_aside() -> None:
@@ -90,20 +90,20 @@ def test_whoever_steps_aside_lets_one_that_has_begun_compute_and_comes_back_befo
 
     with crowd(ConcurrencyLimiter(started=2, computing=1)) as people:
         people.want(0, step_aside)
-        people.want(1)  # has begun too, and computes
-        people.want(2)  # may not begin: two have
+        people.want(1)  # has started too, and computes
+        people.want(2)  # may not start: two have started
         assert people.had == [0, 1]
         on.set()
         wait_for(lambda: len(people.limiter.computing.returning) == 1)
-        assert not back.is_set(), "one computes at a time"
+        assert not back.is_set(), "one thread computes at a time"
         people.go.set()
         assert back.wait(10)
         people.end()
         assert people.had == [0, 1, 2]
 
 
-def test_whoever_goes_away_lets_others_begin_and_does_not_wait_in_line_to_go_on() -> None:
-    """Else those who wait for what it holds would keep it out."""
+def test_a_released_thread_lets_others_start_and_does_not_queue_to_continue() -> None:
+    """Otherwise threads that wait for a lock it holds would keep it out."""
     on, back = threading.Event(), threading.Event()
 
     def go_away() -> None:
@@ -124,12 +124,12 @@ def test_whoever_goes_away_lets_others_begin_and_does_not_wait_in_line_to_go_on(
         assert back.wait(10)
 
 
-def test_without_a_turn_there_is_nothing_to_give() -> None:
+def test_a_thread_without_a_slot_releases_nothing() -> None:
     limiter = ConcurrencyLimiter(1, 1)
     with yielding(), released():
         assert (limiter.started.in_use, limiter.computing.in_use) == (0, 0)
     with limiter.acquired(), limiter.acquired():
-        assert (limiter.started.in_use, limiter.computing.in_use) == (1, 1), "whoever has a turn keeps it"
+        assert (limiter.started.in_use, limiter.computing.in_use) == (1, 1), "a thread that has a slot keeps it"
         with yielding(), yielding():
             assert (limiter.started.in_use, limiter.computing.in_use) == (1, 0)
         with released():
@@ -137,7 +137,7 @@ def test_without_a_turn_there_is_nothing_to_give() -> None:
     assert (limiter.started.in_use, limiter.computing.in_use) == (0, 0)
 
 
-def test_a_failure_gives_the_turn_back() -> None:
+def test_a_failure_releases_the_slot() -> None:
     limiter = ConcurrencyLimiter(1, 1)
     for wait in (yielding, released):
         with pytest.raises(ZeroDivisionError), limiter.acquired(), wait():
@@ -145,7 +145,7 @@ def test_a_failure_gives_the_turn_back() -> None:
         assert (limiter.started.in_use, limiter.computing.in_use) == (0, 0)
 
 
-def test_whoever_waited_for_long_goes_ahead() -> None:
+def test_a_thread_that_waited_too_long_goes_ahead() -> None:
     with crowd(ConcurrencyLimiter(1, 1, patience=0.01)) as people:
         people.want(0)
         people.want(1)
@@ -153,8 +153,8 @@ def test_whoever_waited_for_long_goes_ahead() -> None:
         assert people.at_once == 2
 
 
-def test_a_place_that_was_lost_is_taken_over_by_whoever_waited_for_it() -> None:
-    """Such as by an interrupt between the taking and the `try`."""
+def test_a_waiting_thread_takes_over_a_lost_slot() -> None:
+    """An interrupt between the acquisition and the `try` can lose a slot."""
     limiter = ConcurrencyLimiter(1, 1, patience=0.01)
     for places in (limiter.started, limiter.computing):
         places.acquire_now()
@@ -165,7 +165,7 @@ def test_a_place_that_was_lost_is_taken_over_by_whoever_waited_for_it() -> None:
         assert places.in_use == 0
 
 
-def test_whoever_comes_back_with_a_lock_that_the_one_who_computes_wants_does_not_wait_for_long() -> None:
+def test_a_returning_thread_with_a_lock_that_the_computing_one_wants_does_not_wait_long() -> None:
     lock, has_it, back = threading.Lock(), threading.Event(), threading.Event()
 
     def wait_with_the_lock() -> None:
@@ -187,7 +187,7 @@ def test_whoever_comes_back_with_a_lock_that_the_one_who_computes_wants_does_not
 
 
 @pytest.mark.parametrize("started", [1, 2])
-def test_whoever_is_interrupted_while_waiting_leaves_the_line(started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_interrupted_while_waiting_leaves_the_queue(started: int, monkeypatch: pytest.MonkeyPatch) -> None:
     limiter = ConcurrencyLimiter(started, 1)
 
     class Struck:

@@ -1,4 +1,4 @@
-"""A problem can be told again with another place, whatever kind it is of."""
+"""An error can be copied with another text or place, whatever its class."""
 
 import pytest
 
@@ -26,7 +26,7 @@ USED = Usage(seconds=1.0, memory_bytes=2, read_bytes=3, write_bytes=4)
         ),
     ],
 )
-def test_every_problem_can_be_told_again(problem: RemitError, kind: type[RemitError]) -> None:
+def test_every_error_can_be_copied_with_another_text(problem: RemitError, kind: type[RemitError]) -> None:
     placed, reworded = problem.with_changes(where="there"), problem.with_changes(what="not so")
     assert type(placed) is type(reworded) is kind
     assert placed.as_json() == {**problem.as_json(), "where": "there"}

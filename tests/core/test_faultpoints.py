@@ -1,4 +1,4 @@
-"""Fault points, and the children that die at them: the tools are tested before they are trusted."""
+"""Fault points, and the child processes that they kill: the tools are tested before they are trusted."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ def test_an_armed_error_is_raised_once() -> None:
     assert "InjectedFaultError: [Errno 28] fault injected: 'append.begun'" in ended.output
 
 
-def test_another_point_is_not_touched() -> None:
+def test_another_point_has_no_effect() -> None:
     assert run_child([sys.executable, "-c", PASSING], fault=Fault("append.signed")).exit_code == 0
 
 
@@ -67,7 +67,7 @@ def test_an_acknowledgement_is_one_line() -> None:
         acknowledge("two\nlines")
 
 
-def test_a_word_cut_short_by_the_kill_was_not_said() -> None:
+def test_an_acknowledgement_cut_short_by_the_kill_is_not_reported() -> None:
     program = """
 import os
 from tests.support.child_process import ACKNOWLEDGE_TO

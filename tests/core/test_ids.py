@@ -76,14 +76,14 @@ def test_any_other_form_of_a_time_is_refused(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("text, microseconds", [("00Z", 0), ("00.5Z", 500_000), ("00.000001Z", 1)])
-def test_fewer_decimals_are_taken(text: str, microseconds: int) -> None:
+def test_fewer_decimals_are_accepted(text: str, microseconds: int) -> None:
     assert parse_time(f"2026-01-31T09:30:{text}") == datetime(2026, 1, 31, 9, 30, 0, microseconds, tzinfo=UTC)
 
 
-def test_a_suggested_command_names_its_tenant_unless_that_is_the_one_that_is_meant_without() -> None:
+def test_a_suggested_command_names_its_tenant_unless_it_is_the_default_one() -> None:
     assert tenant_flag("acme", {"acme"}) == ""
     assert tenant_flag("acme", {"acme", "globex"}) == " --tenant acme"
     assert tenant_flag("default", {"acme", "default"}) == ""
     assert tenant_flag("acme", {"acme", "default"}) == " --tenant acme"
-    assert tenant_flag("acme", {"globex"}) == " --tenant acme", "one that is not listed any more"
+    assert tenant_flag("acme", {"globex"}) == " --tenant acme", "a tenant that is no longer listed"
     assert tenant_flag("a b", ()) == " --tenant 'a b'"

@@ -1,4 +1,4 @@
-"""Counters: exact with many threads, and bounded whatever they are told."""
+"""Metrics are exact with many threads, and bounded whatever labels they get."""
 
 import threading
 
@@ -31,7 +31,7 @@ def test_a_value_on_a_bound_belongs_below_it() -> None:
     assert spread.read()[()].counts == (1, 2, 1)
 
 
-def test_labels_that_are_no_closed_set_are_counted_as_others() -> None:
+def test_labels_past_the_limit_are_counted_as_other() -> None:
     counter = Counter("c", "", ("path", "who"))
     spread = Histogram("d", "", ("path",), bounds=(1.0,))
     for number in range(3 * MOST_SERIES):
@@ -42,7 +42,7 @@ def test_labels_that_are_no_closed_set_are_counted_as_others() -> None:
     assert spread.read()["other",].counts == (2 * MOST_SERIES, 0)
 
 
-def test_every_name_is_there_once_and_as_prometheus_wants_it() -> None:
+def test_every_name_is_unique_and_valid_for_prometheus() -> None:
     names = [one.name for one in (*COUNTERS, *DISTRIBUTIONS)]
     assert len(names) == len(set(names))
     assert all(one.name.startswith("remit_") and one.name.endswith("_total") for one in COUNTERS)

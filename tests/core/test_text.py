@@ -1,4 +1,4 @@
-"""Nothing that others wrote does anything to a terminal, and two texts that differ look different."""
+"""Untrusted text has no effect on a terminal, and two texts that differ look different."""
 
 import sys
 import unicodedata
@@ -17,7 +17,7 @@ KNOWN = (
     *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0,
     *range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000),
 )  # fmt: skip
-# Format characters with a picture of their own (prepended number signs, ligature and hieroglyph controls), which the
+# Format characters with a glyph of their own (prepended number signs, ligature and hieroglyph controls), which the
 # property leaves out: https://www.unicode.org/Public/16.0.0/ucd/PropList.txt, Prepended_Concatenation_Mark.
 SEEN_FORMATS = {*range(0x0600, 0x0606), 0x06DD, 0x070F, 0x0890, 0x0891, 0x08E2, 0x110BD, 0x110CD}
 SEEN_FORMATS |= {*range(0xFFF9, 0xFFFC), *range(0x13430, 0x13440)}
@@ -35,12 +35,12 @@ def test_the_list_of_ignorable_characters_is_the_property_of_the_stated_version(
     assert formats - ignorable() == {point for point in SEEN_FORMATS if unicodedata.category(chr(point)) == "Cf"}
 
 
-def test_every_character_without_a_picture_is_spelled_out_wherever_it_stands() -> None:
-    """Also noncharacters, halves of characters, private and unassigned ones: whatever category they have."""
+def test_every_character_without_a_glyph_is_spelled_out_wherever_it_is() -> None:
+    """Also noncharacters, surrogates, private and unassigned characters, whatever their category."""
     hidden = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
     unseen = ignorable() | {point for first, last in BLANK for point in range(first, last + 1)}
     listed = [point for point in range(sys.maxunicode + 1) if unicodedata.category(chr(point)) in hidden - {"Co", "Cn"}]
-    some = range(0, sys.maxunicode, 997)  # of the many that are private or mean nothing
+    some = range(0, sys.maxunicode, 997)  # a sample of the many that are private or unassigned
     loose = [point for point in some if unicodedata.category(chr(point)) in hidden]
     ends = [plane + last for plane in range(0xFFFE, sys.maxunicode, 0x10000) for last in (0, 1)]
     for point in {*unseen, *listed, *loose, *ends, *range(0xFDD0, 0xFDF0)} - {0x20}:
@@ -51,7 +51,7 @@ def test_every_character_without_a_picture_is_spelled_out_wherever_it_stands() -
             assert shown[1:-1].encode().decode("unicode_escape", "surrogatepass") == chr(point), hex(point)
 
 
-def test_what_cannot_be_seen_is_spelled_out(subtests: pytest.Subtests) -> None:
+def test_invisible_characters_are_spelled_out(subtests: pytest.Subtests) -> None:
     for character in [*UNSEEN, "\ufe0f", "\u200b", "\u202e", "\x1b", "\n", "\x9b", "\xad", "\ud800"]:
         with subtests.test(ascii(character)):
             shown = printable(f"a{character}b")
@@ -62,7 +62,7 @@ def test_what_cannot_be_seen_is_spelled_out(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "plain", "caf\u00e9", "\u4e2d\u6587", "\u26a0 careful", "\U0001f600", "e\u0301"])
-def test_what_can_be_seen_is_left(text: str) -> None:
+def test_visible_characters_are_unchanged(text: str) -> None:
     assert printable(text) == text
 
 
@@ -70,9 +70,9 @@ def test_a_name_that_runs_from_right_to_left_moves_nothing_beside_it() -> None:
     hebrew = "\u05d0\u05d1/10"
     assert isolated(hebrew) == f"\u2068{hebrew}\u2069"
     for plain in ("docs/a.txt", "caf\u00e9/\u4e2d.txt", ""):
-        assert isolated(plain) == plain, "nothing is added to what can be copied"
+        assert isolated(plain) == plain, "nothing is added to text that can be copied"
     assert spelled_name(hebrew) == "\\u05d0\\u05d1/10"
-    assert printable(isolated(hebrew)) == f"\\u2068{hebrew}\\u2069", "marks that others bring along are spelled out"
+    assert printable(isolated(hebrew)) == f"\\u2068{hebrew}\\u2069", "marks in the input are spelled out"
 
 
 def test_every_letter_that_runs_from_right_to_left_is_noticed() -> None:

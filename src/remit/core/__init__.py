@@ -1,1 +1,1 @@
-"""What every package uses: canonical bytes, errors, ids and times, fault points, counters, text made safe to print."""
+"""Foundations of every package: canonical bytes, errors, ids and times, fault points, metrics, and printable text."""

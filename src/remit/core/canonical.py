@@ -1,9 +1,9 @@
 """RFC 8785 bytes and digests: the only bytes Remit ever signs or hashes.
 
-Two ways to the same bytes. Nearly everything Remit signs is plain (ASCII keys, ordinary numbers), and for that the
-C encoder of the standard library already writes RFC 8785; anything else goes to the `rfc8785` package, some ten times
-slower. Code-point order is not RFC 8785 order (that is UTF-16), hence the ASCII rule. A fraction is written with the
-same digits by both, as long as neither needs an exponent.
+Two encoders give the same bytes. Nearly everything that Remit signs is plain (ASCII keys, ordinary numbers), and for
+that the C encoder of the standard library already writes RFC 8785. Anything else goes to the `rfc8785` package, which
+is about ten times slower. Code-point order is not the order of RFC 8785 (that is UTF-16), hence the ASCII rule. Both
+write a fraction with the same digits, as long as neither needs an exponent.
 """
 
 import hashlib
@@ -19,18 +19,21 @@ from remit.core.errors import Reason, RefusedError
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 200
 _PLAIN_TYPES: Final = frozenset({str, bool, type(None)})
-# Fractions in between: there Python's shortest digits and JavaScript's are the same text.
+# Fractions between these: there Python's shortest digits and JavaScript's are the same text.
 _LEAST_FRACTION: Final = 1e-4
 _MOST_FRACTION: Final = 1e15
 
 
 def _make_encoder() -> Callable[[Any], str]:
-    """The C encoder, made once: `JSONEncoder.encode` makes another for each call, at the price of a small document."""
+    """Make the C encoder once.
+
+    `JSONEncoder.encode` makes one for each call, which costs as much as a small document.
+    """
     settings = json.JSONEncoder(
         ensure_ascii=False, allow_nan=False, check_circular=False, sort_keys=True, separators=(",", ":")
     )
     make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # an interpreter without it
+    if make is None:  # an interpreter without the C encoder
         return settings.encode
     chunks: Any = make(None, settings.default, json.encoder.encode_basestring, None, ":", ",", True, False, False)
     return lambda value: "".join(chunks(value, 0))
@@ -40,7 +43,10 @@ _encode: Final = _make_encoder()
 
 
 def canonical_bytes(value: Any) -> bytes:
-    """The RFC 8785 form of a JSON value. Refuses what has none: NaN, integers past 2^53-1, lone surrogates."""
+    """Return the RFC 8785 form of a JSON value.
+
+    Refuses NaN, integers past 2^53-1 and lone surrogates: they have none.
+    """
     try:
         if not _is_plain(value, 0):
             value = _whole(value)
@@ -62,14 +68,14 @@ def digest_bytes(data: bytes) -> str:
 
 
 def digest(value: Any) -> str:
-    """`sha256:<hex>` of the canonical bytes."""
+    """Return `sha256:<hex>` of the canonical bytes."""
     return digest_bytes(canonical_bytes(value))
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Whether the fast encoder may be used. Walks everything, so that the depth is checked on either way.
+    """Return whether the fast encoder may be used. Walks the whole value, so the depth is checked with either encoder.
 
-    Texts and the like are judged where they stand, without a call: this runs several times for each ledger entry.
+    Simple values are checked inline, without a call: this runs several times for each ledger entry.
     """
     if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
         raise RecursionError
@@ -91,7 +97,7 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 
 def _whole(value: Any) -> Any:
-    """The same, with each float that is a whole number as an integer: it is written like one."""
+    """Return the value with each float that is a whole number as an integer: RFC 8785 writes it as one."""
     if type(value) is float and value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
         return int(value)
     if type(value) is dict:
@@ -106,7 +112,7 @@ def _is_plain_number(value: Any) -> bool:
 
 
 def _why(problem: Exception) -> str:
-    """Never quotes the value: it may be a secret."""
+    """Describe the problem without quoting the value, which may be a secret."""
     if isinstance(problem, RecursionError):
         return f"it is nested more than {MAX_DEPTH} deep"
     if isinstance(problem, rfc8785.IntegerDomainError):

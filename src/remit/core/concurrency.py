@@ -1,9 +1,10 @@
-"""Turns: of many threads that want to compute, only a few do at a time, first come first served.
+"""Concurrency limiter: of many threads that want to compute, only a few do so at a time, in the order of arrival.
 
-The interpreter runs one thread at a time anyway. Sixteen that wake each other for every statement of a database spend
-half of their time on that, and none of them ends soon. So only a few are begun, and of those one computes while others
-wait for a disk or a sandbox. Turns are about speed and nothing else: whoever waited for long goes ahead, and takes over
-a place that an interrupt may have lost, so no fault of theirs can hold anybody up for good.
+The interpreter runs one thread at a time anyway. If sixteen threads wake each other for every statement of a database,
+they spend half of their time on that, and none of them ends soon. So only a few threads start, and of those one
+computes while the others wait for a disk or a sandbox. The limiter serves speed only. A thread that has waited too long
+goes ahead, and takes over a slot that an interrupt may have lost. So a fault of the limiter cannot block a thread
+permanently.
 """
 
 import threading
@@ -14,7 +15,7 @@ from typing import Final
 
 PATIENCE_SECONDS: Final = 2.0
 RETURN_SECONDS: Final = 0.03
-"""Whoever comes back may hold a lock that the one who computes is waiting for; and has a sandbox to look after."""
+"""A returning thread may hold a lock that the computing thread waits for, and it has a sandbox to look after."""
 
 
 class _ThreadState(threading.local):
@@ -25,7 +26,7 @@ _THREAD: Final = _ThreadState()
 
 
 class _Slots:
-    """So many places, for whoever came first; before those, for whoever had one and comes back."""
+    """A number of slots, given out in the order of arrival. A thread that returns to its slot goes first."""
 
     def __init__(self, most: int, patience: float, return_patience: float) -> None:
         self._most = most
@@ -51,7 +52,7 @@ class _Slots:
             raise
         if not was_called and self._leave_queue(called) and returning:
             self.acquire_now()
-        # Else a place counts as lost, and this one has it now.
+        # Otherwise a slot is considered lost, and this thread has it now.
 
     def acquire_now(self) -> None:
         with self._lock:
@@ -65,7 +66,7 @@ class _Slots:
                 queue.popleft().release()
 
     def _leave_queue(self, called: threading.Lock) -> bool:
-        """False if it has been called meanwhile: then it has its place."""
+        """Leave the queue. False if this thread was called meanwhile: then it has its slot."""
         with self._lock:
             for queue in (self.returning, self.queue):
                 if called in queue:
@@ -75,7 +76,7 @@ class _Slots:
 
 
 class ConcurrencyLimiter:
-    """At most `started` threads have begun, and at most `computing` of them compute."""
+    """At most `started` threads have started, and at most `computing` of them compute."""
 
     def __init__(
         self, started: int, computing: int, patience: float = PATIENCE_SECONDS, return_patience: float = RETURN_SECONDS
@@ -85,7 +86,7 @@ class ConcurrencyLimiter:
 
     @contextmanager
     def acquired(self) -> Iterator[None]:
-        """With a turn of one's own. Whoever has one already keeps it."""
+        """Hold a slot. A thread that has one already keeps it."""
         if _THREAD.limiter is not None:
             yield
             return
@@ -104,7 +105,7 @@ class ConcurrencyLimiter:
 
 @contextmanager
 def yielding() -> Iterator[None]:
-    """While waiting for a moment, for a disk or a sandbox: another that has begun may compute."""
+    """Release the computing slot during a short wait, for a disk or a sandbox. Another started thread may compute."""
     limiter = _THREAD.limiter
     if limiter is None:
         yield
@@ -120,9 +121,9 @@ def yielding() -> Iterator[None]:
 
 @contextmanager
 def released() -> Iterator[None]:
-    """While waiting for who knows how long, for a person, a browser or another caller: others may begin.
+    """Release both slots during an unbounded wait, for a person, a browser or another caller. Other threads may start.
 
-    Whoever comes back has begun already, and does not wait in line for that: others may be waiting for what it holds.
+    A returning thread has started already and does not queue for that slot, since others may wait for what it holds.
     """
     limiter = _THREAD.limiter
     if limiter is None:

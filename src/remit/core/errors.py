@@ -1,10 +1,10 @@
-"""One base error, three kinds, and one closed code table per door.
+"""The base error, its three kinds, the reasons, and the closed table of error codes for tasks.
 
-Every error says what was wrong, where, and what to do next; the text is masked when the error is made, so no handler,
-log or report can leak what the input held. (The sandboxed process sends its errors as they are to the host, which makes
-them anew, and masks them then.) Inside Remit an error carries a `Reason`; at a door's edge a table turns the
-reason into one of the codes that this door may emit, and a reason missing from the table becomes the door's own
-catch-all: no other code can leave.
+Every error says what is wrong, where, and what to do next. Its text is masked when the error is made, so no handler,
+log or report can leak what the input contained. The sandboxed process sends its errors unmasked to the host, which
+makes them again and masks them then. Inside Remit an error carries a `Reason`. At the edge of an operation, a table
+turns the reason into one of the codes that this operation may return. A reason that is missing from the table becomes
+the catch-all code of that operation, so no other code can leave.
 """
 
 import sys
@@ -15,11 +15,11 @@ from remit.core.text import printable
 
 SANDBOX_OPTION: Final = "remit-sandbox"
 IN_SANDBOX: Final = SANDBOX_OPTION in sys._xoptions  # noqa: SLF001 - documented, whatever its name
-"""Whether this is the process that sandboxed ones are forked from: started with `-X remit-sandbox`."""
+"""Whether this is the process from which sandboxed processes are forked. It is started with `-X remit-sandbox`."""
 
 
 class Reason(StrEnum):
-    """Why Remit said no. The doors' code tables below are written in these words."""
+    """The reason for a refusal or a failure. The code tables of the operations are keyed by it."""
 
     # hostile or wrong data
     MALFORMED = "malformed"
@@ -84,7 +84,7 @@ class Reason(StrEnum):
     ACCESS_NEEDS_APPROVAL = "access_needs_approval"
     ROLLBACK_MISSING = "rollback_missing"
     REPLAY_FAILED = "replay_failed"
-    # the way back
+    # rollback
     BACKUP_DAMAGED = "backup_damaged"
     BACKUP_MISSING = "backup_missing"
     DRIFTED = "drifted"
@@ -105,116 +105,120 @@ class Reason(StrEnum):
 
 
 MEANING: Final[dict[Reason, str]] = {
-    Reason.MALFORMED: "the input breaks its contract: not JSON, a wrong type, a field too many or too few",
-    Reason.TOO_LARGE: "the input has more bytes or items than are read",
-    Reason.TOO_DEEP: "the input is nested deeper than is read",
-    Reason.AUTHORITY_MALFORMED: "what was handed in as a lease or a token is none",
-    Reason.SIGNATURE_INVALID: "the signature does not fit the document: one was changed, or made for another kind",
-    Reason.KEY_UNKNOWN: "it was signed with a key that this keyring does not hold",
-    Reason.KEY_RETIRED: "it was signed with a key after that key had been retired",
-    Reason.BINDING_MISMATCH: "the authority is real, but for another task, capability, executor or content",
-    Reason.EXPIRED: "the authority was valid, and its time is over",
-    Reason.NOT_YET_VALID: "the authority is dated in the future: most likely a clock is wrong",
-    Reason.REVOKED: "it was revoked, or the key that signed it was; nothing that such a key signed counts any more",
+    Reason.MALFORMED: "the input breaks its contract: invalid JSON, a wrong type, a missing field or an unknown field",
+    Reason.TOO_LARGE: "the input has more bytes or items than Remit reads",
+    Reason.TOO_DEEP: "the input is nested deeper than Remit reads",
+    Reason.AUTHORITY_MALFORMED: "the lease or token that was sent is not a lease or token, or is incomplete",
+    Reason.SIGNATURE_INVALID: "the signature does not match the document, or was made for another kind of document",
+    Reason.KEY_UNKNOWN: "the document is signed with a key that is not in this keyring",
+    Reason.KEY_RETIRED: "the document was signed with a key that was already retired",
+    Reason.BINDING_MISMATCH: "the authority is genuine, but for another task, capability, executor or content",
+    Reason.EXPIRED: "the authority has expired",
+    Reason.NOT_YET_VALID: "the authority is dated in the future; probably a clock is wrong",
+    Reason.REVOKED: "the authority, or the key that signed it, is revoked",
     Reason.IRREVERSIBLE: "an action cannot be undone, and the approval does not name it",
     Reason.CAPABILITY_UNSUPPORTED: "no registered executor offers this capability",
-    Reason.PATH_REFUSED: "the path is outside of the allowed directories, behind a link, or not of a regular file",
-    Reason.FILE_CONFLICT: "a file is missing, exists already, or is not as it was when the task was looked at",
-    Reason.IDEMPOTENCY_CONFLICT: "the id is taken: by a request with another content, or by one without an outcome yet",
-    Reason.IN_PROGRESS: "another process is at work on this request and has not finished",
-    Reason.TRANSITION_INVALID: "the ledger does not allow this step after the one before it",
-    Reason.EVIDENCE_INVALID: "a bundle, head or stored record contradicts itself or its signature",
-    Reason.FILE_MISSING: "a file that should be there is not",
-    Reason.PERMISSION_DENIED: "this caller, or this user of the operating system, may not do that",
-    Reason.HASH_MISMATCH: "a file does not have the content that was expected of it",
+    Reason.PATH_REFUSED: "the path is outside the allowed directories, leads through a link, or is not a regular file",
+    Reason.FILE_CONFLICT: "a file is missing, already exists, or has changed since the preview",
+    Reason.IDEMPOTENCY_CONFLICT: "the id belongs to a request with other content, or to one without an outcome yet",
+    Reason.IN_PROGRESS: "another process is working on this request and has not finished",
+    Reason.TRANSITION_INVALID: "the current state does not allow this step",
+    Reason.EVIDENCE_INVALID: "a bundle, a head or a stored record contradicts itself or its signature",
+    Reason.FILE_MISSING: "a file that should exist does not exist",
+    Reason.PERMISSION_DENIED: "this caller, or this user of the operating system, has no permission for that",
+    Reason.HASH_MISMATCH: "a file does not have the expected content",
     Reason.PROTECTED: "the file is protected, and the approval does not name it",
-    Reason.CONTENT_REFUSED: "the new content needs an approval of its own: broken syntax, a credential, a command",
+    Reason.CONTENT_REFUSED: "the new content has broken syntax, a credential or a command, and needs its own approval",
     Reason.EXECUTABLE_REFUSED: "the new content can be executed, and the approval does not name that file",
     Reason.LIMIT_EXCEEDED: "the plan is larger than a limit in remit.yaml, or than any plan may be",
-    Reason.DEPENDENCY_INVALID: "an action depends on one that the plan does not have, or on itself",
-    Reason.DEPENDENCY_FAILED: "an action was left out, because one that it depends on was not done",
-    Reason.EDIT_NO_MATCH: "what an edit looks for is not in the file",
+    Reason.DEPENDENCY_INVALID: "an action depends on itself, or on an action that is not in the plan",
+    Reason.DEPENDENCY_FAILED: "an action was skipped, because an action that it depends on was not carried out",
+    Reason.EDIT_NO_MATCH: "the text or value that an edit looks for is not in the file",
     Reason.EDIT_OUT_OF_RANGE: "an edit names a line that the file does not have",
-    Reason.EDIT_AMBIGUOUS: "an edit fits in more than one place, or its place is shared with another",
-    Reason.EDIT_CONFLICT: "what an edit would add is there already",
+    Reason.EDIT_AMBIGUOUS: "an edit matches more than one place, or its place is shared with another",
+    Reason.EDIT_CONFLICT: "the value that an edit would add already exists",
     Reason.EDIT_UNSUPPORTED: "an edit of this kind cannot be made in this place",
-    Reason.NOT_TEXT: "a text edit was asked for, and the file is not UTF-8 text",
-    Reason.SYNTAX_BROKEN: "the file that an edit is for is not valid JSON or YAML",
-    Reason.SCHEMA_INVALID: "after the edit the file would not be a valid JSON Schema",
-    Reason.SQL_REFUSED: "a statement is not for a plan: only reading and changing the tables of one database is",
-    Reason.SQL_FAILED: "a statement was run on a copy and did not succeed, or gave no rows where some were expected",
-    Reason.DATABASE_BUSY: "another program has the database open",
-    Reason.PIPELINE_FAILED: "a pipeline was run on copies, and one of its steps did not succeed",
-    Reason.RULE_FAILED: "a rule of the plan does not hold after it was carried out",
-    Reason.TIMED_OUT: "it took longer than it may",
-    Reason.CANCELLED: "somebody cancelled it",
+    Reason.NOT_TEXT: "the file of a text edit is not UTF-8 text",
+    Reason.SYNTAX_BROKEN: "the file of an edit is not valid JSON or YAML",
+    Reason.SCHEMA_INVALID: "the file would not be a valid JSON Schema after the edit",
+    Reason.SQL_REFUSED: "a plan may not contain this statement: it may only read and change the tables of one database",
+    Reason.SQL_FAILED: "a statement failed on a copy of the database, or returned no rows where some were expected",
+    Reason.DATABASE_BUSY: "another program is using the database",
+    Reason.PIPELINE_FAILED: "a step of a pipeline failed when it was run on copies",
+    Reason.RULE_FAILED: "a validation rule of the plan does not hold after the plan was carried out",
+    Reason.TIMED_OUT: "the work took longer than its time limit",
+    Reason.CANCELLED: "the work was cancelled",
     Reason.CAPABILITY_MISSING: "the token does not have the capability that this kind of action needs",
-    Reason.CONSTRAINT_VIOLATED: "a constraint of the token forbids it: another host, too much money, too many actions",
-    Reason.APPROVAL_PENDING: "a person has to say yes first, and nobody has answered yet",
-    Reason.APPROVAL_DENIED: "a person was asked and said no, or the question can no longer be answered",
-    Reason.APPROVAL_TIMEOUT: "a person was asked and did not answer in time",
-    Reason.ELEMENT_MISSING: "the page has no such element, or more than one, or another one covers it",
-    Reason.PAGE_CHANGED: "the browser is at another page than the action names, or that page is not as it was",
-    Reason.FATE_UNKNOWN: "it was sent or called, and whether that took effect is not known; it is not done again",
-    Reason.GOAL_CONFLICT: "the correlation id is another goal's, or the dispatch is not the one that was decided",
+    Reason.CONSTRAINT_VIOLATED: "a constraint of the token forbids the host, the amount or one more action",
+    Reason.APPROVAL_PENDING: "this waits for an approval",
+    Reason.APPROVAL_DENIED: "an approver denied this, or the approval request is closed",
+    Reason.APPROVAL_TIMEOUT: "no approver answered in time",
+    Reason.ELEMENT_MISSING: "the page has no such element, has more than one, or another element covers it",
+    Reason.PAGE_CHANGED: "the browser shows another page than the action names, or that page has changed",
+    Reason.FATE_UNKNOWN: "it was sent or called, and whether it took effect is unknown; Remit does not repeat it",
+    Reason.GOAL_CONFLICT: "the correlation id belongs to another goal, or the dispatch is not the decided one",
     Reason.SIMULATION_UNKNOWN: "the catalogue has no such simulation",
-    Reason.SIMULATION_INACTIVE: "the simulation is not ACTIVE for this tenant, or was changed since it was promoted",
-    Reason.CONFIRMATION_MISSING: "the simulation needs a person's explicit yes, and there is none for this step",
-    Reason.ACCESS_DENIED: "no policy lets this user do that, or a policy forbids it, or none could be asked",
-    Reason.ACCESS_NEEDS_APPROVAL: "a policy lets this user do that only with the approval of somebody else",
-    Reason.ROLLBACK_MISSING: "the simulation changes something, and names none that would take it back",
-    Reason.REPLAY_FAILED: "a decision cannot be made again from what was kept of it, or comes out differently",
-    Reason.BACKUP_DAMAGED: "a backup is not what was kept, so nothing was restored",
-    Reason.BACKUP_MISSING: "a backup is gone, so nothing was restored",
-    Reason.DRIFTED: "a file was changed since the plan ran",
-    Reason.ROLLBACK_EXPIRED: "the time in which the plan could be taken back is over",
-    Reason.ROLLBACK_FAILED: "what had been done could not be taken back yet",
-    Reason.MISUSE: "the calling program broke a rule of the API: a bug to mend there",
-    Reason.STATE_UNSAFE: "keys, ledger or settings are, or would be, within reach of somebody else, or cannot be read",
-    Reason.STATE_MISSING: "there is no such thing: nothing under this id, no workspace, or a part of its state is gone",
+    Reason.SIMULATION_INACTIVE: "the simulation is not ACTIVE for this tenant, or has changed since it was promoted",
+    Reason.CONFIRMATION_MISSING: "the simulation needs the user's explicit confirmation, and this step has none",
+    Reason.ACCESS_DENIED: "no policy allows this to this user, a policy forbids it, or no policy could be evaluated",
+    Reason.ACCESS_NEEDS_APPROVAL: "a policy allows this to this user only with another person's approval",
+    Reason.ROLLBACK_MISSING: "the simulation changes something, and names no simulation that would roll it back",
+    Reason.REPLAY_FAILED: "a decision cannot be repeated from its stored evidence, or the repeated decision differs",
+    Reason.BACKUP_DAMAGED: "a backup is damaged, so nothing was restored",
+    Reason.BACKUP_MISSING: "a backup is missing, so nothing was restored",
+    Reason.DRIFTED: "a file has changed since the plan ran",
+    Reason.ROLLBACK_EXPIRED: "the time in which the plan could be rolled back is over",
+    Reason.ROLLBACK_FAILED: "changes that were made could not be undone yet",
+    Reason.MISUSE: "the calling program broke a rule of the API; fix the program",
+    Reason.STATE_UNSAFE: "keys, ledger or settings are accessible to other users, would be, or cannot be read",
+    Reason.STATE_MISSING: "nothing exists under this id, there is no workspace, or a part of its state is missing",
     Reason.STORE_UNAVAILABLE: "the database cannot be reached, opened or used",
-    Reason.STORE_OUTDATED: "the database's tables are of another version of Remit; `remit migrate` updates older ones",
-    Reason.DISK_FULL: "the disk, or a quota on it, is full; nothing was acknowledged that is not on disk",
-    Reason.SANDBOX_UNAVAILABLE: "no confined process could be had on this machine, so nothing was tried",
-    Reason.EFFECT_FAILED: "the effect was tried and did not succeed",
-    Reason.RESOURCE_EXHAUSTED: "the task used more time, memory or disk traffic than it may",
-    Reason.INTERNAL: "something that should not happen: a bug in Remit or in an executor",
+    Reason.STORE_OUTDATED: "the tables are of another version of Remit; `remit migrate` updates older ones",
+    Reason.DISK_FULL: "the disk or a disk quota is full; Remit has reported nothing as done that is not on disk",
+    Reason.SANDBOX_UNAVAILABLE: "no sandboxed process could be started on this machine, so nothing was tried",
+    Reason.EFFECT_FAILED: "the effect was tried and failed",
+    Reason.RESOURCE_EXHAUSTED: "the work used more time, memory or disk traffic than its quota",
+    Reason.INTERNAL: "an unexpected error: a bug in Remit or in an executor",
 }
 
 
 MAX_MESSAGE: Final = 2_000
 RECOVER_ADVICE: Final = (
-    "Fix what stands in the way, then end this process and run: remit recover. Do not ask for it under another id."
+    "Fix the cause, then end this process and run: remit recover. Do not send the request again under another id."
 )
-"""The next step after an effect that was begun, and of which it is not known whether it is done."""
-GOAL_ADVICE: Final = "Look in a moment at how the goal stands, by its id: remit ledger trace; or run: remit recover"
-"""The same for a goal."""
-SESSION_GONE: Final = "The session is gone. Navigate, and look at what the site shows before you do anything else."
-"""The same for an action in a browser that has ended."""
+"""The next step after an effect that was started and whose result is unknown."""
+GOAL_ADVICE: Final = "Look up the goal by its id in a moment: remit ledger trace. Or run: remit recover"
+"""The next step after a goal whose result is unknown."""
+SESSION_GONE: Final = "The session has ended. Navigate, and check what the site shows before you do anything else."
+"""The next step after an action in a browser session that has ended."""
 MAX_MASKED: Final = 10 * MAX_MESSAGE
 
 
 def render_line(text: str) -> str:
-    """Masked, on one line, no terminal escapes, of bounded length: names in it may be an attacker's."""
-    # Masked before it is cut or escaped: half a secret no longer looks like one.
+    """Return the text masked, on one line, without terminal escapes, of bounded length.
+
+    It may come from an attacker.
+    """
+    # Masked before it is cut or escaped: a half secret no longer looks like a secret.
     shown = printable(mask_text(text[:MAX_MASKED]))
     return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
 
 
 def mask_for_review(text: str) -> str:
-    """As `render_line`, for what somebody says yes or no to: in doubt it is shown, and never is a host hidden."""
+    """As `render_line`, for text that a person approves. A doubtful text is shown, and a host is never hidden."""
     shown = printable(mask_shown(text[:MAX_MASKED]))
     return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
 
 
 def _as_it_is(text: str) -> str:
-    # Not escaped: an escape sequence in front of a secret would hide where it begins. Half a character no frame takes.
+    # Not escaped: an escape sequence in front of a secret would hide where it begins. A lone surrogate fits in no
+    # frame.
     return text[:MAX_MASKED].encode("utf-8", "replace").decode()
 
 
-# Each fork of the sandbox pays for all that is loaded there. Nobody sees its errors before the host has made them anew,
-# and masked them. Everywhere else masking is loaded with this module: an error must not depend on what can be loaded
-# at the moment it is made.
+# Each fork of the sandbox pays for all that is loaded there. Its errors are not shown before the host has made them
+# again and masked them. Everywhere else masking is loaded with this module: an error must not depend on what can be
+# loaded at the moment it is made.
 if IN_SANDBOX:
     _render = _as_it_is
 else:
@@ -224,7 +228,10 @@ else:
 
 
 class RemitError(Exception):
-    """What was wrong, where, and the next step. Masked on construction; safe to print anywhere."""
+    """The base error: what is wrong, where, and the next step.
+
+    Masked on construction, so it can be printed anywhere.
+    """
 
     exit_code = 1
 
@@ -243,7 +250,7 @@ class RemitError(Exception):
     def with_changes(
         self, *, what: str | None = None, where: str | None = None, next_step: str | None = None
     ) -> "RemitError":
-        """The same problem, with other words or another place; of its plain kind, since a subclass may want more."""
+        """Return the same problem with another text or place. Its class is the base kind: a subclass may need more."""
         kinds: tuple[type[RemitError], ...] = (RefusedError, UsageError, EnvironmentFailureError)
         kind = next(kind for kind in kinds if isinstance(self, kind))
         what, where = self.what if what is None else what, self.where if where is None else where
@@ -254,25 +261,25 @@ class RemitError(Exception):
 
 
 class RefusedError(RemitError):
-    """Hostile or wrong data: nothing was touched."""
+    """Hostile or wrong data. Nothing was changed."""
 
     exit_code = 2
 
 
 class UsageError(RemitError):
-    """The caller broke a rule of the API: a bug to fix, not an input to handle."""
+    """The caller broke a rule of the API: a bug to fix in the caller, not an input to handle."""
 
     exit_code = 2
 
 
 class EnvironmentFailureError(RemitError):
-    """The machine, the store or the disk could not do its part."""
+    """The machine, the store or the disk failed."""
 
     exit_code = 1
 
 
 def as_remit_error(problem: Exception) -> RemitError:
-    """Our own errors as they are; anything else as an internal failure, named and masked."""
+    """Return an error of Remit as it is, and any other exception as an internal failure with its name, masked."""
     if isinstance(problem, RemitError):
         return problem
     return EnvironmentFailureError(
@@ -282,7 +289,7 @@ def as_remit_error(problem: Exception) -> RemitError:
     )
 
 
-# --- the doors' closed code sets ------------------------------------------------------------------------------------
+# --- the closed set of codes for tasks --------------------------------------------------------------------------------
 
 TaskCode = Literal["INVALID_LEASE", "LEASE_EXPIRED", "UNSUPPORTED_CAPABILITY", "EXECUTION_FAILED", "RESOURCE_EXHAUSTED"]
 

@@ -1,10 +1,10 @@
-"""Named places where a crash is worth testing. Costs one comparison unless a test has armed it.
+"""Fault points: named places where a test can crash the process. Each costs one comparison unless one is armed.
 
 `REMIT_FAULT=name`, `name:3` (the third time) or `name:1:error` arms one point for this process. The default action is
-SIGKILL on ourselves: nothing runs after it, no `finally`, no flush, as in a real crash.
+SIGKILL on the process itself. Nothing runs after it, no `finally` and no flush, as in a real crash.
 
-A sandboxed process has no environment and may not kill. For it there is `REMIT_FAULT=announce`: every point is told to
-a supervisor by a write to standard output. The supervisor of the crash tests is asked about each write, and kills.
+A sandboxed process has no environment and may not kill. For it there is `REMIT_FAULT=announce`: it reports every point
+to a supervisor by a write to standard output. The supervisor of the crash tests sees each write, and kills.
 """
 
 import errno
@@ -112,15 +112,15 @@ FAULT_POINTS: Final = frozenset(
 
 ANNOUNCE: Final = "announce"
 ANNOUNCEMENT: Final = b"remit-fault "
-"""How a write to standard output begins that is no output."""
+"""The prefix of a write to standard output that announces a point."""
 
 
 class InjectedFaultError(OSError):
-    """Raised at an armed point whose action is `error`, as a full disk would."""
+    """The error of an armed point whose action is `error`. It looks like a full disk."""
 
 
 def parse_setting(setting: str) -> tuple[str, int, str]:
-    """Which point, the how-manieth time, and what to do there. ValueError says what is wrong with the setting."""
+    """Return the point, the occurrence, and the action. ValueError says what is wrong with the setting."""
     if setting == ANNOUNCE:
         return "", 0, ANNOUNCE
     name, _, rest = setting.partition(":")
@@ -133,7 +133,7 @@ def parse_setting(setting: str) -> tuple[str, int, str]:
 
 
 def setting_problem(setting: str) -> str:
-    """What is wrong with a value of REMIT_FAULT, or an empty string."""
+    """Return what is wrong with a value of REMIT_FAULT, or an empty text."""
     try:
         parse_setting(setting)
     except ValueError as problem:
@@ -147,7 +147,7 @@ _times = itertools.count(1)  # its `next` is atomic: two threads never see the s
 
 
 def reach(name: str) -> None:
-    """Mark that execution is here. Does nothing unless armed for this name; a mistyped setting stops at any."""
+    """Mark that execution is here. Does nothing unless this point is armed. An invalid setting stops at any point."""
     if _target is not None and _target[0] in {name, ""}:
         _fire(name, _target)
 
@@ -157,9 +157,9 @@ def announce() -> None:
 
 
 def arm(setting: str) -> None:
-    """As if this process had been started with this REMIT_FAULT.
+    """Arm a point, as if this process had been started with this REMIT_FAULT.
 
-    A mistake is not raised here: `remit doctor` must be able to load this and say what is wrong.
+    A mistake is not raised here: `remit doctor` must be able to load this module and report what is wrong.
     """
     global _mistake, _target  # noqa: PLW0603 - the one switch; a forked process, or one without an environment, sets it late
     _mistake = setting_problem(setting)

@@ -10,18 +10,19 @@ from typing import Final
 Clock = Callable[[], datetime]
 
 DEFAULT_TENANT: Final = "default"
-"""Whom everything belongs to that no tenant asked for."""
+"""The owner of everything that was not requested for a tenant."""
 
 CLOCK_TOLERANCE: Final = timedelta(seconds=60)
-"""By how much two clocks may differ before anything is made of it."""
+"""The difference between two clocks that is tolerated."""
 
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
 
 
 def tenant_flag(tenant_id: str, known: Collection[str]) -> str:
-    """What a command that is suggested needs, to be about this tenant; empty where it is without that.
+    """Return the `--tenant` option that a suggested command needs to be about this tenant, or an empty text.
 
-    `known` are the tenants of remit.yaml: of one, and of several that one called `default`, need not be named.
+    `known` holds the tenants of remit.yaml. The option is not needed for the only tenant, nor, among several, for the
+    one called `default`.
     """
     meant = next(iter(known)) if len(known) == 1 else DEFAULT_TENANT if DEFAULT_TENANT in known else None
     return "" if tenant_id == meant else f" --tenant {shlex.quote(tenant_id)}"
@@ -32,15 +33,15 @@ def system_clock() -> datetime:
 
 
 def is_within(begun: datetime, now: datetime, life: timedelta) -> bool:
-    """Whether `now` lies in the `life` of something that began then.
+    """Return whether `now` lies within `life` after `begun`.
 
-    False also for a begin in the future: it was written while a clock was ahead that has been set right since.
+    False also if `begun` lies in the future: it was written while a clock was ahead that has been corrected since.
     """
     return -CLOCK_TOLERANCE <= now - begun <= life
 
 
 def uuid7(at: datetime, random_bytes: Callable[[int], bytes] = os.urandom) -> str:
-    """RFC 9562 version 7: sorts by time, so that an index on it appends at its end."""
+    """Return a UUID of version 7 (RFC 9562). Such ids sort by time, so an index on them grows at its end."""
     milliseconds = int(at.timestamp() * 1000)
     raw = bytearray(milliseconds.to_bytes(6, "big") + random_bytes(10))
     raw[6] = (raw[6] & 0x0F) | 0x70
@@ -50,14 +51,17 @@ def uuid7(at: datetime, random_bytes: Callable[[int], bytes] = os.urandom) -> st
 
 
 def render_time(at: datetime) -> str:
-    """RFC 3339, UTC, always six decimals: such texts sort as their times do."""
+    """Return the RFC 3339 text in UTC, always with six decimals. Such texts sort in the order of their times."""
     if at.tzinfo is not UTC:
         at = at.astimezone(UTC)
     return at.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def parse_time(text: str) -> datetime:
-    """The inverse of `render_time`; also takes fewer decimals. ValueError on any other form, offsets included."""
+    """Parse a time: the inverse of `render_time`. Fewer decimals are accepted.
+
+    Any other form, also one with an offset, raises ValueError.
+    """
     if not _TIME.fullmatch(text):
         raise ValueError("not an RFC 3339 time in UTC, such as 2026-01-31T09:30:00Z")
     return datetime.fromisoformat(text[:-1]).replace(tzinfo=UTC)

@@ -1,9 +1,9 @@
-"""What this process has counted since it began: every counter that there is, in one place.
+"""Metrics of this process: every counter and histogram, in one place.
 
-Plain numbers behind one lock each, for whoever scrapes them (`remit.observability.prometheus`); nothing is
-sent, kept or decided by them. A label says a door, a code, a kind: words of this program, from closed sets. No name,
-path or value of anybody's may become one; should a caller get that wrong, the number of different ones is bounded all
-the same.
+They are plain numbers behind one lock each, for a scraper (`remit.observability.prometheus`). They are not sent or
+stored, and no decision uses them. A label is an operation, a code or a kind: a word of this program, from a closed set.
+No name, path or value of a user may become a label. If a caller breaks that rule, the number of different labels is
+still bounded.
 """
 
 import threading
@@ -11,21 +11,21 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 MOST_SERIES: Final = 400
-"""Different labels of one counter. Whatever comes after them is counted as `other`."""
+"""The most different labels of one counter. Further ones are counted as `other`."""
 OTHER: Final = "other"
 
 Labels = tuple[str, ...]
 
 
 class HistogramData(NamedTuple):
-    """How many values lay at or below each bound, the last one being infinite, and their sum."""
+    """How many values are at or below each bound, and the sum of all values. The last bound is infinite."""
 
     counts: tuple[int, ...]
     total: float
 
 
 class Counted:
-    """What a counter and a distribution share: a name, a meaning, and which labels they have."""
+    """The common part of a counter and a histogram: name, meaning and labels."""
 
     def __init__(self, name: str, meaning: str, labels: Labels = ()) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class Counted:
 
 
 class Counter(Counted):
-    """Only ever grows."""
+    """A number that only grows."""
 
     def __init__(self, name: str, meaning: str, labels: Labels = ()) -> None:
         super().__init__(name, meaning, labels)
@@ -55,7 +55,7 @@ class Counter(Counted):
 
 
 class Histogram(Counted):
-    """How values are spread, such as seconds: a histogram."""
+    """A histogram: how values, such as seconds, are distributed."""
 
     def __init__(self, name: str, meaning: str, labels: Labels = (), *, bounds: tuple[float, ...]) -> None:
         super().__init__(name, meaning, labels)
@@ -85,38 +85,38 @@ _BROAD: Final = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.
 
 EXECUTIONS: Final = Counter(
     "remit_road_requests_total",
-    "Requests that came to the end of the road, by how: done, refused, stored, previewed, malformed, unsettled",
+    "Requests that the execution engine ended, by ending: done, refused, stored, previewed, malformed, unsettled",
     ("door", "ending"),
 )
 EXECUTION_SECONDS: Final = Histogram(
     "remit_road_seconds",
-    "From the first step to the last; a person's time to answer is in it",
+    "Time from the first step to the last, including the time that a person needs to answer",
     ("door",),
     bounds=_BROAD,
 )
-REFUSALS: Final = Counter("remit_road_refusals_total", "Refused before anything was touched", ("door", "code"))
+REFUSALS: Final = Counter("remit_road_refusals_total", "Requests refused before any change", ("door", "code"))
 FAILURES: Final = Counter(
-    "remit_road_failures_total", "Begun and come to nothing: whatever it had done was undone", ("door", "code")
+    "remit_road_failures_total", "Requests that failed after their effect had started and was undone", ("door", "code")
 )
 RECOVERED: Final = Counter(
     "remit_recovered_total",
-    "What a crash had left, by what came of it: finished, cleared, closed, stuck",
+    "Requests that a crash had interrupted, by result of recovery: finished, cleared, closed, stuck",
     ("door", "ending"),
 )
 ENTRIES: Final = Counter("remit_ledger_entries_total", "Durable entries, by the first word of their kind", ("group",))
 COMMITS: Final = Histogram(
-    "remit_ledger_commit_seconds", "Transactions of the ledger, each for all who wrote at that moment", bounds=_QUICK
+    "remit_ledger_commit_seconds", "Transactions of the ledger, each shared by concurrent writers", bounds=_QUICK
 )
-GOAL_EVENTS: Final = Counter("remit_goal_events_total", "What became of goals, step by step", ("event", "code"))
+GOAL_EVENTS: Final = Counter("remit_goal_events_total", "Steps of goals, by event and code", ("event", "code"))
 SANDBOX_SECONDS: Final = Histogram(
-    "remit_sandbox_seconds", "Work in a sandboxed process, from its go to its end", bounds=_BROAD
+    "remit_sandbox_seconds", "Work in a sandboxed process, from its start to its end", bounds=_BROAD
 )
 SANDBOX_KILLS: Final = Counter(
-    "remit_sandbox_kills_total", "Work that was cut short: a quota, its time, its death, a cancellation", ("code",)
+    "remit_sandbox_kills_total", "Interrupted work: quota, time limit, death of the process, cancellation", ("code",)
 )
 HTTP_REQUESTS: Final = Counter("remit_http_requests_total", "Answered requests", ("route", "method", "status"))
 HTTP_SECONDS: Final = Histogram(
-    "remit_http_request_seconds", "From the request's head to the end of its answer", ("route",), bounds=_BROAD
+    "remit_http_request_seconds", "Time from the request's head to the end of its response", ("route",), bounds=_BROAD
 )
 
 COUNTERS: Final = (

@@ -1,6 +1,6 @@
-"""System calls by number, for the two architectures that Remit knows, and one way to make them.
+"""System calls by number, for the two architectures that Remit knows, and the functions that make them.
 
-Loaded in the sandboxed process too: standard library only.
+The sandboxed process loads this module too, so it uses the standard library only.
 """
 
 import ctypes
@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, Final
 
-# Sorted by what they are for; None where an architecture never had the call.
+# Grouped by purpose. None if an architecture never had the call.
 _NUMBERS: Final[dict[str, tuple[int | None, int | None]]] = {
     "access": (21, None),
     "brk": (12, 214),
@@ -140,12 +140,12 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def number_of(name: str, machine: str | None = None) -> int | None:
-    """The call's number on this or the given architecture, or None where there is no such call."""
+    """Return the number of the call on this or the given architecture, or None if it has no such call."""
     return _NUMBERS[name][_COLUMN[machine or _HERE]]
 
 
 def number_here(name: str) -> int:
-    """The number on this machine; -1, to which a kernel answers ENOSYS, where it is not known."""
+    """Return the number on this machine. If it is unknown, return -1, which a kernel answers with ENOSYS."""
     if sys.platform != "linux" or _HERE not in _COLUMN:
         return -1
     found = number_of(name)
@@ -153,7 +153,7 @@ def number_here(name: str) -> int:
 
 
 def prepared(*arguments: Any) -> Any:
-    """`syscall(2)` with its types declared once, as a function object of its own: the number comes first."""
+    """Return `syscall(2)` with its types declared once, as a separate function object. The call number comes first."""
     function = _libc["syscall"]
     function.restype = ctypes.c_long
     function.argtypes = [ctypes.c_long, *arguments]
@@ -161,20 +161,20 @@ def prepared(*arguments: Any) -> Any:
 
 
 def prctl(option: int, argument: int) -> None:
-    """One setting of this process. OSError where the kernel says no."""
+    """Change one setting of this process. OSError if the kernel refuses."""
     words = [ctypes.c_ulong(word) for word in (argument, 0, 0, 0)]
     require(_libc.prctl(ctypes.c_int(option), *words), "prctl")
 
 
 _RESOURCES: Final = {"fsize": 1, "core": 4, "nofile": 7, "as": 9}
-"""Of `setrlimit`, by the name that its constant ends in. The module `resource` has them too, and costs every fork."""
+"""Resources of `setrlimit`, by the end of their constant's name. The module `resource` would slow every fork."""
 
 
 def limit(which: str, most: int) -> int:
-    """For good; how much it is now. Where less was allowed already, it stays at that."""
+    """Lower a limit of this process permanently, and return it. A limit that is already lower stays."""
     number, resource = number_here("prlimit64"), _RESOURCES[which]
     call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
-    limits = (ctypes.c_uint64 * 2)()  # the soft one, the hard one; no limit is the largest number
+    limits = (ctypes.c_uint64 * 2)()  # soft and hard limit; the largest number means no limit
     require(call(number, 0, resource, None, limits), "prlimit64")
     limits[0] = limits[1] = min(most, limits[1])
     require(call(number, 0, resource, limits, None), "prlimit64")
@@ -182,7 +182,10 @@ def limit(which: str, most: int) -> int:
 
 
 class Limit:
-    """One that is set later, by a single call: right after a fork every page that is written must first be copied."""
+    """A limit that is set later by a single call.
+
+    Right after a fork, each page that is written must first be copied.
+    """
 
     __slots__ = ("_arguments", "_call", "_limits")
 
@@ -192,12 +195,12 @@ class Limit:
         self._call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 
     def set(self) -> None:
-        """For good. OSError if less was allowed already."""
+        """Set the limit permanently. OSError if it is already lower."""
         require(self._call(*self._arguments), "prlimit64")
 
 
 def require(result: int, what: str) -> int:
-    """The result of a call, or the OSError it stands for."""
+    """Return the result of a call, or raise its OSError."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")

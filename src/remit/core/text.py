@@ -1,9 +1,9 @@
-"""Text of others, made safe to print on one line: no control character, no terminal escape, no fake line.
+"""Untrusted text made safe to print on one line: no control character, no terminal escape, no fake line.
 
-Two texts that differ look different: whatever has no picture of its own is spelled out. A name in letters that run from
-right to left moves nothing that stands beside it.
+Two texts that differ look different: a character that cannot be seen is spelled out. A name in letters that run from
+right to left moves nothing beside it.
 
-Small words for people, wherever they read them: counts, and text that is cut.
+Also small functions for texts that people read: counts with their noun, and cut text.
 """
 
 import codecs
@@ -13,12 +13,12 @@ from typing import Final
 
 
 def speaks_unicode() -> bool:
-    """Can standard output take any character?"""
+    """Return whether standard output accepts any character."""
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun: 1 entry, 2,000 entries."""
+    """Return a number with its noun, such as `1 entry` or `2,000 entries`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -27,14 +27,14 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - len(mark)] + mark
 
 
-# Looked up with this module: a sandboxed process can load nothing later.
+# Looked up when this module is loaded: a sandboxed process can load nothing later.
 _escape: Final = codecs.lookup("unicode_escape").encode
 
 UNICODE: Final = "16.0.0"
-"""Of the two lists below."""
+"""A text of all characters in the given ranges, for the two lists below."""
 
 # Default_Ignorable_Code_Point, from https://www.unicode.org/Public/16.0.0/ucd/DerivedCoreProperties.txt. A renderer
-# that has no picture for one of these shows nothing. Those that no character is assigned to yet are in it as well.
+# that has no glyph for one of these shows nothing. Code points without an assigned character are included.
 DEFAULT_IGNORABLE: Final = (
     (0x00AD, 0x00AD),  # soft hyphen
     (0x034F, 0x034F),  # combining grapheme joiner
@@ -54,7 +54,7 @@ DEFAULT_IGNORABLE: Final = (
     (0x1D173, 0x1D17A),  # musical format controls
     (0xE0000, 0xE0FFF),  # tags, and more variation selectors
 )
-# Not in that property, and nothing to be seen of them either: letters and signs that are drawn as an empty space.
+# Not in that property, but also invisible: letters and signs that are drawn as an empty space.
 BLANK: Final = (
     (0x2800, 0x2800),  # Braille pattern blank
     (0x13441, 0x13442),  # Egyptian hieroglyph blanks
@@ -72,7 +72,7 @@ ISOLATE, END_OF_ISOLATE = "\u2068", "\u2069"
 
 
 def printable(text: str) -> str:
-    r"""The same text, with everything that cannot be seen spelled out, such as `\x1b` or `\u202e`."""
+    r"""Return the text with each invisible character spelled out, such as `\x1b` or `\u202e`."""
     if text.isprintable() and (text.isascii() or not _UNSEEN.search(text)):
         return text
     seen = _UNSEEN.sub(lambda found: _spelled_out(found[0]), text)
@@ -80,16 +80,19 @@ def printable(text: str) -> str:
 
 
 def isolated(shown: str) -> str:
-    """Printable text that is put among other words, between marks of direction if any letter runs from right to left.
+    """Put printable text between marks of direction if a letter of it runs from right to left.
 
-    The marks have no width and are in no other text, so a line without such letters can be copied as it stands.
+    The marks have no width and are in no other text. So a line without such letters can be copied unchanged.
     """
     is_mixed = not shown.isascii() and _RIGHT_TO_LEFT.search(shown) is not None
     return f"{ISOLATE}{shown}{END_OF_ISOLATE}" if is_mixed else shown
 
 
 def spelled_name(text: str) -> str:
-    """A name in a sentence that is kept: letters that run from right to left are spelled out, since marks would be."""
+    """Return a name for a sentence that is stored.
+
+    Letters that run from right to left are spelled out, since marks would be.
+    """
     return _RIGHT_TO_LEFT.sub(lambda found: _spelled_out(found[0]), printable(text))
 
 

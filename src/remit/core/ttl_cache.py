@@ -1,7 +1,7 @@
-"""What was worked out once, kept for a while: read-only, bounded in number and in time.
+"""A cache for immutable values, bounded in number and in time.
 
-A key is always the digest of all that the kept thing was made from. So what is kept can never be out of date, and the
-time limit is for memory only: no answer depends on it.
+A key is always the digest of all that the value was made from. So a value can never be out of date. The time limit only
+saves memory: no result depends on it.
 """
 
 import threading
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class TTLCache(Generic[K, V]):
-    """At most `most` things, each for `seconds` since it was made; the one used longest ago goes first."""
+    """At most `most` values, each for `seconds` after it was made. The least recently used value is removed first."""
 
     def __init__(self, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -34,7 +34,7 @@ class TTLCache(Generic[K, V]):
             if found is not None and now - found[0] < self._seconds:
                 self._held.move_to_end(key)
                 return found[1]
-        made = make()  # outside of the lock: two callers may both make it, and get the same
+        made = make()  # outside the lock: two callers may both make it, and get equal values
         with self._lock:
             self._held[key] = (now, made)
             self._held.move_to_end(key)
