@@ -85,7 +85,7 @@ def test_by_command_before_anything_is_begun(project: Project, phase: str) -> No
     outcome = project.workspace.apply(envelope.canonical(), on_status=at_phase(phase, cancel))
     assert isinstance(outcome, PlanRefusal)
     assert (outcome.status, refused(outcome)[0], answered) == ("CANCELLED", 5006, [None])
-    assert "its approval with it" in outcome.errors[0].message
+    assert "its approval was cancelled too" in outcome.errors[0].message
     assert_nothing_was_begun(project)
     again = project.workspace.apply(envelope.canonical())
     assert isinstance(again, PlanRefusal)
@@ -131,7 +131,7 @@ def test_one_that_has_run_gives_its_outcome(project: Project) -> None:
 
 
 def test_an_unknown_one_is_refused(project: Project) -> None:
-    with pytest.raises(RefusedError, match="no envelope of this id"):
+    with pytest.raises(RefusedError, match="no envelope with this id"):
         project.workspace.cancel("nobody knows it")
 
 

@@ -1,6 +1,7 @@
-"""A plan that nobody has approved: it travels as far as the preview, and never further.
+"""The operation of a plan that is not approved. It stops after the preview.
 
-Its type is not the approved plan's, so nothing that acts takes it; and its consent is always a no.
+`DraftPlan` is another type than `ApprovedPlan`, so no function that changes something accepts it. The consent step
+always refuses.
 """
 
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from remit.plans.runtime.steps import needs_parsers
 
 @dataclass(frozen=True, slots=True)
 class DraftPlan:
-    """A plan as somebody wrote it."""
+    """An unapproved plan, and its digest."""
 
     plan: Plan
     digest: str
@@ -30,7 +31,7 @@ class DraftPlan:
 
 @dataclass(frozen=True)
 class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
-    """For `remit preview` and `remit approve`: the same road as an approved plan's, stopped after the preview."""
+    """The engine's steps for `remit preview` and `remit approve`: those of an approved plan, up to the preview."""
 
     environment: PlanEnvironment
     name: str = field(default="draft", init=False)
@@ -44,7 +45,7 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
         return RequestIds(DEFAULT_TENANT, request.digest, self.name, request.digest, request.digest)
 
     def verify_authority(self, request: DraftPlan, now: datetime) -> DraftPlan:
-        """There is none to verify, and none is given."""
+        """Return the request unchanged. A draft has no authority, and this step gives it none."""
         return request
 
     def decide(self, request: DraftPlan) -> PolicyDecision:
@@ -65,7 +66,7 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
             at=render_time(rules.clock()),
             diffs="full",
         )
-        preview.prepared.close()  # nothing will be made of it
+        preview.prepared.close()  # a draft is never applied
         return replace(preview, statements=None)
 
     def consent(self, granted: DraftPlan, preview: Preview, now: datetime) -> str:
@@ -108,6 +109,6 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
 def _unapproved() -> RefusedError:
     return RefusedError(
         Reason.SIGNATURE_INVALID,
-        "nobody has approved this plan",
+        "this plan is not approved",
         next_step="Approve it: remit approve",
     )

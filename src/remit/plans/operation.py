@@ -1,25 +1,32 @@
-"""The operation of a plan: approved, carried out in a sandbox, verified and reported; or undone, all of it.
+"""The operation of an approved plan. A plan is applied and verified as a whole, or undone as a whole.
 
-The engine (`execution/engine.py`) calls one method for each step. What the method asks lies one call away:
+The engine (`execution/engine.py`) calls one method of `PlanOperation` for each step. The methods are short; the work is
+done in the modules below.
 
-parse, verify_authority    the envelope: `contracts/plans/envelope.py`, `authority/envelope.py`
-decide                     `plans/policy/plan.py`: `decide_plan` calls every check that needs no look at the disk, so a
-                           new policy check goes there
-preview                    `plans/preview/build.py`, and so does a check that needs the files (one that needs their
-                           content: `effects/plans/simulate.py`); SQL and pipelines run on copies in `plans/preparation`
-consent                    `plans/approval_checks.py`; what an approval must name: `plans/policy/required_approvals.py`
-checkpoint                 `plans/apply/checkpoint.py`, and the backups and manifest in `plans/storage`
+parse, verify_authority    `contracts/plans/envelope.py` is the signed document; `authority/envelope.py` verifies it.
+decide                     `plans/policy/plan.py`. Add a policy check that does not need the disk to `decide_plan`.
+preview                    `plans/preview/build.py`. Add a check that needs the files there. A check that needs their
+                           content goes to `effects/plans/simulate.py`. `plans/preparation` runs SQL and pipelines on
+                           copies.
+consent                    `plans/approval_checks.py`. `plans/policy/required_approvals.py` says what an approval must
+                           name.
+checkpoint                 `plans/apply/checkpoint.py`; `plans/storage` writes the backups and the rollback manifest.
 effect, recover_effect, undo,
-verify_effect, commit      `plans/apply/executor.py`
-succeed, fail              `plans/apply/outcome.py` builds the reports by `plans/reports`. A new field of the report:
-                           `contracts/plans/report.py`; `FinishedRun` (`plans/reports/run_data.py`), which
-                           `build_outcome` fills; `build_report` (`plans/reports/execution_report.py`). People see it by
-                           `cli/plans/render.py` and the console's `run.html`, an agent by
-                           `services/plans/agent_views.py`. What it needs after a crash belongs into the checkpoint
+verify_effect, commit,
+clear_up                   `plans/apply/executor.py`
+succeed, fail              `plans/apply/outcome.py`, which builds the reports with `plans/reports`
 publish                    `plans/reports/publish.py`
 
-`plans/service.py` calls the engine with it. The preview before an approval has `draft_operation.py`. The rollback of a
-run has `plans/rollback/operation.py`.
+To add a field to the report, change these places:
+
+- `ExecutionReport` in `contracts/plans/report.py`
+- `FinishedRun` in `plans/reports/run_data.py`, and `build_outcome`, which fills it
+- `build_report` in `plans/reports/execution_report.py`
+- for people: `cli/plans/render.py` and the console's `run.html`; for agents: `services/plans/agent_views.py`
+- the checkpoint, if the report of a run that is resumed after a crash needs the value
+
+`plans/service.py` runs this operation. Related operations: `draft_operation.py` (the preview before an approval) and
+`plans/rollback/operation.py` (the rollback of a run).
 """
 
 import logging
@@ -86,7 +93,7 @@ _LOG: Final = logging.getLogger("remit.plans")
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """Nobody has vouched for any of it. One that was read back from a checkpoint has no envelope any more."""
+    """An unverified request to apply a plan. A request that is loaded from a checkpoint has no envelope."""
 
     envelope_id: str
     digest: str
@@ -96,15 +103,19 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResult, PlanOutcome | PlanRefusal]):
-    """Holds the protocol layer's public key and the executor's private one; never the protocol layer's private key."""
+    """The engine's steps for an approved plan.
+
+    It holds the protocol layer's public key and the executor's private key. It never holds the protocol layer's private
+    key, so it cannot approve a plan.
+    """
 
     keyring: Callable[[], Keyring]
     signer: Callable[[], Signer]
     environment: PlanEnvironment
     _prepared: dict[str, PreparedAll] = field(default_factory=dict, init=False, repr=False)
-    """By envelope: what SQL left, from the preview until the request has ended."""
+    """The files that SQL and pipelines produced, by envelope id. Kept from the preview until the request ends."""
     _statements: dict[str, PreparedStatements] = field(default_factory=dict, init=False, repr=False)
-    """Likewise: what is to be run on a server."""
+    """The statements to run on a database server, by envelope id. Kept for the same time."""
     name: str = field(default="plan", init=False)
     try_again: str = field(default="If the plan is still wanted, approve it again: remit approve", init=False)
 
@@ -112,14 +123,16 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     def _executor(self) -> PlanExecutor:
         return PlanExecutor(self.environment, self.keyring)
 
-    # --- 1 to 5 -------------------------------------------------------------------------------------------------------
+    # --- steps 1 to 5: nothing is changed -----------------------------------------------------------------------------
 
     def parse(self, raw: tuple[bytes, ...]) -> PlanRequest:
+        """Parse the bytes of an envelope. Its signature is not verified here."""
         (document,) = raw
         envelope = Envelope.parse(document)
         return PlanRequest(envelope.envelope_id, digest_of_envelope(envelope), envelope)
 
     def trace(self, request: PlanRequest) -> RequestIds:
+        """Return the ids of the request. The envelope's id is the idempotency key, so an envelope is applied once."""
         return RequestIds(
             tenant_id=DEFAULT_TENANT,
             correlation_id=request.envelope_id,
@@ -130,20 +143,26 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         )
 
     def verify_authority(self, request: PlanRequest, now: datetime) -> ApprovedPlan:
+        """Verify the envelope's signature, its expiry, and that it was issued for this plan and this configuration."""
         self.environment.report_status(request.envelope_id, _plan_id(request), "CHECKING", 0, 0)
         if request.envelope is None:
-            raise UsageError(Reason.MISUSE, "what was read back from a checkpoint has no authority")
+            raise UsageError(Reason.MISUSE, "a request that was loaded from a checkpoint has no authority")
         envelope = request.envelope
         digest = self.environment.rules.config().digest()
         return verify_envelope(envelope, digest, self.keyring(), now, plan_digest=envelope.plan.digest())
 
     def decide(self, request: PlanRequest) -> PolicyDecision:
+        """Check the plan against the policy. For a run that is resumed, check its root and its paths."""
         if request.envelope is not None:
             envelope, rules = request.envelope, self.environment.rules
             return decide_plan(envelope.plan, rules.config(), rules.root(), envelope.approvals)
         return self._decide_on_resume(request.checkpoint)
 
     def preview(self, granted: ApprovedPlan) -> PlanPreview:
+        """Compute what the plan would do to the files and databases as they are now.
+
+        Everything that SQL and pipelines produce here is kept until `release`; `effect` uses it.
+        """
         envelope, rules = granted.envelope, self.environment.rules
         self._require_not_void(envelope.envelope_id)
         runner = self.environment.runner(
@@ -151,7 +170,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         )
         engines = self.environment.engines(envelope.envelope_id, envelope.plan.plan_id)
         digest, now = envelope.plan_digest, self.environment.now()
-        self._discard_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
+        self._discard_prepared(envelope.envelope_id)  # the engine repeats the preview if another process was faster
         try:
             tools = PreviewTools(runner, engines, in_earnest=True)
             preview = preview_plan(envelope.plan, rules.config(), rules.root(), tools, plan_digest=digest, at=now)
@@ -165,11 +184,12 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return preview
 
     def release(self, granted: ApprovedPlan) -> None:
+        """Close the open transactions and the prepared files."""
         self._executor.transactions.close(granted.envelope.envelope_id)
         self._discard_prepared(granted.envelope.envelope_id)
 
     def consent(self, granted: ApprovedPlan, preview: Preview, now: datetime) -> str:
-        """The envelope is the yes; this sees that it was to this very effect."""
+        """Check that the envelope approves exactly this effect: the same inputs, and every approval that is needed."""
         envelope, plan_preview = granted.envelope, _as_plan_preview(preview)
         self._require_not_cancelled(envelope.envelope_id)
         require_none_busy(plan_preview.problems)
@@ -178,9 +198,14 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
         return f"envelope {envelope.envelope_id}"
 
-    # --- 6, 7 ---------------------------------------------------------------------------------------------------------
+    # --- steps 6 and 7: rollback data is durable before the intent is recorded ----------------------------------------
 
     def checkpoint(self, granted: ApprovedPlan, preview: Preview) -> str:
+        """Make the report folder, write the backups and the rollback manifest, and return the checkpoint as text.
+
+        Recovery uses only this text, the notes of the effect, and the files in that folder. If this method fails, it
+        removes what it wrote.
+        """
         plan_preview, envelope, config = _as_plan_preview(preview), granted.envelope, self.environment.rules.config()
         self.environment.report_status(
             envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(plan_preview.steps.steps)
@@ -212,7 +237,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         with ReportFolder.make(checkpoint.root, checkpoint.folder) as folder:
             try:
                 if plan_preview.doomed:
-                    folder.write({})  # so that it is durable
+                    folder.write({})  # writes no file, but makes the folder durable
                 else:
                     checkpoint = self._back_up(checkpoint, plan_preview, config, folder)
                 self._require_not_cancelled(envelope.envelope_id)
@@ -238,27 +263,32 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return checkpoint
 
     def require_still_valid(self, granted: ApprovedPlan, now: datetime) -> None:
+        """Verify the envelope again, with the current configuration and time."""
         envelope = granted.envelope
         config_digest = self.environment.rules.config().digest()
         verify_envelope(envelope, config_digest, self.keyring(), now, plan_digest=envelope.plan_digest)
 
     def discard(self, text: str) -> None:
+        """Remove the report folder of a checkpoint whose intent was never recorded."""
         checkpoint = parse_checkpoint(text)
         try:
             with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 folder.discard()
             with opened(checkpoint.root, REPORTS) as reports:
                 beneath.remove_folder(reports, checkpoint.folder)
-        except RemitError as problem:  # `remit prune` will find it
+        except RemitError as problem:  # `remit prune` removes it later
             _LOG.warning("a report folder could not be removed", extra={"why": str(problem)})
 
     def load_checkpoint(self, text: str) -> tuple[PlanRequest, PlanCheckpoint]:
+        """Parse a checkpoint. The returned request has no envelope, so it has no authority."""
         checkpoint = parse_checkpoint(text)
         return PlanRequest(checkpoint.envelope_id, checkpoint.request_digest, None, checkpoint), checkpoint
 
-    # --- 8, 9: its life -----------------------------------------------------------------------------------------------
+    # --- steps 8 and 9: apply, verify, report, commit; or undo --------------------------------------------------------
 
     def effect(self, granted: ApprovedPlan, checkpoint: PlanCheckpoint, note: Note) -> RunResult:
+        """Apply the plan in the sandbox. The envelope is verified again while the plan runs."""
+
         def require_still_valid() -> None:
             self.require_still_valid(granted, self.environment.rules.clock())
 
@@ -268,20 +298,25 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return self._executor.execute(granted.envelope.plan, checkpoint, ready, require_still_valid, note)
 
     def recover_effect(self, checkpoint: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
+        """Finish or undo a run whose process died. Return None if it was undone or had changed nothing."""
         return self._executor.recover_effect(checkpoint, notes, note)
 
     def undo(self, checkpoint: PlanCheckpoint, notes: Notes, note: Note) -> None:
+        """Undo all changes of the run."""
         self._executor.undo(checkpoint, notes, note)
 
     def verify_effect(self, checkpoint: PlanCheckpoint, run_result: RunResult) -> None:
+        """Check that the files are as the preview showed them. The host checks this itself, outside the sandbox."""
         self._executor.verify(checkpoint, run_result)
 
     def succeed(self, request: PlanRequest, checkpoint: PlanCheckpoint, run_result: RunResult) -> PlanOutcome:
+        """Build and sign the outcome of a run that ended."""
         return self._outcome(checkpoint, run_result)
 
     def fail(
         self, request: PlanRequest, problem: RemitError, checkpoint: PlanCheckpoint | None = None
     ) -> PlanOutcome | PlanRefusal:
+        """Build a refusal if no intent was recorded (no `checkpoint`), otherwise the signed outcome of a failed run."""
         if checkpoint is None:
             error = refusal_of(problem, request.envelope_id, self.environment.rules.clock)
             status: Literal["REFUSED", "CANCELLED"] = "CANCELLED" if problem.reason is Reason.CANCELLED else "REFUSED"
@@ -289,6 +324,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return self._outcome(checkpoint, self._executor.failure(checkpoint, problem))
 
     def publish(self, checkpoint: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal) -> None:
+        """Write the reports. If that fails, a run that changed something is undone; after a failed run it is logged."""
         if isinstance(outcome, PlanRefusal):
             return
         self.environment.report_status(
@@ -307,42 +343,49 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
                 raise ReportWriteError(
                     error.reason, error.what, where=error.where, next_step=error.next_step
                 ) from problem
-            _LOG.warning("the papers of a plan could not be written", extra={"why": str(error)})
+            _LOG.warning("the reports of a plan could not be written", extra={"why": str(error)})
         if outcome.status.status in EFFECTIVE_STATUSES:
-            self._executor.verify_originals(checkpoint)  # once more: writing papers takes its time
+            self._executor.verify_originals(checkpoint)  # again, because another process can write in the meantime
 
     def commit(self, checkpoint: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+        """Commit the transaction on the database server, if the plan has one."""
         if isinstance(outcome, PlanOutcome) and outcome.status.status in EFFECTIVE_STATUSES:
             self._executor.commit(checkpoint, note)
 
     def clear_up(self, checkpoint: PlanCheckpoint, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+        """Remove the files that only an undo needs. After this, the run can no longer be undone, only rolled back."""
         if isinstance(outcome, PlanRefusal) or outcome.status.status not in EFFECTIVE_STATUSES:
             return
         self._executor.clear_up(checkpoint, note)
 
-    # --- 10 -----------------------------------------------------------------------------------------------------------
+    # --- steps 10 and 11: the outcome is recorded and returned --------------------------------------------------------
 
     def store_outcome(self, outcome: PlanOutcome | PlanRefusal) -> str:
+        """Return the text that is stored with the claim: the outcome with all reports."""
         return outcome.canonical().decode()
 
     def show_outcome(self, outcome: PlanOutcome | PlanRefusal, stored: str) -> Mapping[str, Any]:
-        """The signed status, and a row for each action; the papers themselves stand with the claim."""
+        """Return the part of the outcome that the ledger shows: the signed status, and a row for each action.
+
+        The reports themselves are stored with the claim.
+        """
         if isinstance(outcome, PlanRefusal):
-            raise UsageError(Reason.MISUSE, "a refusal is recorded as such")
+            raise UsageError(Reason.MISUSE, "a refusal was passed as the outcome of a run")
         shown: dict[str, Any] = {"status": outcome.status.tree(), "actions": action_rows(outcome)}
         return {**shown, "rows": server_rows(outcome)} if server_rows(outcome) else shown
 
     def load_outcome(self, stored: str, recorded_at: str) -> PlanOutcome:
+        """Verify and return a stored outcome. Write its report files again if they are missing."""
         outcome = load_plan_outcome(stored, self.keyring())
         try:
             with ReportFolder.open(self.environment.rules.root(), outcome.status.folder.rpartition("/")[2]) as folder:
                 if folder.read("status.json") is None:
                     restore_reports(folder, outcome)
-        except RemitError as problem:  # for people only: what counts is in the ledger
-            _LOG.warning("the papers of a plan could not be written again", extra={"why": str(problem)})
+        except RemitError as problem:  # only people read these files; the ledger has the outcome
+            _LOG.warning("the reports of a plan could not be written again", extra={"why": str(problem)})
         return outcome
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def _discard_prepared(self, envelope_id: str) -> None:
         if (prepared := self._prepared.pop(envelope_id, None)) is not None:
@@ -350,13 +393,13 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         self._statements.pop(envelope_id, None)
 
     def _decide_on_resume(self, checkpoint: PlanCheckpoint | None) -> PolicyDecision:
-        """What was begun is finished or taken back where it was begun, and nowhere else."""
+        """Allow a run to be resumed only in the root where it was started, and only on paths that are not forbidden."""
         if checkpoint is None or checkpoint.root != self.environment.rules.root():
             denial = Denial(
                 Reason.PATH_REFUSED,
-                "this plan was begun in another folder",
+                "this plan was started in another root folder",
                 where=checkpoint.root if checkpoint else "",
-                next_step="Set `root` in remit.yaml as it was, and run: remit recover",
+                next_step="Set `root` in remit.yaml to its earlier value, and run: remit recover",
             )
             return PolicyDecision(denials=(denial,))
         config = self.environment.rules.config()
@@ -365,16 +408,16 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             place.path: is_forbidden(place.below, config) for n, place in checkpoint.places().items() if n in changed
         }
         denials = tuple(Denial(Reason.PATH_REFUSED, reason, where=path) for path, reason in why.items() if reason)
-        return PolicyDecision((f"begun under envelope {checkpoint.envelope_id}",), denials)
+        return PolicyDecision((f"started under envelope {checkpoint.envelope_id}",), denials)
 
     def _require_not_void(self, envelope_id: str) -> None:
-        """Whoever comes with an approval that was cancelled before is refused like with any other that is void."""
+        """Refuse an approval that was cancelled before this request, like any other void approval."""
         if self.environment.cancellations.is_recorded(envelope_id):
             raise RefusedError(
                 Reason.REVOKED,
                 "this approval was cancelled",
                 where=f"envelope {envelope_id}",
-                next_step="Approve the plan again if it shall run after all.",
+                next_step="If the plan is still wanted, approve it again.",
             )
 
     def _require_not_cancelled(self, envelope_id: str) -> None:
@@ -382,16 +425,16 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             raise self._cancelled_error(envelope_id)
 
     def _cancelled_error(self, envelope_id: str) -> RefusedError:
-        """Nothing was begun yet."""
+        """Return the error for a plan that was cancelled before its intent was recorded."""
         is_void = self.environment.cancellations.is_recorded(envelope_id)
-        what = "it was cancelled before anything was changed"
+        what = "the plan was cancelled before anything was changed"
         return RefusedError(
             Reason.CANCELLED,
-            f"{what}, and its approval with it" if is_void else what,
+            f"{what}, and its approval was cancelled too" if is_void else what,
             where=f"envelope {envelope_id}",
-            next_step="Approve the plan again if it shall run after all."
+            next_step="If the plan is still wanted, approve it again."
             if is_void
-            else "The approval was not used: apply it again, if the plan shall run after all.",
+            else "The approval was not used. If the plan is still wanted, apply it again.",
         )
 
     def _outcome(self, checkpoint: PlanCheckpoint, run_result: RunResult) -> PlanOutcome:
@@ -413,12 +456,15 @@ def _plan_id(request: PlanRequest) -> str:
 
 def _as_plan_preview(preview: Preview) -> PlanPreview:
     if not isinstance(preview, PlanPreview):
-        raise UsageError(Reason.MISUSE, "a plan's preview was made by another door")
+        raise UsageError(Reason.MISUSE, "the preview of a plan was made by another operation")
     return preview
 
 
 def _require_idle_databases(plan_preview: PlanPreview, root: str) -> None:
-    """Once more, right before the old bytes are kept: whoever opened one since would go on with a file that is gone."""
+    """Check again, right before the backups are written, that no other process has one of the databases open.
+
+    A process that opened a database since the preview would continue to use a file that the plan has replaced.
+    """
     for step in plan_preview.steps.steps:
         if is_marked(step) and step.problem is None and not step.unchanged:
             require_idle(locate_below(root, plan_preview.steps.paths[step.path]), writes=True)

@@ -1,4 +1,4 @@
-"""What the ledger knows of the runs of plans: found by any of their names, and as it vouches for them."""
+"""Queries for the runs of plans. A run is found by any of its names; its outcome is verified against the ledger."""
 
 import json
 import logging
@@ -37,7 +37,7 @@ _LOG: Final = logging.getLogger("remit.plans")
 
 
 class RunQueries:
-    """Of one workspace. `hosts` is where each process that runs plans keeps its lock."""
+    """The runs of one workspace. `hosts` is the folder in which each process that runs plans keeps its lock."""
 
     def __init__(
         self, ledger: Callable[[], Ledger], keyring: Callable[[], Keyring], rules: PlanRules, hosts: Path
@@ -48,7 +48,7 @@ class RunQueries:
         self._hosts = hosts
 
     def find(self, report: str) -> str:
-        """The envelope's id. What files say is not asked: only names that stand in the ledger are believed."""
+        """Return the envelope id of the run with this name. Only names in the ledger are used, never report files."""
         if report == "last":
             if last := self._last():
                 return last
@@ -58,15 +58,16 @@ class RunQueries:
             return known
         raise RefusedError(
             Reason.STATE_MISSING,
-            "no run of a plan is known by this name",
+            "no run of a plan has this name",
             where=report,
-            next_step="Name a folder below agent_outputs/reports, a report's or an envelope's id, or `last`.",
+            next_step="Name a folder below agent_outputs/reports, the id of a report or an envelope, or `last`.",
         )
 
     def _last(self) -> str:
-        """The last run of which something stood when it ended; if there is none, the last of all, or nothing.
+        """Return the last run that had changed something when it ended; otherwise the last run; otherwise nothing.
 
-        One that was taken back since counts: asked for again, `last` must not go on to the run before it.
+        A run that was rolled back since is included. Otherwise a second rollback of `last` would roll back the run
+        before it.
         """
         newest = ""
         with self._ledger().store.reading() as connection:
@@ -77,9 +78,10 @@ class RunQueries:
         return newest
 
     def _find_by_report(self, report: str) -> str | None:
-        """The envelope of the run with this report id, or with this folder: by its name, or by a path that leads there.
+        """Return the envelope id of the run with this report id or report folder (its name, or a path to it).
 
-        One that the ledger vouches for comes before one that only looks like it; the latter is refused by `taken`.
+        A run that is verified against the ledger is preferred. A run that cannot be verified is returned only if there
+        is no other; `rollback_target` refuses it.
         """
         name = self._folder_in(report)
         if not name or len(name) > _LONGEST_NAME or not name.isascii():
@@ -98,7 +100,7 @@ class RunQueries:
         return doubtful
 
     def _folder_in(self, report: str) -> str:
-        """The last part of it, if it is no path, or one that leads to a report folder of this project."""
+        """Return a plain name as it is, and the last part of a path to a report folder of this project."""
         path, _, name = report.rstrip("/").rpartition("/")
         if "\0" in report:
             return ""
@@ -110,40 +112,41 @@ class RunQueries:
         return next((os.path.basename(start) for start in starts if os.path.dirname(start) == reports), "")
 
     def _names_of(self, claimed: ClaimCompleted | ClaimHeld) -> set[str]:
-        """Its report's id and its folder, as the ledger vouches for them; of one that has not ended, its folder."""
+        """Return the verified report id and folder of a run; for a run that has not ended, only its folder."""
         if isinstance(claimed, ClaimHeld):
             return {str(json.loads(claimed.checkpoint).get("folder", ""))}
         status = self.outcome_of(claimed).status
         return {status.report_id, status.folder.rpartition("/")[2]}
 
     def rollback_target(self, envelope_id: str) -> RollbackTarget:
+        """Return a run that can be rolled back, verified against the ledger. Refuses any other run."""
         found = self.claim(envelope_id)
         if not isinstance(found, ClaimCompleted):
             raise RefusedError(
                 Reason.STATE_MISSING,
                 "this plan has no recorded outcome" if found is None else "this plan has not ended yet",
                 where=f"envelope {envelope_id}",
-                next_step="`remit recover` ends what a crash has left.",
+                next_step="If its process has crashed, run: remit recover",
             )
         outcome = self.outcome_of(found)
         if is_of_unknown_effect(outcome.report):
             raise RefusedError(
                 Reason.MISUSE,
-                "somebody closed this plan as it was, so nobody knows what is to be taken back",
+                "this run was abandoned, so it cannot be rolled back automatically",
                 where=f"envelope {envelope_id}",
-                next_step=f"Its report names what is left. Backups are restored by {outcome.status.folder}/{SCRIPT}",
+                next_step=f"Its report lists what is left. To restore the backups: {outcome.status.folder}/{SCRIPT}",
             )
         if outcome.manifest is None or outcome.status.status not in EFFECTIVE_STATUSES:
             raise RefusedError(
                 Reason.MISUSE,
-                f"there is nothing to take back: the plan ended as {outcome.status.status}",
+                f"there is nothing to roll back: the plan ended as {outcome.status.status}",
                 where=f"envelope {envelope_id}",
-                next_step="Its report tells why.",
+                next_step="Its report says why.",
             )
         return RollbackTarget(outcome, fold(outcome.manifest, self.rollbacks_of(outcome), self._rules.clock()))
 
     def rollbacks_of(self, outcome: PlanOutcome) -> list[RollbackOutcome]:
-        """Every rollback of this run that has an outcome, in their order."""
+        """Return every rollback of this run that has an outcome, in order."""
         found: list[RollbackOutcome] = []
         manifest_id = outcome.manifest.manifest_id if outcome.manifest else ""
         for attempt in range(1, MANY_ATTEMPTS):
@@ -157,13 +160,13 @@ class RunQueries:
             found.append(load_rollback_outcome(stored.text, self._keyring()))
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
-            f"{MANY_ATTEMPTS:,} rollbacks of this run have been tried",
+            f"this run has reached the limit of {MANY_ATTEMPTS:,} rollback attempts",
             where=f"envelope {outcome.status.envelope_id}",
-            next_step="`remit ledger show` tells why they failed; the stand-alone script needs none of this.",
+            next_step="`remit ledger show` shows why they failed. The stand-alone rollback script has no such limit.",
         )
 
     def known_folders(self) -> dict[str, KnownStatus]:
-        """Every report folder that a claim speaks of, and whether its backups may still be needed."""
+        """Return every report folder that a claim names, and whether its backups may still be needed."""
         known: dict[str, KnownStatus] = {}
         with self._ledger().store.reading() as connection:
             keys = [str(row[0]) for row in connection.rows(_ALL, (DEFAULT_TENANT,))]
@@ -183,21 +186,22 @@ class RunQueries:
             if outcome.manifest is None:
                 return folder, "NONE"
             return folder, fold(outcome.manifest, self.rollbacks_of(outcome), self._rules.clock()).status
-        except RemitError as problem:  # what cannot be vouched for is not removed
-            _LOG.warning("a run cannot be vouched for", extra={"key": done.key.key, "why": str(problem)})
+        except RemitError as problem:  # the backups of a run that cannot be verified are kept
+            _LOG.warning("a run cannot be verified", extra={"key": done.key.key, "why": str(problem)})
             return folder, "ACTIVE"
 
     def outcome_of(self, done: ClaimCompleted) -> PlanOutcome:
-        """As the ledger vouches for it."""
+        """Return the outcome of a completed claim, verified against the ledger."""
         trace = RequestIds(DEFAULT_TENANT, done.correlation_id, "plan", done.key.key, done.request_digest)
         stored = Journal(self._ledger(), trace, self._hosts, 0).verify_stored(done)
         return load_plan_outcome(stored.text, self._keyring())
 
     def claim(self, key: str, scope: str = "plan") -> ClaimCompleted | ClaimHeld | None:
+        """Return the claim with this key. Its content is not verified."""
         with self._ledger().store.reading() as connection:
             return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
 
     def is_recorded(self, envelope_id: str, kind: str) -> bool:
-        """Whether the ledger has an entry of this kind about the envelope."""
+        """Return whether the ledger has an entry of this kind for the envelope."""
         with self._ledger().store.reading_pooled() as connection:
             return connection.one(_RECORDED, (DEFAULT_TENANT, envelope_id, kind)) is not None

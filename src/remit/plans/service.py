@@ -1,4 +1,4 @@
-"""Plans of one workspace: previewed, approved, applied, cancelled, recovered, taken back, and cleaned up after."""
+"""The plans of one workspace: preview, approve, apply, cancel, recover, roll back and prune them."""
 
 import logging
 import threading
@@ -45,13 +45,13 @@ from remit.store.process_identity import remove_stale_locks
 
 CANCELLED: Final = "envelope.cancelled"
 CANCEL_PATIENCE: Final = 60.0
-"""Seconds that `cancel` waits for the outcome of a plan that runs."""
+"""Seconds that `cancel` waits for the outcome of a running plan."""
 _LOG: Final = logging.getLogger("remit.plans")
 
 
 @dataclass(frozen=True)
 class PlanKeys:
-    """Each asked for when it is needed, and as it is then."""
+    """Functions that load each key when it is needed, so that a rotated key is used at once."""
 
     keyring: Callable[[], Keyring]
     executor: Callable[[], Signer]
@@ -59,7 +59,7 @@ class PlanKeys:
 
 
 class Pruned(NamedTuple):
-    """What was removed, or would be."""
+    """A report folder whose backups were removed, or would be removed in a dry run."""
 
     folder: str
     what: str
@@ -68,7 +68,7 @@ class Pruned(NamedTuple):
 
 
 class Plans:
-    """`rules` and `fleet` are shared by all plans of the workspace."""
+    """The interface to the plans of one workspace. `rules` and `fleet` are shared by all of them."""
 
     def __init__(
         self,
@@ -89,15 +89,18 @@ class Plans:
         self._recovered = False
 
     def preview(self, plan: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanPreview:
-        """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `RefusedError`."""
+        """Compute what the plan would do to the files as they are now. Raises `RefusedError`.
+
+        Nothing is changed, claimed or recorded.
+        """
         found = run_operation(
             DraftOperation(self._environment(hooks)), (plan,), self._execution_context(), dry_run=True
         )
         if not isinstance(found, PlanPreview):
-            raise UsageError(Reason.MISUSE, "a dry run ended in something else than a preview")
+            raise UsageError(Reason.MISUSE, "a dry run did not end in a preview")
         return found
 
-    def approve(  # noqa: PLR0913 - what the yes is to, and what goes with it, by name
+    def approve(  # noqa: PLR0913 - each argument is passed by name
         self,
         plan: bytes,
         approvals: Approvals,
@@ -109,10 +112,11 @@ class Plans:
         also: Callable[[Batch, Envelope], None] = lambda _batch, _envelope: None,
         hooks: PlanHooks = NO_HOOKS,
     ) -> Envelope:
-        """Sign an envelope for this plan on the files as they are now, and record it.
+        """Sign and record an envelope for this plan and the files as they are now.
 
-        Refuses one of which something would fail; with `even_if_it_fails`, only one that would stop there. `as_seen` is
-        the digest of the preview that the yes was to; `also` is done in the transaction that records the envelope.
+        Refuses a plan of which an action would fail. With `even_if_it_fails`, refuses it only if the plan would stop at
+        its first error. `as_seen` is the digest of the preview that the approver saw; another preview is refused.
+        `also` runs in the transaction that records the envelope.
         """
         preview = self.preview(plan, hooks)
         if as_seen is not None and preview.digest != as_seen:
@@ -156,7 +160,7 @@ class Plans:
         return envelope
 
     def apply(self, envelope: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
-        """Carry out an approved plan, once. Whatever is wrong with the envelope comes back as a refusal."""
+        """Carry out an approved plan, once. An invalid envelope is returned as a refusal, not raised."""
         phases: dict[str, str] = {}
         stored: list[bool] = []
 
@@ -185,7 +189,7 @@ class Plans:
             error = manual_recovery_error(problem, self._clock).tree()
             ExecutorLog(self._rules.root(), self._clock).write("plan.unsettled", level="error", error=error)
             raise
-        except RefusedError as problem:  # only what could not be parsed: all else is recorded
+        except RefusedError as problem:  # only for bytes that cannot be parsed; other refusals are recorded
             hooks.on_refusal(problem)
             return PlanRefusal(envelope_id="unknown", errors=(refusal_of(problem, "unknown", self._clock),))
         if isinstance(outcome, Preview):
@@ -196,7 +200,7 @@ class Plans:
         return outcome
 
     def later_rollback(self, outcome: PlanOutcome) -> LaterRollback | None:
-        """The last rollback that restored anything of this run, if there was one. The outcome itself never changes."""
+        """Return the last rollback that restored anything of this run, if any. The outcome itself never changes."""
         rollbacks = [one for one in self._run_queries.rollbacks_of(outcome) if one.status in {"EXECUTED", "PARTIAL"}]
         if not rollbacks:
             return None
@@ -206,7 +210,7 @@ class Plans:
     def recover(
         self, *, excluded: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[PlanOutcome]]:
-        """Finish or take back what processes that died had begun."""
+        """Finish or undo the plans of processes that died."""
         recovered = recover(
             self._operation(),
             self._execution_context(),
@@ -225,10 +229,10 @@ class Plans:
     def cancel(
         self, envelope_id: str, actor: str | None = None, patience: float = CANCEL_PATIENCE
     ) -> PlanOutcome | None:
-        """Have a plan that runs taken back, or void an approval that was not used yet.
+        """Cancel a running plan, which undoes it, or invalidate an unused approval.
 
-        Gives the outcome of a plan that ran, or had run; None if it was never begun. Refuses an unknown id. Raises
-        `IN_PROGRESS` if it has not ended after so many seconds: it will.
+        Returns the outcome of the plan, also if it had ended before; None if it was never started. Refuses an unknown
+        id. Raises `IN_PROGRESS` if the plan has not ended after `patience` seconds. It still ends later.
         """
         if (
             not self._run_queries.is_recorded(envelope_id, "envelope.issued")
@@ -236,9 +240,9 @@ class Plans:
         ):
             raise RefusedError(
                 Reason.STATE_MISSING,
-                "no envelope of this id was issued here",
+                "this workspace issued no envelope with this id",
                 where=f"envelope {envelope_id}",
-                next_step="`remit ledger show` shows those that were.",
+                next_step="`remit ledger show` lists the issued envelopes.",
             )
         if not isinstance(self._run_queries.claim(envelope_id), ClaimCompleted):
             event = NewEntry(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
@@ -254,13 +258,14 @@ class Plans:
         drift: str | None = None,
         hooks: PlanHooks = NO_HOOKS,
     ) -> RollbackOutcome:
-        """Take back a run. `report` is `last`, a report folder, or the id of an envelope or a report.
+        """Roll back a run. `report` is `last`, a report folder, or the id of an envelope or a report.
 
-        `drift` is the digest of the drifted files that `force` is a yes to; without one, of whatever stands there.
+        `force` also restores files that changed since. `drift` is the digest of the drifted files that the caller saw;
+        it limits `force` to these. Without it, `force` restores changed rows too.
         """
         self._recover_once(hooks)
         target = self._run_queries.rollback_target(self._run_queries.find(report))
-        has_more = is_due(target.manifest, checkpoints)  # refuses an id that is not there
+        has_more = is_due(target.manifest, checkpoints)  # also refuses an unknown checkpoint id
         earlier = self._run_queries.rollbacks_of(target.outcome)
         if not has_more and earlier:
             hooks.on_stored()
@@ -292,26 +297,26 @@ class Plans:
     def recover_rollbacks(
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[RollbackOutcome]]:
-        """Finish or take back the rollbacks that processes that died had begun."""
+        """Finish or undo the rollbacks of processes that died."""
         return recover(
             self._rollback_operation(), self._execution_context(), presumed_dead=presumed_dead, abandoned=abandoned
         )
 
     def prune(self, *, dry_run: bool = False) -> list[Pruned]:
-        """Remove backups of runs that were taken back or can no longer be, and folders of runs that never began."""
+        """Remove backups of rolled-back and expired runs, and the folders of runs that never started."""
         root, known = self._rules.root(), self._run_queries.known_folders()
         pruned = []
         for item in prunable(root, known, self._clock()):
             size = item.size if dry_run else prune(root, item)
             if not dry_run and size == 0 and item.size > 0:
-                continue  # somebody needs it by now
+                continue  # another process uses it by now
             if not dry_run:
                 payload = {"folder": item.name, "bytes": size, "why": item.why}
                 self._ledger().append(NewEntry(DEFAULT_TENANT, "plan.pruned", item.name[:200], payload))
             pruned.append(Pruned(item.name, item.what, size, item.why))
         return pruned
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def _wait_for_outcome(self, envelope_id: str, patience: float) -> PlanOutcome | None:
         deadline = time.monotonic() + patience
@@ -347,13 +352,13 @@ class Plans:
             reports: list[Recovered[Any]] = [*self.recover(excluded=excluded), *self.recover_rollbacks()]
             for report in reports:
                 if report.problem is not None:
-                    _LOG.warning("a plan could not be settled", extra={"key": report.key, "why": str(report.problem)})
+                    _LOG.warning("a plan could not be recovered", extra={"key": report.key, "why": str(report.problem)})
             self._recovered = True
             if reports:
                 hooks.on_settled(reports)
 
     def _report(self, outcome: PlanOutcome | PlanRefusal, phases: Mapping[str, str]) -> None:
-        """Derived, and written when everything that counts is: that it cannot be is only logged."""
+        """Log the outcome and archive its report. Both are copies of recorded data, so a failure is only logged."""
         root = self._rules.root()
         log = ExecutorLog(root, self._clock)
         if isinstance(outcome, PlanRefusal):
@@ -371,27 +376,26 @@ class Plans:
 
 
 def _require_plan_outcome(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutcome]:
-    """What was begun has an outcome; only what was not can be refused."""
+    """Require an outcome. Recovery handles only plans that were started, and these cannot end in a refusal."""
     outcome = report.outcome
     if isinstance(outcome, PlanRefusal):
-        raise UsageError(Reason.MISUSE, "a plan that was begun ended in a refusal")
+        raise UsageError(Reason.MISUSE, "a plan that was started ended in a refusal")
     return Recovered(report.key, report.began_at, outcome, report.took_effect, report.problem, report.unknown)
 
 
 def manual_recovery_error(problem: IncompleteError, clock: Clock) -> ErrorResponse:
-    """For whoever has to go on by hand."""
+    """Return the error response for a run that a person must finish manually."""
     error = refusal_of(problem, problem.where or "plan", clock)
     return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
 
 
 def preview_outdated_error(plan_id: str, path: str = "", compute: str = "") -> RefusedError:
-    """The plan would no longer do what the preview shows. `path` changed, if known; `compute` is the command to use."""
+    """Return the error for an outdated preview. `path` is the changed path, if known; `compute`, the command to run."""
     return RefusedError(
         Reason.HASH_MISMATCH,
-        "a file that the plan names, or the configuration, changed since the plan was looked at; nothing was approved",
+        "a file that the plan names, or the configuration, changed since the preview; nothing was approved",
         where=f"plan {plan_id}" + (f", {path}" if path else ""),
-        next_step="Have its preview computed again, look at it, and answer to what is shown then"
-        + (f": {compute}" if compute else "."),
+        next_step="Compute the preview again, and decide by the new preview" + (f": {compute}" if compute else "."),
     )
 
 
@@ -400,5 +404,5 @@ def _still_running(envelope_id: str) -> RemitError:
         Reason.IN_PROGRESS,
         "the plan has not ended yet",
         where=f"envelope {envelope_id}",
-        next_step="It ends at the next chance; ask again. If its process is dead: remit recover",
+        next_step="It ends as soon as it can. Cancel it again to see the outcome. If its process died: remit recover",
     )

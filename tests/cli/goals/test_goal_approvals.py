@@ -76,7 +76,7 @@ def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell:
         terminal.type("y\n")
         terminal.until("Why?")
         terminal.type("\n")
-        terminal.until("Have its preview computed again")
+        terminal.until("Compute the preview again")
         assert desk.get(ADMIN, plan.proposal_id).state == "PENDING"  # no yes to what he did not see
         second = desk.propose(bot, plan_of(replace("a", "a.txt"), plan_id="again"))
         terminal.until("Approve this plan? yes (y), no (n) or later (s)")

@@ -107,7 +107,7 @@ def test_a_run_is_found_by_each_of_its_names(project: Project) -> None:
 
 
 def test_an_unknown_run_is_refused(project: Project) -> None:
-    with pytest.raises(Exception, match="no run of a plan is known by this name"):
+    with pytest.raises(Exception, match="no run of a plan has this name"):
         project.workspace.rollback("last")
 
 

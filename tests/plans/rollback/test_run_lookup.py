@@ -70,7 +70,7 @@ def test_a_planted_folder_is_no_run(project: Project, how: str) -> None:
     (planted / "status.json").write_text(json.dumps(said))
     before = project.tree()
     name = {"name": planted.name, "report id": said["report_id"], "path": str(planted)}[how]
-    with pytest.raises(RefusedError, match="no run of a plan is known") as caught:
+    with pytest.raises(RefusedError, match="no run of a plan has this name") as caught:
         project.workspace.rollback(name)
     assert caught.value.reason is Reason.STATE_MISSING
     assert project.tree() == before
@@ -80,7 +80,7 @@ def test_a_folder_of_the_same_name_elsewhere_is_another(project: Project, tmp_pa
     status = two_runs(project)[0].status
     copy = tmp_path / "copy" / status.folder
     shutil.copytree(project.root / status.folder, copy)
-    with pytest.raises(RefusedError, match="no run of a plan is known"):
+    with pytest.raises(RefusedError, match="no run of a plan has this name"):
         project.workspace.rollback(str(copy))
 
 

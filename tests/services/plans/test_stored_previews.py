@@ -125,7 +125,7 @@ def test_a_changed_input_makes_it_stale_by_name_and_it_is_not_approved_until_it_
     office.project.write("fresh.txt", "somebody was faster\n")
     for proposal_id, name, how in (
         (made.proposal_id, path, "was changed since this preview was computed"),
-        (new.proposal_id, "fresh.txt", "was not there when this preview was computed"),
+        (new.proposal_id, "fresh.txt", "did not exist when this preview was computed"),
     ):
         (changed,) = office.plans.read_preview(VIEWER, proposal_id).changed_since
         assert (changed.path, how in changed.how) == (name, True)
