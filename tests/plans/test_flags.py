@@ -130,7 +130,7 @@ def test_hashes_are_compared_after_the_run(project: Project, verify: bool) -> No
     envelope = project.approve(plan).canonical()
     spoil = at_phase("VERIFYING", lambda: file.write_text("ONE\nTWO\nTHREE\n"))
     if verify:  # what somebody wrote is his: it stays, and only a person can say what is right
-        with pytest.raises(Exception, match="could not be taken back yet"):
+        with pytest.raises(Exception, match="the undo is not complete"):
             project.workspace.apply(envelope, on_status=spoil)
         assert project.read("a.txt") == "ONE\nTWO\nTHREE\n"
         return

@@ -59,7 +59,7 @@ def test_what_was_prepared_dies_with_its_process_and_is_approved_again(
     envelope = killed(works, tmp_path, Fault(point))
     outcome = ran(works.workspace.apply(envelope))
     assert outcome.status.status == "FAILED"
-    assert "what was prepared died with the process that had begun it" in outcome.errors[0].message
+    assert "the prepared results were lost" in outcome.errors[0].message
     assert works.tree() == works.before
     assert ran(works.workspace.apply(works.allowed(PLAN, "p1").canonical())).status.status == "SUCCESS"
     require_done(works)

@@ -110,7 +110,7 @@ def test_rows_that_change_between_the_look_and_the_deed_fail_the_plan_and_nothin
     outcome = ran(store.workspace.apply(envelope, on_status=meddle))
     assert outcome.status.status == "FAILED"
     (error,) = outcome.errors
-    assert "somebody changed rows that this plan is about" in error.message
+    assert "another session changed rows of this plan" in error.message
     assert store.tree() == store.before[0]
     assert store.ask("SELECT total::text FROM orders WHERE id = 1") == [("99",)]
     assert store.ask("SELECT count(*) FROM orders") == [(3,)]

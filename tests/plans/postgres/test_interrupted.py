@@ -87,7 +87,7 @@ def test_a_repeat_takes_it_back_and_says_that_it_must_be_approved_again(
     envelope = killed(store, tmp_path, Fault(point))
     outcome = ran(store.workspace.apply(envelope))
     assert outcome.status.status == "FAILED"
-    assert "what was prepared died with the process that had begun it" in outcome.errors[-1].message
+    assert "the prepared results were lost" in outcome.errors[-1].message
     assert store.state() == "before"
     assert store.workspace.verify_ledger().holds
 

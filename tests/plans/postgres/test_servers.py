@@ -104,7 +104,7 @@ def test_while_nobody_can_say_what_became_of_it_the_plan_stays_open_and_recovery
     envelope = own_store.approve(mixed()).canonical()
     with pytest.raises(IncompleteError) as told:
         own_store.workspace.apply(envelope)
-    assert "whether the database committed its part of the plan could not be asked" in told.value.what
+    assert "it is unknown whether the database committed its part of the plan" in told.value.what
     assert "remit recover" in told.value.next_step
     (report,) = own_store.workspace.recover()
     assert report.outcome is None

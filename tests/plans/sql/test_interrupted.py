@@ -71,7 +71,7 @@ def test_what_was_prepared_dies_with_its_process_and_a_repeat_says_so(shop: Shop
     outcome = ran(shop.workspace.apply(envelope))
     assert outcome.status.status == "FAILED"
     (error,) = outcome.errors
-    assert "what was prepared died with the process that had begun it; nothing was changed" in error.message
+    assert "the prepared results were lost when the process that made them ended; nothing was changed" in error.message
     assert "remit approve" in error.message
     assert shop.tree() == shop.before
     assert shop.workspace.verify_ledger().holds

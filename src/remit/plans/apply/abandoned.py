@@ -1,4 +1,4 @@
-"""What can be told of a plan that somebody closed as it was: which files lie about, and where the backups are."""
+"""Warnings for a run that a person closed without an undo: which files it left over, and where its backups are."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,12 +12,12 @@ from remit.plans.apply.verify_and_undo import ObservedFile, observe_files
 from remit.plans.storage.run_folder import MANIFEST, REPORTS, SCRIPT
 
 UNKNOWN_EFFECT: Final = "Unknown effect"
-"""The first words of the first warning in the report of such a plan."""
+"""The first words of the first warning in the report of an abandoned run."""
 MAX_LEFTOVERS: Final = 50
 
 
 def manual_repair_error(problem: RemitError, checkpoint: PlanCheckpoint) -> RemitError:
-    """Why it was closed, and what a person has to go by."""
+    """Return the error to record for an abandoned run. Its next step tells a person how to repair the files."""
     folder = "/".join((*REPORTS, checkpoint.folder))
     return EnvironmentFailureError(
         Reason.ROLLBACK_FAILED,
@@ -29,11 +29,14 @@ def manual_repair_error(problem: RemitError, checkpoint: PlanCheckpoint) -> Remi
 
 
 def describe_leftovers(checkpoint: PlanCheckpoint) -> tuple[str, ...]:
-    """For the report. Nothing is touched; what cannot be looked at is not named."""
+    """Describe the files that an abandoned run left over, for its report.
+
+    Nothing is changed. Files that cannot be inspected are not named.
+    """
     folder = "/".join((*REPORTS, checkpoint.folder))
     first = (
-        f"{UNKNOWN_EFFECT}: somebody closed this plan as it was, so some of its changes may stand and others not;"
-        f" the backups are in {folder}, as {MANIFEST} lists them, and {SCRIPT} restores them"
+        f"{UNKNOWN_EFFECT}: a person closed this run without an undo, so some of its changes may be in place and others"
+        f" not; the backups are in {folder}, {MANIFEST} lists them, and {SCRIPT} restores them"
     )
     leftovers = list(_leftovers(checkpoint))
     more = (f"And {len(leftovers) - MAX_LEFTOVERS:,} more such files",) if len(leftovers) > MAX_LEFTOVERS else ()
@@ -41,12 +44,12 @@ def describe_leftovers(checkpoint: PlanCheckpoint) -> tuple[str, ...]:
 
 
 def is_of_unknown_effect(report: ExecutionReport) -> bool:
-    """Whether nobody can tell what of this run took effect."""
+    """Whether it is unknown which changes of this run took effect."""
     return any(warning.startswith(UNKNOWN_EFFECT) for warning in report.warnings)
 
 
 def _leftovers(checkpoint: PlanCheckpoint) -> Iterator[str]:
-    """Files under names of ours, which the run would have removed at its end."""
+    """Yield a line for each file with a temporary name of this run, which the run removes when it ends normally."""
     candidates = list(_candidates(checkpoint))
     try:
         observed = observe_files(dict(enumerate(place for _, place in candidates)))

@@ -1,6 +1,6 @@
-"""What the plan door writes down before it acts, for whoever takes over: paths, states, steps, and the way back.
+"""The checkpoint of a plan: what a process needs to finish or to undo the run. It holds paths, states and steps.
 
-No content of a file is in it, and no operation: going back and finishing need neither.
+It holds no content of a file and no operation. Undo and finishing need neither.
 """
 
 import json
@@ -27,7 +27,10 @@ _SHORT: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class PlanCheckpoint:
-    """A run as its checkpoint knows it. No authority is in it: that ended with the process that had the envelope."""
+    """The data of one run that is stored before the run changes anything.
+
+    It carries no authority. Only the process that verified the envelope has that.
+    """
 
     request_digest: str
     plan_id: str
@@ -41,22 +44,22 @@ class PlanCheckpoint:
     needs_parsers: bool
     """Whether its edits and rules need the parsers."""
     doomed: bool
-    """A step cannot be done and the plan stops at errors: nothing is touched, and the failure is recorded."""
+    """A step is known to fail and the plan stops at errors. Nothing is changed, and the failure is recorded."""
     steps: StepPlan
     first: tuple[State | None, ...]
-    """Each path before the run."""
+    """The state of each path before the run."""
     originals: Mapping[int, Original]
-    """By path: what is kept of each file that the plan changes."""
+    """The backup of each file that the plan changes, by path."""
     folders: tuple[str, ...]
-    """Made for this run, parents first."""
+    """Folders that the run makes, parents first."""
     diffs: Mapping[int, DiffSummary]
-    """By step, masked."""
+    """Masked diff summaries, by step."""
     sql: Mapping[int, SqlTold]
-    """By step, of those that run SQL. No row is in it, and nothing of the text."""
+    """Reports of the steps that run SQL, by step. They hold no rows and no SQL text."""
     pipelines: tuple[PipelineTold, ...] = ()
-    """Of the actions that run one, without what it said unless it failed."""
+    """Reports of the actions that run a pipeline. Output is included only for a failed one."""
     remote: RemotePart | None = None
-    """What it does on a database server, if it does."""
+    """The changes on a database server, if the plan makes any."""
 
     @property
     def envelope_id(self) -> str:
@@ -69,7 +72,7 @@ class PlanCheckpoint:
         return dict(enumerate(self.first))
 
     def with_operations(self, plan: Plan) -> StepPlan:
-        """The steps as the sandboxed process needs them, with what the envelope says is to be done."""
+        """Return the steps as the sandboxed process needs them, with the operations of the envelope."""
         operations = {action.action_id: operation_of(action) for action in plan.action_plan}
         steps = tuple(
             step if step.action_type == "PIPELINE_RUN" else step._replace(operation=operations[step.action_id])
@@ -78,7 +81,7 @@ class PlanCheckpoint:
         return self.steps._replace(steps=steps)
 
     def needed_folders(self, done: Collection[int]) -> tuple[str, ...]:
-        """Those of the folders that the steps that were done needed."""
+        """Return those of `folders` that the completed steps need."""
         needed: set[str] = set()
         for step in self.steps.steps:
             target = step.new_path if step.move == "rename" else step.path if step.move == "create" else None
@@ -89,6 +92,7 @@ class PlanCheckpoint:
 
 
 def render_checkpoint(checkpoint: PlanCheckpoint) -> str:
+    """Serialize a checkpoint to the text that the store keeps."""
     steps = checkpoint.steps
     tree: dict[str, Any] = {
         "version": _VERSION,
@@ -121,12 +125,12 @@ def render_checkpoint(checkpoint: PlanCheckpoint) -> str:
 
 
 def strip_all_rows(reports: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
-    """What may be kept: rows are for whoever looks at a preview."""
+    """Return the reports without their rows. Rows are shown only in a preview, and are not stored."""
     return {number: strip_rows(one) for number, one in reports.items()}
 
 
 def _saved_operation(step: PlanStep) -> dict[str, Any]:
-    """No content, but that it is a database: whoever verifies the run must know."""
+    """Return the operation without its content. The database mark is kept, because verification needs it."""
     return dict(MARK) if is_marked(step) else {}
 
 
@@ -172,8 +176,9 @@ def _parse(tree: Any) -> PlanCheckpoint:
 
 
 def with_ownership(checkpoint: PlanCheckpoint, originals: Mapping[int, Original]) -> PlanCheckpoint:
-    """With what is kept of each file; and where a file has an owner or attributes that a new one would not get, its
-    modification is told to give them to the new one.
+    """Return the checkpoint with the backups. A file may have an owner or attributes that a new file would not get.
+    Then
+    its modification step carries them, and the new file gets them.
     """
     if not checkpoint.instructions.preserve_permissions:
         return replace(checkpoint, originals=originals)
@@ -203,7 +208,7 @@ def original_of(values: Any) -> Original:
 
 
 def truncate_errors(results: Collection[Result]) -> list[Result]:
-    """For a note: an entry of the ledger is bounded, and a thousand actions may have failed at length."""
+    """Return results with short error texts. A ledger entry is bounded, and a thousand actions may have failed."""
     return [
         result._replace(error={key: str(value)[:_SHORT] for key, value in result.error.items()})
         if result.error

@@ -1,4 +1,4 @@
-"""What the plans of a workspace are run with, and their rollbacks too: rules, a sandbox, and whoever listens."""
+"""Shared dependencies of plan runs and rollbacks: rules, sandboxes, cancellations, and the hooks of the caller."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -27,27 +27,28 @@ from remit.sandbox.orders import Build, Quotas
 Phase = Literal["CHECKING", "CHECKPOINT", "RUNNING", "VERIFYING", "ROLLING_BACK", "REPORTING"]
 
 CANCEL_POLL_SECONDS: Final = 0.25
-"""Seconds between two looks at the record for a cancellation."""
+"""Seconds between two reads of the ledger for a cancellation."""
 _OPEN_FILES: Final = 512
 _PARSERS: Final = ("ruamel", "jsonpath", "jsonschema_rs", "re2")
-"""What the edits of structured files import."""
+"""Packages that the edits of structured files import."""
 _ENGINE_MEMORY_PERCENT: Final = 60
-"""Per cent of a process's memory: an engine that keeps to its own limit says so, one that is killed does not."""
+"""Per cent of a process's memory that an engine may use. An engine at its own limit reports an error. One that the
+kernel kills cannot."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRules:
-    """What the workspace says about plans."""
+    """The settings of the workspace that apply to plans."""
 
     root: Callable[[], str]
     config: Callable[[], SystemConfig]
     clock: Clock
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Where the addresses of servers stand."""
+    """Environment variables. They hold the addresses of database servers."""
 
 
 class Cancellations:
-    """Whether somebody recorded that a plan is not to run, or not to its end: by envelope id. A yes is for ever."""
+    """Reads whether the ledger records a cancellation for an envelope id. A cancellation is permanent."""
 
     def __init__(self, read: Callable[[str], bool] = lambda _: False) -> None:
         self._read = read
@@ -55,13 +56,16 @@ class Cancellations:
         self._cancelled: set[str] = set()
 
     def is_known(self, envelope_id: str) -> bool:
-        """Quick: the record is looked at now and then only."""
+        """Return whether a cancellation is known.
+
+        This is fast: the ledger is read at most every `CANCEL_POLL_SECONDS`.
+        """
         if time.monotonic() >= self._next.get(envelope_id, 0.0):
             return self.is_recorded(envelope_id)
         return envelope_id in self._cancelled
 
     def is_recorded(self, envelope_id: str) -> bool:
-        """As of now."""
+        """Return whether a cancellation is recorded now. Always reads the ledger, unless one is known already."""
         if envelope_id not in self._cancelled and self._read(envelope_id):
             self._cancelled.add(envelope_id)
         self._next[envelope_id] = time.monotonic() + CANCEL_POLL_SECONDS
@@ -70,28 +74,28 @@ class Cancellations:
 
 @dataclass(frozen=True)
 class PlanEnvironment:
-    """For one request, by way of its hooks; the rules and the sandboxes are those of all."""
+    """What a plan run needs beside its checkpoint. Requests share the rules and sandboxes; each has its own hooks."""
 
     rules: PlanRules
     fleet: Fleet
     cancellations: Cancellations
     work: Path
-    """Where SQL runs on copies."""
+    """The folder where SQL runs on copies."""
     hooks: PlanHooks = NO_HOOKS
 
     def now(self) -> str:
         return render_time(self.rules.clock())
 
     def is_cancelled(self, envelope_id: str) -> bool:
-        """By the caller, or by anybody who had it recorded. Quick to ask."""
+        """Whether the caller, or a recorded cancellation, asks to stop this run. Fast enough to be called often."""
         return self.hooks.is_cancelled() or self.cancellations.is_known(envelope_id)
 
     def runner(
         self, envelope_id: str, *, needs_parsers: bool, plan_id: str = "", steps: StepPlan | None = None
     ) -> PlanRunner:
-        """One with the parsers is needed where files are edited by their structure.
+        """Return a runner for the steps of a plan. Edits by structure need one with the parsers.
 
-        With `steps`, it may go through their files as often as it must, whatever their sizes and the limits are.
+        With `steps`, the I/O quota is large enough for all their files, whatever the configured limits are.
         """
         effects = FULL_EFFECTS if needs_parsers else PLAIN_EFFECTS
         quotas = self._quotas(steps)
@@ -112,7 +116,7 @@ class PlanEnvironment:
         )
 
     def engines(self, envelope_id: str, plan_id: str) -> Engines:
-        """For SQL and pipelines. Costs nothing unless one is run."""
+        """Return the engines for SQL and pipelines. No process starts before one is used."""
         quotas = self._quotas()
 
         def host() -> SandboxHost:
@@ -133,7 +137,7 @@ class PlanEnvironment:
         return Engines(engine, programs, self.work, self.servers(envelope_id, plan_id), report_status)
 
     def servers(self, envelope_id: str, plan_id: str = "") -> Servers:
-        """For databases on servers. Costs nothing unless one is asked."""
+        """Return access to databases on servers. No process starts and no connection opens before it is used."""
         quotas = self._quotas()
         locks = LockBudget()
 
@@ -145,7 +149,7 @@ class PlanEnvironment:
             if not isinstance(connection, PostgresqlConnection):
                 raise RefusedError(
                     Reason.CAPABILITY_UNSUPPORTED,
-                    "remit.yaml has no PostgreSQL connection of this name any more",
+                    "remit.yaml no longer has a PostgreSQL connection of this name",
                     where=f"connection {name}",
                     next_step="Add it to `connections` again.",
                 )
@@ -170,7 +174,7 @@ class PlanEnvironment:
     def report_status(
         self, envelope_id: str, plan_id: str, phase: Phase, done: int, total: int, what: str = ""
     ) -> None:
-        """Whoever listens, how far it is."""
+        """Report the progress of a run to the caller."""
         self.hooks.on_status(
             StatusUpdate(
                 envelope_id=envelope_id,
@@ -185,10 +189,13 @@ class PlanEnvironment:
 
 
 def _ignore_progress(_done: int, _total: int) -> None:
-    """Nobody waits for it."""
+    """Ignore progress that no caller asked for."""
 
 
 def _traffic_of(steps: StepPlan | None) -> int:
-    """Bytes: each state is known, hashed, copied and hashed again. Rounded up, so that few sandboxes serve all."""
+    """Return the bytes to allow. Each state is hashed, copied and hashed again.
+
+    Rounded up, so that runs can share a sandbox.
+    """
     states = [state for step in steps.steps for state in (step.before, step.after)] if steps is not None else []
     return 1 << (4 * sum(state.size for state in states if state is not None)).bit_length()

@@ -1,20 +1,24 @@
-"""The executor of a plan that has begun: carried out or undone, resumed where a process died, verified at its end.
+"""The executor of started plans: it executes a plan, undoes it after a failure, resumes it after a crash, verifies it.
 
-It holds no code that changes the content of a file. It sends steps to a sandboxed process (`plans/runtime/runner.py`),
-and the code that runs there is in `effects`, which knows no key and no ledger:
+It runs on the host and contains no code that changes the content of a file. It sends the steps of a plan to a
+sandboxed process (`plans/runtime/runner.py`). The code that runs there is in `effects`, which has no access to a key
+or to the ledger:
 
-`effects/plans/apply.py`        the steps of a plan, wave by wave, and their undo
+`effects/plans/apply.py`        applies the steps of a plan, wave by wave
+`effects/plans/undo.py`         undoes them, and finishes a wave that a crash interrupted
 `effects/plans/handlers.py`     one handler for each kind of action, such as FILE_MODIFY
 `effects/edits`                 one function for each edit of FILE_MODIFY; `registry_plain.py` and `registry_full.py`
                                 list them
 
-So a new edit is a model in `contracts/plans/operations.py`, a function in `effects/edits` and a row in a registry. A
-new kind of file action is a class in `contracts/plans/plan.py`, a handler, and a row in `_MOVES` of
-`plans/runtime/steps.py`.
+To add an edit, write a model in `contracts/plans/operations.py` and a function in `effects/edits`, and add a row to a
+registry. To add a kind of file action, write a class in `contracts/plans/plan.py` and a handler, and add a row to
+`_MOVES` in `plans/runtime/steps.py`.
 
-What to do when a step failed (keep or undo) is decided in `plans/policy/failure_handling.py`. What is changed on a
-database server is held open by `open_transactions.py` and committed last. A call of `reach`
-marks a fault point, with a name that begins with `plan.`: see `core/faultpoints.py`.
+`plans/policy/failure_handling.py` decides what happens after a failed step: the changes are kept or undone. A plan can
+also change rows on a database server. `open_transactions.py` holds that transaction open while the files change, and
+commits it last.
+
+Each call of `reach` marks a fault point whose name begins with `plan.` (see `core/faultpoints.py`).
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -72,22 +76,27 @@ from remit.plans.storage.run_folder import ReportFolder
 
 @dataclass(frozen=True)
 class PlanExecutor:
-    """Of the plans that this process works on. It keeps, by envelope, what their checkpoints and notes do not tell."""
+    """Executes, resumes, undoes and verifies started plans.
+
+    The engine calls these methods through `plans/operation.py`. A run is described by its checkpoint and by its notes,
+    which are durable: `note` records one, and a process that recovers the run reads them all. The fields below hold, by
+    envelope id, what this process knows beyond them.
+    """
 
     environment: PlanEnvironment
     keyring: Callable[[], Keyring]
     _results: dict[str, RunResult] = field(default_factory=dict, init=False, repr=False)
     _verified_files: dict[str, dict[int, ObservedFile]] = field(default_factory=dict, init=False, repr=False)
     _undo_warnings: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False)
-    """With what is not as before all the same, in words."""
+    """The runs that were undone. The texts name files that the undo could not restore."""
     _cleared: set[str] = field(default_factory=set, init=False, repr=False)
 
     @cached_property
     def transactions(self) -> OpenTransactions:
-        """On database servers, by envelope."""
+        """The open transactions on database servers, by envelope id."""
         return OpenTransactions(self.environment.servers)
 
-    # --- there, or back -----------------------------------------------------------------------------------------------
+    # --- execute, or undo --------------------------------------------------------------------------------------------
 
     def execute(
         self,
@@ -97,9 +106,13 @@ class PlanExecutor:
         require_still_valid: Callable[[], None],
         note: Note,
     ) -> RunResult:
-        """All of it, or what its instructions keep of it; or it is taken back before this returns.
+        """Execute the steps of a plan. After a failure or a cancellation, undo them before returning.
 
-        What it changes on a database server is done then, and not yet committed.
+        The plan's instructions may keep the completed steps of a plan in which others failed. The result is then
+        PARTIAL.
+        Changes on a database server are executed but not yet committed when this returns. `commit` does that later.
+
+        Raises `IncompleteError` if the undo does not complete. The run can then be recovered.
         """
         if checkpoint.doomed:
             return self._remember(
@@ -111,7 +124,8 @@ class PlanExecutor:
                 checkpoint,
                 RunResult("FAILED", not_started_results(checkpoint), problem=_outputs_lost_error(checkpoint)),
             )
-        # Whoever cancelled before the intent stood was told that it will not run: asked afresh, not now and then.
+        # A caller who cancelled before the intent was recorded was assured that the plan does not run. So read the
+        # ledger now.
         self.environment.cancellations.is_recorded(checkpoint.envelope_id)
         progress = WaveProgress(
             checkpoint.steps,
@@ -124,7 +138,7 @@ class PlanExecutor:
             return self._execute_or_undo(plan, checkpoint, prepared, progress, note)
         except IncompleteError:
             raise
-        except Exception as problem:  # the ledger, most likely: nobody must be told that the world is as before
+        except Exception as problem:  # most likely the ledger: do not report that the files are as before
             raise incomplete_error(_run_plan(checkpoint), problem) from problem
         except BaseException as interrupt:
             self._undo_after_interrupt(checkpoint, progress, note, interrupt)
@@ -137,7 +151,7 @@ class PlanExecutor:
         try:
             rows = self._begin_remote(checkpoint, prepared.remote)
             executed = self._execute_steps(plan, checkpoint, prepared.files, progress)
-        except Exception as problem:  # noqa: BLE001 - nothing but going back is right after it
+        except Exception as problem:  # noqa: BLE001 - after any failure, the run must be undone
             error = as_remit_error(problem)
             failed = checkpoint.remote is not None and rows is None
             executed = StepRunResult(
@@ -155,7 +169,7 @@ class PlanExecutor:
         return self._undo_after_failure(checkpoint, executed, ended_by, progress, note)
 
     def _begin_remote(self, checkpoint: PlanCheckpoint, statements: PreparedStatements | None) -> RowBackup | None:
-        """Its statements run on the server, what leads back is kept, and the transaction stays open."""
+        """Run the statements on the server and store the before-images of rows. The transaction stays open."""
         if checkpoint.remote is None or statements is None:
             return None
         self._report_status(checkpoint, "RUNNING")
@@ -180,7 +194,7 @@ class PlanExecutor:
         )
         self._report_status(checkpoint, "RUNNING")
         make_folders(checkpoint.root, checkpoint.folders)
-        if not checkpoint.steps.steps:  # all of it is elsewhere
+        if not checkpoint.steps.steps:  # the plan only changes a database server
             return StepRunResult(())
         steps = checkpoint.with_operations(plan)
         in_parallel = checkpoint.instructions.execution_order == "parallel"
@@ -204,7 +218,7 @@ class PlanExecutor:
     ) -> RunResult:
         results = executed.results
         status = _status_of_failure(results, problem)
-        if executed.problem is None:  # the process came to its end, so what it says was not done is not
+        if executed.problem is None:  # the process ended normally, so its results say exactly which steps are not done
             numbers = range(len(checkpoint.steps.steps))
             not_done = [result.number for result in results if result.state != "done" and result.number in numbers]
             note(note_wave(progress.wave, not_done))
@@ -219,19 +233,23 @@ class PlanExecutor:
     def _undo_after_interrupt(
         self, checkpoint: PlanCheckpoint, progress: WaveProgress, note: Note, interrupt: BaseException
     ) -> None:
-        """Somebody interrupted this process. It is taken back, and recorded so, before the interrupt goes on."""
-        results = progress.results(EnvironmentFailureError(Reason.CANCELLED, "it was interrupted"))
+        """Undo the run after an interrupt of this process, and record it as cancelled. The caller then re-raises."""
+        results = progress.results(EnvironmentFailureError(Reason.CANCELLED, "the process was interrupted"))
         try:
             note(note_undo("CANCELLED", truncate_errors(results)))
             warnings = self._undo(checkpoint, StepProgress(progress.wave, progress.not_done), note)
-        except BaseException as problem:  # noqa: BLE001 - interrupted once more, perhaps
+        except BaseException as problem:  # noqa: BLE001 - perhaps a second interrupt
             raise incomplete_error(_run_plan(checkpoint), problem) from interrupt
         self._remember(checkpoint, RunResult("CANCELLED", results, warnings=warnings))
 
-    # --- taken up where a process died --------------------------------------------------------------------------------
+    # --- resume after a crash ----------------------------------------------------------------------------------------
 
     def recover_effect(self, checkpoint: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
-        """What it had come to is brought to its end; None: it had come to nothing, and everything is as before."""
+        """Finish or undo a run whose process died, as its notes require.
+
+        Returns the result of the run. Returns None if the run is undone and no failure was noted. All files are then as
+        before, and a caller with a valid authority may start the run again.
+        """
         if checkpoint.doomed:
             return self._remember(
                 checkpoint, RunResult("FAILED", preflight_results(checkpoint, self.environment.now()))
@@ -245,12 +263,12 @@ class PlanExecutor:
             return self._resume_cleanup(checkpoint, commit)
         if commit is not None:
             return self._resume_after_commit(checkpoint, commit, progress, note)
-        is_whole_here = checkpoint.remote is None  # else its other half died with the process that held it
+        is_whole_here = checkpoint.remote is None  # else the open transaction ended with the process that held it
         if is_whole_here and progress.undone is None and (done := self._finish_steps(checkpoint, progress)) is not None:
             return done
         self._undo(checkpoint, progress, note)
         if notes:
-            note(note_wave(0, []))  # what was noted holds no longer: whoever runs it again begins with the first wave
+            note(note_wave(0, []))  # earlier notes are no longer valid: a process that runs it again starts at wave 0
         return None
 
     def _resume_undo(self, checkpoint: PlanCheckpoint, progress: StepProgress, note: Note) -> RunResult:
@@ -268,7 +286,7 @@ class PlanExecutor:
         return self._remember(checkpoint, RunResult("PARTIAL", progress.results, verified=progress.clearing))
 
     def _resume_cleanup(self, checkpoint: PlanCheckpoint, commit: Commit | None = None) -> RunResult:
-        """It was whole, verified and reported. Whatever the files are now was made of them since."""
+        """Finish a run that was complete, verified and reported. Later changes of its files are not its concern."""
         sync_folders(checkpoint.root, _run_plan(checkpoint).existing_places().values())
         rows = commit.rows if commit is not None else None
         return self._remember(
@@ -278,14 +296,16 @@ class PlanExecutor:
     def _resume_after_commit(
         self, checkpoint: PlanCheckpoint, commit: Commit, progress: StepProgress, note: Note
     ) -> RunResult:
-        """The files follow the database, which is asked what became of the transaction."""
+        """Finish or undo a run whose commit was about to be sent. The server reports whether it committed; the files
+        follow.
+        """
         if self.transactions.fate(checkpoint.envelope_id, commit) == "committed":
             return self._resume_cleanup(checkpoint, commit)
         results = self._done_results(checkpoint)
         note(note_undo("ROLLED_BACK", truncate_errors(results)))
         warnings = self._undo(checkpoint, progress._replace(wave=len(checkpoint.steps.waves) - 1), note)
         server = checkpoint.remote.server if checkpoint.remote is not None else commit.connection
-        problem = not_committed_error("its process ended before", server, "Approve it again: remit approve")
+        problem = not_committed_error("the process of this run ended before", server, "Approve it again: remit approve")
         return self._remember(checkpoint, RunResult("ROLLED_BACK", results, problem=problem, warnings=warnings))
 
     def _finish_steps(self, checkpoint: PlanCheckpoint, progress: StepProgress) -> RunResult | None:
@@ -299,23 +319,28 @@ class PlanExecutor:
         steps = tuple(Result(step.number, "done", checkpoint.started_at, now) for step in checkpoint.steps.steps)
         return (*steps, *self._remote_results(checkpoint))
 
-    # --- back ---------------------------------------------------------------------------------------------------------
+    # --- undo --------------------------------------------------------------------------------------------------------
 
     def undo(self, checkpoint: PlanCheckpoint, notes: Notes, note: Note) -> None:
-        """It was done, and is not to stand."""
+        """Undo a run that was executed and did not pass a later step of the engine.
+
+        Raises `EnvironmentFailureError` if it cannot be undone any more: the database has committed, or rollback data
+        of
+        the undo was removed.
+        """
         if self.transactions.is_committed(checkpoint.envelope_id):
             raise EnvironmentFailureError(
                 Reason.ROLLBACK_FAILED,
-                "the database has committed its part already, so the plan stands",
+                "the database has already committed its part, so the plan cannot be undone",
                 where=f"plan {checkpoint.plan_id}",
-                next_step="Run `remit recover`: it will record what was done. Then: remit rollback",
+                next_step="Run `remit recover` to record the outcome. Then: remit rollback",
             )
         if checkpoint.envelope_id in self._cleared:
             raise EnvironmentFailureError(
                 Reason.ROLLBACK_FAILED,
-                "the old files were removed already, so the plan stands",
+                "the old files were already removed, so the plan cannot be undone",
                 where=f"plan {checkpoint.plan_id}",
-                next_step="Run `remit recover`: it will record what was done. Then: remit rollback",
+                next_step="Run `remit recover` to record the outcome. Then: remit rollback",
             )
         run_result = self._results.get(checkpoint.envelope_id)
         note(note_undo("ROLLED_BACK", truncate_errors(run_result.results if run_result else ())))
@@ -332,10 +357,14 @@ class PlanExecutor:
         self._undo_warnings[checkpoint.envelope_id] = warnings
         return warnings
 
-    # --- at its end ---------------------------------------------------------------------------------------------------
+    # --- verify, commit, clean up ------------------------------------------------------------------------------------
 
     def verify(self, checkpoint: PlanCheckpoint, run_result: RunResult) -> None:
-        """`VerificationFailedError` if the world is not as the plan says, or a rule of the plan does not hold."""
+        """Verify that the files are as the plan says and that its rules hold.
+
+        Raises `VerificationFailedError` if not. A run that was undone, or that was verified before a crash, is not
+        verified.
+        """
         self._remember(checkpoint, run_result)
         if run_result.status not in EFFECTIVE_STATUSES or run_result.verified:
             return
@@ -365,37 +394,45 @@ class PlanExecutor:
         )
 
     def verify_originals(self, checkpoint: PlanCheckpoint) -> None:
-        """`VerificationFailedError` if somebody wrote to a file that was set aside, as long as there is a way back."""
+        """Raise `VerificationFailedError` if another process wrote to a file that was set aside. Called while undo is
+        possible.
+        """
         run_result = self._results[checkpoint.envelope_id]
         if not run_result.verified:
             require_originals_unchanged(_run_plan(checkpoint), run_result.done, checkpoint.originals)
 
     def commit(self, checkpoint: PlanCheckpoint, note: Note) -> None:
-        """What is held on a server, if anything is. `VerificationFailedError` if that surely did not happen."""
+        """Commit the open transaction on a database server, if there is one.
+
+        Raises `VerificationFailedError` if it was certainly not committed, and `IncompleteError` if that is unknown.
+        """
         if checkpoint.remote is None or self.transactions.is_committed(checkpoint.envelope_id):
             return
         run_result = self._results[checkpoint.envelope_id]
-        if not run_result.verified:  # else an earlier life has
+        if not run_result.verified:  # else an earlier process has committed it
             self.transactions.commit(checkpoint.envelope_id, checkpoint.remote.connection, run_result.rows, note)
 
     def failure(self, checkpoint: PlanCheckpoint, problem: RemitError) -> RunResult:
-        """What is to be recorded of a plan that `problem` ended."""
+        """Return the result to record for a plan that `problem` ended."""
         run_result = self._results.get(checkpoint.envelope_id)
         if run_result is not None and run_result.status == "CANCELLED":
             return run_result
         is_undone = checkpoint.envelope_id in self._undo_warnings
         warnings = self._undo_warnings.get(checkpoint.envelope_id, ())
-        if not is_undone:  # somebody closed it as it is
+        if not is_undone:  # a person closed it without an undo
             problem, warnings = manual_repair_error(problem, checkpoint), describe_leftovers(checkpoint)
             if checkpoint.remote is not None:
-                warnings = (*warnings, f"Whether {checkpoint.remote.server} has committed its part is not known")
+                warnings = (*warnings, f"It is unknown whether {checkpoint.remote.server} has committed its part")
         results = run_result.results if run_result is not None else unknown_results(checkpoint, is_undone=is_undone)
-        cancelled = problem.reason is Reason.CANCELLED  # while its rules were checked
+        cancelled = problem.reason is Reason.CANCELLED  # cancelled while its rules were checked
         status: PlanStatus = ("CANCELLED" if cancelled else "ROLLED_BACK") if is_undone else "FAILED"
         return RunResult(status, results, problem=problem, warnings=warnings)
 
     def clear_up(self, checkpoint: PlanCheckpoint, note: Note) -> None:
-        """It stands: what only the way back needed goes."""
+        """Remove what only an undo needs: the files set aside, and folders that the plan did not use.
+
+        This is noted first. From then on the run is finished, and no longer undone.
+        """
         if sets_aside(checkpoint.steps):
             note(note_clearing())
             reach("plan.clearing")
@@ -405,10 +442,10 @@ class PlanExecutor:
         remove_folders(checkpoint.root, [folder for folder in checkpoint.folders if folder not in in_use])
 
     def verified_files(self, checkpoint: PlanCheckpoint) -> dict[int, ObservedFile] | None:
-        """The files as they were verified, if they were."""
+        """Return the files as they were verified, or None if they were not."""
         return self._verified_files.get(checkpoint.envelope_id)
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def _remember(self, checkpoint: PlanCheckpoint, run_result: RunResult) -> RunResult:
         self._results[checkpoint.envelope_id] = run_result
@@ -430,10 +467,10 @@ def _run_plan(checkpoint: PlanCheckpoint) -> RunPlan:
 
 
 def _outputs_lost_error(checkpoint: PlanCheckpoint) -> RemitError:
-    """It was taken up by another process than the one that had run its SQL."""
+    """Return the error for a run that another process recovered: the results of its SQL are lost."""
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        "what was prepared died with the process that had begun it; nothing was changed",
+        "the prepared results were lost when the process that made them ended; nothing was changed",
         where=f"plan {checkpoint.plan_id}",
         next_step="Approve it again: remit approve",
     )
@@ -454,7 +491,7 @@ def _status_of_failure(results: Collection[Result], problem: RemitError | None) 
 
 
 def _is_reported_by_a_step(problem: RemitError, results: Collection[Result]) -> bool:
-    """Whether a step's failure says the same already."""
+    """Whether the failure of a step already reports this problem."""
     return any(result.error is not None and result.error["reason"] == problem.reason for result in results)
 
 
@@ -466,5 +503,5 @@ def _parse_status(text: str) -> PlanStatus:
 
 
 def _interrupted_undo_error() -> RemitError:
-    """Why it was taken back died with the process that knew."""
-    return EnvironmentFailureError(Reason.EFFECT_FAILED, "it was being taken back when its process ended")
+    """Return the error of a run that was undone for an unknown reason: the process that knew it died."""
+    return EnvironmentFailureError(Reason.EFFECT_FAILED, "the process of this run ended during its undo")

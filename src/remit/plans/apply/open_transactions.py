@@ -1,7 +1,8 @@
-"""Transactions on database servers that are held open while files are changed, and committed last.
+"""Transactions on database servers. They are held open while files change, and are committed last.
 
-Before COMMIT is sent it is noted which transaction it is. Whoever takes over asks the server what became of it: what
-has no note died with its connection; what was committed leads forward, what was not leads back.
+Before COMMIT is sent, the identity of the transaction is noted. A process that recovers the run asks the server for its
+fate. Without a note the transaction ended with its connection. If it was committed, the run is finished; if not, the
+run is undone.
 """
 
 import os
@@ -32,7 +33,7 @@ Fate = Literal["committed", "aborted"]
 
 _PATIENCE: Final = 10.0
 _USED: Final = (
-    "Nothing was changed. When that session has ended its transaction, look at the plan again, with `remit preview`, "
+    "Nothing was changed. When that session has ended its transaction, preview the plan again, with `remit preview`, "
     "and approve it again."
 )
 
@@ -44,17 +45,18 @@ class _OpenSession(NamedTuple):
 
 @dataclass(frozen=True)
 class OpenTransactions:
-    """Of the requests that this process works on, by their ids."""
+    """The open transactions of the requests that this process works on, by request id."""
 
     servers: Callable[[str], Servers]
-    """For one request."""
+    """Returns the servers for one request."""
     _open: dict[str, _OpenSession] = field(default_factory=dict, init=False, repr=False)
     _committed: set[str] = field(default_factory=set, init=False, repr=False)
 
     def begin(self, key: str, statements: PreparedStatements, part: RemotePart, folder: ReportFolder) -> RowBackup:
-        """Run it in earnest. Raises if the server is not as it was when it was tried out; whoever calls closes it.
+        """Run the statements and keep their transaction open.
 
-        What leads back is in the folder, durably, when this returns; the transaction is open.
+        Raises an error if the server is not as it was at the preview. The caller then closes the transaction. When this
+        returns, the rollback data is durable in `folder`.
         """
         servers = self.servers(key)
         session = _open_with_retry(servers, statements)
@@ -69,12 +71,12 @@ class OpenTransactions:
                 os.close(result.images.descriptor)
 
     def find_drifted_rows(self, key: str, connection: str, images: int, seconds: float) -> tuple[DriftedRows, ...]:
-        """Rows that are not as the run left them."""
+        """Return the rows that have changed since the run."""
         servers = self.servers(key)
         return servers.engine.find_drifted_rows(servers.find(connection), images, seconds=seconds)
 
     def begin_undo(self, key: str, connection: str, images: int, *, force: bool, seconds: float) -> None:
-        """Put the rows back as they were before the run, in a transaction that stays open."""
+        """Restore the rows as they were before the run, in a transaction that stays open."""
         servers = self.servers(key)
         server = servers.find(connection)
         session = servers.engine.begin_undo(server, images, force=force, seconds=seconds)
@@ -82,7 +84,7 @@ class OpenTransactions:
         reach("elsewhere.begun")
 
     def commit(self, key: str, connection: str, rows: RowBackup | None, note: Note) -> None:
-        """`VerificationFailedError` if it was surely not committed; `IncompleteError` if nobody can tell."""
+        """Commit. `VerificationFailedError` if it was certainly not committed, `IncompleteError` if that is unknown."""
         opened = self._open[key]
         transaction = opened.session.result.transaction
         try:
@@ -95,13 +97,16 @@ class OpenTransactions:
             opened.session.commit()
         except CommitFailedError as problem:
             raise not_committed_error(problem.what, opened.server.where, problem.next_step) from problem
-        except CommitUnknownError as problem:  # it was asked for some seconds what became of it
+        except CommitUnknownError as problem:  # the session has asked the server for several seconds
             raise _unknown_fate_error(opened.server.where) from problem
         self._committed.add(key)
         reach("elsewhere.committed")
 
     def fate(self, key: str, commit: Commit) -> Fate:
-        """Of a transaction that another process was about to commit. `IncompleteError` if nobody can tell now."""
+        """Return the fate of a transaction that another process was about to commit.
+
+        Raises `IncompleteError` if it is unknown now.
+        """
         servers = self.servers(key)
         try:
             server = servers.find(commit.connection)
@@ -118,7 +123,7 @@ class OpenTransactions:
         return key in self._committed
 
     def close(self, key: str) -> None:
-        """However it ends. What was not committed is rolled back by the server."""
+        """Close the session, however the request ends. The server rolls back a transaction that was not committed."""
         if (opened := self._open.pop(key, None)) is not None:
             opened.session.close()
 
@@ -128,13 +133,15 @@ def not_committed_error(what: str, where: str, next_step: str = "") -> Verificat
         Reason.EFFECT_FAILED,
         f"the plan was carried out, and then the database did not commit its part: {what}",
         where=where,
-        next_step=next_step or "Find out what befell the server, then approve the plan again.",
+        next_step=next_step or "Find out why the server did not commit, then approve the plan again.",
     )
 
 
 def _open_with_retry(servers: Servers, statements: PreparedStatements) -> OpenTransaction:
-    """Twice if another session was in the way, and time is left to wait for it: of two that wait for each other's
-    locks, the server stops one. Nothing of it has taken effect yet. The approval is used by then.
+    """Begin the transaction. Try once more if another session was in the way and there is time left to wait for it.
+
+    The server stops one of two sessions that wait for each other's locks. Nothing has taken effect at that point. The
+    approval is already used.
     """
 
     def begin() -> OpenTransaction:
@@ -168,11 +175,9 @@ def _require_as_previewed(result: PostgresResult, part: RemotePart) -> None:
     if result.bound != part.bound or unexpected:
         raise EnvironmentFailureError(
             Reason.HASH_MISMATCH,
-            unexpected[0]
-            if unexpected
-            else "somebody changed rows that this plan is about, right after it was looked at",
+            unexpected[0] if unexpected else "another session changed rows of this plan directly after the preview",
             where=part.server,
-            next_step="Nothing was changed. Look at the plan again, with `remit preview`, and approve it again.",
+            next_step="Nothing was changed. Preview the plan again, with `remit preview`, and approve it again.",
         )
 
 
@@ -185,7 +190,7 @@ def _back_up_rows(result: PostgresResult, part: RemotePart, folder: ReportFolder
     if result.images is None:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            "the rows that lead back were not handed over",
+            "the engine did not return the before-images of rows",
             where=part.server,
             next_step="This is a bug in Remit; nothing was changed.",
         )
@@ -205,7 +210,7 @@ def _unknown_fate_error(where: str, problem: RemitError | None = None) -> Incomp
     first = problem.next_step if problem is not None and problem.next_step else "See that the server can be reached."
     return IncompleteError(
         Reason.EFFECT_FAILED,
-        f"whether the database committed its part of the plan could not be asked{why}",
+        f"it is unknown whether the database committed its part of the plan{why}",
         where=where,
         next_step=f"{first} Then run: remit recover",
     )

@@ -1,4 +1,4 @@
-"""What came of a plan, as it is signed and stored: report, change log, manifest, errors; and read back again."""
+"""The signed and stored outcome of a plan: report, change log, manifest and errors."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -28,9 +28,9 @@ from remit.version import __version__
 
 EXECUTOR: Final = "remit.plan"
 EFFECTIVE_STATUSES: Final[frozenset[str]] = frozenset({"SUCCESS", "PARTIAL"})
-"""What was done is there, and is to stay."""
-_INTERRUPTED: Final = "Interrupted, and taken back"
-NOT_STARTED: Final = "Stopped before it was begun"
+"""The statuses of a run whose changes stay in place."""
+_INTERRUPTED: Final = "Interrupted, and undone"
+NOT_STARTED: Final = "Stopped before it started"
 _UNCONFINED_WARNING: Final = "The effects of this run were not confined by the kernel (sandbox: unsafe-none)"
 
 
@@ -43,7 +43,7 @@ def build_outcome(
     confined: bool,
     verified_files: dict[int, ObservedFile] | None = None,
 ) -> PlanOutcome:
-    """All papers of the run, and the status that is signed over them. `verified_files` are as they were verified."""
+    """Build all reports of a run and sign its status over them. `verified_files` are the files as verified."""
     now = max(render_time(clock()), checkpoint.started_at)
     status = run_result.status
     run = FinishedRun(
@@ -89,7 +89,7 @@ def build_outcome(
 def _modification_times(
     checkpoint: PlanCheckpoint, run_result: RunResult, files: dict[int, ObservedFile] | None
 ) -> dict[int, str]:
-    """When each file that stands was last modified."""
+    """Return the modification time of each file whose change stays in place."""
     if run_result.status not in EFFECTIVE_STATUSES:
         return {}
     if files is None:
@@ -100,7 +100,7 @@ def _modification_times(
 
 
 def preflight_results(checkpoint: PlanCheckpoint, now: str) -> tuple[Result, ...]:
-    """Of a plan that was doomed: the first action that cannot be done failed, and nothing was begun."""
+    """Return the results of a plan that cannot succeed: the first impossible action failed, and no other started."""
     failing = next(one for one in _all_actions(checkpoint) if one.problem is not None)
     why = f"Stopped after {failing.action_id} failed"
     return tuple(
@@ -112,19 +112,20 @@ def preflight_results(checkpoint: PlanCheckpoint, now: str) -> tuple[Result, ...
 
 
 def not_started_results(checkpoint: PlanCheckpoint, why: str = _INTERRUPTED) -> tuple[Result, ...]:
-    """Of a plan that could not be taken up again: its changes were, if there were any, taken back before."""
+    """Return the results of a plan that could not be resumed. Its changes, if there were any, are undone."""
     now = checkpoint.started_at
     return tuple(Result(one.number, "skipped", now, now, None, why) for one in _all_actions(checkpoint))
 
 
 def unknown_results(checkpoint: PlanCheckpoint, *, is_undone: bool) -> tuple[Result, ...]:
+    """Return the results of a plan whose process died and left none."""
     return not_started_results(
-        checkpoint, _INTERRUPTED if is_undone else "Interrupted; whether it was done is not known"
+        checkpoint, _INTERRUPTED if is_undone else "Interrupted; it is unknown whether it was done"
     )
 
 
 def _all_actions(checkpoint: PlanCheckpoint) -> list[ReportedAction]:
-    """Every step, and what has none."""
+    """Return every step, and every action that has no step because it runs on a database server."""
     steps: list[ReportedAction] = [*checkpoint.steps.steps]
     return steps if checkpoint.remote is None else [*checkpoint.remote.actions, *steps]
 
@@ -132,6 +133,7 @@ def _all_actions(checkpoint: PlanCheckpoint) -> list[ReportedAction]:
 def build_run_manifest(
     checkpoint: PlanCheckpoint, done: Collection[int], at: str, rows: RowBackup | None = None
 ) -> RollbackManifest:
+    """Build the rollback manifest for the completed steps."""
     days = checkpoint.rollback_days
     expires_at = None if days is None else render_time(parse_time(at) + timedelta(days=days))
     changes = net_changes(checkpoint.steps, checkpoint.first_states(), done)
@@ -157,7 +159,7 @@ def build_run_manifest(
 def _build_final_manifest(
     checkpoint: PlanCheckpoint, run_result: RunResult, status: PlanStatus, at: str
 ) -> RollbackManifest:
-    """Of what stands; or, where all was taken back, of what had been done, all of it restored."""
+    """Build the manifest of the changes that stay. For an undone run, list its changes and mark them as restored."""
     if status in EFFECTIVE_STATUSES:
         return build_run_manifest(checkpoint, run_result.done, at, run_result.rows)
     done = run_result.done or frozenset(step.number for step in checkpoint.steps.steps if step.problem is None)
@@ -167,7 +169,9 @@ def _build_final_manifest(
 
 
 def action_rows(outcome: PlanOutcome) -> list[list[Any]]:
-    """For the ledger: which action, on what, how it ended, and the hashes before and after."""
+    """Return rows for the ledger: the action, how it ended, its error code, and its file with the hashes before and
+    after.
+    """
     report = outcome.report
     changes: dict[str, list[Change]] = {}
     for change in outcome.change_log.changes:
@@ -186,7 +190,7 @@ def action_rows(outcome: PlanOutcome) -> list[list[Any]]:
 
 
 def server_rows(outcome: PlanOutcome) -> dict[str, Any]:
-    """For the ledger: what was changed on a server, in names and counts; nothing, where nothing was."""
+    """Return the server changes for the ledger, as names and counts. Empty if no rows were changed."""
     rows = outcome.manifest.rows if outcome.manifest is not None else None
     if rows is None:
         return {}
@@ -199,7 +203,7 @@ def _file_row(change: Change) -> list[Any]:
 
 
 def load_plan_outcome(stored: str, keyring: Keyring) -> PlanOutcome:
-    """A stored outcome: signed by an executor of ours, with the very papers that the signature speaks of."""
+    """Load a stored outcome. Its signature must be valid, and its reports must be those that were signed."""
     try:
         outcome = PlanOutcome.parse(stored.encode(), source="stored outcome")
         verify_status(outcome.status, keyring)
@@ -208,14 +212,14 @@ def load_plan_outcome(stored: str, keyring: Keyring) -> PlanOutcome:
     status = outcome.status
     signed_digests = (status.report_digest, status.change_log_digest, status.manifest_digest)
     if signed_digests != digest_reports(outcome.report, outcome.change_log, outcome.manifest):
-        raise _unverified_outcome_error("its papers are not those that were signed", status.envelope_id)
+        raise _unverified_outcome_error("its reports differ from those that were signed", status.envelope_id)
     return outcome
 
 
 def _unverified_outcome_error(what: str, where: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
-        f"the stored outcome cannot be vouched for: {what}",
+        f"the stored outcome cannot be verified: {what}",
         where=where,
-        next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+        next_step="Run `remit ledger verify` to find what was changed, and `remit keys list` for revoked keys.",
     )

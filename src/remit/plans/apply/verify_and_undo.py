@@ -1,6 +1,6 @@
-"""The way back from whatever is done in steps, a plan or the rollback of one; and the host's own look at the files.
+"""Undo of a partially executed plan or rollback, and verification of file states by the host.
 
-Going back is renames only, wave by wave, the last one first; it can be cut short anywhere and taken up again.
+An undo only renames files, wave by wave, the last wave first. It can be interrupted at any point and resumed.
 """
 
 import os
@@ -29,18 +29,18 @@ _PERMISSIONS: Final = 0o777
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What came of the steps."""
+    """The result of the steps of a run."""
 
     status: PlanStatus
     results: tuple[Result, ...]
     verified: bool = False
-    """An old file was removed already, in an earlier life: so the world had been looked at, and found right."""
+    """Verification already succeeded in an earlier process, which then began to remove old files."""
     problem: RemitError | None = None
-    """What ended it, where that was no failure of a step alone."""
+    """The error that ended the run, unless only a step failed."""
     warnings: tuple[str, ...] = ()
     used: Usage | None = None
     rows: RowBackup | None = None
-    """What it changed on a database server."""
+    """The row changes on a database server, and their before-images."""
 
     @property
     def done(self) -> frozenset[int]:
@@ -55,20 +55,20 @@ class RunPlan:
     plan: StepPlan
     first: Mapping[int, State | None]
     folders: tuple[str, ...] = ()
-    """Made for it, parents first."""
+    """Folders made for the run, parents first."""
 
     def places(self) -> dict[int, Located]:
         return {number: locate_below(self.root, path) for number, path in enumerate(self.plan.paths)}
 
     def existing_places(self) -> dict[int, Located]:
-        """Those whose folder exists: it may not have been made yet, or have been removed again."""
+        """Return the places whose folder exists. A folder may not be made yet, or may be removed again."""
         places = self.places()
         observed = observe_folders(places.values())
         return {path: place for path, place in places.items() if observed[place.parents].exists}
 
 
 class ObservedFile(NamedTuple):
-    """A path, as the host finds it. `other` is what no step of a plan leaves: a link, a folder, a second name."""
+    """The state of a path as the host finds it. `other` names what no step leaves: a link, a folder, a second name."""
 
     state: State | None
     mtime_ns: int = 0
@@ -76,7 +76,7 @@ class ObservedFile(NamedTuple):
 
 
 def observe_files(places: Mapping[int, Located], *, hashed: bool = True) -> dict[int, ObservedFile]:
-    """Each path once, each folder opened once. Without `hashed` the states have no hash."""
+    """Observe each path once, and open each folder once. Without `hashed` the states have no hash."""
     by_folder: dict[Parents, list[int]] = {}
     for path, place in places.items():
         by_folder.setdefault(place.parents, []).append(path)
@@ -113,7 +113,7 @@ def _observe(folder: int, place: Located, *, hashed: bool) -> ObservedFile:
 def require_as_planned(
     run: RunPlan, done: Collection[int], originals: Mapping[int, Original], *, hashed: bool
 ) -> dict[int, ObservedFile]:
-    """Every file that was to change is as the simulation said; and nobody wrote to an old file that was set aside."""
+    """Require every changed file to be as the simulation predicted, and every file set aside to be unchanged."""
     steps = [step for step in run.plan.steps if step.number in done]
     places = run.places()
     wanted = final_states(run.plan, run.first, frozenset(done))
@@ -132,9 +132,10 @@ def _matches(found: State | None, wanted: State | None, *, hashed: bool) -> bool
 
 
 def require_originals_unchanged(run: RunPlan, done: Collection[int], originals: Mapping[int, Original]) -> None:
-    """Whoever had an original open may have written to it since: his bytes would go with it. Going back keeps them.
+    """Raise `VerificationFailedError` if a file that was set aside has changed.
 
-    Told by size and time where they are known, else by what is in it.
+    Another process that had the original open may have written to it. Removing the file would lose these bytes; an undo
+    keeps them. A file with a backup is compared by size and time, any other by its hash.
     """
     set_aside, places = _set_aside_files(run, done), run.places()
     with_backup = {path: place for path, place in set_aside.items() if path in originals}
@@ -148,12 +149,13 @@ def require_originals_unchanged(run: RunPlan, done: Collection[int], originals: 
             else (file.state.size, file.mtime_ns) == (original.state.size, original.mtime_ns)
         )
         if not is_unchanged:
-            raise _verification_error("somebody wrote to the old file while it was being replaced", places[path].path)
+            raise _verification_error("another process wrote to the old file while it was replaced", places[path].path)
 
 
 def require_idle_databases(run: RunPlan, done: Collection[int]) -> None:
-    """`VerificationFailedError` if somebody has a database open by now, the new file or the old one: what he writes to
-    the one would be lost, or mixed with the other.
+    """Raise `VerificationFailedError` if another process has a new or an old database file open.
+
+    Its writes to one of the files would be lost, or mixed with the other file.
     """
     places = run.places()
     for step in run.plan.steps:
@@ -169,10 +171,10 @@ def require_idle_databases(run: RunPlan, done: Collection[int]) -> None:
 
 
 def _require_no_writers(run: RunPlan) -> None:
-    """Refuses to go back while another program writes to a database as it is left by a step: with the old file in its
-    place again, the log of that program would be taken for that of the old one.
+    """Refuse an undo while another program writes to a database that a step left.
 
-    Who has the old file open is better off with its name back.
+    The undo puts the old file in its place again. SQLite and DuckDB would then take the log of that program for the log
+    of the old file. A program that has the old file open is allowed: the undo restores the name of its file.
     """
     places = run.places()
     for step in run.plan.steps:
@@ -195,7 +197,7 @@ def _is_in_use(place: Located) -> bool:
 
 
 def _set_aside_files(run: RunPlan, done: Collection[int]) -> dict[int, Located]:
-    """The files that were there before the first step on them, where they are now."""
+    """Return where the files are now that existed before the first step on them."""
     places = run.places()
     touched: set[int] = set()
     set_aside: dict[int, Located] = {}
@@ -209,9 +211,9 @@ def _set_aside_files(run: RunPlan, done: Collection[int]) -> dict[int, Located]:
 
 
 def undo_run(run: RunPlan, runner: PlanRunner, progress: StepProgress, note: Note) -> tuple[str, ...]:
-    """Everything as it was before. What is not, because somebody else's file is there by now, is said.
+    """Undo the started waves. Return a line for each file that is not restored because another process changed it.
 
-    Raises `IncompleteError` if it cannot be done now: nothing is lost, and it can be tried again.
+    Raises `IncompleteError` if the undo does not complete now. No data is lost, and the undo can be tried again.
     """
     try:
         left: list[int] = []
@@ -224,7 +226,7 @@ def undo_run(run: RunPlan, runner: PlanRunner, progress: StepProgress, note: Not
                 note(note_undone(wave))
         remove_folders(run.root, run.folders)
         return _find_unrestored(run, left, progress.not_done)
-    except BaseException as problem:  # an interrupt, too, leaves it half-way
+    except BaseException as problem:  # an interrupt also leaves the undo incomplete
         raise incomplete_error(run, problem) from problem
 
 
@@ -236,17 +238,17 @@ def _find_unrestored(run: RunPlan, left: Collection[int], not_done: Collection[i
         before = run.first.get(path)
         if not file.other and _matches(file.state, before, hashed=True):
             continue
-        # Somebody else may have made the very same of it; what was not done here is nothing to take back.
+        # Another process may have made the same change. A step that was not done here has nothing to undo.
         ours = [step for step in steps if step.number not in not_done]
         is_of_plan = not file.other and before is not None and _is_of_plan(file.state, path, ours)
         if is_of_plan and not _is_left(path, steps, left):
             raise EnvironmentFailureError(
                 Reason.ROLLBACK_FAILED,
-                "this file is still as the plan made it, and its old content is no longer beside it",
+                "this file is still as the plan left it, and its old content is no longer beside it",
                 where=places[path].path,
-                next_step="Its backup lies in the report folder: rollback_manifest.json names it.",
+                next_step="Restore it from its backup in the report folder, which rollback_manifest.json names.",
             )
-        unrestored.append(f"{run.plan.paths[path]} {NOT_RESTORED}: somebody else has changed it, and it stays")
+        unrestored.append(f"{run.plan.paths[path]} {NOT_RESTORED}: another process changed it, so it was kept")
     return tuple(unrestored)
 
 
@@ -260,7 +262,7 @@ def _is_left(path: int, steps: Sequence[PlanStep], left: Collection[int]) -> boo
 
 
 def as_verification_error(problem: RemitError) -> VerificationFailedError:
-    """The same words, for the road: then what was done is undone."""
+    """Return the problem as an error of verification, so that the engine undoes the effect."""
     return VerificationFailedError(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
 
 
@@ -274,14 +276,14 @@ def _verification_error(what: str, where: str) -> VerificationFailedError:
 
 
 def incomplete_error(run: RunPlan, problem: BaseException) -> IncompleteError:
-    """It is neither whole nor undone. What was noted says how to go on."""
+    """Return the error of a run that is neither complete nor undone. Its notes say how to go on."""
     if isinstance(problem, IncompleteError):
         return problem
-    interrupted = EnvironmentFailureError(Reason.EFFECT_FAILED, "it was interrupted")
+    interrupted = EnvironmentFailureError(Reason.EFFECT_FAILED, "the process was interrupted")
     error = as_remit_error(problem) if isinstance(problem, Exception) else interrupted
     return IncompleteError(
         Reason.ROLLBACK_FAILED,
-        f"what had been done could not be taken back yet: {error.what}",
+        f"the undo is not complete: {error.what}",
         where=error.where or run.root,
-        next_step=f"{error.next_step or 'Mend what stands in the way.'} Then run: remit recover",
+        next_step=f"{error.next_step or 'Fix the cause.'} Then run: remit recover",
     )

@@ -1,4 +1,4 @@
-"""What a caller can hear of a plan while it travels. Loads next to nothing: every command has it, most have no plan."""
+"""Callbacks of a caller that follows a plan. Imports very little, because every command loads this module."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def _ignore(*_: Any) -> None:
-    """Nobody asked to hear of it."""
+    """Ignore an event that no caller asked for."""
 
 
 class LaterRollback(NamedTuple):
-    """That a run was taken back since: by which order, when, and whether all of it is as before."""
+    """A rollback of a run since its outcome: by which order, when, and whether all of it was restored."""
 
     order_id: str
     at: str
@@ -25,20 +25,20 @@ class LaterRollback(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlanHooks:
-    """What a caller wants to hear while a plan travels, and his way to cancel it."""
+    """Callbacks that report the progress of a plan, and the caller's means to cancel it."""
 
     on_refusal: Callable[[RefusedError], None] = _ignore
     on_stored: Callable[[], None] = _ignore
     on_progress: Callable[[int, int], None] = _ignore
-    """So many of so many steps have ended."""
+    """Called with the number of steps that have ended, and the number of all steps."""
     on_status: Callable[["StatusUpdate"], None] = _ignore
     is_cancelled: Callable[[], bool] = lambda: False
     on_taken_back: Callable[[LaterRollback], None] = _ignore
-    """Called after `on_stored`, if the run whose outcome it is does not stand any more."""
+    """Called after `on_stored` if the run of the stored outcome has been rolled back since."""
     on_settled: Callable[[Sequence["Recovered[Any]"]], None] = _ignore
-    """Called first, if a crash had left something: what came of each, or why it could not be settled."""
+    """Called first if a crash left interrupted operations: with the outcome of each, or the reason why it has none."""
     actor: str | None = None
-    """Who asks for it: the intent names him, and is not written if he does not count by then."""
+    """The caller, whom the intent names. The intent is not recorded if their session or token is invalid by then."""
 
 
 NO_HOOKS: Final = PlanHooks()

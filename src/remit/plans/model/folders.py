@@ -1,7 +1,7 @@
-"""The host's own hands in a plan: folders that are made and removed, and old files that are cleared away.
+"""The changes that the host itself makes for a plan: it makes and removes folders, and removes old files.
 
-Each of these is of a fixed form, on descriptors opened beneath the root; no byte of a file is read for it. They are not
-left to the sandboxed process, because whoever may make a folder there may write everything below it.
+Each is a fixed operation on descriptors opened beneath the root. The host reads no content of a file for it. The
+sandboxed process does not make folders, because a process that may make a folder may write everything below it.
 """
 
 import os
@@ -21,20 +21,20 @@ Parents = tuple[str, ...]
 
 
 class ObservedFolder(NamedTuple):
-    """A folder of the plan's paths, as it is before the run."""
+    """The state of a folder of the plan's paths before the run."""
 
     exists: bool
     writable: bool
-    """For one that does not exist: whether it could be made."""
+    """For a folder that does not exist: whether it can be made."""
     missing: tuple[Parents, ...] = ()
-    """The folders to be made before files can be in it, parents first."""
+    """The folders to make before the folder can hold files, parents first."""
     has_default_acl: bool = False
-    """To what is made in it. One that does not exist would inherit that from the folder above."""
+    """A default ACL applies to new entries in it. A folder that does not exist would inherit one from its parent."""
 
 
 @contextmanager
 def opened(root: str, parents: Parents, *, where: str = "") -> Iterator[int]:
-    """The folder beneath the root, open for reading and syncing."""
+    """Open the folder beneath the root, for reading and syncing."""
     base = beneath.open_base(root)
     try:
         folder = beneath.open_folder(base, parents, where=where)
@@ -47,7 +47,7 @@ def opened(root: str, parents: Parents, *, where: str = "") -> Iterator[int]:
 
 
 def observe_folders(places: Iterable[Located]) -> dict[Parents, ObservedFolder]:
-    """Each folder once. Refuses where a component is a link, a mount point, or no folder."""
+    """Observe each folder once. Refuses a path in which a component is a link, a mount point, or not a folder."""
     observed: dict[Parents, ObservedFolder] = {}
     for place in places:
         if place.parents not in observed:
@@ -71,14 +71,14 @@ def _observe(place: Located) -> ObservedFolder:
             if problem.reason is not Reason.FILE_MISSING or not parents:
                 raise
             missing.append(parents)
-    raise AssertionError("the root itself was looked at last")
+    raise AssertionError("the root itself was observed last")
 
 
 def make_folders(root: str, folders: Sequence[str]) -> None:
-    """Parents come first in `folders`. One that is there already is as good. Durable when this returns."""
+    """Make the folders, which list parents first. A folder may already exist. Durable when this returns."""
     for parents, names in _by_parents(folders).items():
         with opened(root, parents) as folder:
-            if beneath.has_default_acl(folder):  # since somebody looked at it
+            if beneath.has_default_acl(folder):  # set since the preview
                 raise inherited_rights_error("/".join((*parents, names[0])))
             for name in names:
                 beneath.make_folder(folder, name, where="/".join((*parents, name)))
@@ -88,7 +88,7 @@ def make_folders(root: str, folders: Sequence[str]) -> None:
 
 
 def remove_folders(root: str, folders: Sequence[str]) -> None:
-    """Those of them that are empty, the deepest first. What somebody put a file into stays."""
+    """Remove those of the folders that are empty, the deepest first. A folder that holds files stays."""
     grouped = _by_parents(folders)
     for parents in reversed(grouped):
         try:
@@ -104,9 +104,10 @@ def remove_folders(root: str, folders: Sequence[str]) -> None:
 
 
 def remove_set_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -> None:
-    """Remove the old files that the way back needed, by their part names, and make that durable.
+    """Remove the old files that an undo needs, by their temporary names, and make that durable.
 
-    A folder that is gone has none: a rollback removes those that the plan had made, and may be cut short right then.
+    A missing folder holds none. A rollback removes the folders that the plan made, and may be interrupted directly
+    after.
     """
     for parents, names in _set_aside_names(places, plan).items():
         try:
@@ -121,19 +122,19 @@ def remove_set_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -
 
 
 def sync_folders(root: str, places: Iterable[Located]) -> None:
-    """Each folder once."""
+    """Sync the folder of each place, once."""
     for parents in dict.fromkeys(place.parents for place in places):
         with opened(root, parents) as folder:
             sync_folder(folder, "/".join(parents) or ".")
 
 
 def set_aside_name(plan: StepPlan, step: PlanStep) -> str:
-    """Where the old file of a modification or a deletion is."""
+    """Return the temporary name of the old file of a modification or a deletion."""
     return (part_name if step.move == "modify" else aside_name)(plan.prefix, step.number)
 
 
 def sets_aside(plan: StepPlan) -> bool:
-    """Whether anything is to be cleared away once it is done."""
+    """Whether the plan leaves old files to remove."""
     return any(step.move in {"modify", "delete"} and not step.unchanged for step in plan.steps)
 
 
@@ -166,7 +167,7 @@ def sync_folder(folder: int, where: str) -> None:
 
 
 def needed_folders(observed: Mapping[Parents, ObservedFolder], places: Iterable[Located]) -> tuple[str, ...]:
-    """Every folder that must be made for files to be in these places, parents first, each once."""
+    """Return every folder that must be made before files can be in these places, parents first, each once."""
     wanted = {parents: None for place in places for parents in observed[place.parents].missing}
     return tuple("/".join(parents) for parents in sorted(wanted, key=lambda parents: (len(parents), parents)))
 
@@ -174,7 +175,7 @@ def needed_folders(observed: Mapping[Parents, ObservedFolder], places: Iterable[
 def closed_folder_error(place: Located) -> RemitError:
     return EnvironmentFailureError(
         Reason.PERMISSION_DENIED,
-        "names can be neither made nor removed in this folder",
+        "files cannot be created or removed in this folder",
         where=place.path,
         next_step="Check who owns the folder and what its mode allows; Remit acts as the user it runs as.",
     )
@@ -183,7 +184,7 @@ def closed_folder_error(place: Located) -> RemitError:
 def check_inherited_rights(
     step: PlanStep, observed: Mapping[Parents, ObservedFolder], places: Mapping[int, Located]
 ) -> RemitError | None:
-    """Why the step would leave a file, or a folder, with access rights that nobody asked for; or None."""
+    """Return the error of a step whose new file or folder would inherit access rights from a default ACL, or None."""
     place = places[step.path if step.new_path is None else step.new_path]
     folder = observed[place.parents]
     makes = step.move in {"create", "modify"} or (step.move == "rename" and folder.missing)

@@ -1,4 +1,4 @@
-"""A folder removed with all that is in it, whoever made it: programs do not make folders as people do."""
+"""Removal of a folder with all its content, also of folder trees that only a program would make."""
 
 import os
 from pathlib import Path
@@ -8,9 +8,10 @@ _TO_PASS: Final = 0o700
 
 
 def remove_tree(folder: Path) -> None:
-    """However deep it lies, this goes no deeper than two folders. Follows no link. OSError if something stays.
+    """Remove a folder and its content. Opens at most two levels, however deep it is. Raises OSError if something stays.
 
-    A program can make folders within folders until any way of walking them is at its end, and close them to everybody.
+    It follows no link. A program can nest folders deeper than any traversal reaches, and remove all permissions on
+    them.
     """
     _flatten(folder)
     folder.rmdir()
@@ -28,7 +29,7 @@ def _flatten(folder: Path) -> None:
                 if not below.is_dir(follow_symlinks=False):
                     os.unlink(below.path)
                     continue
-                os.chmod(below.path, _TO_PASS)  # whoever moves a folder must be able to write to it
+                os.chmod(below.path, _TO_PASS)  # moving a folder needs write permission on it
                 while os.path.lexists(target := folder / f".{moved:x}"):
                     moved += 1
                 os.rename(below.path, target)

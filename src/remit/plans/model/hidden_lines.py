@@ -1,7 +1,7 @@
-"""Which lines of a diff a reader does not see, for the masks in them: each needs an approval of its own.
+"""Lines of a diff whose content is masked. Each of them needs an approval of its own.
 
-A line that would be gone counts as one that would come: what is taken away may be a check. And a mask may make two
-different values look the same; then a line that is changed reads as if it were not.
+This covers removed lines as well as added ones, because a removed line may be a check. Two different values may also
+have the same mask. A changed line then looks unchanged.
 """
 
 import re
@@ -17,7 +17,7 @@ _CHANGED: Final = frozenset({"added", "removed"})
 
 
 class HiddenLines(NamedTuple):
-    """By their numbers, in the file as it would be, and in the file as it is."""
+    """The numbers of hidden lines: added ones in the new file, removed ones in the old file."""
 
     added: tuple[int, ...] = ()
     removed: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ def hidden_lines(text: str, masked: str) -> HiddenLines:
 
 
 def _placed(text: str, masked: str) -> Iterator[_Placed]:
-    """The lines that hold something masked, with their numbers."""
+    """Yield the lines with masked content and their numbers."""
     before = after = 0
     for line, shown in zip(parse_diff(text), masked.split("\n"), strict=True):
         if line.kind == "hunk":
@@ -53,7 +53,7 @@ def _placed(text: str, masked: str) -> Iterator[_Placed]:
 
 
 def _alike(placed: Sequence[_Placed]) -> set[str]:
-    """Masked words that stand for something else in what would come than in what would go."""
+    """Return the masks that hide different values in added and in removed lines."""
     words_of: dict[str, dict[str, set[str]]] = {"added": defaultdict(set), "removed": defaultdict(set)}
     for _, line, shown in placed:
         for word, mask in _words_per_mask(line.text, shown) if line.kind in _CHANGED else ():
@@ -68,6 +68,6 @@ def _has_masked_word(line: str, shown: str, alike: set[str]) -> bool:
 
 def _words_per_mask(line: str, shown: str) -> list[tuple[str, str]]:
     words, masks = _WORD.findall(line[1:]), _WORD.findall(shown[1:])
-    if len(words) != len(masks):  # such as a number in groups: the line is one then
+    if len(words) != len(masks):  # for example a number in groups; then compare the whole line
         return [(line[1:], shown[1:])]
     return [(word, mask) for word, mask in zip(words, masks, strict=True) if word != mask]

@@ -1,4 +1,4 @@
-"""Values that a plan binds to SQL, or gives to a pipeline, as whoever approves it sees them. In no report. Pure."""
+"""Values that a plan binds to SQL or passes to a pipeline, as the approver sees them. No report has them. Pure."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,12 +19,13 @@ _LONGEST_NAME: Final = 200
 class ShownParameters(NamedTuple):
     parameters: tuple[ShownParameter, ...]
     unseen: tuple[UnseenSql, ...]
-    """What is too long, or too much, to be shown whole."""
+    """Values that are too long, or too many, to be shown in full."""
 
 
 def show_parameters(parameters: Mapping[str, Any]) -> ShownParameters:
-    """As JSON: `"5"` is no number. Each is masked by its own name and looks, and before it is cut: half a secret no
-    longer looks like one.
+    """Render the values as JSON, so that the text `"5"` differs from a number.
+
+    Each value is masked by its own name and form before it is cut, because a cut secret may not be recognised.
     """
     shown: list[ShownParameter] = []
     unseen: list[UnseenSql] = []
@@ -53,7 +54,7 @@ def previewed_pipelines(plan: Plan, summaries: Iterable[PipelineTold]) -> Iterat
 
 
 def findings_of_pipelines(plan: Plan, summaries: Iterable[PipelineTold]) -> Iterator[PathFinding]:
-    """Values that are not shown whole. Those of query files are told of with their SQL."""
+    """Yield findings for values that are not shown in full. Those of query files are reported with their SQL."""
     parameters = _pipeline_parameters(plan)
     for one in summaries:
         unseen = show_parameters(parameters.get(one.action_id, {})).unseen if one.kind != "sql" else ()

@@ -1,6 +1,6 @@
-"""A plan's part on a database server, as previews, checkpoints and notes know it. Plain data; no server is asked here.
+"""The part of a plan on a database server, as previews, checkpoints and notes hold it. Plain data.
 
-No row and no text is in any of it: names of tables, counts, and words.
+It contains no rows and no SQL text, only table names, counts and messages. This module connects to no server.
 """
 
 import json
@@ -19,41 +19,43 @@ _PIECE: Final = 8
 
 
 class RemotePart(NamedTuple):
-    """What a plan does on its server, as it was seen in a transaction that was rolled back."""
+    """The effect of a plan on its server, as observed in a transaction that was rolled back."""
 
     connection: str
-    """Its name in remit.yaml."""
+    """The name of the connection in remit.yaml."""
     server: str
-    """Its address, never a password."""
+    """The address of the server, without a password."""
     actions: tuple[RemoteAction, ...]
-    """In the order in which they run."""
+    """The actions in the order of execution."""
     bound: str
-    """The digest of what the actions found: the approval is for this, and the run must find the same."""
+    """The digest of the observed effect. The approval is bound to it, and the run must observe the same."""
     image_bytes: int = 0
-    """What the rows take that are kept for the way back."""
+    """The size of the before-images of rows."""
 
     @property
     def irreversible(self) -> tuple[str, ...]:
-        """The ids of actions that cannot be taken back."""
+        """The ids of actions that cannot be rolled back."""
         return tuple(one.action_id for one in self.actions if one.irreversible)
 
     @property
     def why_irreversible(self) -> str:
-        """In words; empty where everything can be taken back."""
+        """The reasons why it cannot be rolled back. Empty if it can."""
         reasons = dict.fromkeys(one.irreversible for one in self.actions if one.irreversible)
         return "; ".join(reasons)[:_LONGEST]
 
     def results(self, state: str, at: str, reason: str = "") -> tuple[Result, ...]:
-        """One for each action, all alike."""
+        """Return one result for each action, all with the same state."""
         end: Any = state
         return tuple(Result(one.number, end, at, at, None, reason) for one in self.actions)
 
 
 class RowBackup(NamedTuple):
-    """What a run changed on its server, and what leads back: where the rows are kept, or why there is no way."""
+    """The row changes of a run on its server, with the location of the before-images or the reason why there are
+    none.
+    """
 
     tables: tuple[tuple[str, int, int, int], ...]
-    """Each with how many rows were inserted, updated and deleted."""
+    """Each table with the number of inserted, updated and deleted rows."""
     location: str | None = None
     sha256: str | None = None
     size: int | None = None
@@ -61,9 +63,10 @@ class RowBackup(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A transaction that is about to be committed: noted before, so that whoever takes over can ask what became of it.
+    """A transaction that is about to be committed. It is noted first, so that a recovering process can ask for its
+    fate.
 
-    `rows` is not there in the rollback of a run.
+    `rows` is None in the rollback of a run.
     """
 
     connection: str
@@ -72,7 +75,7 @@ class Commit(NamedTuple):
 
 
 def rows_checkpoint(part: RemotePart, rows: RowBackup | None, manifest_id: str) -> RowsCheckpoint | None:
-    """For the manifest; None if nothing was changed on the server."""
+    """Return the server's entry in the manifest, or None if nothing was changed on the server."""
     if rows is None or not (rows.tables or rows.irreversible):
         return None
     return RowsCheckpoint(
@@ -111,7 +114,7 @@ def render_remote_part(part: RemotePart | None) -> dict[str, Any] | None:
 
 
 def parse_remote_part(tree: Any) -> RemotePart | None:
-    """The inverse. KeyError, TypeError or ValueError for anything else."""
+    """Parse the output of `render_remote_part`. Raises KeyError, TypeError or ValueError for anything else."""
     if tree is None:
         return None
     actions = tuple(
@@ -122,18 +125,18 @@ def parse_remote_part(tree: Any) -> RemotePart | None:
 
 
 def strip_rows(told: SqlTold) -> SqlTold:
-    """What may be kept: rows are for whoever looks at a preview."""
+    """Return the report without its rows. Rows are shown only in a preview, and are not stored."""
     return SqlTold.model_validate({name: getattr(told, name) for name in SqlTold.model_fields})
 
 
 def note_commit(commit: Commit) -> dict[str, Any]:
-    """Before COMMIT is sent."""
+    """Return the note that is recorded before COMMIT is sent."""
     rows = None if commit.rows is None else list(commit.rows)
     return {"commit": [commit.connection, _encode_transaction(commit.transaction), rows]}
 
 
 def read_commit(notes: Sequence[Mapping[str, Any]]) -> Commit | None:
-    """The last one that was noted, unless all was taken back and begun anew since."""
+    """Return the last noted commit, unless the run was undone and started again since."""
     found = None
     for note in notes:
         match note:
@@ -147,7 +150,7 @@ def read_commit(notes: Sequence[Mapping[str, Any]]) -> Commit | None:
 
 
 def _encode_transaction(transaction: Mapping[str, Any]) -> list[str]:
-    """In short pieces: what the ledger holds is masked, and the number of a server may look like that of a card."""
+    """Encode in short pieces. The ledger masks what it stores, and a server's number may look like a card number."""
     text = json.dumps(dict(transaction), sort_keys=True).encode().hex()
     return [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
 

@@ -1,4 +1,4 @@
-"""What a sandboxed process saw in a simulation, read with care: of the agreed shape, bounded, masked and printable."""
+"""Results of a simulation in a sandboxed process. They are checked for form and bounds, masked, and made printable."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +16,17 @@ MAX_DIFF: Final = 512 << 10
 MAX_FINDINGS: Final = 50
 MAX_REMARKS: Final = 20
 MAX_LINES: Final = 10
-"""Named of those that are masked."""
+"""How many masked lines a message names."""
 _LONGEST: Final = 2_000
 _HASH: Final = 71
 _CREDENTIAL: Final = "credential"
 _LONE_RETURN: Final = re.compile(r"\r(?!\n|\Z)")
-"""It ends a comment, and is not seen to."""
+"""A carriage return ends a comment for the engine, but is not visible."""
 _LAYOUT: Final = {ord("\n"): None, ord("\t"): None}
 
 
 class StepFinding(NamedTuple):
-    """Something in the new content of a step that needs an approval of its own."""
+    """A finding in the new content of a step. It needs an approval of its own."""
 
     rule: str
     where: str
@@ -34,22 +34,22 @@ class StepFinding(NamedTuple):
 
 
 class ShownDiff(NamedTuple):
-    """A diff as people see it."""
+    """A diff as shown to people."""
 
     text: str
     hidden: HiddenLines
-    """Lines that would come or go, and hold something masked."""
+    """The added and removed lines with masked content."""
 
 
 class ShownSql(NamedTuple):
-    """A statement as people see it."""
+    """A statement as shown to people."""
 
     text: str
     is_cut: bool
 
 
 class SimulatedStep(NamedTuple):
-    """What one step would do."""
+    """The simulated effect of one step."""
 
     number: int
     before: State | None
@@ -59,19 +59,19 @@ class SimulatedStep(NamedTuple):
     diff: DiffSummary
     left_out: int
     text: str
-    """The whole diff, if it was asked for."""
+    """The whole diff, if it was requested."""
     findings: tuple[StepFinding, ...]
     remarks: tuple[str, ...]
-    """What a reader should know, and what needs no approval."""
+    """Information for a reader that needs no approval."""
     problem: Mapping[str, str] | None
 
 
 def read_simulated_step(frame: Mapping[str, Any], text: str) -> SimulatedStep:
-    """A `seen` frame; its number and its problem were checked when it came in."""
+    """Parse a `seen` frame. Its number and its problem were checked on arrival."""
     try:
         return _read(frame, text)
     except (KeyError, TypeError, ValueError):
-        raise protocol_error("what it saw of a step cannot be read") from None
+        raise protocol_error("its result for a step cannot be read") from None
 
 
 def _read(frame: Mapping[str, Any], text: str) -> SimulatedStep:
@@ -97,7 +97,9 @@ def _read(frame: Mapping[str, Any], text: str) -> SimulatedStep:
 
 
 def _whole_lines(preview: str) -> str:
-    """As many lines as fit: half a line looks like a line of the file. A first line that is too long is cut."""
+    """Return as many whole lines as fit, because half a line looks like a line of the file. A long first line is
+    cut.
+    """
     if len(preview) <= MAX_PREVIEW:
         return preview
     return preview[: preview.rfind("\n", 0, MAX_PREVIEW) + 1 or MAX_PREVIEW]
@@ -112,39 +114,39 @@ def read_remarks(remarks: Sequence[Any]) -> tuple[str, ...]:
 
 
 def error_of(error: Mapping[str, str]) -> dict[str, str]:
-    """What a process says of a failure, masked and printable. Its reason was checked when it came in."""
+    """Return the error of a sandboxed process, masked and printable. Its reason was checked on arrival."""
     details = {name: error.get(name, "") for name in ("what", "where", "next_step")}
     return EnvironmentFailureError(Reason(error["reason"]), **details).as_json()
 
 
 def show_text(text: str) -> str:
-    """Masked, and made printable line by line. Tabs stay, and no line is lost."""
+    """Mask a text and make it printable line by line. Tabs and all line breaks are kept."""
     return _printable_lines(mask_shown(text))
 
 
 def show_sql(text: str, most: int) -> ShownSql:
-    """A statement: masked, then cut where it is long. Where something is hidden, a last line says in which lines."""
+    """Mask a statement, then cut it if it is long. If something is hidden, a last line names the lines."""
     masked = _split_returns(mask_sql(text, most))
-    lines = zip(_split_returns(text).split("\n"), masked.split("\n"), strict=False)  # no more is masked than is shown
+    lines = zip(_split_returns(text).split("\n"), masked.split("\n"), strict=False)  # only the shown part is masked
     hidden = [f"{at}" for at, (line, shown) in enumerate(lines, start=1) if not _is_shown(line, shown)]
     shown = _printable_lines(_LONE_RETURN.sub("\r\n", masked))
-    is_cut = len(shown) > most or len(text) > most  # a mask may be far shorter than what it hides
+    is_cut = len(shown) > most or len(text) > most  # a mask may be much shorter than its value
     shown = shown[:most] + "..." if is_cut else shown
     return ShownSql(f"{shown}\n-- masked in this statement: {_list_lines(hidden)}" if hidden else shown, is_cut)
 
 
 def _split_returns(text: str) -> str:
-    """A carriage return ends a line, and with it a comment, for the engine: so it does for whoever reads it."""
+    """Break lines at carriage returns. The engine ends a line and a comment there, so the reader must see it."""
     return text.replace("\r\n", "\n").replace("\r", "\r\n") if "\r" in text else text
 
 
 def _is_shown(line: str, shown: str) -> bool:
-    """The last one that was masked may end before its line does."""
+    """Whether a line is shown. Masking may have cut the last line."""
     return line.startswith(shown) or not is_hidden(line, shown)
 
 
 def show_diff(text: str) -> ShownDiff:
-    """Masked so that whoever judges it is not kept from seeing code, and knows of each line that he does not see."""
+    """Mask a diff so that its code stays readable, and return the lines that the reader cannot see."""
     masked = mask_diff(text)
     if masked == text:
         return ShownDiff(_printable_lines(text), HiddenLines())
@@ -152,7 +154,7 @@ def show_diff(text: str) -> ShownDiff:
 
 
 def _hidden(lines: HiddenLines, found: Sequence[StepFinding]) -> Iterator[StepFinding]:
-    """One finding for all lines of a file that are masked and not told of yet. A credential is named by its line."""
+    """Yield one finding for all masked lines of a file that no finding names yet. A credential is named by its line."""
     named = {one.where for one in found if one.rule == _CREDENTIAL}
     added = [f"{line}" for line in lines.added if f"line {line}" not in named]
     if added:
@@ -164,7 +166,7 @@ def _hidden(lines: HiddenLines, found: Sequence[StepFinding]) -> Iterator[StepFi
 
 def _describe_hidden(count: int, which: str) -> str:
     subject = f"this line{which} holds" if count == 1 else f"these {count:,} lines{which} hold"
-    return f"{subject} something that is masked: what it says is not shown here"
+    return f"{subject} a masked value that is not shown here"
 
 
 def _list_lines(lines: Sequence[str]) -> str:
@@ -214,7 +216,7 @@ def _flag(value: Any) -> bool:
 def protocol_error(what: str, where: Sequence[str] = ()) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        f"the plan's process did not answer as agreed: {what}",
+        f"the process of the plan broke the protocol: {what}",
         where=", ".join(where),
-        next_step="This is a bug in Remit; nothing that it said is believed.",
+        next_step="This is a bug in Remit. The results of this process were discarded.",
     )

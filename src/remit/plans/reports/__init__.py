@@ -1,1 +1,1 @@
-"""What people and programs read of a run: report, change log, errors, the executor's log and the archive."""
+"""Reports of a run, for people and programs: report, change log, errors, the executor's log and the archive."""

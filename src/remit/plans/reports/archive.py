@@ -1,6 +1,6 @@
-"""`agent_outputs/archive/<run>.json`: all papers of a successful run in one file, for whoever keeps records.
+"""`agent_outputs/archive/<run>.json`: all reports of a successful run in one file, for record keeping.
 
-A copy: the report stays where it is. Derived and not synced; the ledger is what counts.
+It is a copy; the reports stay where they are. It is derived and not synced. The ledger is authoritative.
 """
 
 import contextlib
@@ -18,8 +18,9 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_C
 
 
 def archive(root: str, outcome: PlanOutcome) -> str | None:
-    """Where it lies, below the root; None if this run was no success, and so is not archived.
-    EnvironmentFailureError.
+    """Write the archive file. Return its path below the root, or None if the run was not successful.
+
+    Raises `EnvironmentFailureError` if it cannot be written.
     """
     if outcome.status.status != "SUCCESS":
         return None

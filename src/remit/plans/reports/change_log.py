@@ -1,4 +1,4 @@
-"""`change_log.json`: what each completed action changed, in the order in which it was done. Pure."""
+"""`change_log.json`: the changes of each completed action, in the order of execution. Pure."""
 
 import uuid
 from typing import Final
@@ -18,7 +18,7 @@ _ABSENT: Final = FileState(exists=False, hash=None, size_bytes=None, last_modifi
 
 
 def build_change_log(run: FinishedRun) -> ChangeLog:
-    """Empty for a plan that went back: then nothing is changed."""
+    """Build the change log. It is empty for a plan that was undone, because nothing is changed."""
     changes = tuple(_changes(run)) if run.status in {"SUCCESS", "PARTIAL"} and not run.rolled_back else ()
     lines = sum(change.diff_summary.lines_added + change.diff_summary.lines_removed for change in changes)
     return ChangeLog(
@@ -43,7 +43,7 @@ def _changes(run: FinishedRun) -> list[Change]:
         at = result.ended_at or run.completed_at
         before = _state(step.before if step.move != "create" else None, modified.get(step.path, run.started_at))
         landed = step.path if step.new_path is None else step.new_path
-        # A rename takes the time along; of a file that a later action changes again, nobody looked at the time.
+        # A rename keeps the time. If a later action changes the file again, the time between is not observed.
         reached = modified.get(step.path, at) if step.move == "rename" else at
         modified[landed] = run.modified.get(landed, reached) if last_on[landed] == step.number else reached
         after = _state(None if step.move == "delete" else step.after, modified[landed])

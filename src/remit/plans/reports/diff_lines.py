@@ -1,4 +1,4 @@
-"""The lines of a unified diff, each with what it is: a line of the files is never taken for a header of the diff."""
+"""The lines of a unified diff, each with its kind. A line of a file is never mistaken for a header of the diff."""
 
 import re
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ _HUNK: Final = re.compile(r"^@@ -(?P<at>\d+)(?:,(?P<old>\d+))? \+(?P<to>\d+)(?:,
 
 
 class DiffLine(NamedTuple):
-    """One line, and what it is, whatever it begins with."""
+    """One line of a diff and its kind."""
 
     kind: str
     text: str
 
 
 def parse_diff(text: str) -> Iterator[DiffLine]:
-    """Each line with its kind: header, hunk, added, removed, same or note."""
+    """Yield each line with its kind: header, hunk, added, removed, same or note."""
     old = new = 0
     for line in text.split("\n") if text else []:
         found = _HUNK.match(line)
@@ -35,12 +35,12 @@ def parse_diff(text: str) -> Iterator[DiffLine]:
 
 
 def count_omitted_lines(summary: DiffSummary) -> int:
-    """How many lines of a diff that come or go are not in its kept beginning. A binary file has none."""
+    """Count the added and removed lines that the stored beginning of a diff omits. A binary file has none."""
     shown = sum(line.kind in {"added", "removed"} for line in parse_diff(summary.preview.removesuffix("\n")))
     return max(summary.lines_added + summary.lines_removed - shown, 0) if shown else 0
 
 
 def hunk_starts(line: str) -> tuple[int, int]:
-    """The numbers of the first line that a hunk shows, in the file as it was and as it would be."""
+    """Return the numbers of the first line that a hunk shows, in the old and in the new file."""
     found = _HUNK.match(line)
     return (int(found["at"]), int(found["to"])) if found else (0, 0)

@@ -1,4 +1,4 @@
-"""`execution_report.json`, and the errors of a run in the form that the plan door promises. Pure."""
+"""`execution_report.json`, and the errors of a run as plan error responses. Pure."""
 
 import uuid
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from remit.version import __version__
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
 ReportedAction = PlanStep | RemoteAction
-"""A step of an action on files, or an action on a server, which has none."""
+"""A step of an action on files, or an action on a server, which has no step."""
 
-_NOT_STARTED = "Stopped before it was begun"
+_NOT_STARTED = "Stopped before it started"
 _DEPENDENCY = "Dependency "
 _GRAVITY = ("done", "skipped", "failed")
 
 
 def build_report(run: FinishedRun) -> ExecutionReport:
-    """Action by action, in the order of execution. A step without a result was never begun."""
+    """Build the report, action by action in the order of execution. A step without a result never started."""
     results = _worst_of_each(run)
     completed: list[CompletedAction] = []
     failed: list[FailedAction] = []
@@ -74,7 +74,7 @@ def _sql_summaries(run: FinishedRun) -> dict[int, SqlTold]:
 
 
 def _worst_of_each(run: FinishedRun) -> list[tuple[ReportedAction, Result]]:
-    """Of each action, the step that says how it ended: one that changes several files is done when all of them are."""
+    """Return for each action the step with its worst result. An action on several files is done when all are done."""
     results = {result.number: result for result in run.results}
     ends: dict[str, tuple[ReportedAction, Result]] = {}
     for step in _all_actions(run):
@@ -86,7 +86,7 @@ def _worst_of_each(run: FinishedRun) -> list[tuple[ReportedAction, Result]]:
 
 
 def build_errors(run: FinishedRun, clock: Clock) -> tuple[ErrorResponse, ...]:
-    """One for each action that failed or was left out because of another, and one for what befell the whole plan."""
+    """Build one error for each action that failed or was skipped because of another, and one for the whole plan."""
     at = render_time(clock())
     steps = {step.number: step for step in _all_actions(run)}
     errors = [
@@ -98,7 +98,7 @@ def build_errors(run: FinishedRun, clock: Clock) -> tuple[ErrorResponse, ...]:
 
 
 def refusal_of(problem: RemitError, envelope_id: str, clock: Clock) -> ErrorResponse:
-    """Of a plan that was refused as a whole: nothing was touched."""
+    """Return the error response of a plan that was refused as a whole. Nothing was changed."""
     at = render_time(clock())
     error_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"urn:remit:refusal:{envelope_id}:{at}"))
     return _error(error_id, problem, ErrorDetails(), "SKIPPED", at, 4_000)
@@ -142,7 +142,7 @@ def _problems(run: FinishedRun) -> Iterator[tuple[Result, RemitError]]:
         if result.state == "failed":
             problem = error_of(result)
             same = (actions.get(result.number, ""), str(problem))
-            if same not in reported:  # what befell an action with several files befell each of them
+            if same not in reported:  # an error of an action with several files is recorded for each of them
                 yield result, problem
             reported.add(same)
         elif result.state == "skipped" and result.reason.startswith(_DEPENDENCY):
@@ -160,7 +160,7 @@ def _recovery(run: FinishedRun, problem: RemitError) -> RecoveryAction:
 def _response(
     run: FinishedRun, step: ReportedAction | None, problem: RemitError, recovery: RecoveryAction, at: str
 ) -> ErrorResponse:
-    # Derived: a run that is reported again, after a crash, reports the same errors.
+    # The id is derived, so a run that is reported again after a crash reports the same errors.
     which = "plan" if step is None else str(step.number)
     error_id = str(uuid.uuid5(uuid.UUID(run.ids.report_id), f"error {which}"))
     details = ErrorDetails() if step is None else _details(run, step)

@@ -1,7 +1,7 @@
-"""`agent_logs/executor/<day>.jsonl`: one line of JSON for each thing that happens to a plan.
+"""`agent_logs/executor/<day>.jsonl`: one line of JSON for each event of a plan.
 
-Every text in it is masked. A log is for people who look for a fault: that it cannot be written stops no plan, and is
-said once to Python's own logging. Limit: lines are not synced; after a power cut the last ones may be missing.
+Every text in it is masked. The log is for diagnosis. A failure to write it does not stop a plan, and is reported once
+to Python's own logging. Limit: lines are not synced, so the last ones may be missing after a power cut.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from remit.plans.storage.run_folder import make_folders
 
 PLACE: Final = ("agent_logs", "executor")
 MAX_LINE: Final = 64 << 10
-# Never waits for a FIFO, never follows a link.
+# Does not wait for a FIFO and does not follow a link.
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _logger: Final = logging.getLogger("remit.reports.executor_log")
@@ -34,7 +34,7 @@ class ExecutorLog:
         self._complained = False
 
     def write(self, event: str, *, level: str = "info", **fields: Any) -> None:
-        """Append one line. Never raises: the plan goes on."""
+        """Append one line. Never raises, so that the plan continues."""
         try:
             at = render_time(self._clock())
             self._append(f"{at[:10]}.jsonl", _line({"ts": at, "level": level, "event": event, **fields}))
@@ -57,7 +57,7 @@ class ExecutorLog:
 
 
 def _line(document: dict[str, Any]) -> bytes:
-    """One line whatever the fields hold: JSON has no newline in a text, and ASCII no other character that ends one."""
+    """Render one line. JSON escapes newlines, and ASCII has no other character that ends a line."""
     masked = mask_json(document)
     line = json.dumps(masked, allow_nan=False)
     if len(line) > MAX_LINE:

@@ -1,4 +1,4 @@
-"""The papers of a run as files: rendered from its stored outcome, and put in their place, durably."""
+"""The report files of a run: rendered from its stored outcome, and written durably."""
 
 import contextlib
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from remit.plans.storage.run_folder import (
 
 
 class Digests(NamedTuple):
-    """As a `CompletionStatus` carries them: of the canonical form."""
+    """The digests of the reports in canonical form, as a `CompletionStatus` carries them."""
 
     report_digest: str
     change_log_digest: str
@@ -32,9 +32,9 @@ def digest_reports(report: ExecutionReport, change_log: ChangeLog, manifest: Rol
 
 
 def render_report_files(outcome: PlanOutcome, manifest: RollbackManifest | None = None) -> dict[str, bytes]:
-    """By file name. `manifest` in place of the outcome's own, where a rollback has changed it since.
+    """Render the report files, by name. `manifest` replaces that of the outcome if a rollback has changed it since.
 
-    The status comes last, and is written last: where it is, the others are those that it speaks of.
+    The status is the last entry and is written last. If it exists, the other files are the ones that it signs.
     """
     files = {EXECUTION_REPORT: render_report_file(outcome.report), CHANGE_LOG: render_report_file(outcome.change_log)}
     current = manifest or outcome.manifest
@@ -44,21 +44,24 @@ def render_report_files(outcome: PlanOutcome, manifest: RollbackManifest | None 
 
 
 def publish(folder: ReportFolder, outcome: PlanOutcome) -> None:
-    """Durable on return; again is the same. EnvironmentFailureError if the disk is full, or the folder cannot be
-    written.
+    """Write the report files. They are durable on return, and writing them again changes nothing.
+
+    Raises `EnvironmentFailureError` if the disk is full or the folder cannot be written.
     """
     folder.write(render_report_files(outcome))
     reach("plan.published")
 
 
 def clear_half_written(outcome: PlanOutcome, root: str) -> None:
-    """What a process that was killed left of papers, once somebody else has settled its run."""
+    """Remove partly written reports of a killed process, after another process has recovered its run."""
     with contextlib.suppress(RemitError), ReportFolder.open(root, outcome.status.folder.rpartition("/")[2]) as folder:
         folder.clear_half_written()
 
 
 def restore_reports(folder: ReportFolder, outcome: PlanOutcome, manifest: RollbackManifest | None = None) -> list[str]:
-    """Write again what is missing or differs from what is stored; their names. `manifest` as when they are rendered."""
+    """Write reports that are missing or differ from the stored outcome. Return their names. See
+    `render_report_files`.
+    """
     files = render_report_files(outcome, manifest)
     differing = {name: content for name, content in files.items() if folder.read(name) != content}
     if differing:

@@ -1,4 +1,4 @@
-"""What all papers of a run are made from. Pure data: whoever builds it has looked at the disk already."""
+"""The input of all reports of a run, as pure data. The caller has already inspected the files."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ from remit.core.ids import parse_time, render_time
 from remit.effects.plans.steps import Ids, Result, StepPlan
 from remit.plans.storage.backups import Original
 
-# All messages of a run together: an outcome must stay below the bounds of what is read again.
+# The bound of all messages of a run together. An outcome must stay within the bounds of the parser that reads it.
 _MAX_CHARACTERS: Final = 400_000
 _LONGEST: Final = 4_000
 _SHORTEST: Final = 300
@@ -24,69 +24,69 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RemoteAction(NamedTuple):
-    """An action on a database server. It changes no file, so it has no step, but a result like one."""
+    """An action on a database server. It changes no file, so it has no step, but it has a result like a step."""
 
     number: int
-    """They follow those of the steps."""
+    """Continues the numbers of the steps."""
     action_id: str
     action_type: str
     summary: str
     told: SqlTold | None
-    """None: it could not be run."""
+    """None if it could not be run."""
     problem: Mapping[str, str] | None = None
-    """Why it cannot be done: reason, what, where, next_step."""
+    """The reason why it cannot be done: reason, what, where, next_step."""
 
     @property
     def irreversible(self) -> str:
-        """Why it cannot be taken back, in words; empty if it can."""
+        """The reason why it cannot be rolled back. Empty if it can."""
         return (self.told.irreversible if self.told else None) or ""
 
 
 class FinishedRun(NamedTuple):
-    """A run of a plan that has ended, in whichever way."""
+    """A run of a plan that has ended, with any status."""
 
     plan_id: str
     ids: Ids
     folder: str
-    """Of its papers, below the root."""
+    """The report folder, below the root."""
     started_at: str
     completed_at: str
     status: PlanStatus
     steps: StepPlan
     results: tuple[Result, ...]
     diffs: Mapping[int, DiffSummary]
-    """Masked; by the number of the step."""
+    """Masked diff summaries, by step number."""
     modified: Mapping[int, str]
-    """When each file was last modified, by its path, as seen after the run."""
+    """The modification time of each file after the run, by path."""
     originals: Mapping[int, Original]
     rolled_back: bool
-    """Something had been done, and was taken back."""
+    """Changes were made and then undone."""
     warnings: tuple[str, ...] = ()
     problem: RemitError | None = None
-    """Why it failed, where that was not the failure of one step."""
+    """The reason of a failure that is not the failure of one step."""
     sql: Mapping[int, SqlTold] = MappingProxyType({})
-    """Of the steps that run SQL, by number; without a row."""
+    """Reports of the steps that run SQL, by number, without rows."""
     remote: tuple[RemoteAction, ...] = ()
-    """In the order in which they run, before all steps."""
+    """Actions on a server in the order of execution. They run before all steps."""
     pipelines: tuple[PipelineTold, ...] = ()
-    """Of the actions that run a pipeline, also of those that failed."""
+    """Reports of the actions that run a pipeline, including failed ones."""
     has_manifest: bool = True
-    """Not where the plan was doomed from the start, so that nothing was to be kept."""
+    """False if the plan was known to fail before it started, so that no backups were made."""
 
     @property
     def message_limit(self) -> int:
-        """The characters that one message may have."""
+        """The maximum length of one message, in characters."""
         return max(_SHORTEST, min(_LONGEST, _MAX_CHARACTERS // max(1, len(self.steps.steps) + len(self.remote))))
 
 
 def error_of(result: Result) -> RemitError:
-    """What a step failed with, as one of our errors; made anew, and so masked."""
+    """Return the error of a failed step. Building it again masks its texts."""
     error = result.error or {}
     try:
         reason = Reason(error.get("reason", ""))
     except ValueError:
         reason = Reason.INTERNAL
-    what = error.get("what") or "it failed, and did not say why"
+    what = error.get("what") or "the step failed and gave no reason"
     return EnvironmentFailureError(reason, what, where=error.get("where", ""), next_step=error.get("next_step", ""))
 
 
@@ -99,7 +99,7 @@ def cut(text: str, message_limit: int) -> str:
 
 
 def time_of(nanoseconds: int) -> str:
-    """A file's time. Those that no timestamp can express become the first or the last one that can be."""
+    """Render the time of a file. A time outside the range of timestamps becomes the first or the last one."""
     try:
         return render_time(_EPOCH + timedelta(microseconds=nanoseconds // 1000))
     except OverflowError:
@@ -107,5 +107,5 @@ def time_of(nanoseconds: int) -> str:
 
 
 def later(first: str, second: str) -> str:
-    """Of two times: a clock that was set back must not make a report contradict itself."""
+    """Return the later of two times. A clock that was set back must not make a report inconsistent."""
     return max(first, second, key=parse_time)

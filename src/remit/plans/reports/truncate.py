@@ -1,6 +1,6 @@
-"""What a report tells of pipelines, bounded: an outcome must stay below the bounds of what is read again. Pure.
+"""Truncation of the SQL and pipeline parts of a report. Pure.
 
-What a report tells of SQL, bounded: an outcome must stay below the bounds of what is read again. Pure.
+An outcome must stay within the bounds of the parser that reads it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +10,16 @@ from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.sql_report import SqlTold
 
 MESSAGE_BYTES: Final = 256 << 10
-"""Bytes, for all actions of a run together."""
+"""The bound for all actions of a run together, in bytes."""
 _SHORT: Final = 100
 
 
 def without_log(summary: PipelineTold) -> PipelineTold:
-    """What may be kept. What a pipeline said may hold what it read: only one that failed needs to be looked into.
+    """Return the summary without its log and description.
 
-    Of its description, which is in the configuration, there is no need.
+    The log may contain data that the pipeline read, so only that of a failed pipeline is stored. The description is in
+    the
+    configuration.
     """
     has_failed = any(step.state == "failed" for step in summary.steps)
     return summary.model_copy(update={"description": "", "log": summary.log if has_failed else ()})
@@ -26,7 +28,9 @@ def without_log(summary: PipelineTold) -> PipelineTold:
 def truncate_pipelines(
     summaries: Sequence[PipelineTold], message_limit: int = MESSAGE_BYTES
 ) -> tuple[PipelineTold, ...]:
-    """In their order. Each has its share; past it, the log goes first, then the words, then the steps."""
+    """Truncate each summary to its share of `message_limit`: first the log, then the words, then the steps. Keeps the
+    order.
+    """
     return tuple(_truncate_pipelines(summaries, message_limit))
 
 
@@ -50,13 +54,13 @@ def _shorter_forms(summary: PipelineTold) -> Iterator[PipelineTold]:
     yield plain.model_copy(update={"steps": (), "left_out": summary.left_out + len(summary.steps)})
 
 
-"""Bytes, for all actions of a run together."""
+"""The bound for all actions of a run together, in bytes."""
 
 
 def truncate_sql(
     summaries: Mapping[int, SqlTold], done: Sequence[int], message_limit: int = MESSAGE_BYTES
 ) -> tuple[SqlTold, ...]:
-    """Of the steps that were done, in their order. Each has its share; past it, its statements are only counted."""
+    """Return the summaries of completed steps, in order. Beyond its share, a summary only counts its statements."""
     return tuple(_truncate_sql([summaries[number] for number in done if number in summaries], message_limit))
 
 

@@ -1,1 +1,1 @@
-"""Runs the steps of a plan in the sandbox: in which order, how many at once, and how far they are."""
+"""Runs the steps of a plan in the sandbox. Controls their order, their parallelism and their progress."""

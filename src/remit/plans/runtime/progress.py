@@ -1,4 +1,4 @@
-"""How far a run of steps has come, and whether it may go on: asked by the sandboxed process before each wave."""
+"""The progress of a run. Before each wave, the sandboxed process asks it whether the run may continue."""
 
 import time
 from collections.abc import Callable, Collection
@@ -10,7 +10,7 @@ from remit.execution.engine import Note
 
 
 class WaveProgress:
-    """Of one run. `require_still_valid` raises `RefusedError` when the authority has ended meanwhile."""
+    """The progress of one run. `require_still_valid` raises `RefusedError` when the authority has become invalid."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class WaveProgress:
         self._clock = clock
         self._deadline = time.monotonic()
         self.wave = 0
-        """The last one whose switches may have been begun."""
+        """The last wave whose switches may have started."""
         self.not_done: frozenset[int] = frozenset()
 
     def set_deadline(self, seconds: float | None) -> None:
         self._deadline = time.monotonic() + (seconds or 0.0)
 
     def check_next_wave(self, wave: int, not_done: Collection[int]) -> RemitError | None:
-        """Why not, if so. The first wave needs no note: the intent says that it may be begun."""
+        """Return the reason to stop, or None. The first wave needs no note, because the intent covers it."""
         problem = self.abort_reason()
         if problem is None and wave > 0:
             self._note(note_wave(wave, sorted(not_done)))
@@ -42,14 +42,14 @@ class WaveProgress:
         return problem
 
     def abort_reason(self) -> RemitError | None:
-        """Cancelled, expired, revoked or out of time meanwhile."""
+        """Return an error if the run was cancelled, its authority is invalid, or its time is over."""
         if self._is_cancelled():
-            return EnvironmentFailureError(Reason.CANCELLED, "it was cancelled")
+            return EnvironmentFailureError(Reason.CANCELLED, "the plan was cancelled")
         if time.monotonic() > self._deadline:
             return EnvironmentFailureError(
                 Reason.TIMED_OUT,
-                "the plan took longer than it may",
-                next_step="Give it less to do, or more time: `timeout_seconds` of the plan, or timeouts.task.",
+                "the plan exceeded its time limit",
+                next_step="Split the plan, or raise its limit: `timeout_seconds` of the plan, or timeouts.task.",
             )
         try:
             self._require_still_valid()
@@ -58,15 +58,15 @@ class WaveProgress:
         return None
 
     def results(self, problem: RemitError) -> tuple[Result, ...]:
-        """Where nobody knows more: the first step failed, and the others were never begun."""
+        """Return results when no process reported any: the first step failed, and the others never started."""
         now = render_time(self._clock())
-        why = "Cancelled" if problem.reason is Reason.CANCELLED else "Stopped before it was begun"
+        why = "Cancelled" if problem.reason is Reason.CANCELLED else "Stopped before it started"
         failed = tuple(Result(step.number, "failed", now, now, problem.as_json()) for step in self._plan.steps[:1])
         return (*failed, *(Result(step.number, "skipped", now, now, None, why) for step in self._plan.steps[1:]))
 
 
 class Waves:
-    """How far a rollback came. It is not cancelled half-way: it is as quick as going back would be."""
+    """The progress of a rollback. A rollback cannot be cancelled, because an undo of it would take as long."""
 
     def __init__(self, note: Note) -> None:
         self._note = note

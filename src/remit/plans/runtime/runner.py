@@ -1,7 +1,7 @@
-"""A plan's steps in sandboxed processes: simulated, carried out, taken back, and its rules checked.
+"""Runs the steps of a plan in sandboxed processes: simulates, executes and undoes them, and checks the plan's rules.
 
-The host hands over the plan, listens, and answers. What a process says of a step is data: it is compared with hashes
-that the host made itself, before the run and after it.
+The host sends the plan, receives messages and answers questions. A message about a step is untrusted data. The host
+compares it with hashes that it computed itself, before and after the run.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from remit.sandbox.orders import FolderGrant, Order, Usage
 
 
 class EffectNames(NamedTuple):
-    """The three things that a process can be asked to do with a plan."""
+    """The names of the three effects for a plan."""
 
     simulate: str
     execute: str
@@ -41,14 +41,14 @@ FULL_EFFECTS: Final = EffectNames(
 
 
 class StepTimes(NamedTuple):
-    """Seconds for each step, and for all of them together."""
+    """Seconds for each step, and for all steps together."""
 
     paces: tuple[float, ...] = ()
     seconds: float | None = None
 
 
 class StepRunResult(NamedTuple):
-    """One result for each step; and what ended it early, where that was no failure of a step alone."""
+    """One result for each step, and the error that ended the run early, unless only a step failed."""
 
     results: tuple[Result, ...]
     problem: RemitError | None = None
@@ -59,7 +59,7 @@ _ANY_TIME: Final = StepTimes()
 
 
 class PlanRunner:
-    """Runs one plan, for one request. `is_cancelled` is asked often, so it must be quick."""
+    """Runs one plan for one request. `is_cancelled` is called often, so it must be fast."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class PlanRunner:
     def simulate(
         self, plan: StepPlan, places: Mapping[int, Located], times: StepTimes, prepared: Mapping[str, int] | None = None
     ) -> tuple[SimulatedStep, ...]:
-        """What each step would do to the files as they are. Nothing is changed: the process may only read.
+        """Simulate each step on the current files. Nothing is changed: the process may only read.
 
-        `prepared` are files that were made before and are to be looked through, by the sources of their steps.
+        `prepared` are files that exist already and are scanned, by the sources of their steps.
         """
         frames: dict[int, dict[str, Any]] = {}
         texts: dict[int, list[str]] = {}
@@ -97,7 +97,7 @@ class PlanRunner:
         order = self.order(self._effects.simulate, places, PathUse.READ, times)
         self._run(order, plan, on_step=record, is_cancelled=self._is_cancelled, more=prepared)
         if sorted(frames) != list(range(len(plan.steps))):
-            raise protocol_error("it did not tell of every step")
+            raise protocol_error("it did not report every step")
         return tuple(
             read_simulated_step(frames[step.number], "".join(texts.get(step.number, []))) for step in plan.steps
         )
@@ -113,13 +113,15 @@ class PlanRunner:
         restoring: Mapping[str, int] | None = None,
         prepared: Mapping[str, int] | None = None,
     ) -> StepRunResult:
-        """All steps, in order; with several lanes, those of one wave at the same time.
+        """Execute all steps in order. With several lanes, steps of one wave run in parallel.
 
-        `check_next_wave` is asked before the switches of each wave, with the steps of earlier waves that were not done;
-        it says why not to go on, if so. A step that fails is a result. Whatever else goes wrong comes back as
-        `problem`, with every process dead; only an interrupt is raised. `restoring` are descriptors of files to restore
-        from, by name; with it, even without any, owners and attributes may be given to new files. `prepared` are such
-        of files that were made before.
+        Before the switches of each wave, `check_next_wave` gets the steps of earlier waves that are not done, and
+        returns a
+        reason to stop or None. A failed step is a result. Any other error is returned as `problem`, after every process
+        has
+        ended; only an interrupt is raised. `restoring` maps names to descriptors of files to restore from. If it is
+        given,
+        even empty, new files may get owners and attributes. `prepared` does the same for files made before the run.
         """
         step_results = StepResults(plan, self._clock, self._on_progress)
         context = _RunContext(self, plan, places, times, restoring, prepared or {})
@@ -133,28 +135,30 @@ class PlanRunner:
     def undo(
         self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]
     ) -> tuple[int, ...]:
-        """Take back one wave; `not_done` are steps that are known not to be done.
+        """Undo one wave. `not_done` are steps that are known not to be done.
 
-        Gives the steps whose path is not as before, because somebody else's file is there by now, and stays.
+        Returns the steps whose path is not restored because another process put a file there, which is kept.
         """
         inputs = {"wave": wave, "not_done": sorted(not_done)}
         order = self.order(self._effects.execute, places, PathUse.MAKE)
         match self._run(replace(order, call="undo", inputs=inputs), plan):
             case {"left": [*numbers]} if all(type(n) is int and 0 <= n < len(plan.steps) for n in numbers):
                 return tuple(numbers)
-        raise protocol_error("it did not say what it left")
+        raise protocol_error("it did not report which files it left unchanged")
 
     def finish(self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]) -> bool:
-        """Whether a run that was cut short had come to its end. Changes nothing; makes what it finds durable."""
+        """Return whether an interrupted run had completed. Changes nothing, and makes the state that it finds
+        durable.
+        """
         inputs = {"wave": wave, "not_done": sorted(not_done)}
         order = self.order(self._effects.execute, places, PathUse.MAKE)
         match self._run(replace(order, call="finish", inputs=inputs), plan):
             case {"forward": bool(forward)}:
                 return forward
-        raise protocol_error("it did not say what it found")
+        raise protocol_error("it did not report the state that it found")
 
     def check(self, plan: StepPlan, places: Mapping[int, Located], seconds: float) -> None:
-        """The plan's rules. Raises what the first rule that does not hold says."""
+        """Check the plan's rules. Raises the error of the first rule that does not hold."""
         self._run(self.order(self._effects.check, places, PathUse.READ, StepTimes((), seconds)), plan)
 
     def _execute_in_lanes(
@@ -199,7 +203,7 @@ class PlanRunner:
         try:
             problems = [future.result() for future in running]
         except BaseException:
-            stopping.set()  # the processes are killed at the next look, and the pool waits for that
+            stopping.set()  # the processes are killed at their next check, and the pool waits for that
             raise
         return next((problem for problem in problems if problem is not None), None)
 
@@ -242,7 +246,7 @@ class PlanRunner:
 
 
 class _RunContext:
-    """What all processes of one run have in common."""
+    """The shared state of all processes of one run."""
 
     def __init__(
         self,
@@ -262,7 +266,7 @@ class _RunContext:
         self._sources = {**prepared, **(restoring or {})}
 
     def share(self, numbers: Sequence[int]) -> StepPlan:
-        """A part of one wave. What its steps need was done before, and the others' operations are not its business."""
+        """Return a part of one wave. Its dependencies are done. Operations of other steps are removed."""
         selected = frozenset(numbers)
         steps = tuple(
             step._replace(needs=()) if step.number in selected else step._replace(needs=(), operation={})
@@ -277,7 +281,7 @@ class _RunContext:
         answer: Callable[[Mapping[str, Any]], Mapping[str, Any]],
         stopping: threading.Event | None = None,
     ) -> RemitError | None:
-        """One process. What it raises ends the plan, and is returned."""
+        """Run one process. An error in it ends the plan, and is returned."""
         runner = self._runner
         touched = paths_of(plan.steps[number] for wave in plan.waves for number in wave)
         places = {path: place for path, place in self._places.items() if path in touched}
@@ -296,7 +300,7 @@ class _RunContext:
             self.used = mark_interrupted.usage
             step_results.mark_interrupted(mark_interrupted)
             return mark_interrupted
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the process is dead, and the plan goes back
+        except Exception as problem:  # noqa: BLE001 - after any error the process is dead, and the plan is undone
             return as_remit_error(problem)
         self.used = finished.usage
         return step_results.stopped
@@ -304,7 +308,7 @@ class _RunContext:
 
 @contextlib.contextmanager
 def open_plan(plan: StepPlan, more: Mapping[str, int] | None = None) -> Iterator[dict[str, int]]:
-    """The plan in a file of its own: a frame would be too small for it."""
+    """Pass the plan in a file of its own, because it is too large for a frame."""
     with sealed("plan", encode_plan(plan)) as descriptor:
         yield {"plan": descriptor, **(more or {})}
 

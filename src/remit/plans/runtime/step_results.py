@@ -1,4 +1,4 @@
-"""How the steps of a run ended, as the sandboxed processes tell it, and the host's answers to their questions."""
+"""Results of the steps of a run, as sandboxed processes report them, and the host's answers to their questions."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,11 +11,11 @@ from remit.plans.model.simulation_result import error_of, protocol_error
 from remit.sandbox.host import InterruptedTaskError
 
 CheckNextWave = Callable[[int, Collection[int]], RemitError | None]
-"""Asked before the switches of a wave, with the steps of earlier waves that were not done: why not to go on, if so."""
+"""Called before the switches of a wave with the steps of earlier waves that are not done. Returns a reason to stop."""
 
 
 class StepResults:
-    """One for each step, in the end. For several threads."""
+    """The results of a run. At the end there is one for each step. Thread-safe."""
 
     def __init__(self, plan: StepPlan, clock: Clock, on_progress: Callable[[int, int], None]) -> None:
         self._plan = plan
@@ -27,7 +27,7 @@ class StepResults:
         self._cut_at: int | None = None
         self._wave = 0
         self.stopped: RemitError | None = None
-        """Why the host said that it must not go on."""
+        """The reason why the host stopped the run."""
 
     def record(self, message: Mapping[str, Any]) -> None:
         number, phase = message["number"], message["phase"]
@@ -45,17 +45,17 @@ class StepResults:
         self._on_progress(len(self._ended), len(self._plan.steps))
 
     def _error(self, number: int, error: Mapping[str, str]) -> dict[str, str]:
-        """As we found it, if we knew before that the step could not be done: not all of it is a process's to say."""
+        """Return the error. If the host already knew that the step could not be done, its own error is used."""
         known = self._plan.steps[number].problem
         return error_of(known if known is not None else error)
 
     def answer_waves(self, check_next_wave: CheckNextWave) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-        """The answers to one process that has all waves: it asks before each that has something to do."""
+        """Return the answers to one process that has all waves. It asks before each wave that has something to do."""
 
         def answer(question: Mapping[str, Any]) -> Mapping[str, Any]:
             wave = question.get("wave")
             if type(wave) is not int or not self._wave <= wave < len(self._plan.waves):
-                raise protocol_error("it asked for a wave that is not to come")
+                raise protocol_error("it asked for a wave that is over or does not exist")
             self.stopped = check_next_wave(wave, self.not_done(self._plan.waves[:wave]))
             self._wave = wave + 1
             return {"go": self.stopped is None}
@@ -71,7 +71,7 @@ class StepResults:
             return any(result.state == "failed" for result in self._ended.values())
 
     def without_blocked(self, numbers: Sequence[int]) -> list[int]:
-        """Those whose needs were done. The others are skipped, with the reason."""
+        """Return the steps whose dependencies are done. The others are skipped, with the reason."""
         ready = []
         for number in numbers:
             reason = self._blocked_by(self._plan.steps[number])
@@ -98,7 +98,9 @@ class StepResults:
             self._cut_at = problem.step
 
     def complete(self, problem: RemitError | None) -> tuple[Result, ...]:
-        """One for each step. What a problem ended early is the failure of the step that was being done."""
+        """Return one result for each step. A problem that ended the run early becomes the failure of the running
+        step.
+        """
         now = render_time(self._clock())
         if problem is not None:
             at = self._running_step()

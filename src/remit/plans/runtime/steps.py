@@ -1,4 +1,4 @@
-"""The actions of a plan as steps: in their order, on numbered paths, each with its time. Nothing is looked at here."""
+"""The actions of a plan as steps: in order, on numbered paths, each with its time. Reads no file."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,14 @@ _MOVES: Final[dict[str, Move]] = {
     "SCHEMA_UPDATE": "modify",
     "FILE_DELETE": "delete",
     "FILE_RENAME": "rename",
-    "SQL_EXECUTE": "modify",  # or to create, which is known when it was looked at
+    "SQL_EXECUTE": "modify",  # or "create"; the preparation decides that
     "PIPELINE_RUN": "modify",
 }
 _PARSED: Final = ("json_", "yaml_")
 
 
 def draft_steps(plan: Plan, config: SystemConfig, root: str, *, diffs: str) -> tuple[StepPlan, dict[int, Located]]:
-    """The actions in their order, on numbered paths. Nothing was looked at yet."""
+    """Return the actions in order, on numbered paths. No file is read yet."""
     numbered: dict[tuple[Parents, str], int] = {}
     places: dict[int, Located] = {}
 
@@ -66,8 +66,9 @@ def draft_steps(plan: Plan, config: SystemConfig, root: str, *, diffs: str) -> t
 
 
 def _turns(plan: Plan, config: SystemConfig, order: Sequence[int]) -> dict[int, range]:
-    """By the index of the action, the numbers of its steps: one for each file that it changes. Most have one; a
-    pipeline may have several, and what changes a database elsewhere has none.
+    """Return the step numbers of each action, by its index: one for each file that it changes.
+
+    Most actions have one. A pipeline may have several. An action on a remote database has none.
     """
     turns, last = {}, 0
     for index in order:
@@ -110,10 +111,11 @@ def _step(
 
 
 def operation_of(action: Action) -> dict[str, Any]:
-    """As a step has it. 2.0 and 2 have one digest, and so one approval: they must write the same bytes, too.
+    """Return the operation as a step has it. The numbers 2.0 and 2 have one digest, so they must write the same bytes.
 
-    Of SQL, which runs before there are steps, it says only whether the file is a database; of a pipeline, which may
-    change several files, the step itself says that of its own.
+    For SQL, which runs before there are steps, it only says whether the file is a database. A pipeline may change
+    several
+    files, so its steps say that themselves.
     """
     if isinstance(action, PipelineAction):
         return {}
@@ -134,18 +136,22 @@ def _plain_numbers(value: Any) -> Any:
 
 
 def _rule_tree(rule: ValidationRule, config: SystemConfig) -> dict[str, Any]:
-    """A rule about rows gets the path of its database here: recovery has no other configuration to ask than today's."""
+    """Return the rule as a tree. A rule about rows gets its database path now, because recovery has only a later
+    config.
+    """
     return {**rule.tree(), "path": rule_database(rule, config)} if isinstance(rule, SqlExpect) else rule.tree()
 
 
 def _rule(tree: dict[str, Any], path_number: Callable[[str], int], places: Mapping[int, Located]) -> dict[str, Any]:
-    """With its paths in their one spelling, as the plan's list of paths has them."""
+    """Return the rule with its paths spelled as in the plan's list of paths."""
     named = {name: tree[name] for name in ("path", "schema_file") if tree.get(name) is not None}
     return {**tree, **{name: _relative(places[path_number(path)]) for name, path in named.items()}}
 
 
 def needs_parsers(plan: Plan, config: SystemConfig) -> bool:
-    """Whether edits or rules need more than the standard library; then so does the process that makes them."""
+    """Whether edits or rules need parsers beyond the standard library. The process that runs them then needs them
+    too.
+    """
 
     def is_rich(action: Action) -> bool:
         operation: Any = action.operation
