@@ -1,4 +1,4 @@
-"""The public names: each resolves, is documented and is loaded late; older import paths still lead to them."""
+"""Each public name resolves, is documented and is loaded when first used. Older import paths still work."""
 
 import importlib
 import inspect
@@ -28,9 +28,9 @@ FOR_READERS = sorted(
 IMPORT = re.compile(r"^\s*(?:from|import) (remit(?:\.\w+)*)", re.MULTILINE)
 
 MODELS = {"AbsolutePath", "Capability", "Contract", "Identifier", "Nothing", "PathUse"}
-"""What a declaration imports, in the host. The rest of `remit.executors` is for effects."""
+"""Names that a declaration imports in the host. The other names of `remit.executors` are for effects."""
 
-# What has no public call yet. The page or the program says so beside the import.
+# Internal names without a public replacement yet. The page or the program says so beside the import.
 INTERNAL_IN_DOCUMENTS = {
     ("docs/how-to/write-access-policies.md", "remit.goals.access.policy"),
     ("docs/how-to/write-access-policies.md", "remit.goals.access.policy_files"),
@@ -81,7 +81,7 @@ def test_the_page_lists_every_public_name_and_no_other(package: str) -> None:
     assert sorted(documented) == sorted(PUBLIC[package].__all__)
 
 
-def test_what_the_page_says_of_a_workspace_is_there_with_its_parameters(
+def test_methods_of_a_workspace_on_the_page_exist_with_their_parameters(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     table = PAGE.partition("| method or attribute |")[2].partition("\n\n")[0]
@@ -120,17 +120,17 @@ def test_no_name_for_executors_loads_anything_with_a_key_or_a_ledger() -> None:
     assert _among(loaded, tuple(name for name in FORBIDDEN if name != "pydantic")) == set()
 
 
-def test_an_older_import_path_leads_to_the_same_object(subtests: pytest.Subtests) -> None:
+def test_an_older_import_path_gives_the_same_object(subtests: pytest.Subtests) -> None:
     for module, old, new in OLDER_PATHS:
         with subtests.test(module):
             found = getattr(importlib.import_module(module), old)
             named = getattr(importlib.import_module(module), new)
             assert found is named
-            if new != "governed":  # of which there is a module, too: see below
+            if new != "governed":  # there is also a module of this name: see below
                 assert found is getattr(remit, new)
 
 
-def test_the_older_path_of_the_check_for_executors_leads_to_it() -> None:
+def test_the_older_path_of_the_check_for_executors_gives_the_same_object() -> None:
     assert importlib.import_module("remit.testing.executors").check_capability is remit.testing.check_capability
 
 
@@ -169,7 +169,7 @@ workspace.close()
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_documents_and_examples_import_public_names_only_but_for_the_exceptions_listed_here() -> None:
+def test_documents_and_examples_import_only_public_names_except_those_listed_here() -> None:
     found = {
         (path.relative_to(ROOT).as_posix(), module)
         for path in FOR_READERS

@@ -1,18 +1,19 @@
-"""Remit carries out what AI agents ask for, within their remit: signed authority, approval, sandbox, undo, record.
+"""Remit runs actions for AI agents, but only those that a signed authority, a policy and an approval allow.
 
-Every request takes the same steps, in `execution/engine.py`: parse, verify authority, decide, preview, consent,
-checkpoint, intent, effect, verify, outcome, report. What a step means for one kind of request is said by its operation:
-`plans/operation.py` for a plan; `tasks`, `browser`, `calls` and `goals` have their own.
+Actions run in a sandbox, can be undone, and are recorded in a ledger. Every request takes the same steps, in
+`execution/engine.py`: parse, verify authority, decide, preview, consent, checkpoint, intent, effect, verify, outcome,
+report. An operation implements them for one kind of request: `plans/operation.py` for a plan. `tasks`, `browser`,
+`calls` and `goals` have their own operations.
 
 Programs that use Remit import from `remit`. Authors of executors import from `remit.executors`, and test with
 `remit.testing.check_capability`. Every other module is internal: any release may move, rename or remove it.
 
-Read on in `execution/engine.py`, then `plans/operation.py`, then `plans/apply/executor.py`. All packages, and which may
-import which, are in docs/architecture.md; import-linter checks it (pyproject.toml).
+Continue with `execution/engine.py`, then `plans/operation.py`, then `plans/apply/executor.py`. docs/architecture.md
+lists all packages and the imports that are allowed; import-linter checks them (pyproject.toml).
 
-Where things go:
+Where to add things:
 
-a CLI command              a module in `cli`, its row in `COMMANDS` (`cli/__init__.py`), and whom it is for
+a CLI command              a module in `cli`, its row in `COMMANDS` (`cli/__init__.py`), and its permission
                            (`cli/common/permissions.py`)
 an HTTP route, an MCP tool `web/api`, `mcp_server/tools`: thin; both call `services`
 a model of a document      `contracts`
@@ -20,7 +21,7 @@ an edit or a file action   `contracts/plans`, `effects`, `plans/runtime/steps.py
 a policy check of a plan   `plans/policy/plan.py`
 a field of a report        `contracts/plans/report.py` and `plans/reports`: see `plans/operation.py`
 a fault point              `FAULT_POINTS` in `core/faultpoints.py`: see `execution/engine.py`
-a ledger entry             a `NewEntry` where it happens; `ledger` writes and verifies
+a ledger entry             a `NewEntry` where the event happens; `ledger` writes and verifies
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`python -m remit` is `remit`."""
+"""Makes `python -m remit` the same as `remit`."""
 
 from remit.cli import main
 

@@ -1,7 +1,7 @@
 """Kept for one release: import these names from `remit`.
 
-`from remit import governed` means the decorator. Once a program has imported this module, Python finds the module under
-that name, so the module can be called like the decorator.
+`from remit import governed` imports the decorator. After a program has imported this module, that name is the module,
+so the module can be called like the decorator.
 """
 
 import sys

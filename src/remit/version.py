@@ -1,3 +1,3 @@
-"""The version of Remit, where every room can see it."""
+"""The version of Remit, in a module that every package can import."""
 
 __version__ = "0.1.0"

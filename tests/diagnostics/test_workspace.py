@@ -225,7 +225,7 @@ def _base_over_the_state(sound_workspace: SoundWorkspace) -> None:
         (_entry_without_a_time, "clock and ledger", "ValueError", ""),
         (_open_state, "state directory", "open to others (mode 0755)", "chmod -R go-rwx"),
         (_lost_state, "state directory", "is missing", "remit init"),
-        (_lost_settings, "workspace", "never finished", "remit init"),
+        (_lost_settings, "workspace", "not finished", "remit init"),
         (_wrong_config, "configuration", "no_such_setting", ""),
         (
             _missing_base,

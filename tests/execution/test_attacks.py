@@ -1,4 +1,4 @@
-"""What a security review tried against the road and its records; each was possible once."""
+"""Attacks of a security review against the engine and its records. Each of them once succeeded."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ MARKS = ", ".join("?" * len(Entry._fields))
 
 
 def write(workspace: Workspace, *statements: tuple[str, tuple[Any, ...]]) -> None:
-    """As somebody who may write to the database, past Remit; triggers stay where they are."""
+    """Write to the database directly, without Remit. The triggers stay active."""
     connection = workspace.store.connect()
     connection.begin(write=True)
     for statement, values in statements:
@@ -47,7 +47,7 @@ def forged_entry(workspace: Workspace) -> Entry:
     return entry._replace(hash=entry.expected_hash())
 
 
-def test_an_entry_slipped_in_by_hand_is_never_covered_by_our_next_signature(workspace: Workspace) -> None:
+def test_an_entry_inserted_by_hand_is_never_covered_by_the_next_signature(workspace: Workspace) -> None:
     run(workspace, manifest())
     write(workspace, (f"INSERT INTO ledger_entries ({COLUMNS}) VALUES ({MARKS})", tuple(forged_entry(workspace))))
     with pytest.raises(EnvironmentFailureError) as refused:
@@ -59,7 +59,7 @@ def test_an_entry_slipped_in_by_hand_is_never_covered_by_our_next_signature(work
         assert RecordFault.UNSIGNED_TAIL in {finding.fault for finding in fresh.verify_ledger().findings}
 
 
-def test_a_planted_claim_is_neither_believed_nor_overlooked(workspace: Workspace) -> None:
+def test_a_planted_claim_is_reported_and_not_accepted(workspace: Workspace) -> None:
     asked = manifest("planted")
     result = run(workspace, manifest()).tree() | {"task_id": "planted", "signature": "A" * 86}
     result["output"]["task_id"] = "planted"
@@ -76,14 +76,14 @@ def test_a_planted_claim_is_neither_believed_nor_overlooked(workspace: Workspace
     assert RecordFault.CLAIM_FORGED in {finding.fault for finding in workspace.verify_ledger().findings}
 
 
-def test_a_stored_result_of_a_revoked_executor_is_not_handed_out_again(workspace: Workspace) -> None:
+def test_a_stored_result_of_a_revoked_executor_is_not_returned_again(workspace: Workspace) -> None:
     run(workspace, manifest())
     workspace.rotate_key("executor", revoke=True)
     with pytest.raises(EnvironmentFailureError, match="cannot be vouched for"):
         run(workspace, manifest())
 
 
-def test_a_removed_claim_is_named(workspace: Workspace) -> None:
+def test_a_removed_claim_is_reported(workspace: Workspace) -> None:
     run(workspace, manifest())
     if workspace.store.dialect == "sqlite":
         off, on = "DROP TRIGGER claims_no_delete", ""
@@ -96,7 +96,7 @@ def test_a_removed_claim_is_named(workspace: Workspace) -> None:
     assert any("1 intents are recorded and 0 claims" in what for what in named)
 
 
-def test_a_lease_does_not_carry_over_to_a_changed_manifest(workspace: Workspace) -> None:
+def test_a_lease_is_not_valid_for_a_changed_manifest(workspace: Workspace) -> None:
     lease = workspace.issue_lease(manifest()).canonical()
     changed = workspace.execute_task(manifest(constraints={"reversible": False}), lease)
     assert changed.error is not None
@@ -144,7 +144,7 @@ def test_a_lease_that_expired_stays_expired_when_the_clock_is_set_back(
 
 
 @pytest.mark.req("EI-12")
-def test_callers_that_race_all_get_the_first_result(workspace: Workspace, base: Path) -> None:
+def test_concurrent_callers_all_get_the_first_result(workspace: Workspace, base: Path) -> None:
     register(workspace, "SLOW")
     asked = file_task("task-4", "SLOW", None, base / "made")  # a second run would find the file, and fail
     lease = workspace.issue_lease(asked).canonical()
@@ -173,7 +173,7 @@ with Workspace.open(sys.argv[1]) as workspace:
 
 
 @pytest.mark.req("EI-12")
-def test_processes_that_race_all_print_the_first_result(workspace: Workspace, tmp_path: Any) -> None:
+def test_concurrent_processes_all_print_the_first_result(workspace: Workspace, tmp_path: Any) -> None:
     environ = {name: workspace.environ[name] for name in ("REMIT_STATE", VARIABLE) if name in workspace.environ}
     (tmp_path / "task.json").write_bytes(manifest("task-5"))
     (tmp_path / "lease.json").write_bytes(workspace.issue_lease(manifest("task-5")).canonical())
@@ -200,11 +200,11 @@ def test_processes_that_race_all_print_the_first_result(workspace: Workspace, tm
 
 
 class Stopped(BaseException):
-    """As SystemExit, which a thread would swallow."""
+    """An exception such as SystemExit, which a thread would ignore."""
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, Stopped])
-def test_an_interrupted_effect_is_undone_and_a_recorded_failure(
+def test_an_interrupted_effect_is_undone_and_recorded_as_a_failure(
     workspace: Workspace, base: Path, interruption: type[BaseException], kinds: Callable[[], list[str]]
 ) -> None:
     register(workspace, "ENDLESS")
@@ -224,7 +224,7 @@ def test_an_interrupted_effect_is_undone_and_a_recorded_failure(
     assert kinds().count("task.outcome") == 1
 
 
-def test_an_outcome_that_is_too_large_to_record_is_undone_and_a_recorded_failure(
+def test_an_outcome_that_is_too_large_to_record_is_undone_and_recorded_as_a_failure(
     workspace: Workspace, base: Path
 ) -> None:
     register(workspace, "BOAST")
@@ -236,7 +236,7 @@ def test_an_outcome_that_is_too_large_to_record_is_undone_and_a_recorded_failure
     assert workspace.verify_ledger().holds
 
 
-def test_an_owner_is_called_gone_only_when_that_is_certain() -> None:
+def test_an_owner_is_reported_dead_only_when_that_is_certain() -> None:
     mine = this_process()
     boot, namespace, pid, started = mine.split(":")
     assert not is_dead(mine)
@@ -245,7 +245,7 @@ def test_an_owner_is_called_gone_only_when_that_is_certain() -> None:
         assert not is_dead(unknown)
 
 
-def test_a_workspace_whose_remit_yaml_is_gone_is_not_taken_for_the_one_above(workspace: Workspace) -> None:
+def test_a_workspace_without_its_remit_yaml_does_not_become_part_of_the_one_above(workspace: Workspace) -> None:
     (workspace.root / "remit.yaml").unlink()
-    with pytest.raises(RefusedError, match=r"remit\.yaml is gone"):
+    with pytest.raises(RefusedError, match=r"remit\.yaml is missing"):
         Workspace.open(workspace.root, environ=workspace.environ)

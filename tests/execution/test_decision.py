@@ -1,4 +1,4 @@
-"""The kernel grants leases and judges results; which rule a result breaks is said."""
+"""The kernel grants leases and judges results. It reports the rule that a result breaks."""
 
 import json
 from datetime import timedelta
@@ -52,7 +52,7 @@ def refusal(kernel: Kernel, result: Any) -> RefusedError:
 
 
 @pytest.mark.req("EI-05")
-def test_a_result_that_the_executor_signed_is_accepted_be_it_success_or_failure(kernel: Kernel, keys: Path) -> None:
+def test_a_result_that_the_executor_signed_is_accepted_whether_success_or_failure(kernel: Kernel, keys: Path) -> None:
     assert kernel.accept(success(keys).canonical(), MANIFEST).status == "SUCCESS"
     error = ExecutionError(error_code="EXECUTION_FAILED", message="no")
     failed = sign_failure(load_signer(keys, "executor"), EXECUTOR, "t", "NO_EFFECT", error)
@@ -61,7 +61,7 @@ def test_a_result_that_the_executor_signed_is_accepted_be_it_success_or_failure(
 
 @pytest.mark.req("EI-05")
 @pytest.mark.parametrize("signature", [None, "", "absent"])
-def test_an_unsigned_result_is_called_unsigned(kernel: Kernel, keys: Path, signature: str | None) -> None:
+def test_an_unsigned_result_is_reported_as_unsigned(kernel: Kernel, keys: Path, signature: str | None) -> None:
     tree = success(keys).tree() | {"signature": signature}
     if signature == "absent":
         del tree["signature"]
@@ -71,7 +71,7 @@ def test_an_unsigned_result_is_called_unsigned(kernel: Kernel, keys: Path, signa
 
 @pytest.mark.req("EI-05")
 @pytest.mark.parametrize("change", [{"executor_id": "x"}, {"signature": "A" * 86}, {"status": "FAILURE"}])
-def test_an_altered_result_is_called_altered(kernel: Kernel, keys: Path, change: dict[str, Any]) -> None:
+def test_an_altered_result_is_reported_as_altered(kernel: Kernel, keys: Path, change: dict[str, Any]) -> None:
     if "status" in change:
         change |= {"output": None, "error": {"error_code": "EXECUTION_FAILED", "message": "no"}}
     problem = refusal(kernel, success(keys).tree() | change)
@@ -80,7 +80,9 @@ def test_an_altered_result_is_called_altered(kernel: Kernel, keys: Path, change:
 
 
 @pytest.mark.req("EI-05", "EI-17")
-def test_a_result_signed_with_an_unregistered_key_is_called_foreign(kernel: Kernel, keys: Path, tmp_path: Path) -> None:
+def test_a_result_signed_with_an_unregistered_key_is_reported_as_foreign(
+    kernel: Kernel, keys: Path, tmp_path: Path
+) -> None:
     create_keys(tmp_path / "others", system_clock)
     assert refusal(kernel, success(tmp_path / "others")).reason is Reason.KEY_UNKNOWN
     kernel_key = load_signer(keys, "kernel").key_id
@@ -92,7 +94,7 @@ def test_a_result_signed_with_an_unregistered_key_is_called_foreign(kernel: Kern
     "of, named",
     [({"task_id": "another"}, "task_id"), ({"executor_id": "remit.file"}, "executor_id")],
 )
-def test_a_real_result_of_another_task_or_executor_is_called_that(
+def test_a_valid_result_of_another_task_or_executor_is_reported_as_such(
     kernel: Kernel, keys: Path, of: dict[str, str], named: str
 ) -> None:
     problem = refusal(kernel, success(keys, **of))
@@ -101,14 +103,14 @@ def test_a_real_result_of_another_task_or_executor_is_called_that(
 
 
 @pytest.mark.req("EI-05")
-def test_a_real_result_of_another_capability_is_called_that(kernel: Kernel, keys: Path) -> None:
+def test_a_valid_result_of_another_capability_is_reported_as_such(kernel: Kernel, keys: Path) -> None:
     other = json.dumps(ASKED | {"capability_id": "SOMETHING"}).encode()
     with pytest.raises(RefusedError, match="another capability_id"):
         kernel.accept(success(keys).canonical(), other)
 
 
 @pytest.mark.req("EI-05")
-def test_a_retired_key_vouches_for_what_came_before_and_a_revoked_one_for_nothing(kernel: Kernel, keys: Path) -> None:
+def test_a_retired_key_verifies_earlier_signatures_and_a_revoked_key_verifies_none(kernel: Kernel, keys: Path) -> None:
     result = success(keys).canonical()
     came = render_time(system_clock())
     rotate_key(keys, "executor", system_clock)

@@ -1,4 +1,4 @@
-"""Somebody writes to the database and has no key: made-up claims, intents and outcomes move nothing, answer nobody."""
+"""An attacker writes to the database without a key. Forged claims, intents and outcomes change and return nothing."""
 
 import json
 import os
@@ -24,12 +24,12 @@ CLAIM = (
     "INSERT INTO claims (tenant_id, scope, key, request_digest, correlation_id, checkpoint, owner, claim_token,"
     " claimed_at, state, result, finished_at, outcome_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-DEAD = this_process().rpartition(":")[0] + ":1"  # this very process id, started at another time
+DEAD = this_process().rpartition(":")[0] + ":1"  # the id of this process, started at another time
 
 
 @contextmanager
 def past_the_guards(workspace: Workspace) -> Iterator[Connection]:
-    """The whole database, its triggers taken away and put back."""
+    """The database with its triggers removed; they are restored at the end."""
     connection = workspace.store.connect()
     sqlite = workspace.store.dialect == "sqlite"
     guards = list(connection.rows("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")) if sqlite else []
@@ -76,7 +76,7 @@ def test_a_forged_intent_and_checkpoint_move_no_file(workspace: Workspace, base:
     assert twin.exists()
 
 
-def test_another_tasks_stored_result_answers_nobody(workspace: Workspace, base: Path) -> None:
+def test_the_stored_result_of_another_task_is_never_returned(workspace: Workspace, base: Path) -> None:
     source = base / "source"
     source.write_bytes(b"x")
     run(workspace, file_task("done", "FILE_COPY", source, base / "copy"))
@@ -99,7 +99,7 @@ def test_a_task_whose_claim_was_removed_does_not_run_a_second_time(workspace: Wo
     copy.unlink()
     with past_the_guards(workspace) as connection:
         connection.execute("DELETE FROM claims WHERE key = ?", ("t",))
-    with pytest.raises(EnvironmentFailureError, match="begun before"):
+    with pytest.raises(EnvironmentFailureError, match="started before"):
         run(workspace, asked)
     assert not copy.exists()
 
@@ -126,7 +126,7 @@ def test_a_finished_task_that_is_made_to_look_unfinished_gets_no_second_outcome(
 
 
 @pytest.mark.req("FX-05")
-def test_no_task_reaches_for_the_unfinished_bytes_of_another(workspace: Workspace, base: Path) -> None:
+def test_no_task_reads_the_unfinished_bytes_of_another(workspace: Workspace, base: Path) -> None:
     source = base / "source"
     source.write_bytes(b"x")
     part = base / new_part_name()

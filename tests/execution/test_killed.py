@@ -1,4 +1,4 @@
-"""kill -9 between intent, effect and outcome: nothing acknowledged is lost, the ledger verifies, nothing runs twice."""
+"""kill -9 between intent, effect and outcome loses no acknowledged record, and no task runs twice."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def test_an_init_that_was_killed_is_completed_by_the_next_one(tmp_path: Path, po
         assert created == [(1,)]
 
 
-def test_a_second_init_cannot_move_the_ledger_elsewhere(tmp_path: Path) -> None:
+def test_a_second_init_cannot_move_the_ledger_to_another_database(tmp_path: Path) -> None:
     environ = {"REMIT_STATE": str(tmp_path / "state"), "URL": "postgresql://nowhere"}
     (tmp_path / "project").mkdir()
     initialise(tmp_path / "project", environ, system_clock)[0].close()

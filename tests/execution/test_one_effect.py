@@ -1,4 +1,4 @@
-"""Two processes with the same task at once: one effect, and the same result for both, to the byte."""
+"""Two processes with the same task at the same time have one effect and identical results."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Protected files by their groups, and the paths that no approval opens."""
+"""Groups of protected files, and paths that no approval can allow."""
 
 import pytest
 
@@ -133,7 +133,7 @@ RUNS_OR_INSTRUCTS = {
 
 @pytest.mark.req("PX-46")
 @pytest.mark.parametrize("group", RUNS_OR_INSTRUCTS)
-def test_what_runs_or_instructs_is_protected_at_any_depth_and_in_any_case(group: str) -> None:
+def test_programs_and_instructions_are_protected_at_any_depth_and_in_any_case(group: str) -> None:
     for path in RUNS_OR_INSTRUCTS[group].split():
         spellings = [path, f"./{path}", f"sub/folder/{path}", path.upper(), path.lower(), path.swapcase()]
         assert {spelled: group_of(spelled, BUILT_IN) for spelled in spellings} == dict.fromkeys(spellings, group)
@@ -166,7 +166,7 @@ def test_the_files_of_the_catalogue_are_protected_by_their_own_paths() -> None:
 
 
 @pytest.mark.req("PX-32")
-def test_some_paths_no_approval_opens(subtests: pytest.Subtests) -> None:
+def test_some_paths_cannot_be_approved(subtests: pytest.Subtests) -> None:
     for path, why in [
         ("agent_outputs", "agent_outputs holds"),
         ("agent_outputs/reports/x/backups/0000-a.bak", "agent_outputs holds"),
@@ -175,8 +175,8 @@ def test_some_paths_no_approval_opens(subtests: pytest.Subtests) -> None:
         ("Agent_Outputs/reports/x", "agent_outputs holds"),
         ("remit.yaml", "remit.yaml says"),
         ("sub/REMIT.yaml", "remit.yaml says"),
-        (".remit-0123456789abcdef01234567.part", "work in progress"),
-        ("sub/.remit-0123456789ABCDEF01234567.part", "work in progress"),
+        (".remit-0123456789abcdef01234567.part", "during a change"),
+        ("sub/.remit-0123456789ABCDEF01234567.part", "during a change"),
         ("policies/access.cedar", "who may do what"),
         ("Policies/Access.cedar", "who may do what"),
         ("remit\u2060.yaml.", "remit.yaml says"),
@@ -190,11 +190,11 @@ def test_some_paths_no_approval_opens(subtests: pytest.Subtests) -> None:
     "path",
     ["sub/agent_outputs/x", "agent_outputs2/x", "remit.yaml.txt", ".remit-0.part", "policies/other.cedar", "agent_log"],
 )
-def test_others_of_a_similar_name_are_plain(path: str) -> None:
+def test_paths_of_similar_names_are_not_forbidden(path: str) -> None:
     assert is_forbidden(path, config(policies={"cedar_files": ["policies/access.cedar"]})) == ""
 
 
-def test_tasks_stay_out_of_these_folders_wherever_they_lie() -> None:
+def test_tasks_are_refused_in_these_folders_at_any_depth() -> None:
     assert is_own_folder(["srv", "project", "Agent_Outputs", "x"])
     assert is_own_folder(["agent_logs"])
     assert is_own_folder(["agent\ufeff_logs."])

@@ -1,4 +1,4 @@
-"""What recovery settles, what it leaves alone, and what it refuses to touch."""
+"""Tasks that recovery finishes, leaves alone, or refuses to change."""
 
 import fcntl
 import json
@@ -25,7 +25,7 @@ from tests.tasks.test_killed_file_tasks import FILE_CHILD
 
 
 class Killed:
-    """A workspace whose last process died in the middle of moving `source`."""
+    """A workspace whose last process died while it moved `source`."""
 
     def __init__(self, workspace: Workspace, folder: Path, base: Path) -> None:
         self.workspace = workspace
@@ -60,7 +60,7 @@ def killed(workspace: Workspace, tmp_path: Path, base: Path) -> Killed:
 
 @contextmanager
 def changed_row(workspace: Workspace, column: str, value: str) -> Iterator[None]:
-    """As somebody who may write to the database, past Remit and its guards."""
+    """Write to the database directly, without Remit and without its triggers."""
     connection = workspace.store.connect()
     sqlite = workspace.store.dialect == "sqlite"
     (guard,) = (
@@ -88,7 +88,7 @@ def test_unfinished_claims_are_found_and_finished_ones_are_not(killed: Killed) -
 
 
 @pytest.mark.req("EI-12")
-def test_the_first_task_of_an_opened_workspace_settles_what_was_left(killed: Killed, base: Path) -> None:
+def test_the_first_task_of_an_opened_workspace_recovers_interrupted_tasks(killed: Killed, base: Path) -> None:
     asked = killed.kill()
     with Workspace.open(killed.workspace.root, environ=killed.workspace.environ) as fresh:
         other = base / "other"
@@ -100,7 +100,7 @@ def test_the_first_task_of_an_opened_workspace_settles_what_was_left(killed: Kil
         assert run(fresh, asked).status == "SUCCESS"
 
 
-def test_a_changed_checkpoint_is_evidence_of_tampering_and_nothing_is_touched(killed: Killed) -> None:
+def test_a_changed_checkpoint_is_evidence_of_tampering_and_nothing_is_changed(killed: Killed) -> None:
     asked = killed.kill()
     forged = killed.claim().checkpoint.replace(str(killed.destination), str(killed.source) + "-elsewhere")
     with changed_row(killed.workspace, "checkpoint", forged):
@@ -125,11 +125,11 @@ def test_the_database_itself_keeps_the_checkpoint_of_a_running_claim(killed: Kil
     connection.close()
 
 
-def test_one_that_cannot_be_settled_is_reported_and_the_others_go_on(killed: Killed) -> None:
+def test_a_task_that_cannot_be_recovered_is_reported_and_the_others_are_recovered(killed: Killed) -> None:
     killed.kill("stuck", number="-1")
     there = killed.destination.with_name("destination-1")
     there.rename(there.with_name("hidden"))
-    killed.kill("fine", number="-2")  # that process, too, tried to settle the first one
+    killed.kill("fine", number="-2")  # that process tried to recover the first one too
     reports = {report.key: report for report in killed.workspace.recover()}
     assert reports["fine"].took_effect
     problem = reports["stuck"].problem
@@ -141,7 +141,7 @@ def test_one_that_cannot_be_settled_is_reported_and_the_others_go_on(killed: Kil
     assert killed.workspace.verify_ledger().holds
 
 
-def test_what_is_being_worked_on_is_left_alone(workspace: Workspace, base: Path) -> None:
+def test_work_in_progress_is_not_recovered(workspace: Workspace, base: Path) -> None:
     register(workspace, "SLOW")
     asked = file_task("t", "SLOW", None, base / "made")
     results: list[str] = []
@@ -154,7 +154,7 @@ def test_what_is_being_worked_on_is_left_alone(workspace: Workspace, base: Path)
     assert results == ["SUCCESS"]
 
 
-def test_recovery_waits_for_what_a_dead_process_had_started(killed: Killed) -> None:
+def test_recovery_waits_for_the_children_of_a_dead_process(killed: Killed) -> None:
     killed.kill()
     path = lock_path(killed.workspace.state.hosts, killed.claim().owner)
     assert path.exists()
@@ -169,7 +169,7 @@ def test_recovery_waits_for_what_a_dead_process_had_started(killed: Killed) -> N
 
 
 def test_recovery_gives_up_on_a_child_that_does_not_end(killed: Killed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(is_childless, "__defaults__", (0.5,))  # seconds: it waits as long, whatever they are
+    monkeypatch.setattr(is_childless, "__defaults__", (0.5,))  # seconds to wait
     killed.kill()
     holder = os.open(lock_path(killed.workspace.state.hosts, killed.claim().owner), os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_SH)
@@ -182,7 +182,7 @@ def test_recovery_gives_up_on_a_child_that_does_not_end(killed: Killed, monkeypa
     assert report.took_effect
 
 
-def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(killed: Killed) -> None:
+def test_a_process_on_another_machine_is_not_reported_dead(killed: Killed) -> None:
     killed.kill()
     boot, _, pid, started = killed.claim().owner.split(":")
     with changed_row(killed.workspace, "owner", f"{boot}:1:{pid}:{started}"):
@@ -193,9 +193,7 @@ def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(killed: Kill
     assert report.took_effect
 
 
-def test_an_executor_that_is_no_longer_registered_leaves_its_task_for_later(
-    workspace: Workspace, base: Path, tmp_path: Path
-) -> None:
+def test_the_task_of_an_unregistered_executor_stays_for_later(workspace: Workspace, base: Path, tmp_path: Path) -> None:
     killed = Killed(workspace, tmp_path, base)
     register(workspace, "EXPLODE")
     asked = file_task("t", "EXPLODE", None, base / "made")
@@ -213,10 +211,10 @@ def test_an_executor_that_is_no_longer_registered_leaves_its_task_for_later(
         assert report.outcome is not None
 
 
-def test_a_dry_run_of_what_was_interrupted_says_so_and_changes_nothing(killed: Killed) -> None:
+def test_a_dry_run_of_an_interrupted_task_says_so_and_changes_nothing(killed: Killed) -> None:
     asked = killed.kill()
     token = killed.claim().token
     preview = killed.workspace.preview_task(asked, killed.workspace.issue_lease(asked).canonical())
     assert isinstance(preview, Preview)
-    assert "a process that died had begun" in preview.summary
+    assert "a dead process had started it" in preview.summary
     assert killed.claim().token == token

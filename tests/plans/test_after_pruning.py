@@ -92,7 +92,7 @@ def test_an_outcome_that_found_no_room_is_recorded_later_as_what_it_was(project:
         fault=Fault("append.before_commit", count=3, action="error"),
         environment=project.environ,
     )
-    assert "how it ended could not be recorded" in ended.output
+    assert "its outcome could not be recorded" in ended.output
     assert "remit recover" in ended.output
     with (project.root / "a.txt").open("a") as file:
         file.write("and mine\n")

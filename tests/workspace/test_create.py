@@ -1,4 +1,4 @@
-"""Making, moving and losing a workspace: history is never silently begun anew, and what is refused changes nothing."""
+"""Creating, moving and losing a workspace. No new history starts silently, and a refusal changes nothing."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def test_a_moved_workspace_is_recognised_and_its_state_can_be_adopted(place: Pla
     place.project = place.project.rename(tmp_path / "renamed")
     with pytest.raises(EnvironmentFailureError, match="--adopt"):
         Workspace.open(place.project, environ=place.environ)
-    with pytest.raises(RefusedError, match="was it moved") as refused:
+    with pytest.raises(RefusedError, match="which has a state directory, is missing") as refused:
         place.init()
     assert str(old_state) in refused.value.next_step
     with adopt(place.project, old_state, place.environ, system_clock) as workspace:
@@ -80,17 +80,17 @@ def test_an_adoption_that_was_killed_is_completed(place: Place, tmp_path: Path) 
     assert kinds == ["workspace.created", "workspace.moved"]
 
 
-def test_another_project_can_be_begun_beside_a_lost_one(place: Place, tmp_path: Path) -> None:
+def test_another_project_can_be_created_beside_a_lost_one(place: Place, tmp_path: Path) -> None:
     place.init()
     place.project = place.project.rename(tmp_path / "renamed")
     assert place.init(new=True)[1] is True
 
 
-def test_the_state_of_a_living_workspace_cannot_be_adopted(place: Place, tmp_path: Path) -> None:
+def test_the_state_of_an_existing_workspace_cannot_be_adopted(place: Place, tmp_path: Path) -> None:
     place.init()
     copy = tmp_path / "copy"
     shutil.copytree(place.project, copy)
-    with pytest.raises(RefusedError, match="still there"):
+    with pytest.raises(RefusedError, match="still exists"):
         adopt(copy, place.state, place.environ, system_clock)
     Workspace.open(place.project, environ=place.environ).close()
 
@@ -107,7 +107,7 @@ def test_a_lost_part_of_the_state_is_never_replaced_by_an_empty_one(place: Place
     assert files(place.state) == before
 
 
-def test_keys_of_another_workspace_cannot_go_on_with_this_ledger(place: Place, tmp_path: Path) -> None:
+def test_keys_of_another_workspace_cannot_continue_this_ledger(place: Place, tmp_path: Path) -> None:
     place.init()
     (tmp_path / "other").mkdir()
     other = Place(tmp_path / "other")
@@ -122,7 +122,7 @@ def test_a_second_machine_with_keys_of_its_own_cannot_join_a_ledger(place: Place
     place.environ[VARIABLE] = postgres_url
     place.init(url_variable=VARIABLE)
     second = {**place.environ, "REMIT_STATE": place.environ["REMIT_STATE"] + "-2"}
-    with pytest.raises(EnvironmentFailureError, match="keys that signed them are not here"):
+    with pytest.raises(EnvironmentFailureError, match="keys that signed them are missing"):
         initialise(place.project, second, system_clock, url_variable=VARIABLE)
     assert not Path(second["REMIT_STATE"]).exists()
     shutil.copytree(place.environ["REMIT_STATE"], second["REMIT_STATE"])

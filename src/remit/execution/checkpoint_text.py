@@ -1,4 +1,4 @@
-"""Reading back what a door wrote down before it acted."""
+"""Reads a checkpoint that an operation wrote before its effect."""
 
 import json
 from collections.abc import Callable
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 
 def read_checkpoint(text: str, parse: Callable[[Any], T], what: str) -> T:
-    """The text was compared with the ledger before; what cannot be read is of another version of Remit."""
+    """Parse a checkpoint. Its text was compared with the ledger, so a failure means another version of Remit."""
     try:
         return parse(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
         raise EnvironmentFailureError(
             Reason.STORE_OUTDATED,
             f"a checkpoint cannot be read ({type(problem).__name__})",
-            next_step=f"Use the version of Remit that began this {what}.",
+            next_step=f"Use the version of Remit that started this {what}.",
         ) from None

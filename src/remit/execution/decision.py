@@ -1,4 +1,4 @@
-"""What a decision is. The default is refusal, and it is recorded like any other."""
+"""The decision of a policy. The default is refusal. Allowed and refused decisions are recorded alike."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from remit.core.errors import Reason, RefusedError
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """One rule that said no."""
+    """The reason of one rule that denies the request."""
 
     reason: Reason
     what: str
@@ -18,7 +18,7 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """Allowed only when at least one rule said yes and none said no: no rules at all means no."""
+    """A decision. It allows only if at least one rule grants and no rule denies; without rules it denies."""
 
     granted_by: tuple[str, ...] = ()
     denials: tuple[Denial, ...] = ()
@@ -28,7 +28,7 @@ class PolicyDecision:
         return bool(self.granted_by) and not self.denials
 
     def require(self) -> None:
-        """Go on, or refuse with the first reason."""
+        """Return if allowed. Otherwise raise `RefusedError` with the first reason."""
         if self.allowed:
             return
         first = self.denials[0] if self.denials else Denial(Reason.REVOKED, "no rule allows this")

@@ -1,30 +1,30 @@
-"""The engine: the steps that every request takes. A dry run takes the same steps and stops after step 4.
+"""The execution engine: the steps that every request takes. A dry run takes the same steps and stops after step 4.
 
  1. parse: untrusted bytes to a closed model
  2. verify authority: signature, binding, expiry, revocation
- 3. decide: may it happen (pure; a decision with its reasons)
- 4. preview: the exact effect, masked for people, with a digest of the unmasked
- 5. consent: an approval bound to that digest, where the operation asks for one
- 6. checkpoint: what is needed to undo it, durable
- 7. intent: the ledger says what is about to happen, and the idempotency key is claimed, durable
- 8. effect: the thing itself
- 9. verify: the world is as the effect claimed; what people will read of it is written, what is held elsewhere is
-    committed, and what only an undo needed is removed
-10. outcome: signed, appended, in one transaction with the idempotency record
-11. report
+ 3. decide: a pure policy decision with its reasons
+ 4. preview: the exact effect, masked for people, with a digest of the unmasked request
+ 5. consent: an approval bound to that digest, where the operation needs one
+ 6. checkpoint: the data for finishing or undoing the effect, durable
+ 7. intent: the ledger entry about the coming effect, and the claim of the idempotency key, durable
+ 8. effect: the change itself
+ 9. verify: the files and databases are as the effect reported. Then the reports are written, prepared transactions on
+    servers are committed, and data that only an undo needed is removed
+10. outcome: signed, and appended to the ledger in one transaction with the end of the claim
+11. report: the caller gets the outcome
 
-A refusal in steps 2 to 7 is recorded too, but claims no key: else one caller could use up the task id of another. What
-was begun by a process that died enters at step 7, with the checkpoint of that process.
+A refusal in steps 2 to 7 is recorded too, but claims no key. Otherwise one caller could use up the task id of another.
+A request that a dead process had started enters at step 7, with the checkpoint of that process.
 
-The engine knows the order and nothing else. `Operation` has a method for each step; each kind of request implements it:
+The engine knows only the order. `Operation` has a method for each step, and each kind of request implements it:
 `plans/operation.py` (start there), `plans/rollback/operation.py`, `tasks/operation.py`, `browser/operation.py`,
-`browser/request_operation.py`, `calls/operation.py`, `goals/simulation_executor.py`. So a new check or effect goes into
-an operation, not in here. `journal.py` writes the records of a request: refusal, claim, intent, outcome. `recovery.py`
-finishes or undoes what a crash left.
+`browser/request_operation.py`, `calls/operation.py`, `goals/simulation_executor.py`. A new check or effect belongs into
+an operation, not into this module. `journal.py` writes the records of a request: refusal, claim, intent, outcome.
+`recovery.py` finishes or undoes interrupted requests.
 
-A call of `reach` marks a fault point: a place where tests kill the process. Those in here begin with `road.`. A new one
-is listed in `FAULT_POINTS` (`core/faultpoints.py`) and stands directly after its durable step. The test of its
-operation kills there, and `KILLED_IN` of `tests/crash/store/cases.py` names that test for every point.
+A call of `reach` marks a fault point: a place where tests kill the process. Those of this module begin with `road.`. A
+new one is listed in `FAULT_POINTS` (`core/faultpoints.py`) and is placed directly after its durable step. The test of
+its operation kills the process there, and `KILLED_IN` of `tests/crash/store/cases.py` names that test for every point.
 """
 
 import functools
@@ -55,12 +55,15 @@ Note = Callable[[Mapping[str, Any]], None]
 Notes = tuple[Mapping[str, Any], ...]
 
 PATIENCE_SECONDS: Final = 30.0
-"""How long a second caller waits for the first one's outcome."""
+"""The time that a second caller waits for the outcome of the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What will happen: a masked sentence for people, and a digest of the unmasked request, which approvals bind."""
+    """The effect of a request before it happens.
+
+    `summary` is a masked sentence for people. `digest` is that of the unmasked request; approvals are bound to it.
+    """
 
     summary: str
     digest: str
@@ -68,7 +71,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """Where the engine runs: its ledger, its clock, and the folder where processes that run tasks keep their locks."""
+    """The environment of the engine: ledger, clock, and the folder with the locks of processes that run tasks."""
 
     ledger: Ledger
     clock: Clock
@@ -77,127 +80,362 @@ class ExecutionContext:
 
 
 class VerificationFailedError(EnvironmentFailureError):
-    """The effect reported success, and the world is not as it said."""
+    """The effect reported success, but the files or databases are not as it reported."""
 
 
 class ReportWriteError(EnvironmentFailureError):
-    """The effect is done, and what people are to read of it could not be written."""
+    """The effect is done, but its reports could not be written."""
 
 
 class IncompleteError(EnvironmentFailureError):
-    """The effect failed and is neither whole nor undone. It stays claimed, and recovery goes on with it."""
+    """The effect failed, and is neither complete nor undone. The request stays claimed, and recovery continues it."""
 
 
 class SuspendedError(IncompleteError):
-    """Begun, and suspended until a caller asks again. No process is at work on it: any process may resume it."""
+    """The request was started and is suspended until a caller repeats it. Any process may resume it."""
 
 
 class Operation(ABC, Generic[Request, Granted, Checkpoint, Made, Outcome]):
-    """What the numbered steps mean for one kind of request. An operation has no order of its own."""
+    """The implementation of the numbered steps for one kind of request. `run_operation` fixes the order.
+
+    A `RefusedError` from a hook of steps 2 to 7 refuses the request: it is recorded, and nothing was changed.
+    """
 
     name: str
-    """The scope of its claims, and the first word of the kinds of its ledger entries."""
+    """The scope of the operation's claims, and the first word of the kinds of its ledger entries."""
     try_again: str = "If it is still wanted, ask for it again, under another id."
-    """What to do about a request that came to nothing because its process died."""
+    """The next step after a request that took no effect because its process died."""
 
     @abstractmethod
-    def parse(self, raw: tuple[bytes, ...]) -> Request: ...
+    def parse(self, raw: tuple[bytes, ...]) -> Request:
+        """Parse untrusted bytes into a closed model (step 1).
+
+        Args:
+            raw: The documents of the request, as they were received.
+
+        Returns:
+            The request. Nothing in it is verified.
+
+        Raises:
+            RefusedError: A document is malformed. This refusal is not recorded.
+        """
 
     @abstractmethod
-    def trace(self, request: Request) -> RequestIds: ...
+    def trace(self, request: Request) -> RequestIds:
+        """Name the ids that connect all records of the request.
+
+        Args:
+            request: The parsed request.
+
+        Returns:
+            The ids, the key and the digest of the request.
+        """
 
     @abstractmethod
-    def verify_authority(self, request: Request, now: datetime) -> Granted: ...
+    def verify_authority(self, request: Request, now: datetime) -> Granted:
+        """Verify the signature, binding, expiry and revocation of the authority (step 2).
+
+        Args:
+            request: The parsed request.
+            now: The current time.
+
+        Returns:
+            The request in a type that only verification makes.
+
+        Raises:
+            RefusedError: The authority is not valid for this request.
+        """
 
     @abstractmethod
-    def decide(self, request: Request) -> PolicyDecision: ...
+    def decide(self, request: Request) -> PolicyDecision:
+        """Decide whether the policy allows the request (step 3). Changes nothing.
+
+        Args:
+            request: The parsed request. After a crash, the request of `load_checkpoint`.
+
+        Returns:
+            The decision with its reasons. The engine refuses the request unless the decision allows it.
+        """
 
     @abstractmethod
-    def preview(self, granted: Granted) -> Preview: ...
+    def preview(self, granted: Granted) -> Preview:
+        """Compute the exact effect without changing anything (step 4).
+
+        Args:
+            granted: The verified request.
+
+        Returns:
+            A masked summary for people, and the digest that approvals are bound to.
+
+        Raises:
+            RefusedError: The request cannot take effect as it is.
+            EnvironmentFailureError: The machine could not compute it. The engine records this as a refusal.
+        """
 
     @abstractmethod
     def consent(self, granted: Granted, preview: Preview, now: datetime) -> str:
-        """Who approved it, and how; or a refusal."""
+        """Require the approval that this request needs (step 5).
+
+        Args:
+            granted: The verified request.
+            preview: The result of `preview`.
+            now: The current time.
+
+        Returns:
+            Who approved it and how, for the intent.
+
+        Raises:
+            RefusedError: The approval is missing, or is for another effect.
+        """
 
     @abstractmethod
     def checkpoint(self, granted: Granted, preview: Preview) -> str:
-        """What is needed to finish or to undo it, as text; anything that it refers to is durable."""
+        """Make durable the data for finishing or undoing the effect (step 6).
+
+        Args:
+            granted: The verified request.
+            preview: The result of `preview`.
+
+        Returns:
+            The checkpoint as text. Every file that it refers to is durable.
+        """
 
     def prewarm(self, granted: Granted, checkpoint: Checkpoint) -> None:
-        """Get ready for the effect while the intent is being written. Nothing of it may reach the world yet."""
+        """Prepare the effect before the intent is recorded. Makes no change outside of the process yet.
+
+        Args:
+            granted: The verified request.
+            checkpoint: The checkpoint, as `load_checkpoint` returns it.
+        """
 
     def release(self, granted: Granted) -> None:
-        """Let go of what stood by, used or not. However a request ends, this is called."""
+        """Release prepared resources, used or not. The engine calls this however the request ends.
+
+        Args:
+            granted: The verified request.
+        """
 
     @abstractmethod
     def require_still_valid(self, granted: Granted, now: datetime) -> None:
-        """Expiry and revocation once more, right before the intent."""
+        """Check expiry and revocation again, inside the transaction of the intent (step 7).
+
+        Args:
+            granted: The verified request.
+            now: The time of the transaction. A clock that was set back cannot make it earlier.
+
+        Raises:
+            RefusedError: The authority is no longer valid. No intent is recorded.
+        """
 
     def consume_authority(self, granted: Granted, batch: Batch, now: datetime) -> None:
-        """What the intent uses up, such as an approval, in its very transaction. A refusal undoes the intent too."""
+        """Use up single-use authority, such as an approval, in the transaction of the intent (step 7).
+
+        Args:
+            granted: The verified request.
+            batch: The transaction.
+            now: The time of the transaction.
+
+        Raises:
+            RefusedError: The authority was used before. The intent is then not recorded either.
+        """
 
     def recheck_authority(self, granted: Granted, batch: Batch, now: datetime) -> None:
-        """The same after another process began it and died: nothing is used up twice; the authority must be valid."""
+        """Check the authority again when this call resumes a request of a dead process. Uses nothing up twice.
+
+        Args:
+            granted: The verified request of the resuming call.
+            batch: The transaction that takes the claim over.
+            now: The time of the transaction.
+
+        Raises:
+            RefusedError: The authority is not valid. The claim is not taken over.
+        """
 
     @abstractmethod
     def load_checkpoint(self, text: str) -> tuple[Request, Checkpoint]:
-        """The checkpoint read back, by this process or one that takes over. Its request has no authority any more."""
+        """Load a checkpoint, in this process or in one that resumes the request.
+
+        Args:
+            text: The text that `checkpoint` returned. It was compared with the ledger.
+
+        Returns:
+            The request, which has no authority any more, and the checkpoint.
+
+        Raises:
+            EnvironmentFailureError: Another version of Remit wrote the checkpoint.
+        """
 
     @abstractmethod
     def effect(self, granted: Granted, checkpoint: Checkpoint, note: Note) -> Made:
-        """Do it, whole; or raise, with the world as it was before; or raise `IncompleteError`.
+        """Make the change completely, or raise after undoing it (step 8).
 
-        `note` records, durably, what `recover_effect` or `undo` will need; they are given all that was noted.
+        Args:
+            granted: The verified request.
+            checkpoint: The loaded checkpoint.
+            note: Durably records data for `recover_effect` and `undo`, which receive all notes.
+
+        Returns:
+            The result of the effect, for `verify_effect` and `succeed`.
+
+        Raises:
+            IncompleteError: The change is neither complete nor undone. The request stays claimed for recovery.
+            Exception: Any other exception means that nothing is changed. It is recorded as a failure.
         """
 
     @abstractmethod
     def recover_effect(self, checkpoint: Checkpoint, notes: Notes, note: Note) -> Made | None:
-        """What a process that died had begun: finished, if it had reached the world; else cleared away, and None."""
+        """Finish the effect of a dead process if it had changed anything outside; else remove its remains.
+
+        Args:
+            checkpoint: The loaded checkpoint.
+            notes: Everything that `note` recorded for this request.
+            note: As in `effect`.
+
+        Returns:
+            The result of the finished effect, or None if it had not taken effect.
+
+        Raises:
+            RemitError: It cannot be finished now. The request stays claimed.
+        """
 
     @abstractmethod
     def undo(self, checkpoint: Checkpoint, notes: Notes, note: Note) -> None:
-        """Leave the world as it was before."""
+        """Restore the state from before the effect.
+
+        Args:
+            checkpoint: The loaded checkpoint.
+            notes: Everything that `note` recorded for this request.
+            note: As in `effect`.
+
+        Raises:
+            RemitError: The undo is not complete. The request stays claimed, and recovery continues it.
+        """
 
     @abstractmethod
     def verify_effect(self, checkpoint: Checkpoint, made: Made) -> None:
-        """Look at the world. `VerificationFailedError` if it is not as the effect says."""
+        """Compare files and databases with the report of the effect (step 9).
+
+        Args:
+            checkpoint: The loaded checkpoint.
+            made: The result of the effect.
+
+        Raises:
+            VerificationFailedError: They differ. The engine undoes the effect.
+        """
 
     @abstractmethod
-    def succeed(self, request: Request, checkpoint: Checkpoint, made: Made) -> Outcome: ...
+    def succeed(self, request: Request, checkpoint: Checkpoint, made: Made) -> Outcome:
+        """Build and sign the outcome of a verified effect.
+
+        Args:
+            request: The request.
+            checkpoint: The loaded checkpoint.
+            made: The result of the effect.
+
+        Returns:
+            The outcome.
+        """
 
     @abstractmethod
     def fail(self, request: Request, problem: RemitError, checkpoint: Checkpoint | None = None) -> Outcome:
-        """`checkpoint` is there once the intent was recorded."""
+        """Build and sign the outcome of a refusal or a failure.
+
+        Args:
+            request: The request.
+            problem: The reason.
+            checkpoint: The loaded checkpoint, or None for a refusal: no intent was recorded.
+
+        Returns:
+            The outcome.
+        """
 
     def publish(self, checkpoint: Checkpoint, outcome: Outcome) -> None:
-        """Write what people read, durably, before the outcome counts. `ReportWriteError` undoes an effect that
-        succeeded.
+        """Write the reports for people durably, before the outcome is recorded (step 9).
+
+        Args:
+            checkpoint: The loaded checkpoint.
+            outcome: The outcome.
+
+        Raises:
+            ReportWriteError: A report could not be written. The engine undoes an effect that succeeded.
         """
 
     def commit(self, checkpoint: Checkpoint, outcome: Outcome, note: Note) -> None:
-        """Make final what is prepared elsewhere. `VerificationFailedError` if that surely did not happen: then all is
-        undone.
+        """Commit the transactions that are prepared on servers (step 9).
+
+        Args:
+            checkpoint: The loaded checkpoint.
+            outcome: The outcome.
+            note: As in `effect`.
+
+        Raises:
+            VerificationFailedError: The commit certainly did not happen. The engine undoes the whole effect.
         """
 
     def clear_up(self, checkpoint: Checkpoint, outcome: Outcome, note: Note) -> None:
-        """Remove what only an undo needed. It is noted first: from there on it is finished and never undone."""
+        """Remove data that only an undo needed (step 9). A note before it says that no undo follows any more.
+
+        Args:
+            checkpoint: The loaded checkpoint.
+            outcome: The outcome.
+            note: As in `effect`.
+        """
 
     def discard(self, checkpoint: str) -> None:
-        """A checkpoint whose intent was never recorded: remove what it refers to."""
+        """Remove what a checkpoint refers to, because its intent was never recorded.
+
+        Args:
+            checkpoint: The text that `checkpoint` returned.
+        """
 
     @abstractmethod
-    def store_outcome(self, outcome: Outcome) -> str: ...
+    def store_outcome(self, outcome: Outcome) -> str:
+        """Render the outcome for the store (step 10).
 
-    def show_outcome(self, outcome: Outcome, stored: str) -> Mapping[str, Any]:  # noqa: ARG002 - for doors that show less
-        """What the ledger shows of it, beside its digest."""
+        Args:
+            outcome: The outcome.
+
+        Returns:
+            The text. Its digest is recorded in the ledger.
+        """
+
+    def show_outcome(self, outcome: Outcome, stored: str) -> Mapping[str, Any]:  # noqa: ARG002 - some show less
+        """Select what the ledger entry shows of the outcome, beside its digest.
+
+        Args:
+            outcome: The outcome.
+            stored: The text of `store_outcome`.
+
+        Returns:
+            A part of the payload of the entry. The journal masks it.
+        """
         return {"outcome": json.loads(stored)}
 
     @abstractmethod
     def load_outcome(self, stored: str, recorded_at: str) -> Outcome:
-        """A stored outcome, its signature verified."""
+        """Load a stored outcome and verify its signature.
 
-    def extra_entries(self, request: Request, outcome: Outcome) -> Sequence[ExtraRecord]:  # noqa: ARG002 - for doors that do
-        """Entries and rows of the operation's own, masked, in the transaction of this outcome or refusal."""
+        Args:
+            stored: The text of `store_outcome`. Its digest was compared with the ledger.
+            recorded_at: The time of its ledger entry.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            RemitError: The signature is not valid.
+        """
+
+    def extra_entries(self, request: Request, outcome: Outcome) -> Sequence[ExtraRecord]:  # noqa: ARG002 - some do
+        """Name entries and rows of the operation's own, for the transaction of this outcome or refusal.
+
+        Args:
+            request: The request.
+            outcome: The outcome, or the refusal.
+
+        Returns:
+            The entries and rows, masked.
+        """
         return ()
 
 
@@ -211,11 +449,26 @@ def run_operation(
     on_stored: Callable[[], None] = lambda: None,
     actor: str | None = None,
 ) -> Outcome | Preview:
-    """Take a request through the steps. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
+    """Run a request through the steps. Every request that can be parsed ends in a signed, recorded outcome.
 
-    A dry run raises what a full run would record as refused: it signs and records nothing. `on_refusal` is told of a
-    refusal in steps 2 to 7: by this call nothing was claimed or done. `on_stored` is told when the outcome is one from
-    before: by this call nothing was done either. `actor` is who asks: the intent names him.
+    A dry run signs and records nothing.
+
+    Args:
+        operation: The implementation of the steps.
+        raw: The documents of the request.
+        context: The environment of the engine.
+        dry_run: Stop after step 4.
+        on_refusal: Called with a refusal of steps 2 to 7. This call claimed and changed nothing.
+        on_stored: Called when an earlier call made the outcome. This call changed nothing.
+        actor: The caller, whom the intent names.
+
+    Returns:
+        The outcome; for a dry run the preview, or the stored outcome of an earlier call.
+
+    Raises:
+        RefusedError: The bytes cannot be parsed; or a dry run was refused.
+        EnvironmentFailureError: Neither success nor failure could be recorded. If the intent was recorded, the request
+            stays claimed, and recovery continues it.
     """
     with ExecutionSpan(operation.name) as span, ExitStack() as cleanup:
         operation = span.follow(operation)
@@ -256,7 +509,7 @@ def _claim_request(
     *,
     dry_run: bool,
 ) -> tuple[ClaimedExecution, Checkpoint] | StoredOutcome | Preview:
-    """Steps 3 to 7, again from the start whenever another process was faster."""
+    """Take steps 3 to 7, again from the start whenever another process was faster."""
 
     def require_valid(now: datetime) -> None:
         journal.check_authority(operation.require_still_valid, granted, now)
@@ -267,7 +520,7 @@ def _claim_request(
             return found
         decision = operation.decide(request)  # 3. decide
         decision.require()
-        if found is not None:  # the world may be half changed, so looking at it now would tell nothing
+        if found is not None:  # the change may be half done, so a preview would be wrong
             if dry_run:
                 return _unfinished(operation.trace(request))
             _, checkpoint = operation.load_checkpoint(found.checkpoint)
@@ -282,7 +535,7 @@ def _claim_request(
             except (RefusedError, EnvironmentFailureError) as problem:
                 if journal.find_existing() is None:
                     raise _as_refusal(problem) from None
-                continue  # the faster one has changed what we looked at
+                continue  # the faster process has changed the files that were previewed
             reach("road.checkpoint_made")
             intent = _intent(decision, preview, consent)
             execution = _record_intent(operation, journal, granted, intent, checkpoint_text, require_valid)
@@ -293,7 +546,7 @@ def _claim_request(
 def _make_checkpoint(
     operation: Operation[Request, Granted, Checkpoint, Made, Outcome], granted: Granted, preview: Preview
 ) -> tuple[str, Checkpoint]:
-    """With everything ready for the effect. If that fails, or is interrupted, nothing of the checkpoint stays."""
+    """Make the checkpoint and prepare the effect. A failure or an interrupt removes everything of the checkpoint."""
     checkpoint_text = operation.checkpoint(granted, preview)
     try:
         _, checkpoint = operation.load_checkpoint(checkpoint_text)
@@ -315,7 +568,7 @@ def _record_intent(
     try:
         consume_authority = functools.partial(operation.consume_authority, granted)
         execution = journal.claim(intent, checkpoint, require_valid, consume_authority)  # 7. intent
-    except RefusedError:  # anything else: it may be recorded, for all we know
+    except RefusedError:  # after any other exception the intent may be recorded
         operation.discard(checkpoint)
         raise
     if execution is None:
@@ -331,7 +584,7 @@ def _execute(
     execution: ClaimedExecution,
     checkpoint: Checkpoint,
 ) -> Outcome:
-    """Steps 8 to 11. What cannot be told apart from a crash is left as a crash leaves it: claimed, for recovery."""
+    """Take steps 8 to 11. A failure that looks the same as a crash leaves the request claimed, for recovery."""
     interrupted: BaseException | None = None
     try:
         reach("road.taken_over" if execution.resumed else "road.intent_recorded")
@@ -351,7 +604,7 @@ def _execute(
         outcome = record(operation, journal, execution, request, checkpoint, outcome)
     except BaseException as problem:
         journal.abandon(execution.claim, to_anybody=isinstance(problem, SuspendedError))
-        if isinstance(problem, RefusedError):  # which would say that nothing was touched
+        if isinstance(problem, RefusedError):  # a refusal would say that nothing was changed
             raise _unknown_outcome(problem, operation.trace(request)) from problem
         raise
     if interrupted is not None:
@@ -366,7 +619,7 @@ def conclude(
     checkpoint: Checkpoint,
     made: Made,
 ) -> Outcome:
-    """The outcome of an effect that took place, once the world was looked at. One that is contradicted is undone."""
+    """Verify an effect that took place, and return its outcome. Undo the effect if verification contradicts it."""
     try:
         operation.verify_effect(checkpoint, made)  # 9. verify
         outcome = operation.succeed(request, checkpoint, made)
@@ -389,7 +642,7 @@ def finish_failure(
     checkpoint: Checkpoint,
     problem: RemitError,
 ) -> Outcome:
-    """A failure that is to be recorded: nothing of it stands in the world any more."""
+    """Build and publish the outcome of a failure whose effect is completely undone."""
     outcome = operation.fail(request, problem, checkpoint)
     FAILURES.add(operation.name, problem.reason.value)
     operation.publish(checkpoint, outcome)
@@ -404,7 +657,7 @@ def record(
     checkpoint: Checkpoint,
     outcome: Outcome,
 ) -> Outcome:
-    """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
+    """Record the outcome. If the ledger rejects it, undo the effect and record a failure."""
     try:
         stored = operation.store_outcome(outcome)
         extra = operation.extra_entries(request, outcome)
@@ -412,7 +665,7 @@ def record(
     except EnvironmentFailureError as problem:
         raise _unrecorded(problem, operation.trace(request)) from problem
     except RefusedError as problem:
-        if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # another process took it over, and its outcome counts
+        if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # another process took it over, and its outcome is valid
             raise
         operation.undo(checkpoint, journal.notes(), journal.note)
         outcome = finish_failure(operation, request, checkpoint, problem)
@@ -429,33 +682,33 @@ def _intent(decision: PolicyDecision, preview: Preview, consent: str) -> dict[st
 
 
 def _unfinished(trace: RequestIds) -> Preview:
-    summary = "what a process that died had begun is finished; or, had it not taken effect, done from the start"
+    summary = "a dead process had started it: it is finished, or started again if it had not taken effect"
     return Preview(f"{trace.capability_id or trace.scope} {trace.key}: {summary}", trace.request_digest)
 
 
 def _unknown_outcome(problem: RemitError, trace: RequestIds) -> IncompleteError:
-    if isinstance(problem, IncompleteError):  # the operation has said it in words of its own
+    if isinstance(problem, IncompleteError):  # the operation's own words say more
         return problem
     return IncompleteError(
         Reason.EFFECT_FAILED,
-        f"the effect was begun, and whether it is done could not be told: {problem.what}",
+        f"the effect was started, and it is not known whether it is done: {problem.what}",
         where=problem.where or f"{trace.scope} {trace.key}",
         next_step=RECOVER_ADVICE,
     )
 
 
 def _unrecorded(problem: EnvironmentFailureError, trace: RequestIds) -> IncompleteError:
-    """The world is as the outcome says, and the report of it could not be written."""
+    """The effect is as the outcome says, but the outcome could not be recorded."""
     return IncompleteError(
         problem.reason,
-        f"it came to its end, and how it ended could not be recorded: {problem.what}",
+        f"the operation finished, but its outcome could not be recorded: {problem.what}",
         where=problem.where or f"{trace.scope} {trace.key}",
-        next_step="Fix what stands in the way, then run: remit recover. Do not ask for it under another id.",
+        next_step="Fix the cause, then run: remit recover. Do not ask for it under another id.",
     )
 
 
 def _as_refusal(problem: RefusedError | EnvironmentFailureError) -> RefusedError:
-    """Nothing was done yet, whatever the reason."""
+    """Return the problem as a refusal, because nothing was changed yet."""
     if isinstance(problem, RefusedError):
         return problem
     return RefusedError(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)

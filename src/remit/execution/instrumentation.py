@@ -1,4 +1,4 @@
-"""One request on the road as it is counted; and, if somebody traces, as spans. It decides nothing and never raises."""
+"""Metrics and optional trace spans of one request. This module decides nothing and never raises."""
 
 import time
 from types import TracebackType
@@ -10,11 +10,11 @@ from remit.observability import tracing
 
 T = TypeVar("T")
 Ending = Literal["done", "refused", "stored", "previewed", "malformed", "unsettled"]
-"""`done` has an outcome, a failure perhaps; `unsettled` raised, and stays claimed."""
+"""How a run of the engine ended. `done` has an outcome, perhaps a failure; `unsettled` raised and stays claimed."""
 
 
 class ExecutionSpan:
-    """From the first step to the last. Whoever walks says how it ended; whatever raises before that says it too."""
+    """The measurement of one run of the engine. The engine sets `ending`; an exception before that sets it too."""
 
     __slots__ = ("_began", "_operation", "_recorder", "ending")
 
@@ -25,7 +25,7 @@ class ExecutionSpan:
         self.ending: Ending | None = None
 
     def follow(self, traced: T) -> T:
-        """The same, and each step that is taken with it is a span."""
+        """Wrap the object so that each step taken with it becomes a span, if tracing is on."""
         return traced if self._recorder is None else self._recorder.wrap(traced)
 
     def refused(self, reason: Reason) -> None:

@@ -1,9 +1,9 @@
-"""The road's records of one request: refusal, intent, outcome, and the claim that makes it happen once.
+"""The records of one request: refusal, intent, outcome, and the claim that makes the request happen once.
 
-Everything is written through the ledger, so each record is durable, chained and signed. A stored outcome is believed
-only if the ledger says the same; a request that somebody is at work on is waited for; one whose process died is taken
-over, and the dead one's token is void. The way back is kept with the claim, and is believed only if the intent in the
-ledger carries its digest.
+All records are written through the ledger, so each is durable, chained and signed. A stored outcome is accepted only if
+its ledger entry has its digest. A request that a live process works on is waited for. A request of a dead process is
+taken over, and the token of the dead process becomes void. The checkpoint is stored with the claim. It is accepted only
+if the intent in the ledger has its digest.
 """
 
 import json
@@ -53,18 +53,18 @@ _RECORDS: Final = """SELECT seq, payload FROM ledger_entries
 _BEFORE: Final = """SELECT kind, created_at, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND (kind = ? OR (kind = ? AND payload LIKE ?)) ORDER BY seq"""
 _AS_EXPIRED: Final = '%"reason":"expired"%'
-# Tokens of claims that this process holds and has given up, such as when the outcome could not be written. Nobody works
-# on them, though their owner lives.
+# Tokens of claims that this process holds and has abandoned, for example because the outcome could not be written. No
+# thread works on them, although the process that owns them is alive.
 _abandoned_tokens: Final[set[str]] = set()
 
 
 ExtraRecord = NewEntry | Callable[[Batch], object]
-"""What else belongs with a record: an entry, or rows that are written with entries of their own."""
+"""An addition to a record in the same transaction: an entry, or a function that writes rows and their entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestIds:
-    """What ties every record of one request together."""
+    """The ids that connect all records of one request."""
 
     tenant_id: str
     correlation_id: str
@@ -74,19 +74,18 @@ class RequestIds:
     task_id: str | None = None
     capability_id: str | None = None
     authority: Callable[[], str] | None = field(default=None, compare=False, repr=False)
-    """The digest of the signed permission, where that is something else than the key. Asked for only if it is needed.
-    """
+    """Returns the digest of the signed authority, if its id is not the key. Called only when it is needed."""
 
 
 class StoredOutcome(NamedTuple):
-    """An outcome from before, and when the ledger recorded it."""
+    """An outcome of an earlier call, and the time of its ledger entry."""
 
     text: str
     recorded_at: str
 
 
 class ClaimedExecution(NamedTuple):
-    """This caller does the work; `resumed` if a process that died had begun it: then the checkpoint is that one's."""
+    """A request that this caller executes. If `resumed`, a dead process had started it and made the checkpoint."""
 
     claim: ClaimAcquired
     checkpoint: str
@@ -94,8 +93,11 @@ class ClaimedExecution(NamedTuple):
 
 
 class Journal:
-    """The records of one request. `hosts` is where each process that runs tasks keeps its lock; `actor`, who asked for
-    it, is named by the intent, and need not count any more when what was begun ends.
+    """The records of one request.
+
+    `hosts` is the folder where each process that runs tasks keeps its lock. `patience` is the time in seconds to wait
+    for another process. The intent names the `actor`. The actor's token or session need not be valid any more when the
+    outcome is recorded.
     """
 
     def __init__(
@@ -108,12 +110,12 @@ class Journal:
         self._hosts = hosts
         self._patience = patience
         self._authority_refusal: RefusedError | None = None
-        """Why the authority of this request was refused, if it was."""
+        """The refusal of this request's authority, if there was one."""
 
     def find_existing(self) -> StoredOutcome | ClaimHeld | None:
-        """What stands under this request's key: nothing, an outcome, or a claim whose owner is dead.
+        """Find an earlier run of this request: nothing, an outcome, or a claim whose owner is dead.
 
-        Waits for whoever is at work on it, but not for ever. An outcome is checked against the ledger.
+        Waits up to `patience` for a live owner. Verifies an outcome against the ledger.
         """
         found = self._wait_for_owner()
         return self.verify_stored(found) if isinstance(found, ClaimCompleted) else found
@@ -125,11 +127,11 @@ class Journal:
         require_valid: Callable[[datetime], None],
         consume_authority: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
     ) -> ClaimedExecution | None:
-        """Claim the request and record the intent, in one transaction; None if somebody else was faster.
+        """Claim the request and record the intent in one transaction. Returns None if another process was faster.
 
-        `require_valid` is asked inside the transaction, at a time that no clock set back can make earlier.
-        `consume_authority` is called once the claim is acquired: what it uses up is used up with the intent, or not at
-        all.
+        `require_valid` is called inside the transaction, with a time that a clock set back cannot make earlier.
+        `consume_authority` is called after the claim is acquired, so it uses up authority only together with the
+        intent.
         """
         digests = {
             "request_digest": self._trace.request_digest,
@@ -137,7 +139,7 @@ class Journal:
         }
         event = self._event_by_actor(
             "intent", {**intent, **digests}
-        )  # out here: nobody else writes while a transaction lasts
+        )  # built outside of the transaction, to keep the write lock short
         token = new_token()
         with _abandon_if_interrupted(token):
             execution = self._ledger.transact(
@@ -153,10 +155,10 @@ class Journal:
         require_valid: Callable[[datetime], None],
         recheck_authority: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
     ) -> ClaimedExecution | None:
-        """Take over what a process that died had begun; None if somebody else was faster.
+        """Take over the request of a dead process. Returns None if another process was faster.
 
-        `require_valid` and `recheck_authority` are asked in the transaction. Refuses while a process that the dead one
-        had started may still be at work, and if the checkpoint was changed.
+        `require_valid` and `recheck_authority` are called in the transaction. Raises `EnvironmentFailureError` while a
+        child of the dead process may still be running, and if the checkpoint was changed.
         """
         self.require_intended(orphan)
         self._require_childless(orphan)
@@ -168,7 +170,7 @@ class Journal:
         return execution
 
     def require_intended(self, claimed: ClaimHeld | ClaimCompleted) -> None:
-        """The checkpoint that stands with a claim is somebody's word until an intent in the ledger has its digest."""
+        """Verify the checkpoint stored with a claim against the digest in its intent."""
         wanted = digest_bytes(claimed.checkpoint.encode())
         with self._ledger.store.reading() as connection:
             for seq, intent in self._records(connection, "intent"):
@@ -178,13 +180,13 @@ class Journal:
         raise self._contradiction("the checkpoint of this request is not the one that its intent recorded")
 
     def note(self, what: Mapping[str, Any]) -> None:
-        """Something that settling this request will need, recorded before it is done."""
+        """Record data that recovery or undo will need, before the change that it is about."""
         digest = {"request_digest": self._trace.request_digest}
         self._ledger.append(self._event("noted", {"note": dict(what), **digest}))
         reach("road.noted")
 
     def notes(self) -> tuple[Mapping[str, Any], ...]:
-        """What was noted of this request, by whoever worked on it."""
+        """Return all notes of this request, from every process that worked on it."""
         with self._ledger.store.reading() as connection:
             found = list(self._records(connection, "noted"))
             for seq, _ in found:
@@ -192,7 +194,7 @@ class Journal:
         return tuple(record["note"] for _, record in found)
 
     def verify_stored(self, done: ClaimCompleted) -> StoredOutcome:
-        """A stored outcome is somebody's word until the ledger's entry carries its digest."""
+        """Verify a stored outcome against the digest in its ledger entry."""
         with self._ledger.store.reading() as connection:
             entry = self._require_covered(connection, done.outcome_seq)
         recorded = json.loads(entry.payload) if entry.kind == f"{self._trace.scope}.outcome" else {}
@@ -203,17 +205,20 @@ class Journal:
         return StoredOutcome(done.result, entry.created_at)
 
     def abandon(self, acquired: ClaimAcquired, *, to_anybody: bool = False) -> None:
-        """It stays claimed and undecided. Without this, it would look like work in progress until this process ends;
-        to other processes it does, unless it is left to anybody.
+        """Stop the work on a claim without an outcome, so that this process can resume it.
+
+        To other processes it looks like work in progress until this process ends, unless `to_anybody` is set.
         """
         _abandoned_tokens.add(acquired.token)
         if to_anybody:
-            with suppress(EnvironmentFailureError):  # then it is this process's to go on with, as long as it lives
+            with suppress(EnvironmentFailureError):  # then only this process can resume it, as long as it lives
                 self._ledger.transact(lambda batch: release_claim(batch.store, acquired))
 
     def check_authority(self, check: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Have the authority of this request judged. Its refusal is told apart from one of the caller, whose token or
-        session can end while the authority is still valid.
+        """Call `check`, and remember its refusal as one of the authority of this request.
+
+        So it is distinguished from a refusal of the caller, whose token or session can end while the authority is
+        still valid.
         """
         try:
             return check(*args, **kwargs)
@@ -228,7 +233,7 @@ class Journal:
             and problem.reason is Reason.EXPIRED
             and not isinstance(problem, LedgerAheadError)
         ):
-            payload["authority"] = self._authority()  # it stays expired, also if a person accepts an earlier clock
+            payload["authority"] = self._authority()  # it stays expired even if a person accepts an earlier clock
         event = self._event("refused", payload)
         self._ledger.transact(lambda batch: _append_all(batch, (event, *extra)))
         self._log("request refused", reason=problem.reason.value)
@@ -236,8 +241,8 @@ class Journal:
     def record_outcome(
         self, acquired: ClaimAcquired, stored: str, shown: Mapping[str, Any], extra: Sequence[ExtraRecord] = ()
     ) -> None:
-        """The outcome, the end of the claim, and what else belongs with them, in one transaction."""
-        # Masked here, exact in the claim; the digest ties the two.
+        """Record the outcome, complete the claim and write the extra records, in one transaction."""
+        # The entry is masked and the claim holds the exact text. The digest connects the two.
         digests = {"outcome_digest": digest_bytes(stored.encode()), "request_digest": self._trace.request_digest}
         event = self._event("outcome", {**shown, **digests})
 
@@ -292,35 +297,35 @@ class Journal:
         if taken is None:
             return None
         if any(self._records(batch.store, "outcome")):
-            raise self._contradiction("this request has an outcome, and its claim says that it has none")
+            raise self._contradiction("this request has an outcome in the ledger, but its claim has none")
         batch.append(self._event_by_actor("resumed", {"request_digest": self._trace.request_digest}))
         return ClaimedExecution(taken, orphan.checkpoint, resumed=True)
 
     def _require_fresh(self, connection: Connection) -> None:
-        """This request was never begun, and what permits it was never recorded as expired."""
+        """Require that this request was never started, and that its authority was never recorded as expired."""
         trace, scope = self._trace, self._trace.scope
         wanted = (trace.tenant_id, trace.correlation_id, f"{scope}.intent", f"{scope}.refused", _AS_EXPIRED)
         for kind, created_at, payload in connection.rows(_BEFORE, wanted):
             record = json.loads(payload)
             if kind == f"{scope}.intent" and record.get("request_digest") == trace.request_digest:
-                raise self._contradiction("this request was begun before, and its claim is gone from the database")
+                raise self._contradiction("this request was started before, but its claim is missing in the database")
             if record.get("reason") == "expired" and record.get("authority") == self._authority():
                 raise RefusedError(
                     Reason.EXPIRED,
-                    f"what permits this was recorded as expired at {created_at[:19]}Z, and stays so",
+                    f"the authority for this was recorded as expired at {created_at[:19]}Z, and stays expired",
                     where=f"{scope} {trace.key}",
-                    next_step="Have it leased or approved again.",
+                    next_step="Have a new lease or approval made.",
                 )
 
     def _authority(self) -> str:
         trace = self._trace
         try:
             return trace.authority() if trace.authority is not None else digest_bytes(trace.key.encode())
-        except RefusedError:  # it cannot be read, so nothing was verified
+        except RefusedError:  # it cannot be read, so it was never verified
             return ""
 
     def _records(self, connection: Connection, what: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The place and content of this request's records of one kind. They are believed only once covered."""
+        """Yield the position and content of this request's entries of one kind. They are not verified yet."""
         trace = self._trace
         for seq, payload in connection.rows(_RECORDS, (trace.tenant_id, trace.correlation_id, f"{trace.scope}.{what}")):
             record = json.loads(payload)
@@ -333,7 +338,7 @@ class Journal:
     def _contradiction(self, what: str) -> EnvironmentFailureError:
         return EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
-            f"{what}; nothing was touched",
+            f"{what}; nothing was changed",
             where=f"{self._trace.scope} {self._trace.key}",
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
@@ -343,7 +348,7 @@ class Journal:
             return
         raise EnvironmentFailureError(
             Reason.IN_PROGRESS,
-            "the process that ran this is dead, and one that it had started is not yet",
+            "the owner process has exited, but one of its child processes is still running",
             where=f"{self._trace.scope} {self._trace.key}",
             next_step="Try again in a moment: remit recover",
         )
@@ -361,7 +366,7 @@ class Journal:
                     Reason.IN_PROGRESS,
                     "this request is still being worked on",
                     where=f"{self._trace.scope} {self._trace.key}",
-                    next_step="Ask again later; `remit ledger show` tells what is known of it.",
+                    next_step="Ask again later. `remit ledger show` shows its records so far.",
                 )
             with released():
                 time.sleep(pause)
@@ -371,7 +376,7 @@ class Journal:
         return replace(self._event(what, payload), actor=self._actor)
 
     def _event(self, what: str, payload: dict[str, Any]) -> NewEntry:
-        """Masked: what the ledger holds can never be taken out again."""
+        """Make an entry with a masked payload, because nothing can be removed from the ledger."""
         shown: Any = mask_json({**payload, "key": self._trace.key})
         return NewEntry(
             self._trace.tenant_id,
@@ -383,7 +388,7 @@ class Journal:
         )
 
     def _log(self, message: str, **fields: str) -> None:
-        """After the fact, and only for whoever looks for a fault: nothing is decided by a log."""
+        """Log a step after it happened, for diagnosis. No decision depends on a log."""
         trace = self._trace
         ids = {"correlation_id": trace.correlation_id, "task_id": trace.task_id, "capability_id": trace.capability_id}
         _LOG.info(message, extra={**ids, **fields})
@@ -399,7 +404,7 @@ def _append_all(batch: Batch, extra: Sequence[ExtraRecord]) -> None:
 
 @contextmanager
 def _abandon_if_interrupted(token: str) -> Iterator[None]:
-    """The transaction may be durable although its caller never heard of it: then nobody works on that claim."""
+    """Abandon the claim after an exception: the transaction may be durable, but no thread works on the claim."""
     try:
         yield
     except RefusedError:  # nothing was claimed
@@ -410,7 +415,7 @@ def _abandon_if_interrupted(token: str) -> Iterator[None]:
 
 
 def is_orphan(claimed: ClaimHeld, dialect: Dialect) -> bool:
-    """Whether nobody is at work on this any more. Said only when it is certain."""
-    # Only this machine can open its SQLite file: whoever claimed it before the last reboot is gone.
+    """Whether certainly no process works on this claim any more."""
+    # Only this machine can open its SQLite file, so a process from before the last reboot has ended.
     before_reboot = dialect == "sqlite" and is_before_reboot(claimed.owner)
     return claimed.token in _abandoned_tokens or is_dead(claimed.owner) or before_reboot

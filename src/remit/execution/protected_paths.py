@@ -1,8 +1,8 @@
-"""Files that a plan may touch only with an approval of their own, and those that it may never touch. Pure.
+"""Pure checks for files that a plan may change only with a separate approval, and for files that it may never change.
 
-Compared without regard to case, in Unicode normal form C, and without characters that cannot be seen: on some disks
-`.ENV` is `.env`, and a name with a zero-width space is the name without it (ext4 with `casefold`). Dots and blanks at
-the end count for nothing either: other disks (vfat, exFAT, shares of Windows) cut them off.
+Names are compared without regard to case, in Unicode normal form C, and without invisible characters. On some disks
+(ext4 with `casefold`) `.ENV` is `.env`, and a name with a zero-width space is the name without it. Dots and blanks at
+the end are ignored too, because other disks (vfat, exFAT, shares of Windows) remove them.
 """
 
 import fnmatch
@@ -19,20 +19,20 @@ from remit.core.text import DEFAULT_IGNORABLE
 from remit.fs.paths import plain_spelling
 
 OWN_FOLDERS: Final = frozenset({"agent_outputs", "agent_logs"})
-"""Below the root: reports, backups and logs of plans."""
+"""Folders below the root that hold reports, backups and logs of plans."""
 
 PART_NAME: Final = re.compile(r"\.remit-[0-9a-f]{24}\.part")
-"""Bytes on their way, and files set aside."""
+"""The names of files that are being written, and of originals during a change."""
 
 _IGNORABLE: Final = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in DEFAULT_IGNORABLE) + "]")
 
 
 def group_of(path: str, protected: Protected) -> Group | None:
-    """Which group protects this path, relative to the root; or None. A pattern holds below every folder too."""
+    """Return the group that protects this path, relative to the root, or None. A pattern matches at any depth."""
     return _group_of(path, protected.critical, protected.important, protected.agent_system)
 
 
-@functools.lru_cache(maxsize=4_096)  # a plan's paths are asked for several times on its way
+@functools.lru_cache(maxsize=4_096)  # each path of a plan is checked several times
 def _group_of(
     path: str, critical: tuple[str, ...], important: tuple[str, ...], agent_system: tuple[str, ...]
 ) -> Group | None:
@@ -49,9 +49,9 @@ def _group_of(
 
 
 def protecting_group(path: str, config: SystemConfig) -> Group | None:
-    """The same for a workspace: the files that its goal door acts by are protected too, each by its own path.
+    """Return the group that protects this path in a workspace. Files of the goal catalogue are protected too.
 
-    Those of the catalogue: changed ones are drafts until somebody promotes them, but what they say is shown to users.
+    A changed file of the catalogue is a draft until a person promotes it, but users see its text.
     """
     group = group_of(path, config.protected)
     if group is None and folded(path) in map(folded, config.goals.catalogue):
@@ -60,23 +60,23 @@ def protecting_group(path: str, config: SystemConfig) -> Group | None:
 
 
 def is_forbidden(path: str, config: SystemConfig) -> str:
-    """Why no approval helps for this path, relative to the root; or an empty text."""
+    """Return why no approval can allow this path, relative to the root; or an empty text."""
     components = folded(path)
     if components and components[0] in OWN_FOLDERS:
-        return f"{components[0]} holds what Remit keeps of plans, so no plan touches it"
+        return f"{components[0]} holds reports and backups of Remit, so no plan may change it"
     if components[-1:] == (CONFIG_NAME,):
-        return f"{CONFIG_NAME} says what Remit may do, so no plan touches it"
+        return f"{CONFIG_NAME} says what Remit may do, so no plan may change it"
     if components[-1:] == (WAIVERS_NAME,):
-        return f"{WAIVERS_NAME} says which breach of a service level is let pass, so no plan touches it"
+        return f"{WAIVERS_NAME} says which breaches of a service level are accepted, so no plan may change it"
     if any(PART_NAME.fullmatch(part) for part in components):
-        return "files of this name are work in progress, so no plan touches them"
+        return "Remit uses files with such names during a change, so no plan may change them"
     if components in map(folded, config.policies.cedar_files):
-        return "this policy says who may do what, so no plan touches it"
+        return "this policy says who may do what, so no plan may change it"
     return ""
 
 
 def is_own_folder(components: Iterable[str]) -> bool:
-    """Whether a path leads into a folder where Remit keeps what it needs to take plans back."""
+    """Whether a path leads into a folder where Remit keeps rollback data of plans."""
     return any(_fold_name(part) in OWN_FOLDERS for part in components)
 
 
@@ -87,23 +87,23 @@ def folded(path: str) -> tuple[str, ...]:
 def _fold(text: str) -> str:
     if text.isascii():
         return text.lower()
-    # Once more composed: folding may take a character apart.
+    # Composed again, because folding may decompose a character.
     seen = unicodedata.normalize("NFC", _IGNORABLE.sub("", unicodedata.normalize("NFD", text)))
     return unicodedata.normalize("NFC", seen.casefold())
 
 
 def _fold_name(text: str) -> str:
-    """One component. What would be nothing then stays as it is."""
+    """Fold one component. A component of nothing but dots and blanks stays as it is."""
     plain = _fold(text)
     return plain.rstrip(". ") or plain
 
 
 Part = Callable[[str], object]
-"""Whether a component is meant."""
+"""Whether a component matches."""
 
 
 class _GlobSet(NamedTuple):
-    """Globs sorted by how they are looked up. Most are a name, a folder, or a name with one star at an end.
+    """Globs grouped by how they are matched. Most are a name, a folder, or a name with one star at an end.
 
     The built-in list has several hundred globs, and a pipeline asks for every file of a folder.
     """
@@ -140,7 +140,7 @@ def _glob_set(globs: tuple[str, ...]) -> _GlobSet:
             case [name, "**"] if _is_plain(name):
                 folders.add(name)
             case _:
-                # `**` comes before each of them, and None stands for it.
+                # Each pattern matches at any depth, so `**` comes first. None represents `**`.
                 others.append((None, *map(_part, parts)))
     return _GlobSet(frozenset(names), tuple(prefixes), tuple(suffixes), frozenset(folders), tuple(others))
 
@@ -158,8 +158,8 @@ def _part(glob: str) -> Part | None:
 
 
 def _matches(pattern: tuple[Part | None, ...], components: tuple[str, ...]) -> bool:
-    """`**` stands for any number of components, none included; `*`, `?` and `[...]` stay within one."""
-    # How many components the pattern so far can stand for, from the first on: no way to guess wrong and try again.
+    """Whether the pattern matches. `**` matches any number of components, also none; `*`, `?` and `[...]` only one."""
+    # The numbers of leading components that the pattern so far can match. So there is no backtracking.
     reached: Collection[int] = (0,)
     for part in pattern:
         if part is None:

@@ -1,8 +1,8 @@
-"""What a crash left unfinished is finished or cleared away, and the outcome signed and recorded as any other.
+"""Recovery of interrupted requests. It finishes or undoes each, and signs and records the outcome.
 
-Nobody's authority is needed to complete what authority had begun, and none is taken: an effect that had reached the
-world is finished; one that had not is a recorded failure, and is not tried again. Safe to run at any time, by several
-at once, and to be killed itself. What cannot be settled now stays as it is and is reported; the others go on.
+Recovery needs no authority and starts nothing new. An effect that had changed something is finished. One that had not
+becomes a recorded failure, and is not tried again. Recovery may run at any time and in several processes at once, and
+may be killed. A request that cannot be recovered now stays as it is and is reported. The others are still recovered.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from remit.store.process_identity import is_known_here
 
 @dataclass(frozen=True, slots=True)
 class Recovered(Generic[Outcome]):
-    """One request that somebody had begun: what came of it, or why nothing could be made of it now."""
+    """One interrupted request, with its outcome or with the problem that prevents recovery now."""
 
     key: str
     began_at: str
@@ -40,7 +40,7 @@ class Recovered(Generic[Outcome]):
     took_effect: bool = False
     problem: RemitError | None = None
     unknown: bool = False
-    """Somebody closed it as it was: whether it took effect is not known."""
+    """A person closed it without recovery, so it is not known whether it took effect."""
 
 
 def recover(
@@ -51,11 +51,19 @@ def recover(
     presumed_dead: Collection[str] = (),
     abandoned: Collection[str] = (),
 ) -> list[Recovered[Outcome]]:
-    """Settle every request of this door that was begun by a process that is dead. The others are left alone.
+    """Recover every request of this operation whose process is dead. Other requests are not touched.
 
-    `excluded` names requests that a caller is about to recover. `presumed_dead` names those whose process somebody
-    knows to be dead where we cannot know it: on another machine, or before a reboot. `abandoned` names those that
-    somebody closes although they cannot be settled: nothing is touched, and the outcome says that the truth is unknown.
+    Args:
+        operation: The operation that the requests belong to.
+        context: The environment of the engine.
+        excluded: Keys of requests that the caller recovers itself.
+        presumed_dead: Keys of requests whose process the caller knows to be dead, where this process cannot check it:
+            on another machine, or before a reboot.
+        abandoned: Keys of requests to close although they cannot be recovered. Closing changes no file, and records an
+            outcome which says that the effect is unknown.
+
+    Returns:
+        A report for each request that was recovered, or that could not be.
     """
     with context.ledger.store.reading() as connection:
         claims = [claimed for claimed in unfinished(connection, operation.name) if claimed.key.key not in excluded]
@@ -63,11 +71,11 @@ def recover(
     for claimed in claims:
         dead = is_orphan(claimed, context.ledger.store.dialect) or claimed.key.key in presumed_dead
         if not dead and is_known_here(claimed.owner):
-            continue  # at work
+            continue  # its process is at work on it
         try:
             closed = claimed.key.key in abandoned
             report = _recover_one(operation, context, claimed, closed=closed) if dead else _unknown(claimed)
-        except Exception as problem:  # noqa: BLE001 - one that cannot be settled must not keep us from the others
+        except Exception as problem:  # noqa: BLE001 - one stuck request must not prevent recovery of the others
             report = Recovered(claimed.key.key, claimed.claimed_at, problem=as_remit_error(problem))
         if report is not None:
             RECOVERED.add(operation.name, _ending(report))
@@ -82,7 +90,7 @@ def _recover_one(
     *,
     closed: bool,
 ) -> Recovered[Outcome] | None:
-    """None if somebody else was faster."""
+    """Recover or close one request. Returns None if another process was faster."""
     key = orphan.key
     placeholder = RequestIds(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
     Journal(context.ledger, placeholder, context.hosts, 0).require_intended(orphan)
@@ -91,7 +99,7 @@ def _recover_one(
     if (trace.key, trace.request_digest) != (key.key, orphan.request_digest):
         raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
-            "the checkpoint speaks of another request than its claim; nothing was touched",
+            "the checkpoint belongs to another request than its claim; nothing was changed",
             where=f"{key.scope} {key.key}",
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
@@ -144,11 +152,11 @@ def _close(
 ) -> Recovered[Outcome]:
     problem = EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        "it was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
-        next_step="Look at the files that it names. A snapshot or backup, if it made one, is kept.",
+        "it was interrupted, could not be recovered and was closed; it is not known whether it took effect",
+        next_step="Check the files that it names. A snapshot or backup, if it made one, is kept.",
     )
     outcome = operation.fail(request, problem, checkpoint)
-    operation.publish(checkpoint, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
+    operation.publish(checkpoint, outcome)  # no `clear_up`: a backup may be the only copy that is left of a file
     outcome = record(operation, journal, execution, request, checkpoint, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, unknown=True)
 
@@ -164,8 +172,8 @@ def _ending(report: Recovered[Any]) -> str:
 def _unknown(claimed: ClaimHeld) -> Recovered[Outcome]:
     problem = EnvironmentFailureError(
         Reason.IN_PROGRESS,
-        "it was begun on another machine, in another container or before a reboot: whether it still runs is not known",
+        "it was started on another machine, in another container or before a reboot, and may still be running",
         where=f"{claimed.key.scope} {claimed.key.key}",
-        next_step=f"Run `remit recover` there; or, if that process is certainly dead: --dead '{claimed.key.key}'",
+        next_step=f"Run `remit recover` there. If that process is certainly dead, add: --dead '{claimed.key.key}'",
     )
     return Recovered(claimed.key.key, claimed.claimed_at, problem=problem)

@@ -9,7 +9,7 @@ __all__ = ["Workspace"]
 
 
 def __getattr__(name: str) -> Any:
-    """`remit.workspace.Workspace` without paying for it where only a module beside it is wanted."""
+    """Load `remit.workspace.Workspace` only when it is used, because importers of other modules here do not need it."""
     if name == "Workspace":
         from remit.workspace.workspace import Workspace  # noqa: PLC0415 - see above
 

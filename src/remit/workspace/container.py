@@ -1,7 +1,7 @@
-"""The rooms of one workspace: its store, ledger and keys, and whatever works with them.
+"""The service container of one workspace: its store, its ledger, its keys, and the services that use them.
 
-Each is opened when it is first asked for, and loaded only then. Each key is loaded when, and only when, something must
-be signed with it.
+Each service is imported and built when it is first used. Each key is loaded only when a document must be signed with
+it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,21 @@ if TYPE_CHECKING:
 
 KEYRING: Final = "keyring.json"
 GOAL_CONCURRENCY: Final = {"sqlite": (6, 1), "postgresql": (8, 4)}
-"""In one process: how many have begun, and of these compute. A server is waited for more often than a file."""
+"""The number of goals in one process that may be in progress, and that may compute at the same time, by store."""
 READ_AT_OPENING: Final = ("base_directories", "limits", "sandbox", "timeouts", "web")
-"""Of the configuration: what tasks, sandboxes and servers are made with. A change counts for those made after it."""
+"""The settings that are read at the time of opening. A later change applies to workspaces that are opened after it."""
 
 
 class WorkspaceServices:
-    """Of one workspace."""
+    """The lazily built services of one workspace.
+
+    Attributes:
+        root: The folder of the workspace, with its remit.yaml.
+        state: The state directory, with keys, ledger and records.
+        settings: The decisions of `remit init`.
+        clock: The source of the time.
+        environ: The environment variables.
+    """
 
     def __init__(
         self, root: Path, state: StateDirectory, settings: WorkspaceSettings, environ: Mapping[str, str], clock: Clock
@@ -60,6 +68,10 @@ class WorkspaceServices:
         self._position_key = ("", b"")  # the id of the audit key, and what was derived from it
 
     def close(self) -> None:
+        """Close the browser, the sandboxes, the ledger and the store, as far as they were used.
+
+        A `with` block calls this at its end.
+        """
         if "browser_service" in self.__dict__:
             self.browser_service.close()
         if "sandboxes" in self.__dict__:
@@ -71,12 +83,16 @@ class WorkspaceServices:
 
     @property
     def config(self) -> SystemConfig:
-        """As it is now: who lives long notices a new tenant. Raises while the file cannot be read."""
+        """The current configuration. It is read again when remit.yaml changes.
+
+        Raises:
+            RemitError: remit.yaml cannot be read, or is not valid.
+        """
         return self._config()
 
     @cached_property
     def initial_config(self) -> SystemConfig:
-        """As it was when the workspace was opened; what `READ_AT_OPENING` names is taken from here."""
+        """The configuration at the time of opening. It provides the settings that `READ_AT_OPENING` names."""
         return self.config
 
     @cached_property
@@ -85,7 +101,7 @@ class WorkspaceServices:
 
     @property
     def keyring(self) -> Keyring:
-        """The public keys as they are now: a rotation or revocation by another process is noticed."""
+        """The current public keys. They are read again after a rotation or revocation by another process."""
         return self._current_keyring()
 
     @cached_property
@@ -94,29 +110,34 @@ class WorkspaceServices:
 
     @cached_property
     def store(self) -> Store:
+        """The database of the ledger, on SQLite or PostgreSQL."""
         return open_store(self.state, self.settings, self.environ)
 
     @cached_property
     def anchors(self) -> Anchors:
+        """The newest signed heads, kept in files outside of the database."""
         return Anchors(self.state.anchors)
 
     @cached_property
     def ledger(self) -> Ledger:
+        """The append-only, signed record of all requests."""
         watch = ClockWatch.of(self.clock, self.state.clock)
         return Ledger(self.store, self._current_signer("audit"), self._current_keyring, self.anchors, self.clock, watch)
 
     def position_key(self) -> bytes:
-        """Seals the positions that agents are given in the stream of events. Another one after a rotation.
+        """Derive the key that seals the positions of agents in the event stream. A rotation changes it.
 
-        An Ed25519 signature is deterministic: every process with this key derives the same 32 bytes, and no other can.
+        An Ed25519 signature is deterministic, so every process with the audit key derives the same 32 bytes, and no
+        other process can.
         """
         signer = self._current_signer("audit")()
-        if self._position_key[0] != signer.key_id:  # each event of each agent asks for it
+        if self._position_key[0] != signer.key_id:  # derived once, because each event of each agent needs it
             self._position_key = signer.key_id, sha256(signer.sign("event-position", b"").encode()).digest()
         return self._position_key[1]
 
     @cached_property
     def tasks(self) -> Tasks:
+        """Runs and recovers tasks under leases."""
         from remit.tasks.service import TaskKeys, Tasks
 
         keys = TaskKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("kernel"))
@@ -126,13 +147,14 @@ class WorkspaceServices:
 
     @cached_property
     def sandboxes(self) -> Fleet:
-        """The sandboxes of this workspace. None is started before something is to run in it."""
+        """The sandboxes of this workspace. Each is started when it is first needed."""
         from remit.sandbox.manager import Fleet
 
         return Fleet(self.initial_config, self.state.hosts)
 
     @cached_property
     def plans(self) -> Plans:
+        """Previews, approves, applies and rolls back plans."""
         from remit.plans.apply.environment import PlanRules
         from remit.plans.service import PlanKeys, Plans
 
@@ -142,7 +164,7 @@ class WorkspaceServices:
 
     @cached_property
     def approvals(self) -> ApprovalService:
-        """Questions to a person about the browser's requests, and the answers."""
+        """The approval requests of the browser and of governed functions, and their decisions."""
         from remit.approvals.service import ApprovalService
         from remit.fs.change_signal import ChangeSignal
 
@@ -150,7 +172,7 @@ class WorkspaceServices:
 
     @cached_property
     def tokens(self) -> Tokens:
-        """Capability tokens for the browser, and the keys that they are believed by."""
+        """Issues, verifies and revokes capability tokens."""
         from remit.identity.tokens import Tokens
 
         browser = (self.state.keys, lambda: self.config.browser)
@@ -159,7 +181,7 @@ class WorkspaceServices:
 
     @cached_property
     def proposals(self) -> Proposals:
-        """Plans that somebody proposed, and the answers."""
+        """Plans that agents and people proposed, and the decisions about them."""
         from remit.fs.change_signal import ChangeSignal
         from remit.plans.proposals.service import Proposals
 
@@ -167,14 +189,14 @@ class WorkspaceServices:
 
     @cached_property
     def people(self) -> People:
-        """Who was invited, and who is logged in."""
+        """The people of this workspace: invitations, roles and sessions."""
         from remit.identity.people import People
 
         return People(self.state.people, lambda: self.ledger, self.clock)
 
     @cached_property
     def browser_service(self) -> BrowserActions:
-        """The browser of this process. None is started before an action needs it."""
+        """The browser of this process. It is started when an action first needs it."""
         from remit.browser.service import BrowserActions
 
         return BrowserActions(
@@ -183,7 +205,7 @@ class WorkspaceServices:
 
     @cached_property
     def calls(self) -> Calls:
-        """Functions of this program that agents call under a token (`@governed`)."""
+        """The governed functions of this program (`@governed`), which agents call with a token."""
         from remit.calls.service import CallKeys, Calls
 
         keys = CallKeys(self._current_keyring, self._current_signer("executor"))
@@ -192,7 +214,7 @@ class WorkspaceServices:
 
     @cached_property
     def goals(self) -> GoalService:
-        """What users want done, in their words: found in the catalogue, decided, confirmed, and dispatched once."""
+        """The goals of users in their own words: found in the catalogue, decided, confirmed, and dispatched once."""
         from remit.goals.actions.browser import BrowserActionRunner
         from remit.goals.actions.runner import GoalActionRunner
         from remit.goals.rules_loader import WorkspaceRules
@@ -209,7 +231,7 @@ class WorkspaceServices:
 
     @cached_property
     def promotion(self) -> PromotionService:
-        """Which simulations each tenant has, and a person's way to promote and retire them."""
+        """The simulations of each tenant. People promote and retire them here."""
         from remit.goals.catalogue.catalogue import load_definitions
         from remit.goals.catalogue.deep_check import check_queries_of
         from remit.goals.promotion import PromotionService
@@ -222,7 +244,7 @@ class WorkspaceServices:
         )
 
     def _bases(self) -> tuple[str, ...]:
-        """Asked for by a task that names a path: an audit goes on without a folder that was removed."""
+        """The allowed folders. Read only for a task that names a path, so an audit works after a folder was removed."""
         try:
             return require_bases(self.initial_config.base_directories, self.state.path)
         except RefusedError as problem:

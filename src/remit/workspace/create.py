@@ -1,7 +1,8 @@
-"""Making a workspace, and binding the state of one that was moved.
+"""Creates a workspace, and connects a moved workspace with its state directory.
 
-Looks first, writes last: whatever is refused has changed nothing, and whatever a crash left half-made is completed by
-running it again. It never makes new keys for a ledger that has entries: history would go on under other signatures.
+All checks come before the first write, so a refusal changes nothing. A second run completes a workspace that a crash
+left incomplete. It never makes new keys for a ledger that has entries, because the same history would continue under
+other signatures.
 """
 
 import os
@@ -42,9 +43,21 @@ def initialise(
     url_variable: str | None = None,
     new: bool = False,
 ) -> tuple[Workspace, bool]:
-    """Make a workspace, or complete one that a crash left half-made. The flag tells whether it was new.
+    """Create a workspace, or complete one that a crash left incomplete, as `remit init` does.
 
-    `new` says that an older state directory, of a folder that is no longer there, is none of ours.
+    Args:
+        directory: The folder where agents work.
+        environ: The environment variables; `os.environ` if omitted.
+        clock: The source of the time.
+        url_variable: The name of the variable with the address of a PostgreSQL database, for a ledger on a server.
+        new: Create a workspace even if the state directory of a removed folder could belong to this one.
+
+    Returns:
+        The open `Workspace`, and whether it is new.
+
+    Raises:
+        RefusedError: The folder or its state is not safe to use. Nothing was changed.
+        EnvironmentFailureError: A part of an existing state is missing, or the store cannot be used.
     """
     environ = os.environ if environ is None else environ
     directory = _existing_folder(Path(directory))
@@ -56,7 +69,7 @@ def initialise(
             Reason.STATE_UNSAFE,
             f"this workspace already keeps its ledger in {settings.store}",
             where=str(state.settings),
-            next_step="A ledger does not move by itself; start a workspace in another folder.",
+            next_step="A ledger cannot be moved to another database. Create a workspace in another folder.",
         )
     if (directory / CONFIG_NAME).exists():
         read_config(directory)
@@ -77,12 +90,12 @@ def initialise(
     store.close()
     workspace = Workspace(directory, state, settings, environ, clock)
     workspace.ledger.transact(lambda batch: _record_creation(batch, workspace))
-    _record_move(workspace)  # nothing to do, unless a crash interrupted an adoption
+    _record_move(workspace)  # writes only if a crash interrupted an adoption
     return workspace, fresh
 
 
 def adopt(directory: Path, old: Path, environ: Mapping[str, str], clock: Clock) -> Workspace:
-    """Bind the state directory of a workspace that was moved to the folder where it is now, and record it."""
+    """Connect the state directory of a moved workspace with its present folder, and record the move."""
     directory = _existing_folder(directory)
     read_config(directory)
     state, previous = locate_state(directory, environ), StateDirectory(old.absolute())
@@ -91,16 +104,16 @@ def adopt(directory: Path, old: Path, environ: Mapping[str, str], clock: Clock) 
         if previous.path.parent.resolve() != state.path.parent:
             raise RefusedError(
                 Reason.STATE_UNSAFE,
-                "this state directory lies elsewhere than those of this account",
+                "this state directory is not beside the other state directories of this account",
                 where=str(previous.path),
                 next_step=f"Copy it to {state.path.parent} first, with its permissions, or set REMIT_STATE.",
             )
         if (Path(settings.root) / CONFIG_NAME).exists():
             raise RefusedError(
                 Reason.STATE_UNSAFE,
-                "this state directory belongs to a workspace that is still there",
+                "this state directory belongs to a workspace that still exists",
                 where=settings.root,
-                next_step="A copy of a workspace is a workspace of its own: remit init --new",
+                next_step="A copy of a workspace needs its own state directory: remit init --new",
             )
         os.rename(previous.path, state.path)
         sync_directory(state.path.parent)
@@ -142,7 +155,7 @@ def _new_settings(directory: Path, url_variable: str | None, clock: Clock) -> Wo
 
 
 def _require_not_moved(state: StateDirectory) -> None:
-    """A remit.yaml without a state, beside a state without its folder: probably the two belong together."""
+    """Refuse a remit.yaml without a state if there is a state without its folder: probably they belong together."""
     for settings_file in sorted(state.path.parent.glob("*/workspace.json")):
         try:
             settings = read_settings(StateDirectory(settings_file.parent))
@@ -152,28 +165,28 @@ def _require_not_moved(state: StateDirectory) -> None:
         if bound and not Path(settings.root).exists():
             raise RefusedError(
                 Reason.STATE_UNSAFE,
-                f"a remit.yaml is here, and {settings.root}, which has a state directory, is gone: was it moved?",
+                f"this folder has a remit.yaml, and {settings.root}, which has a state directory, is missing",
                 where=str(settings_file.parent),
-                next_step=f"If so: remit init --adopt '{settings_file.parent}'. If this is another project: --new",
+                next_step=f"If it was moved here: remit init --adopt '{settings_file.parent}'. Otherwise: --new",
             )
 
 
 def _require_nothing_lost(state: StateDirectory, settings: WorkspaceSettings, store: Store) -> None:
-    """A part of the state that is gone is restored from a backup, never replaced by an empty one."""
+    """Refuse if a part of the state is missing. It must be restored from a backup, not replaced by an empty one."""
     known = (state.keys / "keyring.json").exists()
     if settings.store == "sqlite" and not state.database.exists():
         if state.anchors.is_dir() and any(state.anchors.iterdir()):
-            raise _lost_error("the ledger's database is gone; its anchors are still here", state.database)
+            raise _lost_error("the ledger's database is missing, although its anchors exist", state.database)
         return
     head = _newest_head(store)
     if head is None:
         return
     if not known:
-        raise _lost_error("the ledger has entries and the keys that signed them are not here", state.keys)
+        raise _lost_error("the ledger has entries, but the keys that signed them are missing", state.keys)
     try:
         verify_head(head, load_keyring(state.keys))
     except RefusedError:
-        raise _lost_error("the ledger was signed with other keys than those here", state.keys) from None
+        raise _lost_error("the ledger was signed with other keys than those in the state", state.keys) from None
 
 
 def _lost_error(what: str, where: Path) -> EnvironmentFailureError:
@@ -181,7 +194,7 @@ def _lost_error(what: str, where: Path) -> EnvironmentFailureError:
         Reason.STATE_MISSING,
         what,
         where=str(where),
-        next_step="Restore it from a backup (with PostgreSQL: copy the keys from the machine that began this ledger).",
+        next_step="Restore it from a backup (with PostgreSQL: copy the keys from the machine that made this ledger).",
     )
 
 
@@ -194,7 +207,7 @@ def _newest_head(store: Store) -> LedgerHead | None:
 
 
 def _record_move(workspace: Workspace) -> None:
-    """First the entry, then the settings: a crash between the two leaves an entry too many, never one too few."""
+    """Record a move. The entry comes before the settings, so a crash between them can repeat it, but never lose it."""
     settings, now_at = workspace.settings, str(workspace.root)
     if settings.root != now_at:
         move = {"from": settings.root, "to": now_at}
@@ -204,7 +217,7 @@ def _record_move(workspace: Workspace) -> None:
 
 
 def _record_creation(batch: Batch, workspace: Workspace) -> None:
-    """The first entry names the first keys. A workspace that was killed before it wrote it writes it now."""
+    """Write the first entry, which names the first keys, unless an earlier process has written it."""
     if batch.store.one("SELECT 1 FROM ledger_entries LIMIT 1") is None:
         keys = {key.role: key.key_id for key in workspace.keyring}
         batch.append(NewEntry(DEFAULT_TENANT, "workspace.created", workspace_id(workspace.root), {"keys": keys}))

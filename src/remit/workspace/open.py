@@ -1,4 +1,4 @@
-"""Finding a workspace and reading what it says of itself: its root, its configuration, its settings, its store."""
+"""Finds a workspace and reads its root, its configuration, its settings and its store."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 class WorkspaceSettings(Contract):
-    """`workspace.json` in the state directory: what `remit init` decided. Never a password, only where to find it."""
+    """`workspace.json` in the state directory: the decisions of `remit init`.
+
+    It never holds a password, only the name of the variable that does.
+    """
 
     version: VersionOne
     created_at: Timestamp
@@ -32,10 +35,10 @@ class WorkspaceSettings(Contract):
 
 
 def find_root(start: Path, environ: Mapping[str, str]) -> Path:
-    """The nearest folder, from `start` upwards, that holds a remit.yaml.
+    """Return the nearest folder, from `start` upwards, that holds a remit.yaml.
 
-    A folder that has a state directory and no remit.yaml is not passed over: whoever removed the file would otherwise
-    choose the workspace above it.
+    Refuses a folder that has a state directory and no remit.yaml. Otherwise a process could choose the workspace above
+    it by removing the file.
     """
     if not start.is_dir():
         raise RefusedError(
@@ -48,15 +51,15 @@ def find_root(start: Path, environ: Mapping[str, str]) -> Path:
         if _has_state(folder, environ):
             raise RefusedError(
                 Reason.STATE_MISSING,
-                f"this folder is a workspace, and its {CONFIG_NAME} is gone",
+                f"this folder is a workspace, but its {CONFIG_NAME} is missing",
                 where=str(folder),
-                next_step="Restore the file, or make a plain one: remit init",
+                next_step="Restore the file, or make a new one: remit init",
             )
     raise RefusedError(
         Reason.STATE_MISSING,
         f"there is no {CONFIG_NAME} here or in any folder above",
         where=str(start),
-        next_step="Run `remit init` in the folder that agents shall work in.",
+        next_step="Run `remit init` in the folder where agents should work.",
     )
 
 
@@ -68,12 +71,12 @@ def _has_state(folder: Path, environ: Mapping[str, str]) -> bool:
 
 
 def read_config(root: Path) -> SystemConfig:
-    """The workspace's remit.yaml. Its root may narrow the workspace, never leave it: the state lies outside."""
+    """Read the remit.yaml of a workspace. Its `root` must lie inside the workspace, because the state lies outside."""
     path = root / CONFIG_NAME
-    if not path.is_file():  # one that waits for a writer would be waited for
+    if not path.is_file():  # opening a FIFO would block until it has a writer
         raise EnvironmentFailureError(
             Reason.STATE_MISSING,
-            "the workspace's settings are gone, or no file",
+            "remit.yaml is missing, or is not a regular file",
             where=str(path),
             next_step="Put the file back, or run `remit init` again.",
         )
@@ -84,22 +87,22 @@ def read_config(root: Path) -> SystemConfig:
     if not narrowed_root.is_relative_to(root):
         raise RefusedError(
             Reason.STATE_UNSAFE,
-            "the root lies outside the folder of remit.yaml",
+            "the root is outside the folder of remit.yaml",
             where=f"{path}, $.root",
-            next_step="Put a remit.yaml into the folder that agents shall work in, with `root: .`",
+            next_step="Put a remit.yaml into the folder where agents should work, with `root: .`",
         )
     if is_own_folder(narrowed_root.relative_to(root).parts):
         raise RefusedError(
             Reason.STATE_UNSAFE,
             "the root is a folder where Remit keeps reports and backups, which no plan may touch",
             where=f"{path}, $.root",
-            next_step="Name the folder with the files of the project, or `root: .`",
+            next_step="Set it to the folder with the files of the project, or to `.`",
         )
     return config
 
 
 def read_settings(state: StateDirectory) -> WorkspaceSettings:
-    """What `remit init` decided, from the state directory."""
+    """Read the settings of a workspace from its state directory."""
     if not state.path.exists():
         raise EnvironmentFailureError(
             Reason.STATE_MISSING,
@@ -107,14 +110,14 @@ def read_settings(state: StateDirectory) -> WorkspaceSettings:
             where=str(state.path),
             next_step=(
                 "New here: remit init. Moved or renamed: remit init --adopt OLD_STATE_DIRECTORY. Lost: restore a backup"
-                " first, for `remit init` starts an empty ledger. And check REMIT_STATE and HOME."
+                " first, because `remit init` starts an empty ledger. Also check REMIT_STATE and HOME."
             ),
         )
     require_private(state.path, what="the state directory of this workspace")
     if not state.settings.exists():
         raise EnvironmentFailureError(
             Reason.STATE_MISSING,
-            "this workspace was never finished",
+            "the creation of this workspace was not finished",
             where=str(state.settings),
             next_step="Run `remit init` in the workspace: it completes what is missing.",
         )
@@ -132,12 +135,12 @@ def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapp
     if not url:
         raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE,
-            f"this workspace keeps its ledger in PostgreSQL, and the variable {variable} that names it is not set",
+            f"this workspace keeps its ledger in PostgreSQL, but the variable {variable} with its address is not set",
             where=str(state.settings),
             next_step=f"Set it, for example: export {variable}=postgresql://user@host/database",
         )
     try:
-        # The driver is an extra, and loading it takes longer than most commands.
+        # The driver is an extra, and loading it takes longer than most commands run.
         from remit.store.postgresql import PostgresStore  # noqa: PLC0415 - see above
     except ImportError:
         raise EnvironmentFailureError(
@@ -149,7 +152,7 @@ def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapp
 
 
 def cached_by_mtime(file: Path, load: Callable[[], T]) -> Callable[[], T]:
-    """Load once, and again whenever the file is another: a long-lived process notices new keys and settings."""
+    """Load once, and again whenever the file changes, so that a long-lived process uses new keys and settings."""
     cached: list[tuple[tuple[int, int, int, int], T]] = []
     path = str(file)
 
@@ -157,8 +160,8 @@ def cached_by_mtime(file: Path, load: Callable[[], T]) -> Callable[[], T]:
         try:
             found = os.stat(path)
         except OSError:
-            return load()  # which says it better
-        # The change time too: whoever edits a file can set its other times back.
+            return load()  # its error says more
+        # The change time too, because a process that edits a file can set its other times back.
         stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
         if not cached or cached[0][0] != stamp:
             cached[:] = [(stamp, load())]

@@ -1,6 +1,6 @@
 """A workspace: a folder with a remit.yaml, and its state directory with keys, store and ledger.
 
-`Workspace.open(path)` is the Python API's front door: what can be asked of it stands here, and who does it, in `rooms`.
+The Python API starts with `Workspace.open(path)`. The methods here delegate to the services in `container`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,29 @@ DEFAULT_LEASE_LIFE: Final = timedelta(minutes=5)
 
 
 class Workspace(WorkspaceServices):
-    """One open workspace. Close it, or use it as a context manager."""
+    """One open workspace. Close it, or use it in a `with` block.
+
+    Manifest, lease, plan, envelope and result are bytes, which Remit parses itself.
+    """
 
     @classmethod
     def open(
         cls, path: Path | str = ".", *, environ: Mapping[str, str] | None = None, clock: Clock = system_clock
     ) -> Self:
-        """The workspace that `path` lies in. Refuses when there is none, or its state is not safe to use."""
+        """Open the workspace that contains a path.
+
+        Args:
+            path: A folder of the workspace.
+            environ: The environment variables; `os.environ` if omitted.
+            clock: The source of the time.
+
+        Returns:
+            The open workspace.
+
+        Raises:
+            RefusedError: The path is in no workspace, or the state directory is not safe to use.
+            EnvironmentFailureError: The state directory or a part of it is missing.
+        """
         environ = os.environ if environ is None else environ
         root = find_root(Path(path), environ)
         state = locate_state(root, environ)
@@ -67,7 +83,7 @@ class Workspace(WorkspaceServices):
                 next_step="If an adoption was interrupted: remit init. Otherwise find out who put it there.",
             )
         opened = cls(root, state, settings, environ, clock)
-        _ = opened.initial_config  # refused here, not ignored until somebody asks for a setting
+        _ = opened.initial_config  # an invalid remit.yaml is refused here, not when a setting is first used
         return opened
 
     def __enter__(self) -> Self:
@@ -78,15 +94,27 @@ class Workspace(WorkspaceServices):
 
     @property
     def registry(self) -> Registry:
-        """What tasks can be asked for. Register an executor's capabilities before the first task."""
+        """The capabilities that tasks can use. Register those of an executor before the first task."""
         return self.tasks.registry
 
     @property
     def kernel(self) -> Kernel:
+        """Grants leases, and accepts results that the registered executor signed."""
         return self.tasks.kernel
 
     def issue_lease(self, manifest: bytes, *, life: timedelta = DEFAULT_LEASE_LIFE) -> LeaseToken:
-        """The kernel's side: sign a lease for this manifest and record that it was issued."""
+        """Sign a lease for a task as the kernel, and record it.
+
+        Args:
+            manifest: The task manifest.
+            life: How long the lease is valid, at most an hour.
+
+        Returns:
+            The lease. Pass `lease.canonical()` to `execute_task`.
+
+        Raises:
+            RefusedError: The manifest cannot be parsed, or its capability is not registered.
+        """
         return self.tasks.issue_lease(manifest, life)
 
     def execute_task(
@@ -98,30 +126,60 @@ class Workspace(WorkspaceServices):
         on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
-        """Run one leased task. Whatever happens after parsing comes back as a signed result.
+        """Run a leased task once. A second call with the same manifest returns the same result.
 
-        Only where neither success nor failure could be recorded (the disk of the ledger is full, what was begun could
-        not be undone) it raises: then the task stays claimed, and the next call, or `recover`, goes on with it.
-        `on_refusal` is told when the result says no, and nothing was claimed or done; `on_stored`, when it is the
-        result of an earlier call; `on_progress`, how many of how many bytes are done. The first task of an opened
-        workspace settles first what a crash had left.
+        The first task of an opened workspace recovers interrupted tasks first.
+
+        Args:
+            manifest: The task manifest.
+            lease: The lease for exactly this manifest.
+            on_refusal: Called with the refusal if the task was refused. Nothing was claimed or changed.
+            on_stored: Called if the result is that of an earlier call.
+            on_progress: Called with the number of bytes done and of all bytes.
+
+        Returns:
+            The signed result. A refusal or a failure has the status `FAILURE`.
+
+        Raises:
+            RefusedError: The manifest cannot be parsed.
+            EnvironmentFailureError: Neither success nor failure could be recorded, for example because the disk is
+                full. If it had started, the task stays claimed; the next call or `recover` continues it.
         """
         return self.tasks.execute(manifest, lease, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress)
 
     def preview_task(
         self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[RefusedError], None] = lambda _: None
     ) -> ExecutionResult | Preview:
-        """The same road, stopped after the preview: nothing is claimed, recorded or done.
+        """Check a task and preview its effect, without claiming, recording or changing anything.
 
-        A task that was done before gives its stored result; a refused one tells `on_refusal`.
+        Args:
+            manifest: The task manifest.
+            lease: The lease for exactly this manifest.
+            on_refusal: Called with the refusal before it is raised, unless the manifest cannot be parsed.
+
+        Returns:
+            A `Preview` with `summary` and `digest`. For a task that was run before, its stored result.
+
+        Raises:
+            RefusedError: The manifest cannot be parsed, or the task would be refused.
+            EnvironmentFailureError: The store or the disk failed.
         """
         return self.tasks.preview(manifest, lease, on_refusal=on_refusal)
 
     def accept_clock(self, who: Person, *, shown: datetime | None = None) -> list[Entry]:
-        """Record that a person accepts the clock: each chain that is ahead of it goes on from what it shows now.
+        """Record that a person accepts the clock. Each chain that is ahead of the clock continues from its time.
 
-        What is recorded as expired, refused, revoked or closed stays so. `shown` is what the clock showed when the
-        person was asked; a clock that was set since then is not accepted. An agent cannot do this.
+        Records of expiry, refusal, revocation and closure stay valid.
+
+        Args:
+            who: The person. An agent cannot accept the clock.
+            shown: The time that the person saw. A clock that was set since then is not accepted.
+
+        Returns:
+            The new ledger entries, one for each chain that was ahead.
+
+        Raises:
+            RefusedError: The caller is an agent, or the clock was set after `shown`.
         """
         if who.id.partition(":")[0] not in PEOPLE:
             raise agent_cannot_decide("only a person accepts the clock")
@@ -132,13 +190,20 @@ class Workspace(WorkspaceServices):
         return accept_clock(self.ledger, who.actor, who.signature, shown or now)
 
     def recover(self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()) -> list[Recovered[Any]]:
-        """Finish or clear away what processes that died had begun, and record each outcome.
+        """Finish or undo the interrupted requests of dead processes, and record each outcome.
 
-        Tasks, plans, rollbacks, browser actions with the requests that were held for them, calls of functions, and
-        goals, in this order.
-        What is left in progress by a living process is not touched and not listed. `presumed_dead` names tasks of
-        processes that cannot be seen from here and that the caller knows to be dead; `abandoned`, tasks that cannot be
-        settled and shall be closed as they are. A plan is named by its envelope's id, a rollback by its order's.
+        Recovers tasks, plans, rollbacks, browser actions with their held requests, function calls and goals, in this
+        order. Work of a live process is not touched and not listed. The key of a task is its task id, that of a plan
+        its envelope id, and that of a rollback its order id.
+
+        Args:
+            presumed_dead: Keys of requests whose process the caller knows to be dead, where this machine cannot check
+                it.
+            abandoned: Keys of requests to close although they cannot be recovered. Their outcome is unknown.
+
+        Returns:
+            A `Recovered` for each request, with `key` and `began_at`. It has `outcome` and `took_effect`, or the
+            `problem` that prevents recovery. `unknown` is True for an abandoned request.
         """
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
         self.people.record_pending()
@@ -160,11 +225,24 @@ class Workspace(WorkspaceServices):
         on_stored: Callable[[], None] = lambda: None,
         on_waiting: Callable[[Approval], None] = lambda _: None,
     ) -> ActionResult:
-        """One browser action under a capability token, in this process's own browser. Sessions last until `close`.
+        """Carry out one browser action with a capability token, in the browser of this process.
 
-        Whatever happens after parsing comes back as a result. A request that changes something is held until a person
-        has answered, and this call waits for it: `on_waiting` is told what to answer (`approvals.decide`).
-        `on_refusal` is told when nothing was claimed or done; `on_stored`, when it is the result of an earlier call.
+        A request that changes something on the site is held until a person approves or denies it. The call waits for
+        that. Browser sessions last until `close`.
+
+        Args:
+            action: The browser action.
+            token: The capability token.
+            on_refusal: Called with the refusal if the action was refused. Nothing was claimed or changed.
+            on_stored: Called if the result is that of an earlier call.
+            on_waiting: Called with each approval request that the action waits for.
+
+        Returns:
+            The result of the action, or its refusal or failure.
+
+        Raises:
+            RefusedError: The action cannot be parsed.
+            EnvironmentFailureError: Neither success nor failure could be recorded.
         """
         from remit.browser.inflight import BrowseHooks
 
@@ -180,10 +258,25 @@ class Workspace(WorkspaceServices):
         correlation_id: str | None = None,
         reply_to: str | None = None,
     ) -> Reply:
-        """From a user's words to at most one effect. `goals.answer` goes on where a goal waits for the user's yes.
+        """Decide a user's request in plain words, and carry out at most one action for it.
 
-        `reply_to` is the correlation of a goal that asked back, and the words are the answer. The same words again
-        under the same `correlation_id` do nothing twice.
+        `goals.answer` continues a goal that waits for the user's confirmation.
+
+        Args:
+            utterance: The words of the user.
+            user: The user.
+            tenant: The tenant of the user.
+            language: The language tag of the words.
+            correlation_id: The id of the goal. The same words again under the same id have no second effect. A new id
+                is made if omitted.
+            reply_to: The id of a goal that asked a clarifying question, if these words answer it.
+
+        Returns:
+            A `Reply` with `goal` and `outcome`.
+
+        Raises:
+            RefusedError: The request is malformed, or `reply_to` names no goal that asked a question.
+            EnvironmentFailureError: The store or the disk failed.
         """
         return self.goals.ask(
             utterance, user=user, tenant=tenant, language=language, correlation_id=correlation_id, reply_to=reply_to
@@ -197,20 +290,41 @@ class Workspace(WorkspaceServices):
         on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
-        """Take back what a task did, by its signed result: on the same road, under a lease of its own.
+        """Undo a task that succeeded, as a new task with its own lease.
 
-        A move is moved back, a deleted file restored from its snapshot, a reversible copy removed if nobody changed it.
-        A second time gives the first time's result, and tells `on_stored`.
+        Moves a moved file to its old place, restores a deleted file from its snapshot, and removes a reversible copy
+        that was not changed since. A second call returns the same result.
+
+        Args:
+            result: The signed result of the task.
+            on_refusal: Called with the refusal if the restore was refused. Nothing was claimed or changed.
+            on_stored: Called if the result is that of an earlier call.
+            on_progress: Called with the number of bytes done and of all bytes.
+
+        Returns:
+            The signed result of the restoring task.
+
+        Raises:
+            RefusedError: The result cannot be parsed or verified, or the task cannot be undone.
+            EnvironmentFailureError: Neither success nor failure could be recorded.
         """
         return self.tasks.restore(
             result, DEFAULT_LEASE_LIFE, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress
         )
 
     def preview(self, plan: bytes, *, on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status) -> PlanPreview:
-        """What a plan would do to the files as they are; `document` of it is for people. Nothing is changed.
+        """Preview the effect of a plan on the files as they are now. Changes and records nothing.
 
-        Raises `RefusedError` for a plan that could never be applied. `on_status` hears how far its SQL is, which takes
-        long.
+        Args:
+            plan: The plan.
+            on_status: Called with the progress of SQL statements and pipelines.
+
+        Returns:
+            A `PlanPreview` with `summary`, `digest`, and `document` for people and programs.
+
+        Raises:
+            RefusedError: The plan cannot be applied.
+            EnvironmentFailureError: The machine could not compute the preview.
         """
         return self.plans.preview(plan, PlanHooks(on_status=on_status))
 
@@ -227,14 +341,26 @@ class Workspace(WorkspaceServices):
         actor: str | None = None,
         as_seen: str | None = None,
     ) -> Envelope:
-        """The protocol layer's side: sign an envelope for this plan on the files as they are now, and record it.
+        """Approve a plan: sign an envelope for its effect on the files as they are now, and record it.
 
-        What the plan needs beyond that is named: protected files, files that become executable, files whose content
-        holds what was found in it, actions that cannot be undone. A plan of which something would fail is refused; one
-        that goes on after an error is approved all the same with `even_if_it_fails`.
+        Args:
+            plan: The plan.
+            protected: Protected files that the plan may change.
+            executable: Files that the plan may make executable.
+            content: Files that the plan may write although a finding about their content needs an approval.
+            irreversible: Ids of actions that cannot be undone and are approved.
+            even_if_it_fails: Approve a plan with failing actions, unless the plan would stop there.
+            life: How long the envelope is valid: an hour if omitted, a week at most.
+            actor: The approver, for the ledger.
+            as_seen: The `digest` of the preview that the approver saw. If the effect is different now, the plan is
+                refused and nothing is signed.
 
-        `as_seen` is the digest of the preview that the approver saw. If the plan would do something else by now, the
-        approval is refused and nothing is signed.
+        Returns:
+            The envelope. Pass `envelope.canonical()` to `apply`.
+
+        Raises:
+            RefusedError: An action of the plan would fail, or an approval that the plan needs is missing or not needed.
+            EnvironmentFailureError: The machine, the store or the disk failed.
         """
         from remit.authority.envelope import DEFAULT_LIFE
         from remit.contracts.plans.envelope import Approvals as Allowances
@@ -249,7 +375,7 @@ class Workspace(WorkspaceServices):
             plan, approvals, life or DEFAULT_LIFE, actor, even_if_it_fails=even_if_it_fails, as_seen=as_seen
         )
 
-    def apply(  # noqa: PLR0913 - what the caller wants to hear, by name
+    def apply(  # noqa: PLR0913 - one callback for each event
         self,
         envelope: bytes,
         *,
@@ -262,19 +388,45 @@ class Workspace(WorkspaceServices):
         on_settled: Callable[[Sequence[Recovered[Any]]], None] = NO_HOOKS.on_settled,
         actor: str | None = None,
     ) -> PlanOutcome | PlanRefusal:
-        """Carry out an approved plan, once. A second call gives the stored outcome, and tells `on_stored`; and
-        `on_taken_back` too, if what the plan did was taken back since.
+        """Apply an approved plan once. A second call returns the stored outcome.
 
-        A refusal says that nothing was claimed or touched. Only where neither success nor failure could be recorded it
-        raises: then the plan stays claimed, and the next call, or `recover`, goes on with it. `is_cancelled` is asked
-        every few milliseconds; a yes has everything taken back. The first call settles what a crash had left, and
-        tells `on_settled`. `actor` is who asks: the intent names him.
+        The first call in an opened workspace recovers interrupted plans first.
+
+        Args:
+            envelope: The signed envelope.
+            on_refusal: Called with the refusal if the plan was refused. Nothing was claimed or changed.
+            on_stored: Called if the outcome is that of an earlier call.
+            on_progress: Called with the number of actions done and of all actions.
+            on_status: Called with a `StatusUpdate` for each phase.
+            is_cancelled: Called every few milliseconds. If it returns True, the plan is cancelled and undone.
+            on_taken_back: Called after `on_stored` if the plan was rolled back since.
+            on_settled: Called first, with the plans that were recovered or could not be.
+            actor: The caller, whom the intent names.
+
+        Returns:
+            The outcome; or a refusal, if nothing was claimed or changed.
+
+        Raises:
+            EnvironmentFailureError: Neither success nor failure could be recorded. If it had started, the plan stays
+                claimed; the next call or `recover` continues it.
         """
         hooks = PlanHooks(on_refusal, on_stored, on_progress, on_status, is_cancelled, on_taken_back, on_settled, actor)
         return self.plans.apply(envelope, hooks)
 
     def cancel(self, envelope_id: str, *, actor: str | None = None) -> PlanOutcome | None:
-        """Have a running plan taken back, or void an approval that was not used. The outcome, if the plan ever ran."""
+        """Cancel a running plan and undo it, or invalidate an unused envelope.
+
+        Args:
+            envelope_id: The id of the envelope.
+            actor: The caller, for the ledger.
+
+        Returns:
+            The outcome of the plan. None for an envelope that was not used; it is void from then on.
+
+        Raises:
+            RefusedError: There is no such envelope.
+            EnvironmentFailureError: The plan did not end in time, or the store failed.
+        """
         return self.plans.cancel(envelope_id, actor)
 
     def rollback(  # noqa: PLR0913 - as above
@@ -289,17 +441,39 @@ class Workspace(WorkspaceServices):
         on_settled: Callable[[Sequence[Recovered[Any]]], None] = NO_HOOKS.on_settled,
         actor: str | None = None,
     ) -> RollbackOutcome:
-        """Take back a plan that was applied: `last`, a report folder, or the id of a report or an envelope.
+        """Roll back an applied plan, fully or in part. A second call has nothing left to restore.
 
-        All of it, or the named checkpoints. A file that was changed since is left, and so is everything else, unless
-        `force` is given: then it is kept aside and restored; with `drift` only if the files are as they were when that
-        digest of them was taken. A second time there is nothing left to do.
+        Args:
+            report: `last`, a report folder, a report id or an envelope id.
+            checkpoints: The checkpoints to roll back; all if omitted.
+            force: Restore also files that changed since, and keep their current versions as backups. Without it, one
+                changed file prevents the whole rollback.
+            drift: The digest of the changes that the caller saw. With `force`, the rollback is refused if the files
+                have changed again.
+            on_refusal: Called with the refusal if the rollback was refused. Nothing was claimed or changed.
+            on_stored: Called if the outcome is that of an earlier call.
+            on_settled: Called first, with the plans that were recovered or could not be.
+            actor: The caller, whom the intent names.
+
+        Returns:
+            The signed outcome. Its status tells a refusal or a failure.
+
+        Raises:
+            RefusedError: There is no such run, or it cannot be verified.
+            EnvironmentFailureError: Neither success nor failure could be recorded.
         """
         hooks = PlanHooks(on_refusal=on_refusal, on_stored=on_stored, on_settled=on_settled, actor=actor)
         return self.plans.rollback(report, checkpoints=checkpoints, force=force, drift=drift, hooks=hooks)
 
     def prune(self, *, dry_run: bool = False) -> list[Pruned]:
-        """Remove backups that nobody can need any more, and report folders of runs that never began."""
+        """Delete the backups of rolled-back plans and those past their retention, and report folders of unstarted runs.
+
+        Args:
+            dry_run: Delete nothing.
+
+        Returns:
+            The deleted files, or with `dry_run` those that would be deleted.
+        """
         return self.plans.prune(dry_run=dry_run)
 
     def verify_ledger(
@@ -309,15 +483,48 @@ class Workspace(WorkspaceServices):
         known_heads: tuple[LedgerHead, ...] = (),
         progress: Progress | None = None,
     ) -> VerificationReport:
-        """Check every chain, head and table. `known_heads` are heads that were kept elsewhere."""
+        """Verify every chain, head and table of the ledger.
+
+        Args:
+            tenant_id: Verify only this tenant.
+            known_heads: Heads that were stored outside of the workspace. They reveal a truncated chain.
+            progress: Called with the progress.
+
+        Returns:
+            A report with `holds`, and `findings` that name each fault.
+
+        Raises:
+            EnvironmentFailureError: The store cannot be read.
+        """
         return verify_store(
             self.store, self.keyring, self.anchors, tenant_id=tenant_id, known_heads=known_heads, progress=progress
         )
 
     def rotate_key(self, role: Role, *, revoke: bool = False) -> tuple[PublicKey, PublicKey]:
-        """A new key for a role, recorded in the ledger. No writer signs with the old one once this returns."""
+        """Make a new key for a role, and record it. No writer signs with the old key after this returns.
+
+        Args:
+            role: The role of the key.
+            revoke: Also revoke the old key, so that no earlier signature of it is accepted.
+
+        Returns:
+            The old and the new public key.
+
+        Raises:
+            EnvironmentFailureError: The keys or the store cannot be written.
+        """
         return rotate_and_record(self.ledger, self.state.keys, role, revoke=revoke)
 
     def revoke_key(self, key_id: str) -> PublicKey:
-        """Believe nothing that a retired key ever signed, and record it."""
+        """Revoke a retired key, and record it. No signature of this key is accepted any more.
+
+        Args:
+            key_id: The id of the key.
+
+        Returns:
+            The revoked public key.
+
+        Raises:
+            RefusedError: The key is unknown, or still in use.
+        """
         return revoke_and_record(self.ledger, self.state.keys, key_id)

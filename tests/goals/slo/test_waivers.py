@@ -113,6 +113,6 @@ def test_the_file_is_yaml_and_is_read_whole_or_refused(tmp_path: Path) -> None:
 
 def test_no_plan_of_an_agent_can_write_a_waiver() -> None:
     config = SystemConfig.from_tree({"version": 1})
-    assert "no plan touches it" in is_forbidden(WAIVERS_NAME, config)
-    assert "no plan touches it" in is_forbidden("below/SLO_Waivers.YAML", config)
+    assert "no plan may change it" in is_forbidden(WAIVERS_NAME, config)
+    assert "no plan may change it" in is_forbidden("below/SLO_Waivers.YAML", config)
     assert is_forbidden("slo_waivers.txt", config) == ""
