@@ -58,12 +58,12 @@ ENDINGS: Final = {
     ),
     "done, with a step at work": (
         _FRAME + "say({'kind': 'done', 'output': {}}); time.sleep(20)",
-        "says that it is done, and not all of its steps are",
+        "reported success, but not all of its steps are done",
     ),
     "skipped by itself": (
         _FRAME + "say({'kind': 'step', 'number': 0, 'phase': 'skipped'}); say({'kind': 'done', 'output': {}})\n"
         "time.sleep(20)",
-        "says that it is done, and not all of its steps are",
+        "reported success, but not all of its steps are done",
     ),
     "a failure in words of ours": (
         _FRAME + "say({'kind': 'failed', 'error': {'type': 'Refused', 'reason': 'revoked', 'what': 'the lease'}})\n"
@@ -117,7 +117,7 @@ def test_what_takes_too_long_is_ended_in_time(bench: Bench, body: str) -> None:
     assert time.monotonic() - began < SOON
     assert ran.problem is not None
     assert ran.problem.reason is Reason.TIMED_OUT
-    assert ran.problem.what == "its pipeline took longer than 1 seconds"
+    assert ran.problem.what == "the pipeline took longer than 1 seconds"
     assert ran.problem.where == "step probe:run"
     assert ran.log == ("begun",)
 
@@ -231,7 +231,7 @@ def test_files_without_end_and_without_content_are_ended(bench: Bench, monkeypat
     """)
     assert ran.problem is not None
     assert ran.problem.reason is EXHAUSTED
-    assert "files were made" in ran.problem.what
+    assert "files were created" in ran.problem.what
     assert 1_000 < sum(1 for _ in os.scandir(bench.scratch)) < 200_000
 
 

@@ -216,7 +216,7 @@ def test_what_a_pipeline_is_not_given_is_said_where_a_step_fails_of_it(
     ran = bench.probe(body)
     assert ran.problem is not None
     assert what in ran.problem.what
-    assert ran.problem.next_step == (hint or "Mend it, and plan again: nothing was changed.")
+    assert ran.problem.next_step == (hint or "Fix the pipeline, and plan again. Nothing was changed.")
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_where_dbt_is_not_installed_that_is_said(tmp_path: Path) -> None:
         with pytest.raises(RefusedError) as told:
             require_dbt()
         assert "remit[dbt]" in told.value.next_step
-        with pytest.raises(RefusedError, match="needs dbt"):
+        with pytest.raises(RefusedError, match="dbt with its adapter for DuckDB is not installed"):
             works.workspace.preview(plan_of(pipeline("m1", "models")))
     finally:
         works.close()

@@ -227,7 +227,7 @@ def test_a_pipeline_of_code_is_stopped_when_its_time_is_over(open_works: Callabl
     works = with_code(open_works, "def run(job):\n    while True: pass\n", timeout_seconds=1)
     kind, message = problem_of(works)
     assert kind == "TIMED_OUT"
-    assert "its pipeline took longer than 1 seconds" in message
+    assert "the pipeline took longer than 1 seconds" in message
 
 
 @pytest.mark.req("PX-25")

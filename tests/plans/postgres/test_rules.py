@@ -100,7 +100,7 @@ def test_the_address_may_stand_in_a_file_that_nobody_else_reads(
     store = open_store(connections={"shop": {"type": "postgresql", "url_file": str(file)}})
     file.write_text(store.url)
     file.chmod(0o644)
-    assert "may be read or changed by others" in told_of(store, plan_of(on_shop("a1", UPDATE)))
+    assert "can be read or changed by other users" in told_of(store, plan_of(on_shop("a1", UPDATE)))
     file.chmod(0o600)
     assert store.apply(mixed()).status.status == "SUCCESS"
     assert store.state() == "after"

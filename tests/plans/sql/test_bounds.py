@@ -153,7 +153,7 @@ def test_a_text_without_end_ends_when_nobody_wants_it(shop: Shop) -> None:
 def test_without_the_engine_it_is_said_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "duckdb" else found(name))
-    with pytest.raises(RefusedError, match="needs DuckDB") as caught:
+    with pytest.raises(RefusedError, match="DuckDB is not installed") as caught:
         shop.workspace.preview(plan_of(sql("a1", UPDATE)))
     assert caught.value.next_step == "Install it with: pip install 'remit[sql]'"
     assert shop.left_over() == []

@@ -94,7 +94,7 @@ def test_every_statement_is_in_the_list_and_those_that_change_something_come_bef
     reading = [one(number, rows_read=1) for number in range(1, 700)]
     kept = limit_statements([*reading, one(700), one(701)])
     assert (len(kept), [each.number for each in kept[-3:]]) == (MAX_STATEMENTS_TOLD, [498, 700, 701])
-    with pytest.raises(EnvironmentFailureError, match="more than 500 statements of it change something"):
+    with pytest.raises(EnvironmentFailureError, match="more than 500 statements of the SQL change data"):
         limit_statements([one(number) for number in range(1, 502)])
 
 
@@ -235,7 +235,7 @@ def test_formulas_in_a_csv_are_remarked(shop: Shop) -> None:
         (expect("SELECT $x", [1]), 1110, "the parameter 'x' is used and has no value"),
         (expect("SELECT 1", [1], parameters={"x": 1}), 1110, "the parameter 'x' has a value and is not used"),
         (expect("SELECT count(*) FROM orders WHERE state = 'open'", [2]), 1201, "row 1, column 1 is not as expected"),
-        (expect("SELECT 1", [1], connection="new"), 1201, "there is no such database"),
+        (expect("SELECT 1", [1], connection="new"), 1201, "the database does not exist"),
     ],
 )
 def test_a_rule_that_would_not_hold_is_known_before(shop: Shop, rule: dict[str, Any], code: int, words: str) -> None:

@@ -1,1 +1,1 @@
-"""DuckDB, PostgreSQL and pipelines, as the host drives them: what they are sent, and what their answers mean."""
+"""Host side of DuckDB, PostgreSQL and pipelines: requests to the sandboxed processes, and parsing of their answers."""

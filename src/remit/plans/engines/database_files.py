@@ -1,7 +1,8 @@
-"""Databases as files: whether somebody has one open, private copies of them, and the folders in which SQL is run.
+"""Databases as files: checks whether one is in use, private copies, and the work folders in which SQL runs.
 
-A work folder lies in the state directory, `work/<32 digits>`, mode 0700. Whoever made it holds a lock on it until he
-removes it; one that nobody holds was left by a process that died, and is swept away.
+A work folder is in the state directory: `work/<32 digits>`, mode 0700. The process that made it holds a lock on it
+until
+it removes it. A work folder without a lock was left by a process that died, and is removed by `sweep`.
 """
 
 import contextlib
@@ -30,27 +31,27 @@ _NAME: Final = re.compile(r"[0-9a-f]{32}")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FLOCK: Final = struct.Struct("hhqqi0q")
-"""Kind, whence, start, length, process: as `fcntl` has it on the 64-bit machines that Remit runs on."""
+"""Kind, whence, start, length, process: the layout of `fcntl` on the 64-bit machines that Remit runs on."""
 _TRIES: Final = 5
 
 CheckCancelled = Callable[[], None]
-"""Called now and then while something takes its time. Raises if it is not to go on."""
+"""Called regularly during a long operation. Raises if the operation is cancelled."""
 
 
 class OpenCopy(NamedTuple):
-    """A file that was made of another, open, and what it is."""
+    """An open copy of a file, with its state."""
 
     descriptor: int
     state: State
 
 
-# --- somebody else's hands -------------------------------------------------------------------------------------------
+# --- databases in use ------------------------------------------------------------------------------------------------
 
 
 def require_idle(place: Located, *, writes: bool) -> None:
-    """DATABASE_BUSY if another program has the database open, or left changes of it in a file beside it.
+    """Refuse with DATABASE_BUSY if another program has the database open, or left changes in a log file beside it.
 
-    One that only reads is in nobody's way but a writer's. Where there is no folder, nobody has anything open.
+    A reader only conflicts with a writer. A missing folder means that no program has the database open.
     """
     try:
         with opened(place.base, place.parents, where=place.path) as folder:
@@ -61,7 +62,7 @@ def require_idle(place: Located, *, writes: bool) -> None:
 
 
 def require_idle_in(folder: int, place: Located, *, writes: bool) -> None:
-    """The same, in a folder that is open."""
+    """Do the same as `require_idle` in a folder that is open."""
     require_no_log(folder, place.name, where=place.path)
     if beneath.exists(folder, place.name):
         descriptor = beneath.open_file(folder, place.name, where=place.path)
@@ -72,19 +73,21 @@ def require_idle_in(folder: int, place: Located, *, writes: bool) -> None:
 
 
 def require_unlocked(descriptor: int, where: str, *, writes: bool) -> None:
-    """The engine locks the whole file for as long as it has it open: shared by all who read, or for one who writes."""
+    """Refuse if the file is locked. DuckDB locks the whole file while it is open: shared to read, exclusive to
+    write.
+    """
     lock_kind = fcntl.F_WRLCK if writes else fcntl.F_RDLCK
     try:
-        # As somebody of his own (OFD), so that locks of this very process are seen as well.
+        # An OFD lock has an owner of its own, so locks of this process are seen as well.
         answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(lock_kind, os.SEEK_SET, 0, 0, 0))
-    except OSError:  # a filesystem without locks has none
+    except OSError:  # this filesystem has no locks
         return
     if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
         raise busy("another program has it open", where)
 
 
 def require_none_busy(problems: Iterable[Mapping[str, str]]) -> None:
-    """Of an approved plan: an approval is not used up because somebody had a database open."""
+    """Refuse an approved plan before its approval is used, if a database is in use."""
     for problem in problems:
         if problem["reason"] == Reason.DATABASE_BUSY:
             raise RefusedError(
@@ -99,9 +102,9 @@ def require_none_busy(problems: Iterable[Mapping[str, str]]) -> None:
 
 
 def copy_database(place: Located, target: Path, most: int, check_cancelled: CheckCancelled) -> State | None:
-    """Copy it to a new file, as it is at one moment, and say what it is; None if there is none.
+    """Copy a database to a new file, as it is at one moment. Return its state, or None if it does not exist.
 
-    Refuses one that is in use, too large, or changed meanwhile. Memory does not grow with it.
+    Refuses a database that is in use, too large, or changed meanwhile. Memory use does not grow with its size.
     """
     with opened(place.base, place.parents, where=place.path) as folder:
         require_idle_in(folder, place, writes=False)
@@ -117,13 +120,13 @@ def copy_database(place: Located, target: Path, most: int, check_cancelled: Chec
                 digest = sha256_of(copy)
             require_idle_in(folder, place, writes=False)
             if beneath.identify(source) != identity:
-                raise mismatch("somebody changed the database while it was being copied", place.path)
+                raise mismatch("the database was changed while it was copied", place.path)
     reach("sql.copied")
     return State(digest, identity.size, identity.mode & 0o777)
 
 
 def clone(source: int, target: Path, check_cancelled: CheckCancelled) -> None:
-    """A new file with the bytes of one that has no name any more."""
+    """Make a new file with the bytes of an open file that has no name any more."""
     with new_file(target) as copy:
         _copy(source, copy, os.fstat(source).st_size, target, check_cancelled)
 
@@ -131,14 +134,14 @@ def clone(source: int, target: Path, check_cancelled: CheckCancelled) -> None:
 def detach_file(
     path: Path, mode: int, most: int, *, where: str, too_large: Callable[[int, int, str], RemitError]
 ) -> OpenCopy:
-    """Take a file that the engine has left out of the world: open, hashed by us, and without a name."""
+    """Open and hash a file that the engine has written, and remove its name, so that no process can change it."""
     try:
         with closing(os.open(path.parent, _FOLDER)) as folder:
             descriptor = beneath.open_file(folder, path.name, where=where)
-    except (OSError, RemitError) as problem:  # a process that does as it should leaves a plain file there
+    except (OSError, RemitError) as problem:  # a correct process leaves a plain file there
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            "the process that ran the SQL did not leave the file that it spoke of",
+            "the process that ran the SQL did not write the file that it reported",
             where=where,
             next_step="This is a bug in Remit; nothing was changed.",
         ) from problem
@@ -160,9 +163,9 @@ def detach_file(
 def backup_too_large_error(size: int, most: int, where: str) -> RefusedError:
     return RefusedError(
         Reason.LIMIT_EXCEEDED,
-        f"the database has {size:,} bytes, and a plan keeps at most {most:,} for the way back",
+        f"the database has {size:,} bytes, and the backups of a plan may have at most {most:,}",
         where=where,
-        next_step="The limit is limits.max_backup_bytes in remit.yaml.",
+        next_step="Raise limits.max_backup_bytes in remit.yaml.",
     )
 
 
@@ -175,7 +178,7 @@ def _copy(source: int, copy: int, size: int, target: Path, check_cancelled: Chec
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[int]:
-    """Private, and open for reading and writing."""
+    """Create a private file, open for reading and writing."""
     try:
         descriptor = os.open(path, _NEW_FILE, 0o600)
     except OSError as problem:
@@ -196,7 +199,7 @@ def closing(descriptor: int) -> Iterator[int]:
 
 
 class WorkFolder:
-    """One that is ours until it is closed, with folders below it that a process can be given one by one."""
+    """A locked folder of this process, until it is closed. Its subfolders can be granted to sandboxed processes."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -210,7 +213,7 @@ class WorkFolder:
             try:
                 path.mkdir(mode=0o700)
                 lock = os.open(path, _FOLDER)
-            except FileNotFoundError:  # swept away before it was locked
+            except FileNotFoundError:  # another process swept it before it was locked
                 continue
             except OSError as problem:
                 raise disk_failure(problem, path) from problem
@@ -218,11 +221,11 @@ class WorkFolder:
                 return cls(path, lock)
             os.close(lock)
         raise EnvironmentFailureError(
-            Reason.STATE_UNSAFE, "no folder to work in could be made", where=str(work), next_step="Try again."
+            Reason.STATE_UNSAFE, "a work folder could not be made", where=str(work), next_step="Try again."
         )
 
     def folder(self, name: str) -> Path:
-        """A folder in it, made if it is not there."""
+        """Return a subfolder, and make it if it does not exist."""
         path = self.path / name
         try:
             path.mkdir(mode=0o700, exist_ok=True)
@@ -231,7 +234,7 @@ class WorkFolder:
         return path
 
     def close(self) -> None:
-        """Removed, with all that is in it. What cannot be is swept away some other time."""
+        """Remove the folder and its content. `sweep` removes what is left."""
         with contextlib.suppress(OSError):
             remove_tree(self.path)
         os.close(self._lock)
@@ -244,7 +247,7 @@ class WorkFolder:
 
 
 def sweep(work: Path) -> int:
-    """Remove the work folders that nobody holds: their processes died. How many."""
+    """Remove the work folders without a lock, whose processes died. Return how many."""
     swept = 0
     for path in sorted(work.glob("*")) if work.is_dir() else ():
         if _NAME.fullmatch(path.name) is None:

@@ -1,7 +1,7 @@
-"""A text of SQL, run in a sandboxed process on a file that is a copy; and what that process says of it, read with care.
+"""Host side of DuckDB: runs an SQL text in a sandboxed process on a copy of the database, and parses its answer.
 
-What it says is data: of the agreed shape, cut to a bound, masked and printable. Of the parameters it holds nothing; the
-text of the statements, and the rows that a SELECT gives, are for a preview only.
+The answer is untrusted data. It is checked for form, truncated, masked and made printable. It contains no parameters.
+Statement texts, and the rows of a SELECT, are used only in a preview.
 """
 
 import importlib.util
@@ -34,8 +34,8 @@ from remit.sandbox.orders import Build, FolderGrant, Order
 
 EFFECT: Final = "remit.effects.duckdb.engine:RUN"
 BUILD: Final = Build(engine=True, open_files=512, packages=("duckdb",))
-"""It opens few files. But descriptors that wait in sockets, of all sandboxes of a user, are held against this number
-when a new process is handed over, so with a small one many sandboxes at once keep each other from starting.
+"""The process opens few files. But the kernel counts descriptors that wait in sockets, of all sandboxes of a user,
+against this number when a new process is handed over. With a small number, many sandboxes could not start at once.
 """
 
 _PULSE_SECONDS: Final = 0.5
@@ -43,37 +43,37 @@ _LONGEST_NAME: Final = 200
 _LONGEST_MESSAGE: Final = 2_000
 _LONGEST_CELL: Final = 4_200
 _OF_THE_TEXT: Final = "the SQL text"
-# A column without a name of its own is called by its expression, and that may hold what was written into the text.
+# DuckDB names a column without a name by its expression, which may contain literals of the text.
 _NAME: Final = re.compile(r"[^\W\d]\w*(\(([^\W\d][\w.]*|\*)?\))?")
-# The engine's own words may quote a piece of the text: a string, or a long number.
+# Messages of DuckDB may quote a piece of the text: a string, or a long number.
 _ENGINE_ERROR: Final = re.compile(r"\b[A-Z][A-Za-z ]{1,40} Error: .*", re.DOTALL)
 _QUOTED: Final = re.compile(r"'[^']*'?|\"(?![A-Za-z_]\w{0,62}\")[^\"]*\"|\$(\w*)\$.*?(\$\1\$|$)|\d{5,}", re.DOTALL)
 
 
 class ContentQuestion(NamedTuple):
-    """What is to be run, on what."""
+    """A request to run an SQL text on a database."""
 
     text: bytes
     parameters: Mapping[str, Any]
     database: Path | Located
-    """A copy in a folder that the process is given; or a file of the project, which is read where it is."""
+    """A copy in a folder that is granted to the process, or a file of the project that is read in place."""
     alias: str
     reads_only: bool
     expect_results: bool
     results: Path | None
-    """A new file, in a folder of its own."""
+    """A new file in a folder of its own."""
     form: str | None
     seconds: float
     results_mode: int = NEW_FILE
-    """Of the file that the results will be in."""
+    """The permissions of the results file."""
     expected: bytes | None = None
-    """JSON: the rows that its one SELECT must give. Then none is handed out."""
+    """The rows that its one SELECT must return, as JSON. Rows are then not returned."""
     shared_parameters: bool = False
-    """They are for several texts, and this one need not use all of them."""
+    """The parameters are shared by several texts, so this text need not use all of them."""
 
 
 class DuckdbAnswer(NamedTuple):
-    """What came of it."""
+    """The parsed answer of the process."""
 
     changed: bool
     statements: tuple[ToldStatement, ...]
@@ -82,16 +82,16 @@ class DuckdbAnswer(NamedTuple):
     rows: tuple[tuple[str | None, ...], ...]
     result_rows: int
     texts: tuple[str, ...] = ()
-    """Of the first statements: of all, unless they do not fit."""
+    """The texts of the first statements, or of all if they fit."""
     unseen: tuple[tuple[int, str], ...] = ()
-    """Statements, by their numbers, and what keeps a reader from seeing them whole."""
+    """Numbers of statements that are not shown in full, with the reason."""
     findings: tuple[StepFinding, ...] = ()
-    """In the rows that were saved: what a person has to approve."""
+    """Findings in the saved rows that need an approval."""
     remarks: tuple[str, ...] = ()
 
 
 class Engine:
-    """Runs one text after the other, for one request. The sandbox is asked for when the first one is run."""
+    """Runs SQL texts one after the other, for one request. The sandbox is requested when the first one runs."""
 
     def __init__(
         self, host: Callable[[], SandboxHost], task_id: str, memory_bytes: int, is_cancelled: Callable[[], bool]
@@ -102,9 +102,9 @@ class Engine:
         self._is_cancelled = is_cancelled
 
     def run(self, question: ContentQuestion, meanwhile: Callable[[], None] = lambda: None) -> DuckdbAnswer:
-        """Raises what the process says went wrong, or how it ended; `where` is of its own words then.
+        """Run one text. Raises the error that the process reports, with `where` in its own words, or how it ended.
 
-        `meanwhile` is called now and then, for people who wait.
+        `meanwhile` is called regularly, to report progress.
         """
         require_duckdb()
         throttle = _Throttle(meanwhile)
@@ -129,9 +129,9 @@ class Engine:
         return read_answer(finished.output)
 
     def require_not_cancelled(self) -> None:
-        """CANCELLED if somebody does not want it any more."""
+        """Raise CANCELLED if the request was cancelled."""
         if self._is_cancelled():
-            raise EnvironmentFailureError(Reason.CANCELLED, "it was cancelled before anything was changed")
+            raise EnvironmentFailureError(Reason.CANCELLED, "the request was cancelled before anything was changed")
 
     def _order(self, question: ContentQuestion) -> Order:
         places = {"database": _place(question.database, PathUse.READ if question.reads_only else PathUse.MAKE)}
@@ -160,7 +160,7 @@ class Engine:
 
 
 class _Throttle:
-    """Calls something twice a second at most."""
+    """Calls a function at most twice a second."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -173,20 +173,22 @@ class _Throttle:
 
 
 def require_duckdb() -> None:
-    """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
+    """Require the optional package. It is not imported here, because this process has the keys."""
     if importlib.util.find_spec("duckdb") is None:
         raise RefusedError(
             Reason.CAPABILITY_UNSUPPORTED,
-            "a plan that runs SQL needs DuckDB, and that is not installed",
+            "DuckDB is not installed, and a plan that runs SQL needs it",
             next_step="Install it with: pip install 'remit[sql]'",
         )
 
 
 def without_text(message: str, *, has_values: bool = False) -> str:
-    """Without what the engine quotes of the text; of a text with values bound to it, only what kind of error it is."""
+    """Remove quotes of the SQL text from an engine message. If values were bound to the text, keep only the error
+    kind.
+    """
 
     def listed(found: re.Match[str]) -> str:
-        if has_values or "ENUM(" in found[0]:  # whose members may come from rows, in quotes within quotes
+        if has_values or "ENUM(" in found[0]:  # members of an ENUM may come from rows, with nested quotes
             return found[0].partition(":")[0]
         return _QUOTED.sub("...", found[0])
 
@@ -194,7 +196,7 @@ def without_text(message: str, *, has_values: bool = False) -> str:
 
 
 def is_of_the_text(where: str) -> bool:
-    """Whether a problem of the process is about what was to be run."""
+    """Whether `where` of an error refers to the SQL text itself."""
     return where in {"", _OF_THE_TEXT}
 
 
@@ -208,22 +210,22 @@ def _interrupted_error(cut: InterruptedTaskError, seconds: float) -> RemitError:
     if cut.reason is Reason.TIMED_OUT:
         return EnvironmentFailureError(
             Reason.TIMED_OUT,
-            f"its SQL took longer than {seconds:g} seconds",
-            next_step="Give it less to do, or more time: `timeout_seconds` of the action, or timeouts.sql.",
+            f"the SQL took longer than {seconds:g} seconds",
+            next_step="Simplify it, or raise its limit: `timeout_seconds` of the action, or timeouts.sql.",
         )
     return cut
 
 
-# --- reading the answer ----------------------------------------------------------------------------------------------
+# --- parse the answer ------------------------------------------------------------------------------------------------
 
 
 def read_answer(output: Mapping[str, Any] | None) -> DuckdbAnswer:
     try:
         return _read(output or {})
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise protocol_error("what it says of the SQL cannot be read") from None
-    except RefusedError:  # by a contract
-        raise protocol_error("what it says of the SQL breaks its contract") from None
+        raise protocol_error("its answer about the SQL cannot be read") from None
+    except RefusedError:  # raised by a contract
+        raise protocol_error("its answer about the SQL breaks its contract") from None
 
 
 def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
@@ -254,7 +256,7 @@ def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
 
 
 def limit_statements(statements: Sequence[ToldStatement]) -> tuple[ToldStatement, ...]:
-    """As many as are told. Of those that only read some may be left out; of those that change something, none."""
+    """Return as many statements as reports may list. Statements that only read may be omitted, others may not."""
     if len(statements) <= MAX_STATEMENTS_TOLD:
         return tuple(statements)
     reading = [one.number for one in statements if one.rows_read is not None]
@@ -262,7 +264,7 @@ def limit_statements(statements: Sequence[ToldStatement]) -> tuple[ToldStatement
     if most_reading < 0:
         raise EnvironmentFailureError(
             Reason.SQL_REFUSED,
-            f"more than {MAX_STATEMENTS_TOLD} statements of it change something, and so many cannot be shown",
+            f"more than {MAX_STATEMENTS_TOLD} statements of the SQL change data, which is too many to be shown",
             where=_OF_THE_TEXT,
             next_step="Split it into several actions.",
         )
@@ -271,7 +273,7 @@ def limit_statements(statements: Sequence[ToldStatement]) -> tuple[ToldStatement
 
 
 def _select_texts(texts: Sequence[Any]) -> tuple[list[str], list[tuple[int, str]]]:
-    """Whole, as many as there is room for; and what of the last one is not shown."""
+    """Return as many whole texts as fit, and the number of a last text whose end is not shown."""
     remaining, shown = MAX_SQL_SHOWN, list[str]()
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
@@ -313,7 +315,7 @@ def _column(number: int, name: str, kind: str) -> ToldColumn:
 
 
 def _cell(name: str, cell: Any) -> str | None:
-    """Masked by what it holds and by its column's name: a password looks like any other word."""
+    """Mask a cell by its content and by the name of its column, because a password may look like any other word."""
     return None if cell is None else printable(mask_field(name, str(cell)[:_LONGEST_CELL]))
 
 
@@ -323,7 +325,7 @@ def _list(value: Any) -> Sequence[Any]:
     return value
 
 
-# --- in a sentence ---------------------------------------------------------------------------------------------------
+# --- summary ---------------------------------------------------------------------------------------------------------
 
 _ROWS: Final = {
     "INSERT": "inserted into",
@@ -339,7 +341,7 @@ _MOST_NAMES: Final = 3
 
 
 def summarize_answer(answer: DuckdbAnswer, saved_to: str | None) -> str:
-    """Counts and names of tables: `2 statements: 3 rows updated in orders; 1 row deleted from drafts`."""
+    """Summarize counts and table names: `2 statements: 3 rows updated in orders; 1 row deleted from drafts`."""
     total = len(answer.statements) + answer.left_out
     parts = [text for one in answer.statements if (text := _part(one))]
     if saved_to is not None:

@@ -1,4 +1,4 @@
-"""Files that SQL of a plan reads, or that its rows replace, as they are at one moment."""
+"""Input files of SQL actions, and result files that they replace, read at one moment."""
 
 import os
 
@@ -38,18 +38,18 @@ def read_results_state(place: Located, most: int) -> State | None:
 
 
 def read_all(descriptor: int, most: int, where: str) -> tuple[bytes, str]:
-    """The whole file, read at one moment, and its digest."""
+    """Read the whole file at one moment. Return its content and digest."""
     identity = beneath.identify(descriptor)
     if identity.size > most:
         raise too_large(identity.size, most, where)
     text = os.pread(descriptor, most + 1, 0)
     if beneath.identify(descriptor) != identity or len(text) != identity.size:
-        raise mismatch("somebody changed the file while it was being read", where)
+        raise mismatch("the file was changed while it was read", where)
     return text, digest_bytes(text)
 
 
 def read_below(root: str, path: str, most: int) -> tuple[bytes, str]:
-    """A file below the root, by its path there; all of it, and its digest."""
+    """Read a file by its path below the root. Return its content and digest."""
     place = locate_below(root, path)
     with (
         opened(place.base, place.parents, where=place.path) as folder,

@@ -1,8 +1,8 @@
-"""A program of the project, run in a sandboxed process on copies in one folder; and what it says, read with care.
+"""Host side of pipelines: runs a program of the project in a sandboxed process on copies, and parses its reports.
 
-Whatever comes from that process, the project's own code may have written: its steps, its rows, its log. All of it is
-data, of the agreed shape, cut to a bound, masked and printable. A success is what the program says of itself; what it
-did is what the host finds in the folder, when the process is dead.
+The project's own code may have written anything that this process sends: steps, row counts, log. All of it is untrusted
+data. It is checked for form, truncated, masked and made printable. The program itself reports success. The host
+determines its changes from the folder, after the process is dead.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ EFFECT: Final = "remit.effects.pipelines.engine:RUN"
 BUILD: Final = Build(program=True, open_files=512)
 
 MAX_NODES: Final = 500
-"""Steps that a run of dbt can tell of: how many it has is not known before."""
+"""The maximum number of steps that a dbt run can report. Their number is not known in advance."""
 MAX_FILES: Final = 200_000
 
 _LONGEST_NAME: Final = 200
@@ -38,7 +38,7 @@ OnStep = Callable[[int, int, str], None]
 
 
 class StepReport(NamedTuple):
-    """One step, masked and printable."""
+    """The report of one step, masked and printable."""
 
     name: str
     state: State
@@ -48,7 +48,7 @@ class StepReport(NamedTuple):
 
 
 class PipelineResult(NamedTuple):
-    """What came of it: the steps in their order, the end of the log, and why it failed if it did."""
+    """The result of a pipeline: its steps in order, the end of the log, and the error if it failed."""
 
     steps: tuple[StepReport, ...]
     log: tuple[str, ...]
@@ -56,7 +56,7 @@ class PipelineResult(NamedTuple):
 
 
 class DbtCall(NamedTuple):
-    """Paths are relative to the folder that it runs in."""
+    """A call of dbt. Paths are relative to the folder that it runs in."""
 
     project: str
     database: str
@@ -65,18 +65,18 @@ class DbtCall(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What is to be run."""
+    """A request to run a program."""
 
     kind: Literal["python", "dbt"]
     steps: tuple[str, ...]
-    """`package.module:function`, in their order. Of dbt there are none: its nodes are the steps."""
+    """`package.module:function`, in order. Empty for dbt, whose nodes are the steps."""
     parameters: Mapping[str, Any]
     dbt: DbtCall | None
     seconds: float
 
 
 class PipelineEngine:
-    """Runs one program after the other, for one request. The sandbox is asked for when the first one is run."""
+    """Runs programs one after the other, for one request. The sandbox is requested when the first one runs."""
 
     def __init__(self, host: Callable[[], SandboxHost], task_id: str, is_cancelled: Callable[[], bool]) -> None:
         self._host = host
@@ -84,10 +84,10 @@ class PipelineEngine:
         self._is_cancelled = is_cancelled
 
     def run(self, program: Program, scratch: Path, *, on_step: OnStep) -> PipelineResult:
-        """In this folder, of which everything may be read, changed and removed. The process is dead when it returns.
+        """Run the program in `scratch`, where it may read, change and remove everything. On return the process is dead.
 
-        A failure of the program's is in what is returned. Raises `CancelledError`, and what there is to say where there
-        can be no sandbox. `on_step` hears the number of a step, how many there are (0: nobody knows), and words.
+        A failure of the program is part of the result. Raises `CancelledError`, or an error if there can be no sandbox.
+        `on_step` gets the number of a step, the number of all steps (0 if unknown), and a text.
         """
         if program.kind == "dbt":
             require_dbt()
@@ -115,7 +115,7 @@ class PipelineEngine:
             return PipelineResult(reported.reports(), read_log(log, scratch, program.parameters), problem)
 
     def _order(self, program: Program, scratch: Path) -> Order:
-        # No step is given less time than the whole: the whole is what ends it, in words of ours.
+        # Each step may use the whole time. The limit of the whole ends the run, with a message of the host.
         count = len(program.steps) if program.kind == "python" else MAX_NODES
         return Order(
             effect=EFFECT,
@@ -137,9 +137,10 @@ class PipelineEngine:
 
 
 class _FileCounter:
-    """Files without content are in no count of bytes, and a disk has only so many: how many fewer there can be now.
+    """Counts new files by the free inodes of the disk. Empty files use no bytes, but a disk has a limited number of
+    inodes.
 
-    Limit: of all that is done on that disk meanwhile, by whomever. Some filesystems do not say.
+    Limit: other programs on that disk are counted too. Some filesystems do not report a number.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -158,24 +159,24 @@ class _FileCounter:
 def too_many_files_error() -> RemitError:
     return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED,
-        f"more than {MAX_FILES:,} files were made on its disk while it ran",
-        next_step="Let it make fewer. If it does not, something else did: try again.",
+        f"more than {MAX_FILES:,} files were created on the disk of the pipeline while it ran",
+        next_step="Let the pipeline create fewer files. If it creates few, another program caused this: try again.",
     )
 
 
 def require_dbt() -> None:
-    """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
+    """Require the optional packages. They are not imported here, because this process has the keys."""
     for package in ("dbt.cli", "dbt.adapters.duckdb"):
         if not _is_installed(package):
             raise RefusedError(
                 Reason.CAPABILITY_UNSUPPORTED,
-                "a plan that runs dbt needs dbt with its adapter for DuckDB, and that is not installed",
+                "dbt with its adapter for DuckDB is not installed, and a plan that runs dbt needs it",
                 next_step="Install it with: pip install 'remit[dbt]'",
             )
 
 
 def _is_installed(package: str) -> bool:
-    """Without loading it, nor what it lies in: only the folders are looked at."""
+    """Whether the package exists, without importing it or its parents. Only checks for folders."""
     top, *below = package.split(".")
     spec = importlib.util.find_spec(top)
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
@@ -183,18 +184,18 @@ def _is_installed(package: str) -> bool:
 
 
 def clear_scratch(scratch: Path) -> None:
-    """All that a program left, and the folder itself."""
+    """Remove all files that a program left, and the folder itself."""
     try:
         remove_tree(scratch)
     except OSError as problem:
         raise disk_failure(problem, scratch) from problem
 
 
-# --- what is heard of the steps --------------------------------------------------------------------------------------
+# --- reported steps --------------------------------------------------------------------------------------------------
 
 
 class _ReportedSteps:
-    """The steps of one run, as they were told."""
+    """The steps of one run, as its process reported them."""
 
     def __init__(self, program: Program, scratch: Path, on_step: OnStep) -> None:
         self._program = program
@@ -208,7 +209,7 @@ class _ReportedSteps:
         self._reason: Mapping[str, str] | None = None
 
     def step(self, message: Mapping[str, Any]) -> None:
-        """Its number and its phase were checked when it came in."""
+        """Record a message about a step. Its number and phase were checked on arrival."""
         number, phase = message["number"], message["phase"]
         if self._program.kind == "dbt":
             self._names.setdefault(number, name(message.get("name")))
@@ -221,7 +222,7 @@ class _ReportedSteps:
             self._end(number, phase, message)
 
     def progress(self, done: int, total: int) -> None:
-        """In parts of the whole, each step being a hundred of them."""
+        """Record progress, in hundredths of a step."""
         if self._current is not None and total > 0:
             part = min(max(done - 100 * self._current, 0), 100)
             self._on_step(self._current + 1, self._total, f"{self._names[self._current]}, {part} %")
@@ -241,7 +242,7 @@ class _ReportedSteps:
             self._current = None
 
     def reports(self) -> tuple[StepReport, ...]:
-        """All of them: one that was at work failed, and what was not begun was left out."""
+        """Return a report for each step. A running step has failed, and a step that did not start is skipped."""
         for number, step_name in self._names.items():
             if number not in self._reports:
                 began = self._started.get(number)
@@ -252,14 +253,14 @@ class _ReportedSteps:
         return tuple(self._reports[number] for number in sorted(self._reports))
 
     def failure(self, ended: RemitError) -> RemitError:
-        """Why it did not come to its end: what it said of itself, or how its process ended."""
+        """Return the reason of the failure: the error that the program reported, or how its process ended."""
         step = self._names.get(self._current) if self._current is not None else None
         if ended.reason is Reason.TIMED_OUT:
             return EnvironmentFailureError(
                 Reason.TIMED_OUT,
-                f"its pipeline took longer than {self._program.seconds:g} seconds",
+                f"the pipeline took longer than {self._program.seconds:g} seconds",
                 where=f"step {step}" if step else "",
-                next_step="Give it less to do, or more time: `timeout_seconds` of the action, or of the pipeline.",
+                next_step="Simplify it, or raise its limit: `timeout_seconds` of the action, or of the pipeline.",
             )
         if self._reason is None and ended.reason is Reason.RESOURCE_EXHAUSTED:
             return EnvironmentFailureError(
@@ -278,23 +279,25 @@ class _ReportedSteps:
             Reason.PIPELINE_FAILED,
             f"{about}: {self._clean_text(why['what'])}",
             where=self._clean_text(why["where"]),
-            next_step=self._clean_text(why["next_step"]) or "Mend it, and plan again: nothing was changed.",
+            next_step=self._clean_text(why["next_step"]) or "Fix the pipeline, and plan again. Nothing was changed.",
         )
 
     def incomplete_error(self) -> RemitError | None:
-        """It says that it came to its end: then none of its steps can have failed, or be missing."""
+        """Return an error if the program reports success although one of its steps failed or is missing."""
         ends = {one.state for one in self._reports.values()}
         missing = self._names.keys() - self._reports.keys()
         if missing or "failed" in ends or (self._program.kind == "python" and ends - {"done"}):
             return EnvironmentFailureError(
                 Reason.PIPELINE_FAILED,
-                "the pipeline says that it is done, and not all of its steps are",
-                next_step="A step must not end or answer for the process that it runs in.",
+                "the pipeline reported success, but not all of its steps are done",
+                next_step="Make sure that no step ends its process or writes to the channel of that process.",
             )
         return None
 
     def _clean_text(self, text: Any) -> str:
-        """On one line, without values. Of dbt, before a node was begun, no row was seen: names in quotes may stay."""
+        """Return the text on one line, without values. Before a dbt node starts, no row is read, so quoted names may
+        stay.
+        """
         plain = " ".join(text.split()) if isinstance(text, str) else ""
         plain = without_parameters(plain.replace(f"{self._scratch}/", ""), self._program.parameters)
         may_hold_rows = self._program.kind == "python" or bool(self._started)

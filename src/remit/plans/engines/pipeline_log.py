@@ -1,4 +1,4 @@
-"""What a program of the project says, made fit to be told: no parameter, no value, no secret, no end of it unseen."""
+"""Sanitizing of the output of a project's program: removes parameters, values and secrets, and marks every cut."""
 
 import os
 import re
@@ -15,29 +15,29 @@ MAX_LOG_LINES: Final = 200
 LONGEST_LINE: Final = 500
 
 _LOG_BYTES: Final = 192 << 10
-"""Less than the program itself keeps of a long one."""
+"""Less than the program itself keeps of a long log."""
 _UNSURE_BYTES: Final = 32 << 10
-"""At the beginning of a log that was cut there may be the rest of a key, which does not look like one any more."""
+"""The start of a cut log may hold the rest of a key, which is not recognised as one any more."""
 _SHORT: Final = 4
-# Not after two letters: that is an apostrophe.
+# Not after two letters, which would be an apostrophe.
 _QUOTED: Final = re.compile(r"(?<!\w\w)'[^']*'?|\"[^\"]*\"?|\d{5,}")
 _A_NAME: Final = re.compile(r"\"[A-Za-z_]\w{0,62}\"")
 
 
 def without_values(message: str) -> str:
-    """Without what is in quotes or a long number: so exceptions name the values they are of. A name may stay."""
+    """Remove quoted text and long numbers, because exceptions quote values in this form. A quoted name may stay."""
     return _QUOTED.sub(lambda found: found[0] if _A_NAME.fullmatch(found[0]) else "...", message)
 
 
 def without_parameters(text: str, parameters: Mapping[str, Any]) -> str:
-    """They may be anything, a password too. Short ones stay: they are in many words."""
+    """Remove the parameter values, which may be passwords. Short ones stay, because they are part of many words."""
     for value in sorted(set(_texts(parameters)), key=len, reverse=True):
         text = text.replace(value, "...")
     return text
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Those that are long enough to be somebody's, and not a word like any other."""
+    """Yield the values that are too long to be a part of ordinary words."""
     if isinstance(value, Mapping):
         for one in value.values():
             yield from _texts(one)
@@ -49,9 +49,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def read_log(log: int, scratch: Path, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """The last lines. Masked as a whole, since a key may have many lines, before anything is cut.
+    """Return the last lines of the log. It is masked as a whole before it is cut, because a key may have many lines.
 
-    Files are named as in the project: where the copies lay is of no use to anybody.
+    Files are named as in the project, not by the path of their copies.
     """
     size = os.fstat(log).st_size
     start = max(size - _LOG_BYTES, 0)
@@ -65,9 +65,9 @@ def read_log(log: int, scratch: Path, parameters: Mapping[str, Any]) -> tuple[st
 
 @contextmanager
 def new_log(folder: Path) -> Iterator[int]:
-    """A file without a name, on the disk that the program writes to. The program has a copy of the descriptor."""
+    """Open a file without a name, on the disk that the program writes to. The program gets a copy of the descriptor."""
     try:
-        file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - opening it may fail, not what is done with it
+        file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - only opening it may raise OSError here
     except OSError as problem:
         raise disk_failure(problem, folder) from problem
     with file:

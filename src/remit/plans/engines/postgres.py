@@ -1,6 +1,7 @@
-"""SQL of a plan on a PostgreSQL server: seen, begun and held open, committed, taken back; by a sandboxed process.
+"""Host side of PostgreSQL: previews, begins, commits and undoes the SQL of a plan, in a sandboxed process.
 
-One connection, one transaction. What the process says is data: of the agreed shape, cut to a bound, masked, printable.
+There is one connection and one transaction. The answers of the process are untrusted data. They are checked for form,
+truncated, masked and made printable.
 """
 
 import importlib.util
@@ -59,7 +60,7 @@ _FATES: Final[Mapping[str, Fate]] = {"committed": "committed", "aborted": "abort
 _FATE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.5
 _MOST_IMAGES: Final = 1 << 50
-"""How much a process may write is its quota; how much a plan may keep is not judged here."""
+"""The quota limits how much a process may write. How much a plan may keep is checked by its caller."""
 _WHERE_SERVER: Final = "the server"
 _WHERE_TIME: Final = "the time"
 _WHERE_PREVIEW_TIME: Final = "the time of a preview"
@@ -67,27 +68,29 @@ _INTERNAL_MODES: Final = frozenset({"make_lasting", "fate"})
 
 
 class CommitFailedError(EnvironmentFailureError):
-    """The transaction is surely not committed, and never will be."""
+    """The transaction was certainly not committed, and never will be."""
 
 
 class CommitUnknownError(EnvironmentFailureError):
-    """Nobody could be asked whether it is. `PostgresEngine.fate` tells, when the server can be asked again."""
+    """It is unknown whether the transaction was committed. `PostgresEngine.fate` finds out once the server is
+    reachable.
+    """
 
 
 class PostgresResult(NamedTuple):
-    """What was done, in a transaction that was rolled back or is open."""
+    """The effect of the SQL, in a transaction that is rolled back or open."""
 
     actions: tuple[ActionResult, ...]
     bound: str
-    """What an approval can be bound to: database, role, counts of rows by action, and rows that were there before."""
+    """The digest for an approval. It covers database, role, row counts by action, and the rows before the change."""
     images: OpenCopy | None
-    """The file of row images; the caller closes its descriptor. None: nothing of it can be taken back, or need be."""
+    """The file of before-images. The caller closes its descriptor. None if there are none, or none are needed."""
     tables: tuple[TableChange, ...]
     transaction: Transaction
 
 
 class PostgresEngine:
-    """For one request. The sandbox is asked for when it is needed first."""
+    """Runs SQL on a PostgreSQL server for one request. The sandbox is requested when it is first needed."""
 
     def __init__(self, host: Callable[[], SandboxHost], task_id: str, is_cancelled: Callable[[], bool]) -> None:
         self._host = host
@@ -105,9 +108,10 @@ class PostgresEngine:
         folder: WorkFolder,
         in_earnest: bool = False,
     ) -> PostgresResult:
-        """All texts, and all rolled back. Without `stop_on_error`, what comes after a failure is seen as well.
+        """Run all texts and roll them back. Without `stop_on_error`, texts after a failure run as well.
 
-        `in_earnest`: it is about to be done. So DATABASE_BUSY too if somebody reads what will have to be locked.
+        `in_earnest` says that the plan is about to run. Then readers of the tables to be locked also cause
+        DATABASE_BUSY.
         """
         call = texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
         call.inputs.update(stop_on_error=stop_on_error, in_earnest=in_earnest)
@@ -121,19 +125,19 @@ class PostgresEngine:
     def begin(
         self, server: PostgresServer, texts: Sequence[SqlText], *, reads_only: bool, seconds: float, folder: WorkFolder
     ) -> "OpenTransaction":
-        """All texts; the transaction is open until the session is committed or closed."""
+        """Run all texts. The transaction is open until the session is committed or closed."""
         call = texts_call("begin", texts, reads_only=reads_only, seconds=seconds, folder=folder)
         return OpenTransaction(self, server, call, self._is_cancelled)
 
     def find_drifted_rows(self, server: PostgresServer, images: int, *, seconds: float) -> tuple[DriftedRows, ...]:
-        """What others have done, since, to the rows that a file of images is about. None: nothing."""
+        """Return the rows of a before-images file that other sessions have changed since. Empty if there are none."""
         call = PostgresRequest("look_back", {}, seconds, given={"images": images})
         return read_drifts(self.run(server, call, _refuse_question, self._is_cancelled).output)
 
     def begin_undo(self, server: PostgresServer, images: int, *, force: bool, seconds: float) -> "OpenTransaction":
-        """The rows as they were before; the transaction is open until the session is committed or closed.
+        """Restore the rows. The transaction is open until the session is committed or closed.
 
-        Refused with DRIFTED if others have changed these rows since, unless `force`.
+        Refuses with DRIFTED if other sessions have changed these rows since, unless `force` is set.
         """
         call = PostgresRequest("undo", {"force": force}, seconds, given={"images": images})
         return OpenTransaction(self, server, call, self._is_cancelled)
@@ -141,17 +145,19 @@ class PostgresEngine:
     def require_durable_commit(
         self, server: PostgresServer, transaction: Transaction | None = None, *, seconds: float = _FATE_SECONDS
     ) -> None:
-        """So that the number of a transaction that is open now will not be another's, even if the server dies. To be
-        called before it is noted for `fate`. Fails if the transaction is not open any more: then the server may have
-        given its number to another one already.
+        """Require that the number of an open transaction is durable, so that it is never reused if the server crashes.
+
+        Call this before the number is noted for `fate`. Fails if the transaction is no longer open, because the server
+        may
+        have given its number to another transaction.
         """
         inputs = {"xid": "", "backend": 0} if transaction is None else transaction._asdict()
         self.run(server, PostgresRequest("make_lasting", inputs, seconds), _refuse_question, lambda: False)
 
     def fate(self, server: PostgresServer, transaction: Transaction, *, patience: float = 10.0) -> Fate:
-        """What became of a transaction. One that is open is ended first, so that the answer is the last one."""
+        """Return the fate of a transaction. An open transaction is ended first, so that the answer is final."""
         if not transaction.xid:
-            return "aborted"  # it had changed nothing
+            return "aborted"  # it changed nothing
         until = time.monotonic() + patience
         while True:
             inputs = {**transaction._asdict(), "patience": max(until - time.monotonic(), 0.1)}
@@ -170,7 +176,7 @@ class PostgresEngine:
         on_ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
         is_cancelled: Callable[[], bool],
     ) -> EffectResult:
-        """One process, from its connection to its end."""
+        """Run one process from its connection to its end."""
         require_psycopg()
         with ExitStack() as stack:
             given = {**call.given, "server": stack.enter_context(sealed("server", with_addresses(server)))}
@@ -192,19 +198,19 @@ class PostgresEngine:
 
 
 class _ReportedActions:
-    """What a process has said of its actions so far."""
+    """The results of actions that a process has reported so far."""
 
     def __init__(self) -> None:
         self._actions: list[ActionResult] = []
 
     def on_ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         if question.get("kind") != "action":
-            raise protocol_error("it asks for what nobody knows")
+            raise protocol_error("it asked a question that does not exist")
         self._actions.append(read_action(question))
         return {}
 
     def result(self, output: Mapping[str, Any], call: PostgresRequest) -> PostgresResult:
-        """At the end, or when the transaction is open. The file of images is taken out of the world."""
+        """Return the result when the process ends or the transaction is open. Detaches the file of before-images."""
         transaction = read_transaction(output)
         bound = bound_of(output, transaction, self._actions)
         tables = _sum_tables(self._actions) if call.texts is not None else read_tables(output.get("tables"))
@@ -215,7 +221,7 @@ class _ReportedActions:
 
 
 class OpenTransaction:
-    """One open transaction. A thread of its own sits with the process, which waits for the verdict."""
+    """One open transaction. A thread waits for the process, which waits for the verdict: commit or rollback."""
 
     result: PostgresResult
 
@@ -242,9 +248,9 @@ class OpenTransaction:
             raise
 
     def commit(self) -> None:
-        """Returns when it is committed for sure. Raises CommitFailed if it surely is not, else CommitUnknown."""
+        """Commit, and return when it is certain. Raises `CommitFailedError` if it failed, or `CommitUnknownError`."""
         if self._sent_verdict:
-            raise UsageError(Reason.MISUSE, "a session is committed or closed once")
+            raise UsageError(Reason.MISUSE, "a session can be committed or closed only once")
         self._send_verdict("commit")
         self._thread.join()
         output = self._end.output or {} if isinstance(self._end, EffectResult) else {}
@@ -260,13 +266,13 @@ class OpenTransaction:
             case _:
                 raise CommitUnknownError(
                     Reason.SQL_FAILED,
-                    "the connection was lost while the transaction was being committed",
+                    "the connection was lost during the commit of the transaction",
                     where=self._server.where,
-                    next_step="When the server can be reached again, recovery asks it what became of it.",
+                    next_step="Recovery asks the server for the outcome when it can be reached again.",
                 )
 
     def close(self) -> None:
-        """Rolled back, if it was not committed. Can be called again, and after `commit`."""
+        """Roll back if it was not committed. It can be called again, and after `commit`."""
         self._is_abandoned = True
         if not self._sent_verdict:
             self._send_verdict("rollback")
@@ -295,7 +301,7 @@ class OpenTransaction:
     def _run_process(self) -> None:
         try:
             self._end = self._engine.run(self._server, self._call, self._answer, self._is_stopped)
-        except BaseException as problem:  # noqa: BLE001 - it is raised, or judged, by whoever waits
+        except BaseException as problem:  # noqa: BLE001 - the waiting thread raises or evaluates it
             self._end = problem
         finally:
             self._opened.put(None)
@@ -308,22 +314,24 @@ class OpenTransaction:
         return {"verdict": self._verdict.get()}
 
     def _is_stopped(self) -> bool:
-        """Once it is open, the verdict ends it: to kill it while it is committed would only hide what became of it."""
+        """Whether to kill the process. Not once the transaction is open: a kill during the commit would hide its
+        outcome.
+        """
         return not self._is_open and (self._is_abandoned or self._is_cancelled())
 
 
 def require_psycopg() -> None:
-    """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
+    """Require the optional package. It is not imported here, because this process has the keys."""
     if importlib.util.find_spec("psycopg") is None or importlib.util.find_spec("psycopg_binary") is None:
         raise RefusedError(
             Reason.CAPABILITY_UNSUPPORTED,
-            "a plan on a PostgreSQL database needs psycopg, and that is not installed",
+            "psycopg is not installed, and a plan on a PostgreSQL database needs it",
             next_step="Install it with: pip install 'remit[postgres]'",
         )
 
 
 def _refuse_question(_: Mapping[str, Any]) -> Mapping[str, Any]:
-    raise protocol_error("it asks, and nobody expected a question")
+    raise protocol_error("it asked a question, and none was expected")
 
 
 def _sum_tables(actions: Sequence[ActionResult]) -> tuple[TableChange, ...]:
@@ -337,7 +345,7 @@ def _sum_tables(actions: Sequence[ActionResult]) -> tuple[TableChange, ...]:
 
 
 def _limited(call: PostgresRequest, server: PostgresServer) -> PostgresRequest:
-    """With what the configuration says of the connection, which no plan can change."""
+    """Add the limits of the connection from the configuration. A plan cannot change them."""
     inputs = {
         **call.inputs,
         "functions": list(server.functions),
@@ -354,7 +362,7 @@ def _statement_seconds(server: PostgresServer, call: PostgresRequest) -> float:
 
 
 def _with_server_name(problem: RemitError, server: PostgresServer, call: PostgresRequest) -> RemitError:
-    """With the server by the name that people know it by. That time is over is for us to say."""
+    """Name the server as people know it. Timeouts get a message of the host."""
     if problem.where == _WHERE_TIME:
         return _timeout_error(server, call)
     if problem.where == _WHERE_PREVIEW_TIME:
@@ -364,17 +372,17 @@ def _with_server_name(problem: RemitError, server: PostgresServer, call: Postgre
 
 
 def _timeout_error(server: PostgresServer, call: PostgresRequest) -> EnvironmentFailureError:
-    if call.mode in _INTERNAL_MODES:  # nobody gave it anything to do, nor a time
+    if call.mode in _INTERNAL_MODES:  # no caller set a time for it
         return EnvironmentFailureError(
             Reason.TIMED_OUT,
             f"the server did not answer within {call.seconds:g} seconds",
             where=server.where,
-            next_step="See what the server waits for: its disk, or its log.",
+            next_step="Check what the server waits for: its disk, or its log.",
         )
     return EnvironmentFailureError(
         Reason.TIMED_OUT,
-        f"its SQL took longer than {_statement_seconds(server, call):g} seconds",
-        next_step="Give it less to do, or more time: `timeout_seconds` of the action, timeouts.sql, or "
+        f"the SQL took longer than {_statement_seconds(server, call):g} seconds",
+        next_step="Simplify it, or raise its limit: `timeout_seconds` of the action, timeouts.sql, or "
         "statement_timeout_seconds of the connection.",
     )
 
@@ -382,10 +390,10 @@ def _timeout_error(server: PostgresServer, call: PostgresRequest) -> Environment
 def _locks_held_error(server: PostgresServer) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.TIMED_OUT,
-        f"the preview kept other sessions from its tables for {server.preview_seconds:g} seconds, and was ended",
+        f"the preview locked tables for {server.preview_seconds:g} seconds, which is its limit, and was stopped",
         where=server.where,
-        next_step="Nothing was changed. Give it less to do, or give previews more time: preview_timeout_seconds of the "
-        "connection, which only the configuration sets.",
+        next_step="Nothing was changed. Simplify the SQL, or raise preview_timeout_seconds of the connection in the "
+        "configuration.",
     )
 
 
@@ -394,11 +402,11 @@ def _not_committed_error(why: str, server: PostgresServer) -> CommitFailedError:
         Reason.SQL_FAILED,
         "the transaction was not committed" + (f": {why}" if why else ""),
         where=server.where,
-        next_step="Nothing of it was done in the database. Try again.",
+        next_step="Nothing was changed in the database. Try again.",
     )
 
 
 def _too_large_error(size: int, most: int, where: str) -> RemitError:
     return RefusedError(
-        Reason.LIMIT_EXCEEDED, f"the row images have {size:,} bytes, and at most {most:,} are kept", where=where
+        Reason.LIMIT_EXCEEDED, f"the before-images have {size:,} bytes, and may have at most {most:,}", where=where
     )

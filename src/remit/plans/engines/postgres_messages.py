@@ -1,7 +1,4 @@
-"""What a sandboxed process says of a PostgreSQL transaction, read with care.
-
-What the sandboxed process that talks to a PostgreSQL server is asked for, as an order.
-"""
+"""Messages of the sandboxed process that uses a PostgreSQL server: orders to it, and parsing of its answers."""
 
 import json
 import re
@@ -27,7 +24,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class TableChange(NamedTuple):
-    """Rows of one table, as the server counted them: what cascades and triggers did included."""
+    """Changed rows of one table, as the server counted them, including cascades and triggers."""
 
     table: str
     inserted: int
@@ -36,33 +33,33 @@ class TableChange(NamedTuple):
 
 
 class ActionResult(NamedTuple):
-    """What came of one action."""
+    """The result of one action."""
 
     number: int
     answer: DuckdbAnswer | None
     """None if it failed."""
     tables: tuple[TableChange, ...]
     irreversible: str
-    """Why it could not be taken back afterwards, in words; empty if it could, or there is nothing to take back."""
+    """The reason why it cannot be rolled back. Empty if it can, or if it changes nothing."""
     problem: Mapping[str, str] | None
 
 
 class Transaction(NamedTuple):
-    """What recovery asks the server about."""
+    """The identity of a transaction, for recovery to ask the server about."""
 
     xid: str
-    """Empty: it has none, because it can change nothing."""
+    """Empty if it has none, because it can change nothing."""
     backend: int
     database: str
-    """The identifier of the server's files, and the number of the database in them."""
+    """The system identifier of the server, and the number of the database."""
 
 
 class DriftedRows(NamedTuple):
-    """Rows that are not as the plan left them."""
+    """Rows that have changed since the plan ran."""
 
     table: str
     rows: int
-    """0: the table itself is another one."""
+    """0 if the table itself was replaced."""
     what: str
 
 
@@ -77,16 +74,16 @@ def read_action(frame: Mapping[str, Any]) -> ActionResult:
             None if problem is None else _problem(problem),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise protocol_error("what it says of an action cannot be read") from None
+        raise protocol_error("its answer about an action cannot be read") from None
 
 
 def read_tables(rows: Any) -> tuple[TableChange, ...]:
     if not isinstance(rows, list) or len(rows) > _MOST_TABLES:
-        raise protocol_error("what it says of tables cannot be read")
+        raise protocol_error("its answer about tables cannot be read")
     try:
         return tuple(TableChange(_name(name), *map(_count, counts)) for name, *counts in rows)
     except (TypeError, ValueError):
-        raise protocol_error("what it says of tables cannot be read") from None
+        raise protocol_error("its answer about tables cannot be read") from None
 
 
 def read_transaction(output: Mapping[str, Any]) -> Transaction:
@@ -98,15 +95,15 @@ def read_transaction(output: Mapping[str, Any]) -> Transaction:
             _like(_DATABASE, transaction["database"]),
         )
     except (KeyError, TypeError, ValueError):
-        raise protocol_error("what it says of its transaction cannot be read") from None
+        raise protocol_error("its answer about its transaction cannot be read") from None
 
 
 def read_waited(output: Mapping[str, Any]) -> float:
-    """Seconds that it waited for locks of other sessions."""
+    """Return the seconds that it waited for locks of other sessions."""
     try:
         return _count(output["lock_waited"]) / 1_000
     except (KeyError, ValueError):
-        raise protocol_error("what it says of locks cannot be read") from None
+        raise protocol_error("its answer about locks cannot be read") from None
 
 
 def read_drifts(output: Mapping[str, Any] | None) -> tuple[DriftedRows, ...]:
@@ -116,14 +113,16 @@ def read_drifts(output: Mapping[str, Any] | None) -> tuple[DriftedRows, ...]:
             for one in (output or {})["drifts"][:_MOST_TABLES]
         )
     except (KeyError, TypeError, ValueError):
-        raise protocol_error("what it says of changed rows cannot be read") from None
+        raise protocol_error("its answer about changed rows cannot be read") from None
 
 
 def bound_of(output: Mapping[str, Any], transaction: Transaction, actions: Sequence[ActionResult]) -> str:
-    """A digest of what was there before and of how much is changed. Not of the new rows, which may hold the time."""
+    """Return the digest of the rows before and of the change counts. New rows are excluded, as they may hold the
+    time.
+    """
     before = output.get("before")
     if not isinstance(before, dict) or not all(_DIGEST.fullmatch(str(one)) for one in before.values()):
-        raise protocol_error("what it says of the rows before cannot be read")
+        raise protocol_error("its answer about the rows before cannot be read")
     bound = {
         "database": transaction.database,
         "role": _text(output.get("role")),
@@ -141,7 +140,7 @@ def _problem(problem: Mapping[str, Any]) -> dict[str, str]:
     try:
         return error_of({**details, "reason": reason_of(problem.get("reason")).value})
     except RefusedError:
-        raise protocol_error("what it says of a failure cannot be read") from None
+        raise protocol_error("its answer about a failure cannot be read") from None
 
 
 def _name(value: Any) -> str:
@@ -168,25 +167,25 @@ def _count(value: Any) -> int:
 
 EFFECT: Final = "remit.effects.postgres.engine:RUN"
 _GRACE_SECONDS: Final = 2.0
-"""The server stops a statement first, and says so; this process only kills."""
+"""The server stops a statement first and reports it. After this time the host kills the process."""
 
 
 class SqlText(NamedTuple):
-    """One text of SQL. Several may have the same number: an action with several files."""
+    """One SQL text. An action with several files has several texts with the same number."""
 
     number: int
     name: str
-    """For messages."""
+    """The name used in messages."""
     text: bytes
     parameters: Mapping[str, Any]
     expect_results: bool
     results: Path | None
-    """A new file, in a folder of its own."""
+    """A new file in a folder of its own."""
     form: str | None
 
 
 class PostgresRequest(NamedTuple):
-    """One of the things that the effect can be asked for."""
+    """One call of the effect."""
 
     mode: str
     inputs: dict[str, Any]
@@ -234,5 +233,5 @@ def _decoded(text: SqlText) -> str:
         return text.text.decode()
     except UnicodeDecodeError:
         raise RefusedError(
-            Reason.SQL_REFUSED, "it is not UTF-8 text", where=text.name, next_step="Save it as UTF-8."
+            Reason.SQL_REFUSED, "the SQL text is not UTF-8", where=text.name, next_step="Save it as UTF-8."
         ) from None

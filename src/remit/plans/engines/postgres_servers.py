@@ -1,6 +1,8 @@
-"""Which server a connection means: the URL from where the configuration says it is, taken apart, and never told.
+"""Servers of connections: reads the URL from the place that the configuration names, parses it, and never shows it.
 
-Only what is known to be harmless may stand in it: no option that names a program, a service file or a second server.
+Only options that are known to be harmless are allowed. An option that names a program, a service file or a second
+server
+is refused.
 """
 
 import json
@@ -27,7 +29,7 @@ _FIXED: Final = {"gssencmode": "disable", "passfile": "/dev/null", "client_encod
 
 
 class LockBudget:
-    """How long one request has waited for locks of other sessions: a preview, or an apply, with all its attempts."""
+    """How long one request (a preview or an apply, with all attempts) has waited for locks of other sessions."""
 
     def __init__(self) -> None:
         self._waited = 0.0
@@ -40,23 +42,23 @@ class LockBudget:
 
 
 class PostgresServer(NamedTuple):
-    """One server, as it is named to people, and what it takes to connect."""
+    """One server: its name for people, and how to connect to it."""
 
     name: str
     where: str
     conninfo: bytes
-    """Secret: only ever written to a sealed descriptor."""
+    """Secret. Only written to a sealed descriptor."""
     functions: tuple[str, ...] = ()
-    """Functions of the database that a person has named for this connection."""
+    """Functions of the database that a person has allowed for this connection."""
     lock_seconds: float = 5.0
     statement_seconds: float | None = None
     preview_seconds: float = 10.0
     locks: LockBudget | None = None
-    """What the request has waited already. None: each process may wait for `lock_seconds`."""
+    """The time that the request has already waited. None: each process may wait for `lock_seconds`."""
 
     @property
     def lock_seconds_left(self) -> float:
-        """How much longer the request waits for locks of other sessions."""
+        """How much longer the request may wait for locks of other sessions."""
         return self.lock_seconds if self.locks is None else self.locks.left(self.lock_seconds)
 
     def __repr__(self) -> str:
@@ -64,7 +66,7 @@ class PostgresServer(NamedTuple):
 
 
 def find_server(name: str, connection: PostgresqlConnection, environ: Mapping[str, str]) -> PostgresServer:
-    """Refused if there is no URL, or none that can be used. No message holds a part of it but host, port and names."""
+    """Find the server. Refuses a missing or invalid URL. Messages show only its host, port and names."""
     source, url = _url(connection, environ)
     options = _parse(url.strip(), source)
     host = options["host"]
@@ -82,7 +84,7 @@ def find_server(name: str, connection: PostgresqlConnection, environ: Mapping[st
 
 
 def with_addresses(server: PostgresServer) -> bytes:
-    """The conninfo with the numbers of the host: the sandboxed process asks nobody for names."""
+    """Return the conninfo with the addresses of the host, because the sandboxed process cannot resolve names."""
     options: dict[str, Any] = json.loads(server.conninfo)
     host = str(options["host"])
     if host.startswith("/"):
@@ -92,9 +94,9 @@ def with_addresses(server: PostgresServer) -> bytes:
     except OSError as problem:
         raise EnvironmentFailureError(
             Reason.SQL_FAILED,
-            "there is no connection to the database server: the name of its host is not known",
+            "the database server cannot be reached: the name of its host is not known",
             where=server.where,
-            next_step="See what stands in the connection's URL, and whether names can be looked up here.",
+            next_step="Check the URL of the connection, and whether this machine can resolve names.",
         ) from problem
     addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))[:_MOST_ADDRESSES]
     hosts = ",".join([host] * len(addresses))
@@ -107,7 +109,7 @@ def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[
         if not (url := environ.get(connection.url_variable)):
             raise RefusedError(
                 Reason.SQL_FAILED,
-                f"{source} is not set, and it is to hold the connection's URL",
+                f"{source}, which must hold the URL of the connection, is not set",
                 where=source,
                 next_step="Set it: postgresql://user:password@host:5432/database",
             )
@@ -118,9 +120,9 @@ def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[
     except (OSError, UnicodeDecodeError) as problem:
         raise RefusedError(
             Reason.SQL_FAILED,
-            "the file that is to hold the connection's URL cannot be read",
+            "the file with the URL of the connection cannot be read",
             where=path,
-            next_step="Make it, with one line: postgresql://user:password@host:5432/database",
+            next_step="Create it, with one line: postgresql://user:password@host:5432/database",
         ) from problem
 
 
@@ -131,9 +133,9 @@ def _read_private(path: str) -> str:
         if not stat.S_ISREG(found.st_mode) or found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o077:
             raise RefusedError(
                 Reason.STATE_UNSAFE,
-                "the file that holds the connection's URL may be read or changed by others",
+                "the file with the URL of the connection can be read or changed by other users",
                 where=path,
-                next_step=f"Make it yours alone: chown and `chmod 600 {path}`.",
+                next_step=f"Restrict it to your user: chown and `chmod 600 {path}`.",
             )
         return os.read(descriptor, MAX_URL + 1).decode()
     finally:
@@ -142,7 +144,7 @@ def _read_private(path: str) -> str:
 
 def _parse(url: str, source: str) -> dict[str, str]:
     if not url or len(url) > MAX_URL or "\0" in url or "\n" in url:
-        raise _invalid_url_error(source, "it is empty, or too long, or has several lines")
+        raise _invalid_url_error(source, "it is empty, too long, or has several lines")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -151,12 +153,12 @@ def _parse(url: str, source: str) -> dict[str, str]:
         raise _invalid_url_error(source, "it is not a URL") from None
     if parts.scheme not in _SCHEMES or parts.fragment:
         raise _invalid_url_error(source, "it does not begin with postgresql://")
-    # One in the password that is not escaped ends it early, and the rest of it would be told as a name.
+    # An unescaped character in the password ends it early. Messages would then show the rest of it as a name.
     if parts.netloc.count("@") > 1 or set(parts.path[1:]) & set("@:/"):
         raise _invalid_url_error(source, "a name or the password in it has an @, : or / that is not escaped")
     more = dict(parameters)
     if len(more) != len(parameters) or not more.keys() <= _OPTIONS:
-        raise _invalid_url_error(source, f"of options it may have, each once: {', '.join(sorted(_OPTIONS))}")
+        raise _invalid_url_error(source, f"it may have only these options, each once: {', '.join(sorted(_OPTIONS))}")
     options = {
         "host": more.pop("host", "") or unquote(parts.hostname or ""),
         "port": more.pop("port", "") or str(port or _PORT),
@@ -174,19 +176,19 @@ def _require_one_server(options: Mapping[str, str], source: str) -> None:
     if not options["host"] or "," in options["host"] or options["host"].startswith("@"):
         raise _invalid_url_error(source, "it does not name one host, or the folder of a socket")
     if not options["port"].isdecimal() or not 0 < int(options["port"]) < 1 << 16:
-        raise _invalid_url_error(source, "its port is no port")
+        raise _invalid_url_error(source, "its port is not valid")
 
 
 def _require_tls(more: dict[str, str], source: str) -> dict[str, str]:
     seconds = more.pop("connect_timeout", "") or str(_CONNECT_SECONDS)
     if not seconds.isdecimal():
-        raise _invalid_url_error(source, "connect_timeout is no number")
+        raise _invalid_url_error(source, "connect_timeout is not a number")
     mode = more.get("sslmode", "prefer")
     if mode not in _MODES:
-        raise _invalid_url_error(source, f"sslmode is one of {', '.join(sorted(_MODES))}")
+        raise _invalid_url_error(source, f"sslmode must be one of {', '.join(sorted(_MODES))}")
     secured = {**more, "sslmode": mode, "connect_timeout": str(min(max(int(seconds), 2), _CONNECT_SECONDS))}
     if mode.startswith("verify") and "sslrootcert" not in more:
-        raise _invalid_url_error(source, f"sslmode={mode} needs sslrootcert: the file of the certificates to trust")
+        raise _invalid_url_error(source, f"sslmode={mode} needs sslrootcert, a file with the certificates to trust")
     if "sslcert" not in more:
         secured["sslcertmode"] = "disable"
     return secured
@@ -195,7 +197,7 @@ def _require_tls(more: dict[str, str], source: str) -> dict[str, str]:
 def _invalid_url_error(source: str, what: str) -> RemitError:
     return RefusedError(
         Reason.MALFORMED,
-        f"the connection's URL cannot be used: {what}",
+        f"the URL of the connection is not valid: {what}",
         where=source,
         next_step="Write it as postgresql://user:password@host:5432/database; escape @ as %40, : as %3A, / as %2F.",
     )

@@ -1,7 +1,7 @@
-"""The rules of a plan about rows: their queries, run on the databases as the plan has left them, where they are.
+"""Rules of a plan about rows. Their queries run on the databases as the plan left them, in place.
 
-Only to read, in a sandboxed process, which compares the rows itself: no value of a row leaves it. What a rule says when
-it does not hold is which row and which column.
+They only read. The sandboxed process compares the rows itself, so no value of a row leaves it. An error of a rule names
+the row and the column.
 """
 
 import json
@@ -22,20 +22,20 @@ from remit.plans.engines.database_files import closing, require_idle_in
 from remit.plans.engines.duckdb import ContentQuestion, Engine
 from remit.plans.model.folders import opened
 
-_FIX: Final = "Mend the plan or the rule, and have it approved anew."
+_FIX: Final = "Fix the plan or the rule, and have it approved again."
 _NEXT_STEPS: Final = {
-    Reason.TIMED_OUT: "Give the query less to do, or more time: timeouts.sql, or timeouts.task for all rules together.",
-    Reason.CANCELLED: "Approve the plan again if it shall run after all.",
+    Reason.TIMED_OUT: "Simplify the query, or raise its limit: timeouts.sql, or timeouts.task for all rules together.",
+    Reason.CANCELLED: "Approve the plan again if it is still wanted.",
     Reason.RULE_FAILED: _FIX,
     Reason.SQL_FAILED: _FIX,
     Reason.SQL_REFUSED: _FIX,
     Reason.TOO_LARGE: "Put large values into the query itself.",
 }
-"""Instead of what is said of an action."""
+"""Next steps for rules, instead of those for actions."""
 
 
 class RuleTimes(NamedTuple):
-    """Seconds for each query, and for all of them."""
+    """Seconds for each query, and for all queries together."""
 
     each: float
     together: float
@@ -46,12 +46,12 @@ class RuleTimes(NamedTuple):
 
 
 def has_other_rules(steps: StepPlan) -> bool:
-    """Whether there are any that are not about rows."""
+    """Whether there are rules that are not about rows."""
     return any(rule["type"] != ROWS for rule in steps.rules)
 
 
 def without_queries(steps: StepPlan) -> StepPlan:
-    """For the process that judges the other rules: how many there are is all that it needs to know of these."""
+    """Return the steps without queries, for the process that checks the other rules. It only needs their number."""
     rules = tuple(rule if rule["type"] != ROWS else {"type": ROWS, "path": rule["path"]} for rule in steps.rules)
     return steps._replace(rules=rules)
 
@@ -63,7 +63,7 @@ def check_rows(
     times: RuleTimes,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    """Every rule about rows, in their order. Raises what the first that does not hold says, or cannot be checked."""
+    """Check every rule about rows, in order. Raises the error of the first that does not hold or cannot be checked."""
     numbers = {path: number for number, path in enumerate(steps.paths)}
     deadline = time.monotonic() + times.together
     for number, rule in enumerate(steps.rules, start=1):
@@ -77,16 +77,16 @@ def check_rows(
 
 
 def remaining_seconds(deadline: float) -> float:
-    """Seconds that are left."""
+    """Return the seconds that are left. Raises TIMED_OUT if there are none."""
     if (left := deadline - time.monotonic()) <= 0:
-        raise EnvironmentFailureError(Reason.TIMED_OUT, "the rules before it took all the time")
+        raise EnvironmentFailureError(Reason.TIMED_OUT, "the rules before it used all the time")
     return left
 
 
 def check_rule_on_file(
     rule: Mapping[str, Any], place: Located | None, engine: Engine, seconds: float, meanwhile: Callable[[], None]
 ) -> None:
-    """One rule, about a database where it is."""
+    """Check one rule on a database in place."""
     with _idle_database(place, rule["path"]) as database:
         run_rule_query(rule, database, database.name.partition(".")[0] or "database", engine, seconds, meanwhile)
 
@@ -99,7 +99,7 @@ def run_rule_query(
     seconds: float,
     meanwhile: Callable[[], None],
 ) -> None:
-    """Raises what the rule says if it does not hold, or cannot be checked."""
+    """Run the query of a rule. Raises an error if the rule does not hold or cannot be checked."""
     engine.run(
         ContentQuestion(
             text=rule["query"].encode("utf-8", "surrogatepass"),
@@ -119,7 +119,7 @@ def run_rule_query(
 
 @contextmanager
 def _idle_database(place: Located | None, path: str) -> Iterator[Located]:
-    """A database that is there, that nobody writes to, and that is the same before and after."""
+    """Yield a database that exists, that no program writes to, and that does not change during the check."""
     if place is None:
         raise no_database_error(path)
     with opened(place.base, place.parents, where=path) as folder:
@@ -131,17 +131,17 @@ def _idle_database(place: Located | None, path: str) -> Iterator[Located]:
         require_ordinary(identity, where=path)
         yield place
         if beneath.peek(folder, place.name, where=path) != identity:
-            raise mismatch("somebody changed the database while the rule was checked", path)
+            raise mismatch("the database was changed while the rule was checked", path)
 
 
 def no_database_error(path: str) -> RemitError:
-    return RefusedError(Reason.RULE_FAILED, "there is no such database", where=path)
+    return RefusedError(Reason.RULE_FAILED, "the database does not exist", where=path)
 
 
 def with_rule(problem: RemitError, number: int, total: int, rule: Mapping[str, Any]) -> RemitError:
-    """With the number of the rule and its file, which the process that ran the query does not know."""
+    """Add the number of the rule and its file, which the process that ran the query does not know."""
     how = "does not hold" if problem.reason is Reason.RULE_FAILED else "could not be checked"
-    what = "its parameters are too large to be handed over" if problem.reason is Reason.TOO_LARGE else problem.what
+    what = "its parameters are too large" if problem.reason is Reason.TOO_LARGE else problem.what
     next_step = _NEXT_STEPS.get(problem.reason, problem.next_step)
     which = f"rule {number} of {total} ({ROWS})"
     return EnvironmentFailureError(problem.reason, f"{which} {how}: {what}", where=rule["path"], next_step=next_step)

@@ -1,7 +1,8 @@
-"""Texts of SQL for later, looked at: would their door refuse them before they run? No database and no server is asked.
+"""Static checks of SQL texts: would a plan refuse them before they run? No database or server is used.
 
-DuckDB's own parser says so, in a sandbox, as whenever it sees a text: nothing of it is loaded in a process that has
-keys. What PostgreSQL is sent is told apart by Remit itself, and whether its grammar holds only the server knows.
+DuckDB's parser runs in a sandbox, as always, because no part of DuckDB is loaded in a process that has keys. Remit
+itself
+splits PostgreSQL texts into statements. Only the server can check their grammar.
 """
 
 import json
@@ -23,7 +24,7 @@ _LONGEST: Final = 500
 
 
 class WrittenText(NamedTuple):
-    """A text, and the values that it would be run with, or such as they would be."""
+    """An SQL text, with the values to bind to it, or sample values."""
 
     text: str
     parameters: Mapping[str, Any]
@@ -33,13 +34,13 @@ class WrittenText(NamedTuple):
 
 class TextProblem(NamedTuple):
     number: int
-    """Of the text, from 0."""
+    """The number of the text, from 0."""
     what: str
     next_step: str
 
 
 def check_duckdb_texts(texts: Sequence[WrittenText], fleet: Callable[[], Fleet]) -> tuple[TextProblem, ...]:
-    """Raises RefusedError where DuckDB is not installed, and EnvironmentFailureError where there can be no sandbox."""
+    """Check texts for DuckDB. Raises RefusedError if it is not installed, EnvironmentFailureError without a sandbox."""
     if not texts:
         return ()
     require_duckdb()
@@ -64,11 +65,11 @@ def check_postgres_texts(texts: Sequence[WrittenText]) -> tuple[TextProblem, ...
 
 
 def read_problems(output: Mapping[str, Any] | None, texts: int) -> tuple[TextProblem, ...]:
-    """What the sandboxed process says: data, of the agreed shape or nothing."""
+    """Parse the answer of the sandboxed process. It is untrusted data and must have the agreed form."""
     try:
         return tuple(_problem(one, texts) for one in (output or {})["problems"])
     except (KeyError, TypeError, ValueError):
-        raise protocol_error("what it says of the texts cannot be read") from None
+        raise protocol_error("its answer about the texts cannot be read") from None
 
 
 def _problem(one: Mapping[str, Any], texts: int) -> TextProblem:

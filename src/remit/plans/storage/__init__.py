@@ -1,1 +1,1 @@
-"""Backups, the manifest and the folder of a run: durable before an effect may begin."""
+"""The backups, the manifest and the report folder of a run. They are durable before an effect starts."""

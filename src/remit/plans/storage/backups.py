@@ -1,7 +1,7 @@
-"""Backups of every file that a plan is about to change: copied, hashed, and on the disk before the first change.
+"""Backups of every file that a plan changes: copied, hashed, and durable before the first change.
 
-A backup has the bytes, the permissions and the time of its original; its owner and its attributes are in the manifest.
-Going back from a failure does not need them: they serve whoever wants to go back later, with Remit or without.
+A backup has the bytes, the permissions and the time of its original. The manifest has the owner and the attributes. An
+undo does not need them. They serve a later rollback, with Remit or without it.
 """
 
 import base64
@@ -28,17 +28,17 @@ from remit.plans.storage.run_folder import BACKUPS, DRIFTED, ReportFolder
 
 MAX_ATTRIBUTES: Final = 100
 MAX_ATTRIBUTE_BYTES: Final = 256 << 10
-"""Of all extended attributes of one file together: they travel to the sandbox in one frame."""
+"""The bound for all extended attributes of one file. They are sent to the sandbox in one frame."""
 MAX_ATTRIBUTE_BYTES_OF_ALL: Final = 1 << 20
-"""Of all files of a plan: they stand in its manifest, which must stay readable."""
+"""The bound for all files of a plan. The manifest lists them and must stay readable."""
 SPARE_BYTES: Final = 1 << 20
-"""Left free beside the backups and the new files: for papers and the ledger."""
+"""Space to leave free beside the backups and the new files, for reports and the ledger."""
 
 _CHUNK: Final = 1 << 20
 _SLICE: Final = 8 << 20
 _WORTH_SHARING: Final = 1 << 20
 _FICLONE: Final = 0x40049409
-_DAMAGED_MESSAGE: Final = "is not what was kept: it was changed or damaged"
+_DAMAGED_MESSAGE: Final = "is changed or damaged"
 _LONGEST_NAME: Final = 200
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -48,13 +48,13 @@ class Original(NamedTuple):
 
     state: State
     owner: tuple[int, int]
-    """User and group."""
+    """User and group id."""
     atime_ns: int
     mtime_ns: int
     attributes: Mapping[str, str]
-    """Extended attributes, ACLs among them, in base64."""
+    """Extended attributes, including ACLs, in base64."""
     backup: str
-    """The name of the copy, in the folder of the backups."""
+    """The name of the copy in the backup folder."""
 
 
 def back_up_files(
@@ -66,11 +66,11 @@ def back_up_files(
     *,
     databases: Collection[int] = (),
 ) -> dict[int, Original]:
-    """Copy every file that is expected to be there; all of it is synced on return. By the index of the path.
+    """Copy every expected file. All copies are synced on return. Returns the originals by the index of the path.
 
-    Refuses, before a byte is copied, what is too large or would not fit on the disk beside `new_bytes` of the plan; and
-    a file that is not, or does not stay, as expected. Of `databases` each may be as large as all backups together:
-    nobody reads them into memory. The caller discards the folder if this raises.
+    Before copying, this refuses files that are too large, or that do not fit on the disk beside `new_bytes` of the
+    plan. It also refuses a file that is not, or does not stay, as expected. Each of `databases` may be as large as all
+    backups together, because databases are not read into memory. The caller discards the folder if this raises.
     """
     states = {index: state for index, state in sorted(expected.items()) if state is not None}
     _require_limits(states, folder, limits, new_bytes, databases)
@@ -102,7 +102,7 @@ def back_up_files(
 
 
 def verify_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> None:
-    """Every backup is there and has the bytes that were kept; or a refusal that names each one that has not."""
+    """Require every backup to exist unchanged. A refusal names each missing or damaged one."""
     missing: list[str] = []
     damaged: list[str] = []
     for checkpoint in checkpoints:
@@ -113,7 +113,7 @@ def verify_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> N
                 if not _is_whole(descriptor, checkpoint):
                     damaged.append(checkpoint.backup_location)
         except RefusedError as problem:
-            # A link, a folder, a file with a second name: not what was kept, whatever its bytes are.
+            # A link, a folder, or a file with a second name is not a valid backup, whatever its content is.
             (missing if problem.reason is Reason.BACKUP_MISSING else damaged).append(checkpoint.backup_location)
     if missing:
         raise _unusable_error(Reason.BACKUP_MISSING, "is gone", missing)
@@ -122,7 +122,7 @@ def verify_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> N
 
 
 def open_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> dict[str, int]:
-    """Descriptors of the backups by `checkpoint_id`; the caller closes them. Verified once more: it is what is used."""
+    """Open and verify the backups. Return descriptors by `checkpoint_id`, which the caller closes."""
     opened: dict[str, int] = {}
     try:
         for checkpoint in checkpoints:
@@ -138,7 +138,7 @@ def open_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> dic
 
 
 def verified_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) -> int:
-    """A descriptor of the one backup of a checkpoint that has one; the caller closes it."""
+    """Open and verify the backup of a checkpoint that has one. The caller closes the descriptor."""
     descriptor = _open_backup(folder, checkpoint)
     try:
         _require_whole(descriptor, checkpoint)
@@ -149,7 +149,7 @@ def verified_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoin
 
 
 def find_backed_up_databases(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> set[str]:
-    """The paths of checkpoints whose backup is a database. The backups are verified before."""
+    """Return the paths of checkpoints whose backup is a database. The caller has verified the backups."""
     found: set[str] = set()
     for checkpoint in checkpoints:
         if checkpoint.backup_location is not None:
@@ -160,13 +160,17 @@ def find_backed_up_databases(folder: ReportFolder, checkpoints: Sequence[Checkpo
 
 
 def backup_name(index: int, name: str) -> str:
-    """The number keeps two files of one name apart. A long name is cut between two characters."""
+    """Return the name of a backup. The number distinguishes files of the same name. A long name is cut at a
+    character.
+    """
     stem = name.encode("utf-8", "surrogateescape")[:_LONGEST_NAME].decode("utf-8", "ignore")
     return f"{index:04d}-{stem}.bak"
 
 
 def back_up_drifted(located: Located, folder: ReportFolder, checkpoint: Checkpoint, attempt: int) -> str:
-    """Copy what somebody made of a file since the run, before a forced rollback replaces it. Where the copy lies."""
+    """Back up a file that changed since the run, before a forced rollback replaces it. Return the location of the
+    copy.
+    """
     stem = (checkpoint.backup_location or f"{BACKUPS}/{backup_name(0, located.name)}").rpartition("/")[2]
     name = f"{stem.removesuffix('.bak')}{DRIFTED}{attempt}.bak"
     with _Folders() as folders, _closing(open_file(folders.of(located), located.name, where=located.path)) as source:
@@ -181,14 +185,14 @@ def back_up_drifted(located: Located, folder: ReportFolder, checkpoint: Checkpoi
 
 
 def state_of(descriptor: int) -> State:
-    """What an open file is now."""
+    """Return the current state of an open file."""
     found = os.fstat(descriptor)
     return State(sha256_of(descriptor), found.st_size, stat.S_IMODE(found.st_mode) & 0o777)
 
 
 def _copy(source: int, expected: State | None, folder: ReportFolder, name: str, where: str) -> tuple[Original, int]:
-    """The copy under its name, open, not synced yet."""
-    before = os.fstat(source)  # before reading, which may change the time of access
+    """Copy to a new backup file. Return it open and not yet synced."""
+    before = os.fstat(source)  # before reading, which may change the access time
     identity = identify(source)
     if expected is not None and identity.size != expected.size:
         raise _changed_error(where)
@@ -213,7 +217,7 @@ def _copy(source: int, expected: State | None, folder: ReportFolder, name: str, 
 
 
 def _copy_bytes(source: int, copy: int, most: int) -> tuple[str, int]:
-    """At most so many bytes: one who appends without end must not fill the disk. In one pass, as good as no memory."""
+    """Copy at most `most` bytes, so that a file that grows cannot fill the disk. One pass with little memory."""
     shared = most >= _WORTH_SHARING and _share(source, copy)
     digest = hashlib.sha256()
     size = flushed = 0
@@ -222,19 +226,20 @@ def _copy_bytes(source: int, copy: int, most: int) -> tuple[str, int]:
         size += len(chunk)
         if not shared:
             write_all(copy, chunk)
-        if size - flushed >= _SLICE:  # the disk has something to do meanwhile, and little is left for the end
+        if size - flushed >= _SLICE:  # start writing early, so that the final sync is short
             start_writing(copy)
             flushed = size
     return digest.hexdigest(), size
 
 
 def _share(source: int, copy: int) -> bool:
-    """Let the copy have the source's bytes as they lie on the disk, where the filesystem can: whoever writes to one of
-    the two later does not change the other. Costs no time and no space.
+    """Share the source's blocks with the copy if the filesystem can. Returns whether it did.
+
+    A later write to one of the two does not change the other. Sharing takes no time and no space.
     """
     try:
         fcntl.ioctl(copy, _FICLONE, source)
-    except OSError:  # this filesystem cannot, or these are two
+    except OSError:  # this filesystem cannot share blocks, or the files are on two filesystems
         return False
     return True
 
@@ -246,7 +251,7 @@ def _require_unchanged(source: int, identity: FileIdentity, state: State, expect
 
 
 def read_attributes(descriptor: int, where: str) -> dict[str, str]:
-    """All extended attributes, ACLs among them, as base64."""
+    """Return all extended attributes, including ACLs, in base64."""
     try:
         values = {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
     except OSError as problem:
@@ -262,9 +267,9 @@ def read_attributes(descriptor: int, where: str) -> dict[str, str]:
 def _too_many_attributes_error(where: str) -> RefusedError:
     return RefusedError(
         Reason.LIMIT_EXCEEDED,
-        "there are more, or larger, extended attributes than a manifest can hold: no backup, no change",
+        "the file has more or larger extended attributes than a manifest can hold, so it cannot be backed up",
         where=where,
-        next_step="Remove attributes that nobody needs, or split the plan.",
+        next_step="Remove attributes that are not needed, or split the plan.",
     )
 
 
@@ -281,7 +286,7 @@ def _require_limits(
 
 
 def require_space(folder: ReportFolder, states: int) -> None:
-    """As many bytes are free on the project's disk, and some to spare; asked before anything is begun."""
+    """Require this many free bytes on the project's disk, and some spare. Checked before anything is changed."""
     space = os.fstatvfs(folder.descriptor)
     free = (space.f_bavail if os.geteuid() else space.f_bfree) * space.f_frsize
     needed = states + SPARE_BYTES
@@ -296,16 +301,16 @@ def require_space(folder: ReportFolder, states: int) -> None:
 
 def _too_large_error(what: str, setting: str, folder: ReportFolder) -> RefusedError:
     return RefusedError(
-        Reason.LIMIT_EXCEEDED, what, where=folder.path, next_step=f"The limit is {setting} in remit.yaml; or split it."
+        Reason.LIMIT_EXCEEDED, what, where=folder.path, next_step=f"Raise {setting} in remit.yaml, or split the plan."
     )
 
 
 def _changed_error(where: str) -> RefusedError:
     return RefusedError(
         Reason.HASH_MISMATCH,
-        "the file is not as it was when the plan was previewed: somebody else has changed it",
+        "the file has changed since the plan was previewed",
         where=where,
-        next_step="Preview the plan again, and approve it anew if it shall still be applied.",
+        next_step="Preview the plan again, and approve it again if it is still wanted.",
     )
 
 
@@ -313,7 +318,7 @@ def _open_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) 
     location = checkpoint.backup_location or ""
     name = location.rpartition("/")[2]
     if location != folder.location(f"{BACKUPS}/{name}"):
-        raise _unusable_error(Reason.BACKUP_MISSING, "is said to lie outside of its folder", [location])
+        raise _unusable_error(Reason.BACKUP_MISSING, "is listed outside of the backup folder", [location])
     try:
         return open_file(folder.backups, name, where=location)
     except RefusedError as problem:
@@ -323,7 +328,7 @@ def _open_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) 
 
 
 def _is_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> bool:
-    # The size first: it costs nothing, and what was made larger is not read to its end.
+    # Compare the size first. It is cheap, and a file that was made larger need not be read to its end.
     if os.fstat(descriptor).st_size != checkpoint.original_size:
         return False
     return sha256_of(descriptor) == checkpoint.original_hash
@@ -340,12 +345,12 @@ def _unusable_error(reason: Reason, what: str, locations: Sequence[str]) -> Remi
         reason,
         f"{many} {what}",
         where=", ".join(locations[:20]) + (", ..." if len(locations) > 20 else ""),
-        next_step="Nothing was restored. Bring the backup back, or name the other checkpoints with --checkpoint.",
+        next_step="Nothing was restored. Restore the backup, or name the other checkpoints with --checkpoint.",
     )
 
 
 class _Folders:
-    """The folders of the paths, each opened once."""
+    """The folders of the paths. Each is opened once."""
 
     def __init__(self) -> None:
         self._opened: dict[tuple[str, tuple[str, ...]], int] = {}

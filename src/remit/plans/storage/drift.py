@@ -1,4 +1,4 @@
-"""What became of the files since a plan ran: as it left them, as before already, or changed by somebody else."""
+"""Drift: the state of the files since a plan ran. A file is as the plan left it, as before, or changed since."""
 
 import contextlib
 import os
@@ -23,9 +23,9 @@ FileStatus = Literal["left", "before", "drifted"]
 def check_files(
     root: str, manifest: RollbackManifest, chosen: Collection[str]
 ) -> dict[str, tuple[FileStatus, State | None]]:
-    """By checkpoint: how it stands, and the state of the file that going back would replace or take away.
+    """Return for each checkpoint its status and the state of the file that a rollback would replace or remove.
 
-    Of a folder only whether it is there. `chosen` as in `select`.
+    For a folder, only its existence is checked. `chosen` is as in `select`.
     """
     checkpoints = select(manifest, chosen)
     states = read_states(root, paths_of(checkpoints))
@@ -40,10 +40,9 @@ def check_files(
 
 
 def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoint]:
-    """The checkpoints of files that are still to be restored, in the order of restoring; all of them if none is named.
-    For the rows see `find_restorable_rows`.
+    """Return the checkpoints of files that are still to be restored, in order of restoring. No `chosen` means all.
 
-    Refuses an id that the manifest does not have.
+    Rows on a server are found by `find_restorable_rows`. Refuses an id that the manifest does not have.
     """
     rows = manifest.rows.checkpoint_id if manifest.rows is not None else ""
     by_id = {checkpoint.checkpoint_id: checkpoint for checkpoint in manifest.checkpoints}
@@ -64,7 +63,7 @@ def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoi
 
 
 def find_restorable_rows(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
-    """The rows on a server, if they are still to be restored and can be; `chosen` as in `select`."""
+    """Return the rows on a server if they are chosen, not restored yet, and restorable. `chosen` is as in `select`."""
     rows = manifest.rows
     if rows is None or rows.restored_at is not None or rows.irreversible is not None:
         return None
@@ -72,7 +71,7 @@ def find_restorable_rows(manifest: RollbackManifest, chosen: Collection[str]) ->
 
 
 def find_irreversible_rows(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
-    """The rows on a server, if they are meant too and cannot be restored."""
+    """Return the rows on a server if they are chosen and cannot be restored."""
     rows = manifest.rows
     if rows is None or rows.irreversible is None:
         return None
@@ -80,17 +79,17 @@ def find_irreversible_rows(manifest: RollbackManifest, chosen: Collection[str]) 
 
 
 def is_due(manifest: RollbackManifest, chosen: Collection[str]) -> bool:
-    """Whether there is anything left to restore. Refuses as `select` does."""
+    """Whether anything is left to restore. Refuses as `select` does."""
     return bool(select(manifest, chosen)) or find_restorable_rows(manifest, chosen) is not None
 
 
 def changed_nothing(manifest: RollbackManifest) -> bool:
-    """The run left everything as it was, so a rollback of it restores nothing."""
+    """Whether the run changed nothing, so that a rollback restores nothing."""
     return not manifest.checkpoints and manifest.rows is None
 
 
 def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:
-    """Every path of a file that going back may touch, each once."""
+    """Return every path of a file that a rollback may change, each once."""
     paths = (
         path
         for checkpoint in checkpoints
@@ -104,27 +103,29 @@ def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:
 def read_states(
     root: str, paths: Iterable[str], state_of_open: Callable[[int], State] = state_of
 ) -> dict[str, State | None]:
-    """The state of each path now. DRIFTED where a link, a folder or the like stands in the place of a file.
+    """Return the current state of each path. Refuses with DRIFTED if a link, a folder or the like replaces a file.
 
-    `state_of_open` is given the open file, for a caller that remembers what it has hashed.
+    `state_of_open` gets the open file. A caller can pass a function that caches hashes.
     """
     return {path: _read_open(locate_below(root, path), path, state_of_open) for path in paths}
 
 
 def drifted_files(checkpoints: Iterable[Checkpoint], states: Mapping[str, State | None]) -> dict[str, State | None]:
-    """The paths that somebody changed since the run, as they are. Pure."""
+    """Return the paths that changed since the run, with their current states. Pure."""
     files = (one for one in checkpoints if one.file_kind == "file")
     return {path: states[path] for path in paths_of(one for one in files if judge(one, states) == "drifted")}
 
 
 def drift_digest(drifted: Mapping[str, State | None]) -> str:
-    """What a yes to replacing them is a yes to: these files, as they are, and no others. Of none at all, too."""
+    """Return the digest that an approval to replace changed files binds: exactly these files in these states, or
+    none.
+    """
     states = [[path, state and [state.sha256, state.mode]] for path, state in sorted(drifted.items())]
     return digest_bytes(canonical_bytes(states))
 
 
 def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> FileStatus:
-    """Pure. A file is as left if it has the bytes and the permissions that the plan left."""
+    """Compare with the manifest. A file is "left" if it has the bytes and permissions that the plan left. Pure."""
     now = states[checkpoint.file_path]
     match checkpoint.operation_to_reverse:
         case "CREATE":
@@ -140,17 +141,17 @@ def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> FileSta
 
 
 def _matches_run(state: State, checkpoint: Checkpoint) -> bool:
-    mode = checkpoint.mode_after  # older manifests do not say
+    mode = checkpoint.mode_after  # older manifests have none
     return state.sha256 == checkpoint.hash_after and (mode is None or state.mode == int(mode, 8))
 
 
 def is_original(state: State | None, checkpoint: Checkpoint) -> bool:
-    """The bytes and permissions from before the plan."""
+    """Whether the file has the bytes and permissions from before the plan."""
     return state is not None and state.is_alike(original_state(checkpoint))
 
 
 def original_state(checkpoint: Checkpoint) -> State | None:
-    """None for what the plan created."""
+    """Return the state from before the plan, or None for a file that the plan created."""
     if checkpoint.original_hash is None or checkpoint.original_size is None:
         return None
     return State(checkpoint.original_hash, checkpoint.original_size, int(checkpoint.original_mode or "0644", 8))
@@ -162,17 +163,17 @@ def _judge_rename(checkpoint: Checkpoint, old: State | None, new: State | None) 
     return _left_or_drifted(old is None and is_original(new, checkpoint))
 
 
-def _left_or_drifted(as_left: bool) -> FileStatus:  # noqa: FBT001 - the answer to the question in the name
+def _left_or_drifted(as_left: bool) -> FileStatus:  # noqa: FBT001 - the function maps this flag
     return "left" if as_left else "drifted"
 
 
 def find_databases(root: str, paths: Iterable[str]) -> set[str]:
-    """Those of the paths where a file is now that is a database by its first bytes. Refuses as `read_states` does."""
+    """Return the paths where a database file is now, judged by its first bytes. Refuses as `read_states` does."""
     return {path for path in paths if _read_open(locate_below(root, path), path, is_database_file)}
 
 
 def _read_open(located: Located, path: str, read: Callable[[int], T]) -> T | None:
-    """What there is to say of the open file; None if there is none."""
+    """Open the file and read from it. None if it does not exist."""
     try:
         with contextlib.ExitStack() as stack:
             base = open_base(located.base)
@@ -189,7 +190,7 @@ def _read_open(located: Located, path: str, read: Callable[[int], T]) -> T | Non
             raise
         raise RefusedError(
             Reason.DRIFTED,
-            f"somebody put something else in the place of this file: {problem.what}",
+            f"another object was put in the place of this file: {problem.what}",
             where=path,
             next_step="Move it away, or name the other checkpoints with --checkpoint. Nothing was restored.",
         ) from None
@@ -204,6 +205,6 @@ def _is_folder(root: str, path: str) -> bool:
             folder = open_folder(base, located.parents, where=path)
             stack.callback(os.close, folder)
             found = peek(folder, located.name, where=path)
-    except RefusedError:  # behind a link, or gone: the folder that the plan made is not there
+    except RefusedError:  # behind a link, or missing: the folder that the plan made no longer exists
         return False
     return found is not None and stat.S_ISDIR(found.mode)

@@ -1,7 +1,7 @@
-"""The way back from a plan: what it changes in the end, path by path, and the steps that reverse it.
+"""The rollback manifest of a plan: the net change of each path, and the steps that reverse it.
 
-One checkpoint stands for the *net* change of a path: a file that was created and then edited is one CREATE. Ids are
-derived from the manifest's own and the path, so a manifest that is built again, after a crash, is the same one.
+A checkpoint records the *net* change of a path. A file that was created and then edited is one CREATE. Ids are derived
+from the manifest's id and the path, so a manifest that is built again after a crash is the same.
 """
 
 import functools
@@ -24,8 +24,8 @@ from remit.plans.storage.drift import judge, original_state, select
 from remit.plans.storage.run_folder import BACKUPS, MANIFEST, REPORTS, SCRIPT, ReportFolder, render_report_file
 
 NOTES: Final = (
-    "To go back: `remit rollback {name}`, or without Remit `python3 -I {script}` in the root of the project. "
-    "Both verify all backups first and leave files alone that were changed since, unless --force is given. "
+    "To roll back: `remit rollback {name}`, or without Remit `python3 -I {script}` in the root of the project. "
+    "Both verify all backups first and do not change files that were changed since, unless --force is given. "
     "By hand: follow restore_command of each checkpoint, in the order of rollback_order."
 )
 ROWS_BY_REMIT: Final = (
@@ -47,7 +47,7 @@ C = TypeVar("C", Checkpoint, RowsCheckpoint)
 
 
 class NetChange(NamedTuple):
-    """What a plan changes about one path, or about the two paths of a rename."""
+    """The change of a plan to one path, or to the two paths of a rename."""
 
     operation: FileOperation
     path: int
@@ -55,11 +55,11 @@ class NetChange(NamedTuple):
     before: State | None
     after: State | None
     last_step: int
-    """The last one that touched it: files are restored backwards."""
+    """The last step that changed it. Files are restored in reverse order."""
 
 
 def net_changes(plan: StepPlan, first: Mapping[int, State | None], done: Collection[int]) -> list[NetChange]:
-    """Of the steps that were done, in the order in which they were."""
+    """Return the net changes of the completed steps, in order of execution."""
     steps = [step for step in plan.steps if step.number in done and not step.unchanged]
     touched: dict[int, list[PlanStep]] = defaultdict(list)
     for step in steps:
@@ -70,7 +70,7 @@ def net_changes(plan: StepPlan, first: Mapping[int, State | None], done: Collect
     changes: list[NetChange] = []
     paired: set[int] = set()
     for step in steps:
-        # Both ends touched by this one step only: nothing but a rename happened to them.
+        # If only this step touched both paths, the net change is a rename.
         if step.new_path is not None and len(touched[step.path]) == len(touched[step.new_path]) == 1:
             before, after = first.get(step.path), final[step.new_path]
             changes.append(NetChange("RENAME", step.path, step.new_path, before, after, step.number))
@@ -83,7 +83,7 @@ def net_changes(plan: StepPlan, first: Mapping[int, State | None], done: Collect
     return sorted(changes, key=lambda change: change.last_step)
 
 
-def build_manifest(  # noqa: PLR0913, PLR0917 - each of them stands in the manifest
+def build_manifest(  # noqa: PLR0913, PLR0917 - each argument is a part of the manifest
     ids: Ids,
     plan_id: str,
     paths: Sequence[str],
@@ -95,7 +95,7 @@ def build_manifest(  # noqa: PLR0913, PLR0917 - each of them stands in the manif
     expires_at: str | None,
     rows: RowsCheckpoint | None = None,
 ) -> RollbackManifest:
-    """ACTIVE. `folders` are those that the plan makes, parents first; `folder` is where the report lies."""
+    """Build an ACTIVE manifest. `folders` are those that the plan makes, parents first. `folder` holds the reports."""
     files = [_file_checkpoint(ids, paths, change, originals, folder) for change in changes]
     made = [_folder_checkpoint(ids, path) for path in folders]
     deepest_first = sorted(made, key=lambda checkpoint: checkpoint.file_path.count("/"), reverse=True)
@@ -118,29 +118,29 @@ def build_manifest(  # noqa: PLR0913, PLR0917 - each of them stands in the manif
 
 
 def write_rollback_files(folder: ReportFolder, manifest: RollbackManifest) -> None:
-    """The manifest, and the script that needs nothing but it and the backups; durable on return."""
+    """Write the manifest, and the script that needs only it and the backups. Both are durable on return."""
     folder.write({MANIFEST: render_report_file(manifest), SCRIPT: read_script()})
     reach("backup.manifest_written")
 
 
 @functools.cache
 def read_script() -> bytes:
-    """The stand-alone script: the same text for every run."""
+    """Return the text of the stand-alone script, which is the same for every run."""
     return Path(__file__).with_name("standalone_rollback.py").read_bytes()
 
 
 def mark_executed(manifest: RollbackManifest, at: str) -> RollbackManifest:
-    """Of a run that went back by itself: there is nothing left to restore."""
+    """Mark the manifest of an undone run as executed: there is nothing left to restore."""
     checkpoints = tuple(
         checkpoint.model_copy(update={"restored_at": checkpoint.restored_at or at})
         for checkpoint in manifest.checkpoints
     )
     changed = {"status": "EXECUTED", "executed_at": at, "checkpoints": checkpoints, "rows": None}
-    return _with(manifest, changed)  # what was to be changed on a server never was
+    return _with(manifest, changed)  # the change on a server was never committed
 
 
 def fold(manifest: RollbackManifest, outcomes: Sequence[RollbackOutcome], now: datetime) -> RollbackManifest:
-    """The manifest as it stands after these rollbacks, at this time. Pure."""
+    """Return the manifest after these rollbacks, at this time. Pure."""
     if manifest.status == "EXECUTED":
         return manifest
     restored: dict[str, tuple[str, str]] = {}
@@ -162,7 +162,7 @@ def fold(manifest: RollbackManifest, outcomes: Sequence[RollbackOutcome], now: d
 
 
 def note_untouched(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) -> RollbackManifest:
-    """With a sentence on the files that a rollback found as they were before the plan, if there are any."""
+    """Add a note on the files that a rollback found as they were before the plan, if there are any."""
     if not untouched:
         return manifest
     files = sum(checkpoint.file_kind == "file" for checkpoint in manifest.checkpoints)
@@ -170,7 +170,7 @@ def note_untouched(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) 
 
 
 def note_other_owner(manifest: RollbackManifest, paths: Sequence[str]) -> RollbackManifest:
-    """With a sentence on the files that were restored and do not belong to whom they did, if there are any."""
+    """Add a note on the restored files whose owner could not be restored, if there are any."""
     if not paths:
         return manifest
     more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
@@ -186,10 +186,10 @@ def inverse_steps(
     *,
     force: bool,
 ) -> StepPlan:
-    """The steps from `current` (states by path, see `drift.read_states`) to the originals; none for what is there.
+    """Return the steps from `current` (see `drift.read_states`) to the originals. Restored files need no step.
 
     `source` of a step is the id of the checkpoint whose backup has the bytes. Folders are not steps: see
-    `made_folders`. Without `force`, refuses if a file was changed since, and names each.
+    `made_folders`. Without `force`, this refuses if a file was changed since, and names each one.
     """
     checkpoints = [checkpoint for checkpoint in select(manifest, chosen) if checkpoint.file_kind == "file"]
     drifted = [checkpoint.file_path for checkpoint in checkpoints if judge(checkpoint, current) == "drifted"]
@@ -205,7 +205,9 @@ def inverse_steps(
 
 
 def made_folders(manifest: RollbackManifest, chosen: Collection[str]) -> dict[str, str]:
-    """Folders that the plan had made, by checkpoint, the deepest first: to be removed if they are empty."""
+    """Return the folders that the plan made, by checkpoint, the deepest first. A rollback removes those that are
+    empty.
+    """
     return {
         checkpoint.checkpoint_id: checkpoint.file_path
         for checkpoint in select(manifest, chosen)
@@ -219,7 +221,7 @@ def drift_refusal(paths: Sequence[str]) -> RefusedError:
         Reason.DRIFTED,
         f"{many} changed since the plan ran, and nothing was restored",
         where=", ".join(paths[:50]) + (", ..." if len(paths) > 50 else ""),
-        next_step="Restore the others with --checkpoint, or these too with --force: what stands there now is kept.",
+        next_step="Restore the others with --checkpoint, or these too with --force: their current versions are kept.",
     )
 
 
@@ -286,7 +288,7 @@ def _folder_checkpoint(ids: Ids, path: str) -> Checkpoint:
 
 
 def rows_id(manifest_id: str) -> str:
-    """Of the rows on a server. No path is empty, so no file has it."""
+    """Return the checkpoint id of the rows on a server. A path is never empty, so no file has the same id."""
     return checkpoint_id(manifest_id, "")
 
 
@@ -295,7 +297,7 @@ def checkpoint_id(manifest_id: str, path: str) -> str:
 
 
 def _with(manifest: RollbackManifest, changed: Mapping[str, Any]) -> RollbackManifest:
-    """Validated anew, which a copy of a model would not be."""
+    """Return a changed manifest. It is validated again, which `model_copy` would not do."""
     return RollbackManifest.model_validate({**dict(manifest), **changed})
 
 
@@ -309,7 +311,7 @@ def _restored(checkpoint: C, restored: Mapping[str, tuple[str, str]]) -> C:
 def _reverse_steps(
     checkpoint: Checkpoint, current: Mapping[str, State | None], paths: dict[str, int]
 ) -> list[PlanStep]:
-    """The steps for one checkpoint; two if a file that was renamed is not where, or what, it was left as."""
+    """Return the steps for one checkpoint. A renamed file that was moved or changed since needs two."""
     original = original_state(checkpoint)
     old, new = current[checkpoint.file_path], current.get(checkpoint.new_path or "")
     if old is None and new is not None and new.is_alike(original):
@@ -337,7 +339,7 @@ def _index(path: str, paths: dict[str, int]) -> int:
 
 
 def _ownership_of(checkpoint: Checkpoint, original: State) -> dict[str, Any]:
-    """What `effects.plans.files` gives to a file. The time of access was not kept: it is no part of the file."""
+    """Return the metadata that `effects.plans.files` sets. The access time was not recorded, so it is not restored."""
     ownership: dict[str, Any] = {"mode": original.mode, "xattrs": dict(checkpoint.original_attributes)}
     if checkpoint.original_owner is not None:
         user, _, group = checkpoint.original_owner.partition(":")

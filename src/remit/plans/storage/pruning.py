@@ -1,10 +1,10 @@
-"""Backups that nobody can need any more, and report folders of runs that never began: found, and removed.
+"""Pruning: removes backups that are no longer needed, and report folders of runs that never started.
 
-Only what the ledger says counts: a manifest file that calls itself EXECUTED prunes nothing. The papers of a run stay.
-The ledger may be new, or of another machine, so a folder that it does not know goes only if nothing is lost with it: no
-paper of a run, and every file that it could restore is as it was before. Copies of what somebody changed are never
-removed. A folder is renamed first and emptied then, so one that is there under its own name is whole; in between it is
-looked at again. Folders that Remit did not make are left alone.
+Only the ledger decides what may go. A manifest file that says EXECUTED prunes nothing. The reports of a run stay. The
+ledger may be new, or of another machine. So a folder that it does not know is removed only if no data is lost: it holds
+no report of a run, and every file that it could restore is as it was before. Copies of drifted files are never removed.
+A folder is first renamed, then checked again, then emptied, so a folder under its own name is complete. Folders that
+Remit did not make are not changed.
 """
 
 import contextlib
@@ -27,34 +27,37 @@ from remit.plans.storage.drift import check_files
 from remit.plans.storage.run_folder import BACKUPS, DRIFTED, MANIFEST, MAX_REPORT_BYTES, REPORTS, SCRIPT, remove_files
 
 STRAY_AGE: Final = timedelta(hours=1)
-"""Younger ones may belong to a run that is about to record its intent."""
+"""A younger folder may belong to a run that is about to record its intent."""
 
 PRUNED: Final = ".pruned-"
 
 KnownStatus = Literal["ACTIVE", "EXECUTED", "EXPIRED", "NONE"]
-"""Of a run's manifest, by the ledger. ACTIVE also while it runs; NONE: it ended without a manifest."""
+"""The status of a run's manifest, by the ledger. A running plan is ACTIVE. NONE: the run ended without a manifest."""
 
 _PATIENCE: Final = 50
-"""Tenths of a second."""
+"""In tenths of a second."""
 _LOG: Final = logging.getLogger("remit.plans")
 _BACKUP_FOLDERS: Final = (BACKUPS, PRUNED + BACKUPS)
 _BEFORE_A_RUN: Final = {*_BACKUP_FOLDERS, MANIFEST, SCRIPT}
-"""All that a folder can have before its run begins."""
+"""All that a folder may hold before its run starts."""
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Prunable(NamedTuple):
-    """A report folder, and what of it can go."""
+    """A report folder, and the part of it that can be removed."""
 
     name: str
     what: Literal["backups", "folder"]
-    """`folder`: all of it, since nothing was ever run under it."""
+    """`folder`: all of it, because no run was started."""
     size: int
     why: str
 
 
 def prunable(root: str, known: Mapping[str, KnownStatus], now: datetime) -> list[Prunable]:
-    """`known` has every report folder that a claim in the ledger names, finished or not. Removes nothing."""
+    """Find prunable folders. Removes nothing.
+
+    `known` has every report folder that a claim in the ledger names, completed or not.
+    """
     found: list[Prunable] = []
     with _reports(root) as reports:
         for name in sorted(os.listdir(reports)) if reports is not None else ():
@@ -62,13 +65,13 @@ def prunable(root: str, known: Mapping[str, KnownStatus], now: datetime) -> list
                 with _opened(reports, name) as folder:
                     if folder is not None:
                         found += _judge(root, name, folder, known.get(name), now)
-            except (RemitError, OSError) as problem:  # one that cannot be looked at must not keep the others
+            except (RemitError, OSError) as problem:  # a folder that cannot be inspected must not block the others
                 _warn(name, str(problem))
     return found
 
 
 def prune(root: str, item: Prunable) -> int:
-    """Remove it; the bytes that were freed, none where it is needed by now. Doing it again after a crash goes on."""
+    """Remove it. Return the number of freed bytes, 0 if it is needed now. After a crash, calling it again continues."""
     where = "/".join((*REPORTS, item.name))
     try:
         with _reports(root) as reports, _opened(reports, item.name) as folder:
@@ -87,9 +90,9 @@ def prune(root: str, item: Prunable) -> int:
 
 @contextlib.contextmanager
 def in_use(folder: int) -> Iterator[None]:
-    """For whoever puts somebody's work into a report folder: meanwhile nothing of it is pruned.
+    """Mark a report folder as in use, so that `remit prune` removes nothing from it.
 
-    Pruning takes a moment; one who holds the lock for longer than that is no pruning, and does not stop this.
+    Pruning is short. A process that holds the lock for longer is not pruning, and does not block this.
     """
     for _ in range(_PATIENCE):
         if _lock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB):
@@ -117,10 +120,11 @@ def _judge(root: str, name: str, folder: int, status: KnownStatus | None, now: d
 
 
 def _is_disposable(root: str, folder: int, name: str) -> bool:
-    """Of a folder that the ledger does not know: no run of it can have changed anything that is not as before again.
+    """Whether a folder that the ledger does not know can be removed without loss of data.
 
-    A manifest stands there before the first change, and other papers only after the last; so without both there was no
-    run, and with a manifest alone the files tell.
+    A manifest is written before the first change, and other reports after the last one. A folder with neither had no
+    run.
+    If it has a manifest only, every file must be as it was before.
     """
     half_written = re.compile(r"\..+\.tmp")
     names = {each for each in os.listdir(folder) if not half_written.fullmatch(each)}
@@ -134,13 +138,13 @@ def _is_disposable(root: str, folder: int, name: str) -> bool:
         statuses = check_files(root, manifest, ())
     except RemitError:
         return False
-    if manifest.rows is not None:  # nobody here can look at those
+    if manifest.rows is not None:  # rows on a server cannot be checked here
         return False
     return len(statuses) == len(manifest.checkpoints) and all(status == "before" for status, _ in statuses.values())
 
 
 def _has_unique_copies(folder: int, name: str) -> bool:
-    """What a forced rollback put aside was changed by somebody after the plan, and may be the only copy."""
+    """Whether the folder has a copy of a drifted file. A forced rollback made it, and it may be the only copy."""
     for subfolder in _BACKUP_FOLDERS:
         with _opened(folder, subfolder) as inner:
             if inner is None:
@@ -150,7 +154,7 @@ def _has_unique_copies(folder: int, name: str) -> bool:
         if any(DRIFTED in each for each, _ in found):
             return True
         if any(is_folder for _, is_folder in found):
-            _warn(name, "somebody made a folder among the backups")
+            _warn(name, "there is a folder among the backups that Remit did not make")
             return True
     return False
 
@@ -164,7 +168,7 @@ def _remove_folder(root: str, reports: int, folder: int, name: str) -> int:
         os.rename(pruned_name, name.removeprefix(PRUNED), src_dir_fd=reports, dst_dir_fd=reports)
         return 0
     freed = 0
-    for file in (SCRIPT, MANIFEST):  # first, so that half of it is judged as the whole was
+    for file in (SCRIPT, MANIFEST):  # first, so that a half-removed folder is judged as the whole one
         freed += _size_of(folder, file)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(file, dir_fd=folder)
@@ -176,7 +180,7 @@ def _remove_folder(root: str, reports: int, folder: int, name: str) -> int:
 
 
 def _remove_backups(folder: int, name: str) -> int:
-    """The script goes with the backups: without them it is of no use."""
+    """Remove the backups, and the script, which is useless without them."""
     pruned_name = PRUNED + BACKUPS
     if _has_unique_copies(folder, name):
         return 0
@@ -206,12 +210,12 @@ def _empty(folder: int, name: str) -> int:
 
 
 def _warn(name: str, why: str) -> None:
-    _LOG.warning("a report folder stays as it is", extra={"folder": name, "why": why})
+    _LOG.warning("a report folder is not pruned", extra={"folder": name, "why": why})
 
 
 @contextlib.contextmanager
 def _locked(folder: int) -> Iterator[bool]:
-    """False: somebody uses it now."""
+    """Lock the folder. Yields False if another process uses it."""
     is_ours = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         yield is_ours
@@ -221,7 +225,7 @@ def _locked(folder: int) -> Iterator[bool]:
 
 
 def _lock(folder: int, how: int) -> bool:
-    """Where the file system knows no such locks, what is done without one must do."""
+    """Lock the folder. On a file system without such locks, this returns True without a lock."""
     try:
         fcntl.flock(folder, how)
     except BlockingIOError:
@@ -232,7 +236,7 @@ def _lock(folder: int, how: int) -> bool:
 
 
 def _size(folder: int) -> int:
-    """Of its files, and of those one level below."""
+    """Return the size of its files, and of those one level below."""
     return sum(_size_of(folder, name) for name in os.listdir(folder))
 
 
@@ -251,7 +255,7 @@ def _size_of(folder: int, name: str) -> int:
 
 @contextlib.contextmanager
 def _reports(root: str) -> Iterator[int | None]:
-    """None: there are no reports."""
+    """Open the folder of the reports. Yields None if there are no reports."""
     base = open_base(root)
     try:
         folder = open_folder(base, REPORTS, where="/".join(REPORTS))
@@ -270,7 +274,7 @@ def _reports(root: str) -> Iterator[int | None]:
 
 @contextlib.contextmanager
 def _opened(parent: int | None, name: str) -> Iterator[int | None]:
-    """The folder of this name; None for anything else: a file or a link among the reports is none of ours."""
+    """Open the folder of this name. Yields None for a file or a link, which Remit did not make."""
     try:
         folder = None if parent is None else os.open(name, _FLAGS, dir_fd=parent)
     except (FileNotFoundError, NotADirectoryError):

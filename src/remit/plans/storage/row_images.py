@@ -1,7 +1,7 @@
-"""Rows of a database on a server, kept for the way back: one file among the backups of a run.
+"""Before-images of rows of a database on a server: one file among the backups of a run.
 
-It holds what the rows were before and after, so it is as closed as any backup. Nothing in it is believed unless it has
-the hash that the ledger knows.
+It holds the rows before and after the change, so it is as private as any backup. Its content is used only if it has the
+hash that the ledger recorded.
 """
 
 import os
@@ -24,9 +24,7 @@ _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 
 
 def back_up_rows(folder: ReportFolder, source: int, expected: State) -> str:
-    """Copy the file, durably; where it lies, relative to the root. The copy has the hash that is expected, or this
-    raises.
-    """
+    """Copy the file durably, and return its location relative to the root. Raises if the copy has another hash."""
     where = folder.location(f"{BACKUPS}/{NAME}")
     try:
         copy = os.open(NAME, _NEW_FILE, 0o600, dir_fd=folder.backups)
@@ -47,14 +45,14 @@ def back_up_rows(folder: ReportFolder, source: int, expected: State) -> str:
     if digest != expected.sha256:
         raise EnvironmentFailureError(
             Reason.HASH_MISMATCH,
-            "the rows that were kept for the way back are not those that were read",
+            "the stored before-images of rows differ from those that were read",
             where=where,
-            next_step="Nothing was changed. Look at the disk, then approve the plan again.",
+            next_step="Nothing was changed. Check the disk, then approve the plan again.",
         )
     reach("elsewhere.rows_kept")
     return where
 
 
 def open_rows(folder: ReportFolder, rows: RowsCheckpoint) -> int:
-    """The file, open, with the bytes that were kept; or a refusal. The caller closes it."""
+    """Open the before-images and verify their hash. The caller closes the descriptor."""
     return verified_backup(folder, rows)

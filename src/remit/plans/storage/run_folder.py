@@ -1,8 +1,8 @@
-"""The folder of a run below `agent_outputs/reports`: its papers, and the backups that lead back.
+"""The report folder of a run below `agent_outputs/reports`. It holds the reports and the backups.
 
-Everything is opened beneath the root and without a link: an `agent_outputs` that somebody planted as a link is refused.
-What is written by `write` is durable when it returns, and so is the folder it stands in. Limit: the folder lies in the
-project, where others can write too; what Remit itself relies on is in its ledger, by its hash.
+Everything is opened beneath the root and without following a link, so a planted link `agent_outputs` is refused. Data
+that `write` writes is durable when it returns, and so is the folder. Limit: the folder is in the project, where others
+can write too. Data that Remit itself relies on is in its ledger, by its hash.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ CHANGE_LOG: Final = "change_log.json"
 MANIFEST: Final = "rollback_manifest.json"
 STATUS: Final = "status.json"
 REPORT_MODE: Final = 0o600
-"""Diffs quote files that may be closed to others, so the papers are closed too."""
+"""Diffs quote files that others may not read, so the reports are private too."""
 SCRIPT: Final = "rollback.py"
 DRIFTED: Final = ".drifted-"
-"""In the name of a file that a forced rollback put aside."""
+"""A part of the name of a copy that a forced rollback made of a changed file."""
 
 MAX_REPORT_BYTES: Final = 64 << 20
 _HALF_WRITTEN: Final = re.compile(r"\.[a-z_]+\.(?:json|py)\.[0-9a-f]{16}\.tmp")
@@ -44,7 +44,7 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_C
 
 
 def folder_name(at: datetime, envelope_id: str) -> str:
-    """`{timestamp}_{task}`: sorts by time; two ids never share a name, whatever characters they have."""
+    """Return `{timestamp}_{task}`. It sorts by time, and two ids never share a name, whatever characters they have."""
     task = _UNSAFE.sub("-", envelope_id)[:_LONGEST_TASK]
     if task != envelope_id:
         task += "-" + hashlib.sha256(envelope_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -52,12 +52,12 @@ def folder_name(at: datetime, envelope_id: str) -> str:
 
 
 def render_report_file(report: Contract) -> bytes:
-    """As people read it. Its digest is of the canonical form, never of these bytes."""
+    """Render a report for people. Its digest is computed from the canonical form, not from these bytes."""
     return render_tree(report.tree())
 
 
 def render_tree(tree: Mapping[str, Any]) -> bytes:
-    """A line for each field, and for each item of a list. (An indent throughout costs ten times as much to write.)"""
+    """Render one line for each field and each list item. Indenting every level takes ten times as long."""
     fields = ",\n  ".join(f"{json.dumps(name)}: {_render_field(value)}" for name, value in tree.items())
     return f"{{\n  {fields}\n}}\n".encode()
 
@@ -70,9 +70,10 @@ def _render_field(value: Any) -> str:
 
 
 def make_folders(root: str, parents: Sequence[str]) -> tuple[int, list[int]]:
-    """The folder beneath the root, made where it is missing; and the folders in which a new one awaits its sync.
+    """Open the folder beneath the root, and make it if it is missing.
 
-    The caller closes all of these descriptors. The first one gets a `.gitignore` when it is made.
+    Returns it and the folders that hold a new entry and need a sync. The caller closes all descriptors. A new first
+    folder gets a `.gitignore`.
     """
     base = open_base(root)
     try:
@@ -99,7 +100,9 @@ def make_folders(root: str, parents: Sequence[str]) -> tuple[int, list[int]]:
 
 
 def list_reports(root: str) -> list[str]:
-    """The names of the report folders, newest first. Unfinished and pruned ones begin with a dot and are not listed."""
+    """Return the names of the report folders, newest first. Names with a dot are incomplete or pruned, and not
+    listed.
+    """
     try:
         folder = _open_below(root, REPORTS)
     except RefusedError as problem:
@@ -113,7 +116,7 @@ def list_reports(root: str) -> list[str]:
 
 
 class ReportFolder:
-    """One run's folder, held open: what its name stands for later does not matter. A context manager."""
+    """The folder of one run, held open, so a later change of its name has no effect. A context manager."""
 
     def __init__(self, name: str, reports: int, folder: int, unsynced: list[int]) -> None:
         self.name = name
@@ -124,7 +127,7 @@ class ReportFolder:
 
     @classmethod
     def make(cls, root: str, name: str) -> Self:
-        """A new, empty folder with room for backups. Durable after the first `write`."""
+        """Make a new folder with an empty folder for backups. It is durable after the first `write`."""
         reports, unsynced = make_folders(root, REPORTS)
         where = "/".join((*REPORTS, name))
         try:
@@ -135,7 +138,7 @@ class ReportFolder:
             raise
         made = cls(name, reports, folder, [*unsynced, os.dup(reports)])
         try:
-            # Closed to others: a backup of a file stays as open as its folder was, and no more.
+            # Private: access to a backup must not be wider than access to the original.
             os.mkdir(BACKUPS, 0o700, dir_fd=folder)
         except OSError as problem:
             made.discard()
@@ -146,7 +149,7 @@ class ReportFolder:
 
     @classmethod
     def open(cls, root: str, name: str) -> Self:
-        """The folder of an earlier run."""
+        """Open the folder of an earlier run."""
         where = "/".join((*REPORTS, name))
         try:
             reports = _open_below(root, REPORTS)
@@ -160,9 +163,9 @@ class ReportFolder:
                 raise
             raise EnvironmentFailureError(
                 Reason.STATE_MISSING,
-                "the report folder of this run is gone",
+                "the report folder of this run is missing",
                 where=where,
-                next_step="Restore it from a backup of the project; it holds what is needed to go back.",
+                next_step="Restore it from a backup of the project; it holds the rollback data.",
             ) from None
         return cls(name, reports, folder, [])
 
@@ -176,7 +179,7 @@ class ReportFolder:
 
     @property
     def path(self) -> str:
-        """Relative to the root."""
+        """The path relative to the root."""
         return "/".join((*REPORTS, self.name))
 
     @property
@@ -185,7 +188,7 @@ class ReportFolder:
 
     @property
     def backups(self) -> int:
-        """A descriptor of the folder with the backups, closed with this one."""
+        """A descriptor of the folder with the backups. It is closed with this object."""
         if self._backups is None:
             try:
                 self._backups = open_folder(self._folder, (BACKUPS,), where=self.location(BACKUPS))
@@ -194,21 +197,23 @@ class ReportFolder:
                     raise
                 raise RefusedError(
                     Reason.BACKUP_MISSING,
-                    "the backups of this run are gone",
+                    "the backups of this run are missing",
                     where=self.location(BACKUPS),
                     next_step="Restore them from a backup of the project. Nothing was changed.",
                 ) from None
         return self._backups
 
     def location(self, name: str) -> str:
-        """Relative to the root, as the papers name it."""
+        """Return the path of an entry relative to the root, as reports name it."""
         return f"{self.path}/{name}"
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """All of them, durably; each is whole at every moment. EnvironmentFailureError if they cannot be written."""
+        """Write all files durably. Each is always complete. Raises `EnvironmentFailureError` if they cannot be
+        written.
+        """
         try:
             write_together(self._folder, files, mode=REPORT_MODE)
-        except EnvironmentFailureError as problem:  # which knows only the name of the file
+        except EnvironmentFailureError as problem:  # it only has the name of the file
             where = self.location(problem.where)
             raise EnvironmentFailureError(
                 problem.reason, problem.what, where=where, next_step=problem.next_step
@@ -221,7 +226,7 @@ class ReportFolder:
             raise failure(problem, self.path, "could not be written to the disk for good") from None
 
     def read(self, name: str) -> bytes | None:
-        """What stands there now, or None. For comparing only: whoever can write to the project can change it."""
+        """Return the current content of a file, or None. Use it only to compare: other programs can change the file."""
         try:
             descriptor = open_file(self._folder, name, where=self.location(name))
         except RefusedError as problem:
@@ -232,13 +237,13 @@ class ReportFolder:
             return file.read(MAX_REPORT_BYTES)
 
     def discard(self) -> None:
-        """Remove what was made for a run that never began. What cannot be removed now, `remit prune` will find."""
+        """Remove the folder of a run that never started. `remit prune` finds what cannot be removed now."""
         with contextlib.suppress(OSError):
             remove_files(self._folder)
             os.rmdir(self.name, dir_fd=self._reports)
 
     def clear_half_written(self) -> None:
-        """Remove what a killed process left of papers that it was writing. Only where surely nobody writes any more."""
+        """Remove partly written reports of a killed process. Call it only when no process can be writing."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._folder):
                 if _HALF_WRITTEN.fullmatch(name):
@@ -253,9 +258,9 @@ class ReportFolder:
 
 
 def remove_files(folder: int) -> int:
-    """Remove the files in a folder and in the folders right below it, and those; the bytes that they had.
+    """Remove the files in a folder, its direct subfolders and their files. Return the number of freed bytes.
 
-    Links are removed, never followed. Raises OSError where something is nested deeper: Remit makes no such folder.
+    Links are removed and not followed. Raises OSError if a folder is nested deeper, which Remit never makes.
     """
     freed = 0
     for name in os.listdir(folder):
@@ -289,7 +294,7 @@ def _open_below(root: str, parents: Sequence[str]) -> int:
 
 
 def _ignore_in_git(folder: int) -> None:
-    """Papers and backups are not the project's own. A convenience: that it cannot be written stops nothing."""
+    """Exclude reports and backups from Git. This is a convenience, so a failure is ignored."""
     with contextlib.suppress(OSError):
         descriptor = os.open(".gitignore", _NEW_FILE, 0o644, dir_fd=folder)
         try:

@@ -2,18 +2,19 @@
 
     python3 -I agent_outputs/reports/<run>/rollback.py [--dry-run] [--force] [--checkpoint ID] [--root FOLDER]
 
-Reads rollback_manifest.json beside it. All backups are verified before the first file is restored. A file that somebody
-changed since the run is left alone, and nothing is restored, unless --force is given; then what stands there is kept
-beside the backups first. What is replaced or removed is looked at once more when it is out of the way, and put back if
-somebody changed it just now. A DuckDB database that a program has open is left alone too, and nothing is restored. No
-link is followed. Running it again goes on where it was interrupted, or says that nothing is left. Ends with 0
-(restored, or nothing left), 1 (failed, or a file was changed meanwhile and kept, or rows on a server are left) or 2
-(refused: nothing was touched).
+Reads rollback_manifest.json beside it. All backups are verified before the first file is restored. If a file was
+changed
+since the run, nothing is restored, unless --force is given; then its current version is first copied to the backups. A
+file that is replaced or removed is checked once more after it was moved aside, and put in its place again if another
+program changed it just now. If a program has a DuckDB database open, nothing is restored. No link is followed. Running
+the script again continues an interrupted run, or reports that nothing is left. Exit codes: 0 (restored, or nothing
+left), 1 (failed, or a file was changed meanwhile and kept, or rows on a server are left) or 2 (refused: nothing was
+changed).
 
-Files only: what the plan changed in a database on a server is put back by `remit rollback`, and by nothing else.
+Files only: rows that the plan changed in a database on a server are restored by `remit rollback` only.
 
-Limits: it trusts the manifest, which anybody who can write to the project can change; `remit rollback` does not. On a
-disk with neither exchanges of names nor hard links, what is written in the very instant of a replacement is lost.
+Limits: it trusts the manifest, which anyone who can write to the project can change; `remit rollback` does not. On a
+disk that can neither exchange names nor make hard links, a write in the moment of a replacement is lost.
 """
 
 from __future__ import annotations  # so that Python 3.8 does not look at the types
@@ -48,26 +49,26 @@ LOG = b".wal"
 LONGEST_NAME = 255
 LOCK = struct.Struct("hhqqi0q")  # kind, whence, start, length and process of a lock on a file
 CLOSE = "Nothing was restored. Close the program that has it open; if none has, open it with DuckDB once and close it."
-# What comes of a manifest that is not one of Remit's.
+# Errors that a manifest can cause that Remit did not write.
 BROKEN = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 if TYPE_CHECKING:
     Checkpoint = dict[str, Any]
     State = tuple[str, int] | None
-    """Hash and permissions; None: there is no such file."""
+    """Hash and permissions. None if there is no such file."""
     Observed = dict[str, State]
-    """By path: what was judged, and is all that may be replaced."""
+    """The checked states by path. Only a file in this state may be replaced."""
     Prepared = tuple[dict[str, Any], list[Checkpoint], dict[str, str], Observed, int]
     Metadata = tuple[tuple[int, int] | None, dict[str, bytes], int, int | None]
-    """Owner, attributes, permissions and time of modification."""
+    """Owner, attributes, permissions and modification time."""
 
 
 class RefusalError(Exception):
-    """Nothing was touched."""
+    """The script refused to start. Nothing was changed."""
 
 
 class ChangedError(Exception):
-    """Somebody changed it after it was judged; it is as they left it."""
+    """Another program changed the file after it was checked. The file is as that program left it."""
 
 
 def print_line(text: str) -> None:
@@ -75,7 +76,7 @@ def print_line(text: str) -> None:
     sys.stdout.write(line.encode("ascii", "backslashreplace").decode("ascii") + "\n")
 
 
-# --- files beneath the root, no link followed -------------------------------------------------------------------------
+# --- files beneath the root, without following links ------------------------------------------------------------------
 
 
 def components(path: str) -> list[bytes]:
@@ -87,7 +88,9 @@ def components(path: str) -> list[bytes]:
 
 @contextlib.contextmanager
 def folder_of(root: int, path: str, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
-    """The folder that holds the path, open, and the path's last name. FileNotFoundError if there is no such folder."""
+    """Open the folder that holds the path. Yields it and the last name. FileNotFoundError if there is no such
+    folder.
+    """
     *parents, name = components(path)
     current = os.dup(root)
     try:
@@ -146,7 +149,7 @@ def state_of(root: int, path: str) -> State:
     except FileNotFoundError:
         return None
     except OSError as problem:
-        raise RefusalError(f"cannot be looked at ({problem.strerror}): {path}") from None
+        raise RefusalError(f"cannot be inspected ({problem.strerror}): {path}") from None
 
 
 def is_folder(root: int, path: str) -> bool:
@@ -157,7 +160,7 @@ def is_folder(root: int, path: str) -> bool:
         return False
 
 
-# --- looking before anything is touched -------------------------------------------------------------------------------
+# --- checks before any change -----------------------------------------------------------------------------------------
 
 
 def original_of(checkpoint: Checkpoint) -> State:
@@ -167,7 +170,9 @@ def original_of(checkpoint: Checkpoint) -> State:
 
 
 def judge(root: int, checkpoint: Checkpoint, observed: Observed) -> str:
-    """`left` as the plan left it, as `before` the plan already, or `drifted`. Adds what it sees."""
+    """Return `left` (as the plan left it), `before` (as before the plan) or `drifted`. Adds the states to
+    `observed`.
+    """
     path = checkpoint["file_path"]
     if checkpoint.get("file_kind") == "directory":
         return "left" if is_folder(root, path) else "before"
@@ -188,7 +193,7 @@ def judge(root: int, checkpoint: Checkpoint, observed: Observed) -> str:
 def is_as_left(state: State, checkpoint: Checkpoint) -> bool:
     if state is None or checkpoint.get("hash_after") is None:
         return state is None and checkpoint.get("hash_after") is None
-    mode = checkpoint.get("mode_after")  # older manifests do not say
+    mode = checkpoint.get("mode_after")  # older manifests have none
     return state[0] == checkpoint["hash_after"] and (mode is None or state[1] == int(mode, 8))
 
 
@@ -216,7 +221,7 @@ def verify_backups(backups: int, checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def nearest_folder(root: int, path: str) -> tuple[int, bool]:
-    """The folder that holds the path, or the deepest one on the way to it, open; and whether it is the former."""
+    """Open the folder that holds the path, or the deepest existing folder above it. True for the former."""
     current = os.dup(root)
     try:
         for parent in components(path)[:-1]:
@@ -242,7 +247,7 @@ def has_default_acl(folder: int) -> bool:
 
 
 def is_undone_by_rename(root: int, checkpoint: Checkpoint) -> bool:
-    """Whether the file itself is still there under its new name: then no other is made of its backup."""
+    """Whether the renamed file still exists unchanged. It is then renamed again, and its backup is not used."""
     moved = checkpoint.get("new_path")
     if not moved or state_of(root, checkpoint["file_path"]) is not None:
         return False
@@ -250,8 +255,8 @@ def is_undone_by_rename(root: int, checkpoint: Checkpoint) -> bool:
 
 
 def require_restorable(root: int, checkpoint: Checkpoint) -> None:
-    """What it had can be given back, and nothing else will be given to it."""
-    if checkpoint["operation_to_reverse"] == "CREATE":  # also every folder: nothing is made
+    """Require that the file can get its old metadata, and that a default ACL gives it no other rights."""
+    if checkpoint["operation_to_reverse"] == "CREATE":  # a file or folder is removed, and none is made
         return
     metadata_of(checkpoint)
     folder, is_parent = nearest_folder(root, checkpoint["file_path"])
@@ -261,13 +266,15 @@ def require_restorable(root: int, checkpoint: Checkpoint) -> None:
         os.close(folder)
     if has_acl and not (is_parent and is_undone_by_rename(root, checkpoint)):
         raise RefusalError(
-            "this folder gives new files access rights of its own (a default ACL), so what is restored there would"
+            "this folder gives new files access rights of its own (a default ACL), so a restored file would"
             " not have its permissions; remove it with setfacl -k, or restore by hand: " + checkpoint["file_path"]
         )
 
 
 def require_idle(root: int, backups: int, checkpoint: Checkpoint) -> None:
-    """A database that is in use has changes that are not in its file yet: what is restored would be mixed with them."""
+    """Require that no database is in use. Its latest changes are not in its file, and would mix with the restored
+    file.
+    """
     backup = checkpoint["backup_location"]
     is_database_backup = backup is not None and is_database(backups, backup_name(checkpoint), backup)
     files = [checkpoint["file_path"], checkpoint.get("new_path")]
@@ -282,7 +289,7 @@ def require_idle(root: int, backups: int, checkpoint: Checkpoint) -> None:
 
 
 def is_database(folder: int, name: bytes, shown: str) -> bool:
-    """By its first bytes."""
+    """Whether the first bytes are those of a DuckDB file."""
     descriptor = open_plain(folder, name, shown)
     try:
         return os.pread(descriptor, 4, 8) == b"DUCK"
@@ -296,8 +303,8 @@ def require_no_log(folder: int, name: bytes, shown: str) -> None:
 
 
 def require_unlocked(folder: int, name: bytes, shown: str) -> None:
-    """Where nobody can tell, it counts as such."""
-    if not sys.platform.startswith("linux"):  # elsewhere the answer has another form
+    """Require that no program has the database open. Where this cannot be checked, the file is treated as unlocked."""
+    if not sys.platform.startswith("linux"):  # other systems have another lock structure
         return
     descriptor = open_plain(folder, name, shown)
     try:
@@ -312,7 +319,7 @@ def require_unlocked(folder: int, name: bytes, shown: str) -> None:
 
 
 def metadata_of(checkpoint: Checkpoint) -> Metadata:
-    """ValueError for what no file can have."""
+    """Parse the metadata. Raises ValueError for values that no file can have."""
     owner, modified = None, None
     if checkpoint.get("original_owner"):
         user, group = map(int, checkpoint["original_owner"].split(":"))
@@ -343,7 +350,7 @@ def copy_bytes(source: int, target: int) -> None:
 
 
 def set_metadata(descriptor: int, checkpoint: Checkpoint) -> None:
-    """Owner first, since changing it clears bits of the mode; times last, since everything else changes them."""
+    """Set the owner first, because that clears bits of the mode, and the times last, because other changes set them."""
     path = checkpoint["file_path"]
     owner, attributes, mode, modified = metadata_of(checkpoint)
     found = os.fstat(descriptor)
@@ -351,12 +358,12 @@ def set_metadata(descriptor: int, checkpoint: Checkpoint) -> None:
         try:
             os.fchown(descriptor, owner[0], owner[1])
         except OSError:
-            print_line(f"note: its owner {owner[0]}:{owner[1]} could not be given back: {path}")
+            print_line(f"note: its owner {owner[0]}:{owner[1]} could not be restored: {path}")
     for name, value in attributes.items():
         try:
             os.setxattr(descriptor, name, value)
         except OSError:
-            print_line(f"note: its attribute {name} could not be given back: {path}")
+            print_line(f"note: its attribute {name} could not be restored: {path}")
     os.fchmod(descriptor, mode)
     if modified is not None:
         os.utime(descriptor, ns=(modified, modified))
@@ -367,7 +374,7 @@ def new_name() -> bytes:
 
 
 def rename_as(how: int, source: int, old: bytes, target: int, new: bytes) -> bool:
-    """renameat2, which Python does not offer. False: neither does this system, and nothing was done."""
+    """Call renameat2, which Python does not offer. Returns False, with nothing changed, if this system has none."""
     try:
         import ctypes  # noqa: PLC0415 - some Pythons are built without it
 
@@ -383,7 +390,7 @@ def rename_as(how: int, source: int, old: bytes, target: int, new: bytes) -> boo
 
 
 def move(source: int, old: bytes, target: int, new: bytes) -> None:
-    """To a name that is free: FileExistsError if it is not."""
+    """Move to a name that is free. Raises FileExistsError if it is not."""
     if rename_as(NO_REPLACE, source, old, target, new):
         return
     try:
@@ -392,7 +399,7 @@ def move(source: int, old: bytes, target: int, new: bytes) -> None:
     except OSError as problem:
         if problem.errno not in NOT_ABLE:
             raise
-        # Neither is there: all that is left is to look, and to be quick.
+        # Neither call works here. A check directly before the rename is all that is possible.
         with contextlib.suppress(FileNotFoundError):
             os.stat(new, dir_fd=target, follow_symlinks=False)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fsdecode(new)) from None
@@ -400,7 +407,7 @@ def move(source: int, old: bytes, target: int, new: bytes) -> None:
 
 
 def replace(folder: int, part: bytes, name: bytes, judged: State) -> None:
-    """The new file takes the name in one step; what had it is looked at, and gets it back if it is not as judged."""
+    """Give the name to the new file in one step. If the old file is not as checked, exchange the two again."""
     if rename_as(EXCHANGE, folder, part, folder, name):
         if not is_as_judged(folder, part, judged):
             with naming(part):
@@ -408,7 +415,7 @@ def replace(folder: int, part: bytes, name: bytes, judged: State) -> None:
             raise ChangedError
         os.unlink(part, dir_fd=folder)
         return
-    # A second name for it, so that what is written to it until the last moment is not lost.
+    # A second name keeps the old file, and with it every write until the last moment.
     second = new_name()
     with contextlib.suppress(OSError):
         os.link(name, second, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -426,11 +433,11 @@ def replace(folder: int, part: bytes, name: bytes, judged: State) -> None:
 
 @contextlib.contextmanager
 def naming(aside: bytes) -> Iterator[None]:
-    """Somebody's file is under this name, and may have to stay there: it is told."""
+    """Print the name of a changed file that cannot be moved to its place again."""
     try:
         yield
     except OSError:
-        print_line(f"kept     what was changed just now, beside its place, as {os.fsdecode(aside)}")
+        print_line(f"kept     a file that was changed just now, beside its place, as {os.fsdecode(aside)}")
         raise ChangedError from None
 
 
@@ -443,7 +450,7 @@ def has(folder: int, name: bytes) -> bool:
 
 
 def restore_content(root: int, backups: int, checkpoint: Checkpoint, judged: State) -> None:
-    """A new file beside the old one, whole and on the disk; then it takes the name, in one step."""
+    """Write a new file beside the old one, sync it, and give it the name in one step."""
     source = open_plain(backups, backup_name(checkpoint), checkpoint["backup_location"])
     try:
         with folder_of(root, checkpoint["file_path"], make=True) as (folder, name):
@@ -466,7 +473,7 @@ def restore_content(root: int, backups: int, checkpoint: Checkpoint, judged: Sta
 
 
 def remove_part(folder: int, part: bytes, descriptor: int) -> None:
-    """Only if it is the very file: after an exchange that could not be reversed it is somebody's."""
+    """Remove the new file, but only if the name still refers to it. After a failed exchange it is another file."""
     with contextlib.suppress(OSError):
         if os.path.samestat(os.stat(part, dir_fd=folder, follow_symlinks=False), os.fstat(descriptor)):
             os.unlink(part, dir_fd=folder)
@@ -509,7 +516,7 @@ def remove_folder(root: int, path: str) -> bool:
 
 
 def back_up_drifted(root: int, backups: int, path: str) -> State:
-    """A copy of what somebody made of the file, beside the backups; and what was copied."""
+    """Copy the changed file to the backups. Return the state that was copied."""
     with folder_of(root, path) as (folder, name):
         source = open_plain(folder, name, path)
     backup = name[:150] + b".drifted-" + os.urandom(4).hex().encode("ascii") + b".bak"
@@ -529,7 +536,7 @@ def back_up_drifted(root: int, backups: int, path: str) -> State:
 
 
 def restore(root: int, backups: int, checkpoint: Checkpoint, verdict: str, observed: Observed) -> str:
-    """Why it was kept; nothing if it is as before now."""
+    """Restore one checkpoint. Return the reason why its file was kept, or an empty text."""
     path, moved = checkpoint["file_path"], checkpoint.get("new_path")
     if checkpoint.get("file_kind") == "directory":
         return "" if remove_folder(root, path) else "the folder is not empty"
@@ -577,7 +584,7 @@ def pending(manifest: dict[str, Any], chosen: Sequence[str]) -> list[Checkpoint]
 
 
 def rows_left(manifest: dict[str, Any]) -> list[str]:
-    """What is to be said of rows on a server that are not as before the plan; nothing, if there are none."""
+    """Return lines about rows on a server that are not restored, if there are any."""
     rows = manifest.get("rows")
     if not rows or rows.get("restored_at"):
         return []
@@ -596,7 +603,7 @@ def require_still_valid(manifest: dict[str, Any], *, force: bool) -> None:
         whole_seconds = expires[:19] + "Z"
         over = whole_seconds < now_text()[:19] + "Z"
     if over and not force:
-        raise RefusalError(f"this manifest expired at {expires}; give --force to restore all the same")
+        raise RefusalError(f"this manifest expired at {expires}; give --force to restore anyway")
 
 
 def render(manifest: dict[str, Any]) -> bytes:
@@ -617,20 +624,20 @@ def write_manifest(here: int, manifest: dict[str, Any]) -> None:
         os.rename(part, MANIFEST, src_dir_fd=here, dst_dir_fd=here)
         os.fsync(here)
     except OSError as problem:
-        print_line(f"note: the manifest could not be written ({problem.strerror}); the files are as said above")
+        print_line(f"note: the manifest could not be written ({problem.strerror}); the files are as listed above")
 
 
 def read_manifest(here: int) -> dict[str, Any]:
     try:
         with open(os.open(MANIFEST, READ_FLAGS, dir_fd=here), "rb") as file:
             manifest: dict[str, Any] = json.load(file)
-            render(manifest)  # it must be written again in the end
+            render(manifest)  # it must be possible to write it again at the end
     except (OSError, ValueError, RecursionError):
         raise RefusalError(f"there is no readable {MANIFEST} beside this script") from None
     return manifest
 
 
-# --- the whole --------------------------------------------------------------------------------------------------------
+# --- main -------------------------------------------------------------------------------------------------------------
 
 
 def judge_all(root: int, checkpoints: Sequence[Checkpoint], observed: Observed, *, force: bool) -> dict[str, str]:
@@ -638,13 +645,13 @@ def judge_all(root: int, checkpoints: Sequence[Checkpoint], observed: Observed, 
     drifted = [c["file_path"] for c in checkpoints if verdicts[c["checkpoint_id"]] == "drifted"]
     if drifted and not force:
         raise RefusalError(
-            "changed since the run, nothing was restored (--force restores all the same): " + ", ".join(drifted)
+            "changed since the run, nothing was restored (--force restores anyway): " + ", ".join(drifted)
         )
     return verdicts
 
 
 def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
-    """Everything that can be refused is refused here, before anything is touched."""
+    """Make every check that can refuse, before any change."""
     try:
         manifest = read_manifest(here)
         checkpoints = pending(manifest, options.checkpoint)
@@ -652,7 +659,7 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
             require_still_valid(manifest, force=options.force)
         observed: Observed = {}
         verdicts = judge_all(root, checkpoints, observed, force=options.force)
-        # What is as before already needs no backup.
+        # A file that is as before needs no backup.
         due = [checkpoint for checkpoint in checkpoints if verdicts[checkpoint["checkpoint_id"]] != "before"]
         needed = "drifted" in verdicts.values() or any(checkpoint["backup_location"] for checkpoint in due)
         backups = os.open("backups", FOLDER_FLAGS, dir_fd=here) if needed else here
@@ -660,7 +667,7 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
         for checkpoint in due:
             require_restorable(root, checkpoint)
             require_idle(root, backups, checkpoint)
-        rows_left(manifest)  # so that a broken one is found before anything is touched
+        rows_left(manifest)  # so that an invalid manifest is found before any change
     except OSError as problem:
         raise RefusalError(f"{problem.strerror}: {problem.filename}") from None
     except BROKEN as problem:
@@ -669,7 +676,7 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
 
 
 def run(root: int, here: int, prepared: Prepared) -> int:
-    """How many files were kept because somebody changed them just now."""
+    """Restore the files. Return how many were kept because another program changed them just now."""
     manifest, checkpoints, verdicts, observed, backups = prepared
     restored, skipped, changed = 0, 0, 0
     for checkpoint in checkpoints:
@@ -691,7 +698,7 @@ def run(root: int, here: int, prepared: Prepared) -> int:
 
 
 def use(here: int) -> None:
-    """So that `remit prune` removes nothing meanwhile. One who never lets go of it does not stop this."""
+    """Lock the folder, so that `remit prune` removes nothing. If the lock is held for too long, go on without it."""
     for _ in range(50):
         try:
             fcntl.flock(here, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -704,7 +711,7 @@ def use(here: int) -> None:
 
 
 def print_rows_left(manifest: dict[str, Any]) -> bool:
-    """Said last, so that nobody overlooks it. Whether there was anything to say."""
+    """Print the lines about rows last, so that they are noticed. Return whether there were any."""
     left = rows_left(manifest)
     for line in left:
         print_line(line)
@@ -717,8 +724,8 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--checkpoint", action="append", default=[], metavar="ID", help="only this one; can be repeated"
     )
-    parser.add_argument("--force", action="store_true", help="also where a file was changed since, and after expiry")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument("--force", action="store_true", help="also restore changed files, and after expiry")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, and change nothing")
     return parser.parse_args(arguments)
 
 
@@ -742,7 +749,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         changed = run(root, here, prepared)
     except (RefusalError, OSError, *BROKEN) as problem:
-        print_line(f"failed: {problem}. Mend that and run this again: it goes on where it stopped.")
+        print_line(f"failed: {problem}. Fix the cause and run this again. It continues where it stopped.")
         return 1
     finally:
         left = print_rows_left(prepared[0])
