@@ -136,6 +136,18 @@ def test_commands_of_one_page_share_a_workspace_and_run_in_order(tmp_path: Path)
     assert (tmp_path / "workspace/sub/file").read_text() == "one"
 
 
+def test_an_answer_is_typed_at_the_terminal_when_the_command_asks(tmp_path: Path) -> None:
+    program = "import sys; answer = input('Go on? [y/N]: '); sys.exit(0 if answer == 'y' and sys.stdin.isatty() else 1)"
+    page = f'```console\n$ python -c "{program}"  # type: y\n$ python -c "{program}"  # exit: 1  # type: n\n```\n'
+    assert [(command.typed, command.exit_code) for command in parse_commands(page)] == [("y", 0), ("n", 1)]
+    assert run_commands(parse_commands(page), tmp_path, "") == 2
+
+
+def test_a_command_that_never_asks_for_the_answer_is_found(tmp_path: Path) -> None:
+    with pytest.raises(ExampleError, match="never asked for 'y'"):
+        run_commands(parse_commands("```console\n$ echo done  # type: y\n```\n"), tmp_path, "")
+
+
 def test_a_python_block_runs_where_the_commands_before_it_led(tmp_path: Path) -> None:
     page = "```console\n$ mkdir sub\n$ cd sub\n```\n\n```python\nopen('file', 'w').write('two')\n```\n"
     assert run_commands(parse_commands(page), tmp_path, "") == 2

@@ -1,17 +1,21 @@
 """Runs the examples in the documentation, so that they cannot lie.
 
 In a ```console or ```sh block, a line that starts with `$ ` is a command; other lines are output, for readers only. A
-command may go on after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`;
-`# exit: 0 or 1` is for what depends on how busy the machine is. A ```python block is a program of its own and must exit
-0. All of one file run in order, in one fresh directory, from the folder that the last `cd` led to. What needs the
-network, or a person, is never run, but a `make` target that is shown must exist.
+command may go on after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`; `#
+exit: 0 or 1` is for what depends on how busy the machine is. A command that ends in `# type: TEXT` is run at a
+terminal: TEXT is typed when it asks (its output ends in `]: `), and it must ask. A ```python block is a program of
+its own and must exit 0. All of one file run in order, in one fresh directory, from the folder that the last `cd` led
+to. What needs the network, or a person, is never run, but a `make` target that is shown must exist.
 """
 
 import os
+import pty
 import re
+import select
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +31,8 @@ TIMEOUT_SECONDS: Final = 60
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>\w*)")
 _ASSIGNMENT: Final = re.compile(r"^[A-Z_]+=")
 _EXIT: Final = re.compile(r"\s*#\s*exit:\s*(?P<code>\d+)(?: or (?P<other>\d+))?\s*$")
+_TYPED: Final = re.compile(r"\s*#\s*type:\s*(?P<text>\S+)\s*$")
+_PROMPT: Final = b"]: "
 _HERE_DOCUMENT: Final = re.compile(r"<<-?\s*['\"]?(?P<end>\w+)['\"]?")
 
 
@@ -43,6 +49,8 @@ class Command:
     exit_code: int = 0
     other_exit_code: int | None = None
     python: bool = False
+    typed: str | None = None
+    """The answer of the person at the terminal that the command needs."""
 
     def arguments(self, python: str) -> list[str]:
         return [python, "-c", self.text] if self.python else ["sh", "-c", self.text]
@@ -88,13 +96,15 @@ def _block_commands(block: list[tuple[int, str]]) -> Iterator[Command]:
         text = line.removeprefix("$ ")
         while text.endswith("\\"):
             text += "\n" + next(lines)[1].removeprefix("> ")
+        typed = _TYPED.search(text)
+        text = _TYPED.sub("", text)
         promised = _EXIT.search(text)
         text = _EXIT.sub("", text)
         here = _HERE_DOCUMENT.search(text)
         while here and text.splitlines()[-1] != here["end"]:
             text += "\n" + next(lines)[1].removeprefix("> ")
         code, other = promised.group("code", "other") if promised else (0, None)
-        yield Command(text, number, int(code), int(other) if other else None)
+        yield Command(text, number, int(code), int(other) if other else None, typed=typed["text"] if typed else None)
 
 
 def run_commands(
@@ -129,21 +139,57 @@ def run_commands(
 
 
 def _run(command: Command, python: str, folder: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        command.arguments(python),
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    if done.returncode not in {command.exit_code, command.other_exit_code}:
-        said = done.stdout.decode("utf-8", errors="replace")
-        raise ExampleError(
-            f"line {command.line}: `{command.text}` exited {done.returncode}, not {command.exit_code}:\n{said}"
+    if command.typed is None:
+        done = subprocess.run(
+            command.arguments(python),
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
         )
+        code, output = done.returncode, done.stdout
+    else:
+        code, output = _run_at_terminal(command, command.typed, folder, environment)
+    if code not in {command.exit_code, command.other_exit_code}:
+        shown = output.decode("utf-8", errors="replace")
+        raise ExampleError(f"line {command.line}: `{command.text}` exited {code}, not {command.exit_code}:\n{shown}")
+
+
+def _run_at_terminal(command: Command, typed: str, folder: Path, environment: dict[str, str]) -> tuple[int, bytes]:
+    """Exit code and screen of a command that asks a person. Raises if it never asks."""
+    terminal, child_side = pty.openpty()
+    child = subprocess.Popen(
+        command.arguments(sys.executable),
+        cwd=folder,
+        env={**environment, "TERM": "xterm", "PAGER": "cat"},
+        stdin=child_side,
+        stdout=child_side,
+        stderr=child_side,
+        start_new_session=True,
+    )
+    os.close(child_side)
+    screen, asked, deadline = b"", False, time.monotonic() + TIMEOUT_SECONDS
+    try:
+        while select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            try:
+                screen += os.read(terminal, 65_536)
+            except OSError:  # the command has closed its side of the terminal
+                break
+            if not asked and screen.endswith(_PROMPT):
+                os.write(terminal, f"{typed}\n".encode())
+                asked = True
+        else:
+            child.kill()
+        code = child.wait(TIMEOUT_SECONDS)
+    finally:
+        os.close(terminal)
+    if not asked:
+        shown = screen.decode("utf-8", errors="replace")
+        raise ExampleError(f"line {command.line}: `{command.text}` never asked for {typed!r}:\n{shown}")
+    return code, screen
 
 
 def _check_make_targets(command: Command, makefile: str) -> None:
