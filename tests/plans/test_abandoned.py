@@ -57,7 +57,7 @@ def test_a_rollback_of_it_says_what_to_do_instead_and_last_is_the_one_before(pro
     project.write("c.txt", before := "one\ntwo\nthree\n")
     good = project.apply(plan_of(replace("c", "c.txt")))
     outcome = abandon(project)
-    with pytest.raises(RefusedError, match="closed this plan") as caught:
+    with pytest.raises(RefusedError, match="this run was abandoned") as caught:
         project.workspace.rollback(outcome.status.envelope_id)
     assert f"{outcome.status.folder}/rollback.py" in caught.value.next_step
     taken = project.workspace.rollback("last")
