@@ -16,7 +16,7 @@ CALL = CallPreview.from_tree(
         "estimatedEffect": "acme gets 5%, tells ada@example.com",
         "risk": "HIGH",
         "reversible": False,
-        "wayBack": "None: what it does stays done.",
+        "wayBack": "None. Its effect cannot be undone.",
     }
 )
 

@@ -18,7 +18,7 @@ _CALL: dict[str, Any] = {
     "estimatedEffect": "acme gets 5%",
     "risk": "HIGH",
     "reversible": True,
-    "wayBack": "It is undone if it fails or is cut short.",
+    "wayBack": "It is undone if it fails or is interrupted.",
 }
 _CALLED: dict[str, Any] = {
     "call_id": "c1",
@@ -40,7 +40,7 @@ CALLS: dict[str, dict[str, Any]] = {
         "status": "FAILURE",
         "effect": "unknown",
         "value": None,
-        "error": {"code": "fate_unknown", "what": "it was cut short", "where": "call c1", "next_step": "Look."},
+        "error": {"code": "fate_unknown", "what": "it was interrupted", "where": "call c1", "next_step": "Look."},
     },
     "call-answer": {"state": "done", "call_id": "c1", "result": _CALLED, "stored": True},
     "call-answer/waiting": {

@@ -70,7 +70,7 @@ def code_of(answer: CallAnswer) -> str:
 
 
 def declared(place: Place, name: str, **more: Any) -> Any:
-    """A function that sets a discount, put behind the road as the test wants it."""
+    """A governed function that sets a discount, declared as the test needs it."""
 
     @governed(place.workspace, name, **more)
     def set_discount(customer: str, percent: int) -> dict[str, Any]:

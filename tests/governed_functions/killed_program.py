@@ -1,4 +1,4 @@
-"""A program that was killed in the middle of a call, with what it left."""
+"""A program that was killed during a call, and its file."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ with Workspace.open(sys.argv[1]) as workspace:
 
 
 class Killed:
-    """One program that was killed, with what it left."""
+    """A program that was killed, and its file."""
 
     def __init__(self, place: Place, folder: Path, kind: str, point: str) -> None:
         self.place, self.kind, self.key = place, kind, f"{kind} {point} {folder.name}"
@@ -38,13 +38,13 @@ class Killed:
         )
 
     def written(self) -> list[int]:
-        """Every value that was ever set, the first one included."""
+        """Return every value that was ever set, including the first."""
         values: list[int] = json.loads(self.file.read_text())
         return values
 
 
 def again(one: Killed) -> CallAnswer:
-    """The program is started anew, and its agent makes the same call again."""
+    """Start the program again and make the same call again."""
     place = one.place.workspace
     with Workspace.open(place.root, environ=place.environ) as workspace:
         functions = declare(workspace, str(one.file))

@@ -1,4 +1,4 @@
-"""Functions that write to a file: every value that was ever set stays in it."""
+"""Functions that append to a file, so that it keeps every value that was ever set."""
 
 import json
 from pathlib import Path

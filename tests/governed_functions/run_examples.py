@@ -1,4 +1,4 @@
-"""Runs the worked examples one after the other, in one process that reaches nothing but itself. See test_examples."""
+"""Runs the worked examples one after the other, in one process without a network. See test_examples."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""A person's yes to a call: to this very call as it was shown, used once, and never by the agent itself."""
+"""Approvals of calls. An approval is for the call that was shown, is used once, and is never given by the agent."""
 
 import threading
 from datetime import timedelta
@@ -25,12 +25,12 @@ def asking(place: Place) -> Any:
     )
 
 
-def test_a_call_waits_for_a_person_and_the_same_call_goes_on_with_the_answer_once(place: Place, asking: Any) -> None:
+def test_a_call_waits_for_a_person_and_the_same_call_uses_the_approval_once(place: Place, asking: Any) -> None:
     token = place.token("crm.ask")
     given = {"token": token, "key": "ask-1", "customer": "acme", "percent": 5}
     waiting = asking.call(**given)
     assert waiting.state == "waiting"
-    assert asking.call(**given) == waiting, "asking again puts a second question"
+    assert asking.call(**given) == waiting, "repeating the call made a second approval request"
     [question] = place.pending()
     shown = question.preview
     assert isinstance(shown, CallPreview)
@@ -53,7 +53,7 @@ def test_a_call_waits_for_a_person_and_the_same_call_goes_on_with_the_answer_onc
     ]
 
 
-def test_a_no_is_a_no_for_that_key_however_often_it_is_asked(place: Place, asking: Any) -> None:
+def test_a_denied_key_stays_denied_when_the_call_is_repeated(place: Place, asking: Any) -> None:
     given = {"token": place.token("crm.ask"), "key": "ask-no", "customer": "acme", "percent": 5}
     place.no(asking.call(**given))
     for answer in (asking.call(**given), asking.call(**given)):
@@ -62,7 +62,7 @@ def test_a_no_is_a_no_for_that_key_however_often_it_is_asked(place: Place, askin
     assert (place.calls, place.pending()) == ([], [])
 
 
-def test_a_yes_is_for_the_call_that_was_shown_and_not_for_the_world_as_it_became(place: Place, asking: Any) -> None:
+def test_an_approval_is_only_for_the_call_that_was_shown(place: Place, asking: Any) -> None:
     token = place.token("crm.ask")
     first = asking.call(token=token, key="ask-bound", customer="acme", percent=5)
     place.yes(first)
@@ -71,16 +71,16 @@ def test_a_yes_is_for_the_call_that_was_shown_and_not_for_the_world_as_it_became
     assert second.state == "waiting"
     assert second.waiting.what == "acme has 30%, and gets 5%"
     old = place.workspace.approvals.show(first.waiting.approval_id)
-    assert (old.state, "asked anew" in str(old.reason)) == ("VOID", True), "two questions about one call"
+    assert (old.state, "asked anew" in str(old.reason)) == ("VOID", True), "two approval requests for one call"
     other = asking.call(token=token, key="ask-bound", customer="acme", percent=90)
-    assert other.state == "waiting", "a yes to 5 percent let 90 through"
+    assert other.state == "waiting", "an approval of 5 percent allowed 90"
     renewed = asking.call(token=place.token("crm.ask"), key="ask-bound", customer="acme", percent=5)
-    assert renewed.state == "waiting", "a yes to one token was used by another"
+    assert renewed.state == "waiting", "an approval for one token was used by another"
     assert place.calls == []
     place.workspace.approvals.void([each.approval_id for each in place.pending()], "the test is over")
 
 
-def test_the_agent_cannot_answer_and_a_revoked_token_voids_its_question(place: Place, asking: Any) -> None:
+def test_the_agent_cannot_approve_and_a_revoked_token_voids_its_approval_request(place: Place, asking: Any) -> None:
     token = place.token("crm.ask")
     given = {"token": token, "key": "ask-own", "customer": "acme", "percent": 5}
     waiting = asking.call(**given)
@@ -93,7 +93,7 @@ def test_the_agent_cannot_answer_and_a_revoked_token_voids_its_question(place: P
     assert place.calls == []
 
 
-def test_a_question_outlives_its_process_and_a_day_and_no_longer(place: Place, asking: Any) -> None:
+def test_an_approval_request_survives_its_process_and_lasts_a_day(place: Place, asking: Any) -> None:
     given = {"token": place.token("crm.ask"), "key": "ask-old", "customer": "acme", "percent": 5}
     waiting = asking.call(**given)
     question = place.workspace.approvals.show(waiting.waiting.approval_id)
@@ -103,12 +103,12 @@ def test_a_question_outlives_its_process_and_a_day_and_no_longer(place: Place, a
         elsewhere.approvals.decide(question.approval_id, approved=True, who=ADA)
     place.clock.offset += timedelta(hours=24, seconds=1)
     late = asking.call(**given)
-    assert (late.state, place.calls) == ("waiting", []), "a yes counts for a day"
+    assert (late.state, place.calls) == ("waiting", []), "an approval is valid for a day"
     assert place.workspace.approvals.show(question.approval_id).state == "EXPIRED"
     place.workspace.approvals.void([late.waiting.approval_id], "the test is over")
 
 
-def test_a_caller_who_waits_is_woken_by_the_answer(place: Place, asking: Any) -> None:
+def test_a_waiting_caller_is_woken_by_the_decision(place: Place, asking: Any) -> None:
     token, answers = place.token("crm.ask"), []
     done = threading.Thread(
         target=lambda: answers.append(asking.call(token=token, key="ask-wait", wait=60, customer="acme", percent=5))
@@ -126,7 +126,7 @@ def test_a_caller_who_waits_is_woken_by_the_answer(place: Place, asking: Any) ->
     place.workspace.approvals.void([each.approval_id for each in place.pending()], "the test is over")
 
 
-def test_a_policy_asks_only_where_its_rule_says_so(place: Place) -> None:
+def test_a_policy_asks_a_person_only_if_its_rule_says_so(place: Place) -> None:
     def allow(customer: str, percent: int) -> str:
         return "allow" if percent <= 10 else "ask"
 
@@ -142,13 +142,13 @@ def test_a_policy_asks_only_where_its_rule_says_so(place: Place) -> None:
     place.workspace.approvals.void([each.approval_id for each in place.pending()], "the test is over")
 
 
-def test_what_a_person_cannot_be_shown_whole_is_not_asked(place: Place, asking: Any) -> None:
+def test_a_call_that_cannot_be_shown_in_full_makes_no_approval_request(place: Place, asking: Any) -> None:
     token = place.token("crm.ask")
     answer = asking.call(token=token, key="ask-long", customer="a" * 10_001, percent=5)
     assert (code_of(answer), place.pending()) == ("too_large", [])
 
 
-def test_nobody_is_asked_only_where_there_is_a_way_back_or_nothing_to_take_back(place: Place) -> None:
+def test_only_an_undoable_or_read_only_function_needs_no_approval(place: Place) -> None:
     wrong: list[dict[str, Any]] = [
         {"consent": "none"},
         {"consent": "policy"},
@@ -171,7 +171,7 @@ def test_nobody_is_asked_only_where_there_is_a_way_back_or_nothing_to_take_back(
     assert (result_of(answer).effect, result_of(answer).value) == ("none", None)
 
 
-def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_is_made_once(
+def test_an_idempotent_call_waits_with_the_call_within_it_which_is_made_once(
     place: Place, asking: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = declared(place, "within.first", consent="none", undo=lambda *_, **__: None)
@@ -189,8 +189,8 @@ def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_
         assert waiting.waiting is not None
         assert [each.approval_id for each in place.pending()] == [waiting.waiting.approval_id]
         assert outer.call(**given) == waiting
-        assert place.calls == ["acme"], "what was done within is not done again"
-        assert place.workspace.recover() == [], "it waits, and nothing is wrong with it"
+        assert place.calls == ["acme"], "the call within was made again"
+        assert place.workspace.recover() == [], "a waiting call was reported"
         with monkeypatch.context() as elsewhere:  # in a process that does not have the function, such as the command
             elsewhere.setattr(place.workspace.calls, "registry", Functions())
             assert place.workspace.recover() == []
@@ -200,16 +200,16 @@ def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_
         assert done.value == [{"customer": "acme", "percent": 1}, {"customer": "acme", "percent": 2}]
         assert outer.call(**given).stored
     assert (place.calls, begun) == (["acme"] * 2, ["acme"] * 3)
-    with acting(token, key="within-2"), pytest.raises(RefusedError) as waits:  # of a plain call, as ever
+    with acting(token, key="within-2"), pytest.raises(RefusedError) as waits:  # of a plain call
         outer("beta")
     assert waits.value.reason is Reason.APPROVAL_PENDING
     with acting(token):
         place.no(outer.call(token=token, key="within-2", customer="beta"))
         denied = result_of(outer.call(token=token, key="within-2", customer="beta"))
-    assert (denied.status, "a person said no" in str(denied.error)) == ("FAILURE", True)
+    assert (denied.status, "a person denied it" in str(denied.error)) == ("FAILURE", True)
 
 
-def test_a_call_that_waits_is_gone_on_with_by_whichever_process_is_asked(
+def test_a_waiting_call_can_be_continued_by_any_process(
     place: Place, asking: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
@@ -224,7 +224,7 @@ def test_a_call_that_waits_is_gone_on_with_by_whichever_process_is_asked(
     with acting(token):
         waiting = outer.call(**given)
         assert waiting.state == "waiting"
-        # Another process knows nothing of what this one has given up; it may settle what was left, before it is asked.
+        # Another process does not know which claims this one abandoned. It may recover them before it is called.
         monkeypatch.setattr("remit.execution.journal._abandoned_tokens", set())
         assert place.workspace.recover() == []
         monkeypatch.setattr("remit.execution.journal._abandoned_tokens", set())
@@ -233,10 +233,8 @@ def test_a_call_that_waits_is_gone_on_with_by_whichever_process_is_asked(
     assert begun == ["acme"] * 2
 
 
-def test_a_call_that_has_begun_is_not_said_to_have_failed_by_a_token_that_ended_meanwhile(
-    place: Place, asking: Any
-) -> None:
-    """Part of it is done, and another token goes on with it."""
+def test_a_started_call_is_not_recorded_as_failed_when_its_token_has_ended(place: Place, asking: Any) -> None:
+    """A part of it is done, and another token continues it."""
     begun: list[str] = []
     ends: list[str] = []
 
@@ -256,7 +254,7 @@ def test_a_call_that_has_begun_is_not_said_to_have_failed_by_a_token_that_ended_
         assert outer.call(token=first, **given).state == "waiting"
     before = place.kinds("begun-1")
     place.workspace.tokens.revoke(place.workspace.tokens.verify(first).jti, actor="os:ada")
-    ends.append(second)  # between the first look at it and the transaction
+    ends.append(second)  # between the first check and the transaction
     for token in (first, second):
         with acting(token), pytest.raises(EnvironmentFailureError) as refused:
             outer.call(token=token, **given)
@@ -268,7 +266,7 @@ def test_a_call_that_has_begun_is_not_said_to_have_failed_by_a_token_that_ended_
 
 
 @pytest.mark.parametrize("more", [{}, {"idempotent": True, "undo": lambda *_, **__: None}], ids=["once", "undone"])
-def test_any_other_call_fails_where_one_within_it_waits_and_says_what_to_do(
+def test_any_other_call_fails_if_a_call_within_it_waits_and_gives_a_next_step(
     place: Place, asking: Any, more: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     name = f"within.{request.node.callspec.id}"
@@ -281,5 +279,5 @@ def test_any_other_call_fails_where_one_within_it_waits_and_says_what_to_do(
     with acting(token):
         failed = result_of(outer.call(token=token, key=name, customer=name))
     assert (failed.status, failed.effect) == ("FAILURE", "undone" if more else "unknown")
-    assert "have it called before, give `acting` a `wait`, or declare this function idempotent" in str(failed.error)
+    assert "give `acting` a `wait`, or declare this function idempotent" in str(failed.error)
     assert place.calls == []

@@ -1,4 +1,4 @@
-"""Functions that are awaited."""
+"""Calls of async functions."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ def test_an_awaited_function_runs_in_the_callers_loop_and_is_undone_there(place:
         assert sorted(answer.stored for answer in both) == [False, True, True, True]
 
     asyncio.run(main())
-    assert result_of(put.call(token=token, key="later-5", percent=8)).value == 8, "without a loop it has one of its own"
+    assert result_of(put.call(token=token, key="later-5", percent=8)).value == 8, "without a loop it gets its own"
     assert loops[-1] is not loops[0]
 
 
@@ -78,7 +78,7 @@ def test_functions_that_call_others_never_wait_for_a_thread(place: Place) -> Non
     assert [result_of(answer).value for answer in asyncio.run(main())] == list(range(6))
 
 
-def test_while_a_person_thinks_no_thread_waits(place: Place) -> None:
+def test_no_thread_waits_for_a_person(place: Place) -> None:
     @governed(place.workspace, "later.asked")
     async def asked(number: int) -> int:
         place.calls.append(str(number))
@@ -110,7 +110,7 @@ def test_while_a_person_thinks_no_thread_waits(place: Place) -> None:
     assert sorted(place.calls) == ["0", "1", "2", "3"]
 
 
-def test_a_loop_that_ends_first_leaves_nobody_waiting(place: Place) -> None:
+def test_a_caller_does_not_wait_for_a_loop_that_ended_first(place: Place) -> None:
     @governed(place.workspace, "later.cut", consent="none", undo=lambda *_, **__: place.calls.append("undone"))
     async def cut(number: int) -> int:
         begun.set()
@@ -132,7 +132,7 @@ def test_a_loop_that_ends_first_leaves_nobody_waiting(place: Place) -> None:
     assert (answer.stored, result_of(answer).effect, place.calls) == (True, "undone", ["undone"])
 
 
-def test_a_loop_that_was_closed_before_it_looked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_was_closed_before_it_ran_the_call_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remit.calls.function._POLL_SECONDS", 0.01)
 
     async def seven() -> int:
@@ -142,7 +142,7 @@ def test_a_loop_that_was_closed_before_it_looked_is_noticed(monkeypatch: pytest.
     threading.Timer(0.05, loop.close).start()
     with pytest.raises(RuntimeError, match="the event loop ended"):
         Invoker(loop)(seven)
-    assert Invoker(loop)(seven) == 7, "what has to be done yet is done in a loop of its own"
+    assert Invoker(loop)(seven) == 7, "an open awaitable runs in its own loop"
 
 
 def _at_work() -> bool:

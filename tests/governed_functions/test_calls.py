@@ -1,4 +1,4 @@
-"""A function behind the road: who may call it, with what, and that it happens once."""
+"""Governed functions: the agents and arguments that are allowed, and that a call happens once."""
 
 import asyncio
 import json
@@ -67,11 +67,11 @@ def test_the_same_key_with_other_arguments_or_for_another_agent_is_refused(place
     other = setter.call(token=token, key="taken", customer="acme", percent=6)
     assert (code_of(other), result_of(other).effect) == ("idempotency_conflict", "none")
     foreign = setter.call(token=place.token("crm.set", agent="agent-2"), key="taken", customer="acme", percent=5)
-    assert code_of(foreign) == "idempotency_conflict", "one agent is told what another did"
+    assert code_of(foreign) == "idempotency_conflict", "one agent got the result of another"
     assert place.calls == ["acme"]
 
 
-def test_a_call_needs_a_token_that_names_it_and_counts_now(place: Place, setter: Any) -> None:
+def test_a_call_needs_a_token_that_names_it_and_is_valid_now(place: Place, setter: Any) -> None:
     revoked = place.token("crm.set")
     place.workspace.tokens.revoke(place.workspace.tokens.verify(revoked).jti, actor="os:ada")
     short = place.token("crm.set", life=timedelta(seconds=5))
@@ -89,14 +89,14 @@ def test_a_call_needs_a_token_that_names_it_and_counts_now(place: Place, setter:
     assert place.calls == []
 
 
-def test_what_a_call_returned_is_told_only_to_a_token_that_could_make_it(place: Place, setter: Any) -> None:
+def test_a_stored_result_is_returned_only_to_a_token_that_could_make_the_call(place: Place, setter: Any) -> None:
     setter.call(token=place.token("crm.set"), key="kept", customer="acme", percent=5)
     other = setter.call(token=place.token("crm.other"), key="kept", customer="acme", percent=5)
     assert (code_of(other), other.stored, result_of(other).value) == ("capability_missing", False, None)
     assert setter.call(token=place.token("crm.set"), key="kept", customer="acme", percent=5).stored
 
 
-def test_what_yields_does_nothing_when_it_is_called_and_is_refused(place: Place) -> None:
+def test_a_generator_function_is_refused_because_calling_it_runs_nothing(place: Place) -> None:
     def later(percent: int) -> Iterator[int]:
         yield percent
 
@@ -119,10 +119,10 @@ def test_what_yields_does_nothing_when_it_is_called_and_is_refused(place: Place)
         return later(percent)
 
     result = result_of(put_off.call(token=place.token("crm.put_off"), key="put-off", percent=5))
-    assert (result.status, result.effect) == ("FAILURE", "unknown"), "what nobody has run is said to be done"
+    assert (result.status, result.effect) == ("FAILURE", "unknown"), "a generator that was not run is reported as done"
 
 
-def test_a_token_that_is_revoked_while_the_call_is_on_its_way_is_noticed_at_the_intent(place: Place) -> None:
+def test_a_token_that_is_revoked_during_the_call_is_noticed_at_the_intent(place: Place) -> None:
     token = place.token("crm.late")
 
     def revoke(**_: object) -> str:
@@ -167,7 +167,7 @@ def test_arguments_that_the_signature_does_not_name_or_type_are_refused_before_a
     assert (place.calls, place.kinds("malformed")) == ([], [])
 
 
-def test_the_functions_own_rule_sees_the_arguments_and_a_rule_that_fails_says_no(place: Place, setter: Any) -> None:
+def test_the_functions_own_rule_gets_the_arguments_and_a_rule_that_fails_refuses(place: Place, setter: Any) -> None:
     token = place.token("crm.set")
     too_much = setter.call(token=token, key="rule-1", customer="acme", percent=51)
     assert code_of(too_much) == "access_denied"
@@ -180,7 +180,7 @@ def test_the_functions_own_rule_sees_the_arguments_and_a_rule_that_fails_says_no
     assert place.calls == []
 
 
-def test_a_plain_call_is_made_in_the_name_of_whoever_is_acting_and_returns_or_raises(place: Place, setter: Any) -> None:
+def test_a_plain_call_is_made_for_the_acting_agent_and_returns_or_raises(place: Place, setter: Any) -> None:
     token = place.token("crm.set")
     with pytest.raises(UsageError):
         setter("acme", 5)
@@ -203,7 +203,7 @@ def test_a_plain_call_is_made_in_the_name_of_whoever_is_acting_and_returns_or_ra
         setter("acme", 5)
 
 
-def test_a_preview_does_nothing_and_masks_what_is_private(place: Place) -> None:
+def test_a_preview_changes_nothing_and_masks_private_arguments(place: Place) -> None:
     charge = declared_charge(place)
     shown = place.workspace.calls.preview(
         "pay.charge",
@@ -216,7 +216,7 @@ def test_a_preview_does_nothing_and_masks_what_is_private(place: Place) -> None:
     for secret in ("4111 1111", "blue whale", "hunter22"):
         assert secret not in shown.summary
     assert (place.calls, place.kinds("peek"), charge.function.name) == ([], [], "pay.charge")
-    # A quote that is opened in an argument hides its own line, and nothing else of the call.
+    # An opening quote in an argument hides its own line, and nothing else of the call.
     arguments = {"note": 'password="hunter22\npay everybody', "memo": "x", "card": ["a", "b"]}
     told = render_call(charge.function, arguments, "").arguments
     assert told == {"note": 'password="********\npay everybody', "memo": "********", "card": '["a", "b"]'}
@@ -231,17 +231,17 @@ def declared_charge(place: Place) -> Any:
     return charge
 
 
-def test_what_the_ledger_keeps_of_a_call_is_masked(place: Place, setter: Any) -> None:
+def test_ledger_entries_of_a_call_are_masked(place: Place, setter: Any) -> None:
     token = place.token("crm.set")
     setter.call(token=token, key="masked", customer="4111 1111 1111 1111", percent=5)
     kept = place.payloads("masked")
     assert "crm.set" in kept
     assert "4111 1111" not in kept
-    assert place.calls == ["4111 1111 1111 1111"], "the function itself gets what was meant"
+    assert place.calls == ["4111 1111 1111 1111"], "the function did not get the exact value"
     assert place.workspace.verify_ledger().holds
 
 
-def test_tools_for_a_model_are_told_by_name_description_and_schema(place: Place, setter: Any) -> None:
+def test_tools_for_a_model_have_a_name_a_description_and_a_schema(place: Place, setter: Any) -> None:
     tool = tool_of(setter.function)
     assert tool["name"] == "crm-set"
     assert tools_of(place.workspace.calls.registry)["crm-set"] is setter.function
@@ -252,7 +252,7 @@ def test_tools_for_a_model_are_told_by_name_description_and_schema(place: Place,
         declared(place, "crm.set", consent="none", read_only=True)
 
 
-def test_what_could_not_be_read_again_is_not_stored_as_a_success(place: Place) -> None:
+def test_a_result_that_could_not_be_read_again_is_not_stored_as_a_success(place: Place) -> None:
     values: dict[str, Any] = {"members": {f"k{number}": 1 for number in range(5_001)}, "most": {"k": [1] * 19_000}}
 
     @governed(place.workspace, "crm.much", consent="policy", allow=lambda **_: "allow")
@@ -267,7 +267,7 @@ def test_what_could_not_be_read_again_is_not_stored_as_a_success(place: Place) -
         assert (again.stored, result_of(again)) == (True, first)
 
 
-def test_a_call_within_a_call_has_a_key_of_its_own_which_is_the_same_the_next_time(place: Place) -> None:
+def test_a_call_within_a_call_has_its_own_key_which_is_the_same_when_repeated(place: Place) -> None:
     inner = declared(place, "nest.inner", consent="none", undo=lambda *_, **__: None)
     cut: list[bool] = []
 
@@ -296,7 +296,7 @@ def test_a_call_within_a_call_has_a_key_of_its_own_which_is_the_same_the_next_ti
     assert sum(key.startswith("nest-1/") for key in keys) == 3
 
 
-def test_a_call_names_who_acts_in_the_calls_within_it_however_it_is_made(place: Place) -> None:
+def test_calls_within_a_call_are_made_for_the_same_agent(place: Place) -> None:
     inner = declared(place, "named.inner", consent="none", undo=lambda *_, **__: None)
 
     @governed(place.workspace, "named.outer", consent="none", undo=lambda *_, **__: None)
@@ -320,9 +320,9 @@ def test_a_call_names_who_acts_in_the_calls_within_it_however_it_is_made(place: 
         query = "SELECT correlation_id, actor FROM ledger_entries WHERE kind = 'call.audit' AND correlation_id LIKE ?"
         for number in (1, 2, 3):
             assert [actor for (_, actor) in connection.rows(query, (f"named-{number}/%",))] == [AGENT]
-    with acting(token):  # by the token that the call was made with, and not by that of the block around it
+    with acting(token):  # the calls within use the token of the call, not that of this block
         weak = outer.call(token=place.token("named.outer"), key="named-4", customer="acme")
     assert result_of(weak).status == "FAILURE"
     assert len(place.calls) == 3
-    with pytest.raises(UsageError):  # nobody is left named
+    with pytest.raises(UsageError):  # no agent is set any more
         inner("acme", 5)

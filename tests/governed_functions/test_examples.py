@@ -1,4 +1,4 @@
-"""The worked examples do what they say, without a network."""
+"""The worked examples run as described, without a network."""
 
 import json
 import os
@@ -27,7 +27,7 @@ STEPS: Final = [
 @pytest.mark.skipif(
     not PYTHON.exists(), reason="what the examples need is not here: `make test` puts it into .cache/examples"
 )
-def test_each_example_has_its_plan_and_its_call_approved_and_done_once_and_reaches_nobody() -> None:
+def test_each_example_has_its_plan_and_call_approved_and_done_once_without_a_network() -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("REMIT_")}
     ran = subprocess.run(
         [PYTHON, ROOT / "tests" / "governed_functions" / "run_examples.py", ROOT / "examples"],

@@ -1,4 +1,4 @@
-"""A function that fails: undone where there is a way; else it is said that nobody knows, and it is not called again."""
+"""Functions that fail. Their calls are undone, or recorded as unknown and not made again."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.governed_functions.customer_workspace import Place, code_of, result_o
 
 
 class Register:
-    """Where the functions of these tests write to, and how they go wrong."""
+    """The data that the functions of these tests change, and how they fail."""
 
     def __init__(self) -> None:
         self.value = 1
@@ -62,7 +62,7 @@ def test_a_failure_is_undone_and_the_result_says_so_without_its_secrets(place: P
     assert (again.stored, register.value) == (True, 1), "a failed key is not tried again"
 
 
-def test_a_failure_without_a_way_back_is_of_unknown_fate(place: Place, register: Register) -> None:
+def test_a_failure_without_an_undo_has_an_unknown_effect(place: Place, register: Register) -> None:
     function = put(place, register, "fail.unknown", with_undo=False)
     register.problem = TimeoutError("no answer")
     token = place.token("fail.unknown")
@@ -96,7 +96,7 @@ def test_an_effect_that_verify_does_not_confirm_is_undone_or_unknown(place: Plac
         assert (code_of(answer), result_of(answer).effect) == ("fate_unknown", "unknown"), holds
 
 
-def test_an_undo_that_fails_leaves_the_call_open_and_the_next_one_settles_it(place: Place, register: Register) -> None:
+def test_an_undo_that_fails_leaves_the_call_open_for_the_next_recovery(place: Place, register: Register) -> None:
     function = put(place, register, "fail.open", with_undo=True)
     token = place.token("fail.open")
     register.problem, register.undo_problem = RuntimeError("first"), OSError("away")
@@ -105,14 +105,14 @@ def test_an_undo_that_fails_leaves_the_call_open_and_the_next_one_settles_it(pla
     assert failed.value.reason is Reason.EFFECT_FAILED
     assert "call.outcome" not in place.kinds("open")
     [left] = place.workspace.calls.recover()
-    assert left.problem is not None, "it was settled although its undo fails"
+    assert left.problem is not None, "it was recovered although its undo fails"
     register.problem, register.undo_problem = None, None
     answer = function.call(token=token, key="open", value=2)
     assert (result_of(answer).status, register.value, register.undone) == ("SUCCESS", 2, [1])
     assert place.workspace.calls.recover() == []
 
 
-def test_whoever_interrupts_a_function_still_does_and_it_is_undone_and_recorded(
+def test_an_interrupt_of_a_function_is_raised_and_the_call_is_undone_and_recorded(
     place: Place, register: Register
 ) -> None:
     function = put(place, register, "fail.interrupted", with_undo=True)
@@ -125,7 +125,7 @@ def test_whoever_interrupts_a_function_still_does_and_it_is_undone_and_recorded(
     assert (answer.stored, result_of(answer).effect) == (True, "undone")
 
 
-def test_what_is_no_json_cannot_be_kept_and_that_is_told(place: Place, register: Register) -> None:
+def test_a_value_that_is_not_json_cannot_be_stored_and_is_reported(place: Place, register: Register) -> None:
     returned: list[Any] = [object(), {1: 2}, float("inf"), "x" * 300_000, 2**60]
 
     @governed(place.workspace, "odd.undone", consent="none", undo=register.restore, before=lambda **_: 1)

@@ -1,4 +1,4 @@
-"""kill -9 of the program in the middle of a call: it is never made twice in silence, and the record says so."""
+"""kill -9 of the program during a call. The call is never made twice, and the record is right."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.governed_functions.killed_program import Killed, again
 from tests.governed_functions.register import declare
 from tests.support.sampling import some
 
-# Where the program is killed, how many values were set by then, and what becomes of each kind of function.
+# The fault point, the number of values set by then, and the outcome for each kind of function.
 POINTS = [
     ("road.checkpoint_made", 1, {"undoable": "not begun", "final": "not begun", "repeatable": "not begun"}),
     ("road.intent_recorded", 1, {"undoable": "undone", "final": "unknown", "repeatable": "repeated"}),
@@ -29,7 +29,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("kind, point, writes, said", some(CASES, 4))
-def test_a_killed_program_never_calls_twice_and_leaves_what_is_known(
+def test_a_killed_program_never_calls_twice_and_its_record_is_right(
     place: Place, tmp_path: Path, kind: str, point: str, writes: int, said: str
 ) -> None:
     one = Killed(place, tmp_path, kind, point)
@@ -48,31 +48,29 @@ def test_a_killed_program_never_calls_twice_and_leaves_what_is_known(
 
 
 @pytest.mark.parametrize("kind, said", [("undoable", "undone"), ("final", "unknown"), ("repeatable", "open")])
-def test_recovery_undoes_or_says_that_nobody_knows_and_repeats_nothing_without_a_token(
+def test_recovery_undoes_or_records_unknown_and_repeats_nothing_without_a_token(
     place: Place, tmp_path: Path, kind: str, said: str
 ) -> None:
     one = Killed(place, tmp_path, kind, "call.returned")
     [unsettled] = place.workspace.recover()
-    assert unsettled.problem is not None, "it was settled without its function"
+    assert unsettled.problem is not None, "it was recovered without its function"
     with Workspace.open(place.workspace.root, environ=place.workspace.environ) as workspace:
         declare(workspace, str(one.file))
         [report] = workspace.recover()
         if said == "open":
             assert report.outcome is None
-            assert "same call again" in str(report.problem)
+            assert "the same call" in str(report.problem)
             [report] = workspace.recover(abandoned=[one.key])
             assert report.unknown
         assert report.outcome is not None
         assert report.outcome.effect == ("undone" if said == "undone" else "unknown")
-        assert '"agent_id":"agent-1"' in place.payloads(one.key).splitlines()[-1], "who it was for is forgotten"
+        assert '"agent_id":"agent-1"' in place.payloads(one.key).splitlines()[-1], "the agent is not recorded"
         assert one.written() == ([1, 2, 1] if said == "undone" else [1, 2])
         assert workspace.recover() == []
         assert workspace.verify_ledger().holds
 
 
-def test_a_program_killed_while_it_asks_leaves_one_question_that_the_next_one_goes_on_with(
-    place: Place, tmp_path: Path
-) -> None:
+def test_a_program_killed_while_it_waits_leaves_one_approval_request_for_the_next(place: Place, tmp_path: Path) -> None:
     one = Killed(place, tmp_path, "asking", "call.asked")
     assert one.ended.killed
     [question] = place.pending()

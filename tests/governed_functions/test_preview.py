@@ -1,4 +1,4 @@
-"""What a person sees of a call that he is asked about: every argument, and all that the program says of it."""
+"""The preview of a call for a person shows every argument and the whole text of the program."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.governed_functions.customer_workspace import Place
 pytestmark = pytest.mark.req("VX-08")
 
 
-def test_no_argument_hides_another_or_what_the_program_says(place: Place) -> None:
+def test_no_argument_hides_another_or_the_programs_own_text(place: Place) -> None:
     @governed(place.workspace, "mail.send", risk="HIGH", preview=lambda **given: f"{given['target']}: ABOVE THE LIMIT")
     def send(target: str, text: str, data: dict[str, str], pin: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Arguments that nobody is shown, whatever the function does with them."""
+"""Private arguments are never shown, whatever the function does with them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from remit.governed_functions import governed
 from tests.governed_functions.customer_workspace import Place, result_of
 
 
-def test_what_is_private_is_found_neither_in_the_ledger_nor_in_what_a_person_reads(place: Place) -> None:
+def test_private_arguments_are_neither_in_the_ledger_nor_in_a_preview(place: Place) -> None:
     secrets: dict[str, Any] = {"pin": "blue-whale\n4711", "codes": [7, "narwhal"]}
 
     @governed(
@@ -33,11 +33,11 @@ def test_what_is_private_is_found_neither_in_the_ledger_nor_in_what_a_person_rea
 
     token = place.token("safe.open", "safe.close")
     opened = open_safe.call(token=token, key="safe-1", **secrets, year=0)
-    assert result_of(opened).value == secrets, "the agent, who knows it, is told"
+    assert result_of(opened).value == secrets, "the agent, who knows it, gets the value"
     failed = open_safe.call(token=token, key="safe-2", **secrets, year=2017)
     cut = close_safe.call(token=token, key="safe-3", pin=secrets["pin"])
     said = "".join([place.payloads(f"safe-{number}") for number in (1, 2, 3)])
     said += f"{result_of(failed).error} {result_of(cut).error}"
-    assert "2017" in said, "a short secret hides what only contains it"
+    assert "2017" in said, "a short secret hides a longer text that contains it"
     for secret in ("blue-whale", "4711", "narwhal", "[7"):
         assert secret not in said, secret

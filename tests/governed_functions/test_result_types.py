@@ -1,4 +1,4 @@
-"""What a function returns: ordinary types are stored; what cannot be stored is never a reason to repeat the effect."""
+"""Values of ordinary types are stored. A value that cannot be stored never repeats the effect."""
 
 import enum
 import itertools
@@ -132,7 +132,7 @@ UNSTORABLE: Final[dict[str, Callable[[], Any]]] = {
 
 @pytest.mark.req("GW-07")
 @pytest.mark.parametrize("returns", UNSTORABLE.values(), ids=UNSTORABLE)
-def test_a_result_that_cannot_be_stored_is_told_as_done_and_never_to_be_repeated(
+def test_a_result_that_cannot_be_stored_is_reported_as_done_and_never_repeated(
     place: Place, returns: Callable[[], Any]
 ) -> None:
     order, called = declared(place, returns)
@@ -157,13 +157,13 @@ PUT_OFF: Final[dict[str, Callable[[], Any]]] = {
 
 @pytest.mark.req("GW-07")
 @pytest.mark.parametrize("returns", PUT_OFF.values(), ids=PUT_OFF)
-def test_what_has_yet_to_be_run_is_not_told_as_done(place: Place, returns: Callable[[], Any]) -> None:
+def test_a_deferred_result_is_not_reported_as_done(place: Place, returns: Callable[[], Any]) -> None:
     order, called = declared(place, returns)
     token = place.token(called)
     result = approved(place, order, token, called)
     assert result.error is not None
     assert (result.effect, result.error.code) == ("unknown", "fate_unknown")
-    assert result.error.next_step.startswith("Look at what it was to change.")
+    assert result.error.next_step.startswith("Check whether the change was made.")
     assert approved(place, order, token, called) == result
     assert place.calls.count(called) == 1
 
@@ -174,7 +174,7 @@ class Silent(Exception):
 
 
 @pytest.mark.req("GW-07")
-def test_an_error_that_cannot_be_told_tells_no_private_argument_either(place: Place) -> None:
+def test_an_error_whose_message_fails_shows_no_private_argument(place: Place) -> None:
     @governed(place.workspace, "crm.silent", private=["code"])
     def silent(code: str) -> None:
         """Fail without words."""
@@ -185,12 +185,12 @@ def test_an_error_that_cannot_be_told_tells_no_private_argument_either(place: Pl
     result = result_of(silent.call(token=token, key="k", code="hunter2secret"))
     assert result.error is not None
     assert "hunter2secret" not in result.error.what
-    assert "Silent: it does not say why" in result.error.what
+    assert "Silent: its message cannot be read" in result.error.what
     assert result.effect == "unknown"
 
 
 @pytest.mark.req("GW-07")
-def test_only_a_call_without_an_effect_is_to_be_made_again() -> None:
+def test_only_a_call_without_an_effect_may_be_made_again() -> None:
     assert set(NEXT_STEPS) == set(get_args(CallEffect))
     repeat = {effect for effect, step in NEXT_STEPS.items() if step.startswith("Call it again")}
     assert repeat == {"none", "undone"}

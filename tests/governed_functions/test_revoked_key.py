@@ -1,4 +1,4 @@
-"""A result is worth what its signature is worth."""
+"""A stored result is returned only while its signature is valid."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from remit.core.errors import EnvironmentFailureError, Reason
 from tests.governed_functions.customer_workspace import Place, declared, result_of
 
 
-def test_a_stored_result_whose_key_was_revoked_is_not_handed_out(place: Place) -> None:
+def test_a_stored_result_whose_key_was_revoked_is_not_returned(place: Place) -> None:
     setter = declared(place, "crm.set", consent="none", undo=lambda *_, **__: None)
     token = place.token("crm.set")
     old = result_of(setter.call(token=token, key="before", customer="acme", percent=5))

@@ -1,4 +1,4 @@
-"""What a signature has to be for an agent's arguments to be closed by it."""
+"""The signatures that make a closed model of an agent's arguments."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -77,5 +77,5 @@ def test_a_signature_that_leaves_something_open_is_refused(subtests: pytest.Subt
         hidden,
     ]
     for function in cases:
-        with subtests.test(function=function), pytest.raises(UsageError, match="leaves something open"):
+        with subtests.test(function=function), pytest.raises(UsageError, match="must describe every argument"):
             model_of(function, "test.open")

@@ -1,4 +1,4 @@
-"""Questions about calls, and calls that were cut short, as a person at a terminal reads them."""
+"""Approval requests of calls and interrupted calls, as a person at a terminal sees them."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def remit(place: Place, command: object, *words: str) -> Result:
     return CliRunner().invoke(command, given, env=environ)  # type: ignore[arg-type]
 
 
-def test_a_question_about_a_call_is_listed_shown_and_answered(place: Place) -> None:
+def test_an_approval_request_of_a_call_is_listed_shown_and_approved(place: Place) -> None:
     setter = declared(place, "crm.ask", risk="HIGH", preview=lambda **_: "Gives \x1b[31macme 5% off")
     token = place.token("crm.ask")
     answer = setter.call(token=token, key="c1", customer="acme", percent=5)
@@ -29,7 +29,7 @@ def test_a_question_about_a_call_is_listed_shown_and_answered(place: Place) -> N
         "customer: acme",
         "percent: 5",
         "high",
-        "None: what it does stays done.",
+        "None. Its effect cannot be undone.",
         "23 h 59 min",
     ):
         assert line in shown, line
@@ -44,7 +44,7 @@ def test_a_question_about_a_call_is_listed_shown_and_answered(place: Place) -> N
     assert setter.call(token=token, key="c1", customer="acme", percent=5).result.value["percent"] == 5
 
 
-def test_a_call_that_was_cut_short_is_listed_until_its_program_settles_it_or_somebody_closes_it(
+def test_an_interrupted_call_is_listed_until_its_program_recovers_it_or_a_person_closes_it(
     place: Place, tmp_path: Path
 ) -> None:
     one = Killed(place, tmp_path, "final", Fault("call.returned").point)

@@ -1,1 +1,1 @@
-"""Calls of functions of the caller's own program: once for each key, under the engine's steps."""
+"""Calls of governed functions of the host program, under the engine's steps, once for each key."""

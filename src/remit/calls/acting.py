@@ -1,6 +1,4 @@
-"""In whose name a plain call is made: by the token that is set around it, or that the call around it was made with, and
-by nothing else.
-"""
+"""The agent of a plain call: the token comes from the `acting` block or from the governed call around it."""
 
 import contextlib
 import json
@@ -16,16 +14,18 @@ from remit.core.errors import Reason, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Acting:
+    """The token, the key and the patience for plain calls in the current context."""
+
     token: str = field(repr=False)
     key: str | None
     wait: float | None
     parent_key: str | None = None
-    """The key of the call that is being made. A call within it has a key of its own, the same when it is repeated."""
+    """The key of the enclosing call. A call within it has a key made from this one, the same when it is repeated."""
     counts: dict[str, int] = field(default_factory=dict, compare=False)
-    """How often the same call was made within it."""
+    """How often each call was made within the enclosing call."""
 
     def key_of(self, name: str, arguments: Mapping[str, Any]) -> str | None:
-        """Of a call that is made now. None where nothing says which it is."""
+        """Return the key of a call that is made now, or None if no key is set."""
         if self.parent_key is None:
             return self.key
         call = digest_bytes(json.dumps([self.parent_key, name, arguments], sort_keys=True, default=repr).encode())
@@ -34,22 +34,27 @@ class Acting:
 
 
 def is_nested_key(key: str, parent_keys: Collection[str]) -> bool:
-    """Whether one of these keys is of a call within the call of this key."""
+    """Whether one of `parent_keys` is the key of a call within the call of `key`."""
     return any(re.fullmatch(f"{re.escape(key[:_KEY_PREFIX])}/[0-9a-f]{{64}}", each) for each in parent_keys)
 
 
 _KEY_PREFIX: Final = 100
-"""Characters of a key that are repeated in those of the calls within."""
+"""The number of characters of a key that the keys of the calls within it repeat."""
 _ACTING: Final[ContextVar[Acting | None]] = ContextVar("remit_acting", default=None)
 
 
 @contextlib.contextmanager
 def acting(token: str, *, key: str | None = None, wait: float | None = 0.0) -> Iterator[None]:
-    """Within this block governed functions are called for the agent of `token`.
+    """Call governed functions for the agent of `token` in a `with` block.
 
-    `key` is for one call, and makes it happen once: the id of the agent's tool call is a good one. Without it each call
-    has a key of its own, and a second one is a second call. Calls that this call makes itself have keys made from it.
-    `wait` is how many seconds a person has for an answer before the call raises; None is as long as it takes.
+    Args:
+        token: The capability token of the agent.
+        key: The id of the one call in the block, which happens once for this key. The id of the agent's own tool call
+            is suitable. Without it each call has a new key. Calls within the call have keys made from it.
+        wait: How many seconds a call waits for a person's decision before it raises. None waits without limit.
+
+    Returns:
+        A context manager.
     """
     before = _ACTING.set(Acting(token, key, wait))
     try:
@@ -60,9 +65,9 @@ def acting(token: str, *, key: str | None = None, wait: float | None = 0.0) -> I
 
 @contextlib.contextmanager
 def nested_calls(token: str, key: str, wait: float | None) -> Iterator[None]:
-    """What is called in this block is called by the call of this key, for the same agent: the call names it.
+    """Make calls in this block as part of the call of `key`, for the same agent.
 
-    Where a block names him too, its patience with people is that of the calls within.
+    If an `acting` block of the same token encloses it, the calls wait for people as long as that block says.
     """
     outer = _ACTING.get()
     patience = outer.wait if outer is not None and outer.token == token else wait
@@ -78,7 +83,7 @@ def require_acting(name: str) -> Acting:
     if found is None:
         raise UsageError(
             Reason.MISUSE,
-            "a governed function is called for somebody, and nobody was named",
+            "a governed function was called without an acting agent",
             where=f"function {name}",
             next_step="Call it within `with acting(token):`, or by `.call(token=..., key=..., ...)`.",
         )

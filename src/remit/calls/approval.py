@@ -1,4 +1,4 @@
-"""Asking a person about a call. Nothing is held meanwhile: the answer is used by the same call, made again."""
+"""Approval requests for calls. Nothing is held meanwhile: the same call, made again, uses the approval."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from remit.execution.engine import SuspendedError
 
 
 class AwaitsPersonError(RemitError):
-    """Neither a refusal nor a failure, and so not recorded as one: the question is, and it waits."""
+    """The call waits for a person. It is not recorded as a refusal or a failure; its approval request is recorded."""
 
     def __init__(self, approval: Approval) -> None:
         self.waiting = CallWaiting(
@@ -23,7 +23,7 @@ class AwaitsPersonError(RemitError):
 
 
 class WaitsForPersonError(RefusedError):
-    """A plain call that waits. Where it is made within another call, that one waits with it, if it can."""
+    """A plain call that waits for a person. If it is made within another call, that call waits too if it can."""
 
     def __init__(self, waiting: CallWaiting) -> None:
         self.waiting = waiting
@@ -31,7 +31,7 @@ class WaitsForPersonError(RefusedError):
 
 
 class SuspendedInCallError(SuspendedError):
-    """A call that was begun waits for the person whom a call within it waits for. Made again, it begins anew."""
+    """A started call that waits because a call within it waits for a person. When repeated, it starts again."""
 
     def __init__(self, problem: WaitsForPersonError) -> None:
         self.waiting = problem.waiting
@@ -40,16 +40,17 @@ class SuspendedInCallError(SuspendedError):
 
 def _waiting_error(waiting: CallWaiting) -> dict[str, str]:
     return {
-        "what": f"a person has to say yes first: {waiting.what}",
-        "where": f"question {waiting.approval_id}",
+        "what": f"a person must approve this first: {waiting.what}",
+        "where": f"approval request {waiting.approval_id}",
         "next_step": f"remit approvals show {waiting.approval_id}; then make the same call again, with the same key.",
     }
 
 
 def can_wait(function: GovernedFunction) -> bool:
-    """Whether it may be called from the start after an answer: calls within it are not made twice, but the rest of it
-    is. With an undo that would be called first, and might take back what those calls did. And recovery closes what
-    only reads, so that could not be gone on with.
+    """Whether the function may start again after a decision about a call within it.
+
+    Calls within it are not made twice, but the rest of it is. A function with an undo cannot wait, because the undo
+    would run first and might reverse those calls. A read-only function cannot wait, because recovery closes it.
     """
     return function.idempotent and function.undo is None and not function.read_only
 
@@ -61,7 +62,7 @@ def require_approval(
     wait: float | None,
     on_waiting: Callable[[Approval], None],
 ) -> Approval:
-    """The approval that was given. `AwaitsPersonError` while there is none; refuses when somebody said no."""
+    """Return the approval. Raises `AwaitsPersonError` while the request is pending, and `RefusedError` if denied."""
     request = ApprovalRequest(
         agent_id=granted.token.agent_id,
         token_jti=granted.token.jti,
@@ -78,22 +79,22 @@ def require_approval(
     if approval.state == "PENDING":
         on_waiting(approval)
         approval = approvals.wait(approval.approval_id, wait)
-    where = f"question {approval.approval_id}"
+    where = f"approval request {approval.approval_id}"
     if approval.state == "PENDING":
         raise AwaitsPersonError(approval)
     if approval.state == "DENIED":
         because = f": {approval.reason}" if approval.reason else "."
-        advice = f"{approval.decided_by} said no{because}"
+        advice = f"{approval.decided_by} denied it{because}"
         raise RefusedError(
-            Reason.APPROVAL_DENIED, "a person said no", where=where, next_step=f"It was not called. {advice}"
+            Reason.APPROVAL_DENIED, "a person denied it", where=where, next_step=f"It was not called. {advice}"
         )
     if approval.state == "EXPIRED":
         raise RefusedError(
-            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step="It was not called."
+            Reason.APPROVAL_TIMEOUT, "no person decided in time", where=where, next_step="It was not called."
         )
     if approval.state != "APPROVED":
-        why = approval.reason or "it came to nothing"
+        why = approval.reason or "no reason is recorded"
         raise RefusedError(
-            Reason.CANCELLED, f"the question is void: {why}", where=where, next_step="It was not called."
+            Reason.CANCELLED, f"the approval request is void: {why}", where=where, next_step="It was not called."
         )
     return approval

@@ -1,7 +1,7 @@
-"""What an awaited call does beside its event loop: it runs in a thread of its own, and waits for people in none.
+"""Support for awaited calls. A call runs in its own thread, and waits for people without one.
 
-Never in the default executor of the host's loop: that has few threads, and calls that call others would take them all
-and then wait for one.
+It never uses the default executor of the host's event loop. That has few threads, and calls that call others could take
+all of them and then wait for one.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 async def run_in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """In a thread of its own. It goes on, also when nobody awaits it any more; the program's end waits for it."""
+    """Run the work in its own thread. It continues even if its caller stops awaiting it; the program waits for it."""
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from here on it cannot be called back
+    future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
 
     def run() -> None:
         try:
@@ -35,7 +35,7 @@ async def run_in_thread(work: Callable[..., T], *arguments: Any) -> T:
 
 
 class ApprovalWaiter:
-    """Waits for people's answers: in each event loop one listener for all calls that wait, and no thread."""
+    """Waits for decisions of people, with one listener in each event loop for all waiting calls, and no thread."""
 
     def __init__(self, approvals: Callable[[], ApprovalService]) -> None:
         self._approvals = approvals
@@ -45,7 +45,7 @@ class ApprovalWaiter:
         self._lock = threading.Lock()
 
     async def call_when_approved(self, call: Callable[[], CallAnswer], wait: float | None) -> CallAnswer:
-        """Make the call; while it waits for a person, wait with it, and make it again when there is an answer."""
+        """Make the call. While it waits for a person, wait for the decision and make it again."""
         loop = asyncio.get_running_loop()
         deadline = float("inf") if wait is None else loop.time() + wait
         while True:

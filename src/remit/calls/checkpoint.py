@@ -1,7 +1,7 @@
-"""What the call door writes down: what a person reads of a call, and the checkpoint for whoever takes over.
+"""The documents of a call: the preview for a person, and the checkpoint for recovery.
 
-The checkpoint holds the arguments as they are, since undo needs them; it stays in the workspace's own database. All
-that people and the ledger are shown is masked.
+The checkpoint holds the exact arguments, because undo needs them, and stays in the workspace's own database. The
+previews for people and the ledger entries are masked.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from remit.parsing import parse_json
 from remit.store.connection import Connection
 
 MOST_BYTES: Final = 256 << 10
-"""Of what a function returns, and of what is kept for its undo."""
+"""The limit of a returned value, and of the data for undo."""
 UNKNOWN: Final = "unknown"
-"""Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
+"""The agent in a record whose token could not be verified. Unsigned data is not accepted, not even for a record."""
 HIDDEN: Final = "********"
 _JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonData)
 
@@ -48,7 +48,7 @@ class CallTokens(Protocol):
 
 @dataclass
 class CallAuditData:
-    """What becomes known of a call on its way. Who asked is unknown until a token was verified."""
+    """Audit data that is collected while a call runs. The agent is unknown until the token is verified."""
 
     token: Token | None = None
     agent_id: str = UNKNOWN
@@ -58,12 +58,12 @@ class CallAuditData:
 
 @dataclass(frozen=True)
 class CallRequest:
-    """Nobody has vouched for any of it. `function` is None only where a checkpoint names one that is not here."""
+    """An unverified call. `function` is None only if a checkpoint names a function that this program does not have."""
 
     name: str
     call_id: str
     arguments: Mapping[str, Any]
-    """As JSON; `model` is the same, closed."""
+    """The arguments as JSON. `model` holds the same arguments as a closed model."""
     model: CallArguments | None
     function: GovernedFunction | None
     token: str = field(repr=False)
@@ -84,19 +84,21 @@ class GrantedCall:
 
 @dataclass(frozen=True, slots=True)
 class ShownCall(Preview):
+    """The preview of a call, with the document for the approver."""
+
     shown: CallPreview
 
 
 @dataclass
 class CallFate:
-    """Whatever is not known is unknown."""
+    """The state of a call's effect, `unknown` until it is known."""
 
     effect: CallEffect = "unknown"
 
 
 @dataclass(frozen=True)
 class CallCheckpoint:
-    """A call as its checkpoint knows it."""
+    """A call with the data of its checkpoint."""
 
     request: CallRequest
     before: Any
@@ -105,12 +107,14 @@ class CallCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
+    """The value that a function returned, as JSON."""
+
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptedCall:
-    """A call whose process died: it is only told about."""
+    """A call whose process died. It is only reported."""
 
     problem: RemitError
 
@@ -129,7 +133,7 @@ def render_call_checkpoint(request: CallRequest, before: Any) -> str:
 
 
 def parse_call_checkpoint(text: str, functions: Mapping[str, GovernedFunction]) -> CallCheckpoint:
-    """Also of a function that this program does not have: then it can be closed, and nothing else."""
+    """Parse a checkpoint. If this program does not have its function, the call can only be closed."""
 
     def read(tree: Any) -> CallCheckpoint:
         function = functions.get(tree["function"])
@@ -143,7 +147,7 @@ def parse_call_checkpoint(text: str, functions: Mapping[str, GovernedFunction]) 
 
 
 def render_call(function: GovernedFunction, arguments: Mapping[str, Any], sentence: str) -> CallPreview:
-    """What a person reads. Refuses what does not fit before his eyes: half a call is no call to say yes to."""
+    """Make the preview for a person. Refuses a call that is too long to be shown in full."""
     shown: dict[str, str] = {}
     for name, value in arguments.items():
         masked = _masked(function, name, value)
@@ -153,7 +157,7 @@ def render_call(function: GovernedFunction, arguments: Mapping[str, Any], senten
                 Reason.TOO_LARGE,
                 f"an argument of more than {MAX_TEXT:,} characters cannot be shown to a person, so it is not called",
                 where=f"function {function.name}, {name}",
-                next_step="Send less at once.",
+                next_step="Shorten the argument.",
             )
         shown[name] = text
     masked_sentence = _mask_sentence(function, arguments, sentence) if sentence else ""
@@ -173,8 +177,9 @@ def _masked(function: GovernedFunction, name: str, value: Any) -> Any:
 
 
 def _mask_sentence(function: GovernedFunction, arguments: Mapping[str, Any], sentence: str) -> str:
-    """What the program says of the call, with each argument in it as it is shown. Beyond that only what is a secret by
-    its own looks is masked: no word in an argument hides what the program has to say.
+    """Mask the program's own sentence about the call. Each argument in it appears as it is shown.
+
+    Beyond that only text that looks like a secret is masked, so no word in an argument can hide the program's text.
     """
     texts = dict(_changed_texts(arguments, {name: _masked(function, name, value) for name, value in arguments.items()}))
     if texts:
@@ -185,9 +190,7 @@ def _mask_sentence(function: GovernedFunction, arguments: Mapping[str, Any], sen
 
 
 def _changed_texts(plain: Any, masked: Any) -> Iterator[tuple[str, str]]:
-    """Each text and number that is masked, with its mask. What is hidden whole, whatever it holds, is hidden in all its
-    parts.
-    """
+    """Yield each masked text and number with its mask. A value that is hidden as a whole is hidden in all its parts."""
     if isinstance(plain, Mapping):
         values = list(plain.values())
         masks = list(masked.values()) if isinstance(masked, Mapping) else [masked] * len(values)
@@ -202,13 +205,13 @@ def _changed_texts(plain: Any, masked: Any) -> Iterator[tuple[str, str]]:
 
 
 def render_summary(shown: CallPreview) -> str:
-    """One line for the ledger."""
+    """Render the call as one line for the ledger."""
     arguments = ", ".join(f"{name}={value}" for name, value in shown.arguments.items())
     return f"{shown.function}({arguments}): {shown.estimated_effect}"[:2_000]  # each was masked when it was shown
 
 
 def audit_event(request: CallRequest, result: CallResult) -> NewEntry:
-    """Who called what, and what came of it: of every call, allowed or not."""
+    """Make the audit entry of a call: agent, function and outcome. Every call has one, allowed or not."""
     payload = {
         "call_id": request.call_id,
         "function": request.name,
@@ -223,20 +226,20 @@ def audit_event(request: CallRequest, result: CallResult) -> NewEntry:
 
 
 def require_json(value: Any, what: str, where: str) -> Any:
-    """A tree of JSON of a bounded size. Refuses all else, by its type only: what it holds is nobody's business."""
+    """Return the value as JSON of a bounded size. The refusal of another value names only its type, not its content."""
     tree, closed, size = (value.tree() if isinstance(value, Contract) else value), None, -1
     with contextlib.suppress(ValidationError, RemitError, ValueError, RecursionError):
         closed = _JSON.validate_python(tree, strict=True)
         raw = canonical_bytes(closed)
         size = len(raw)
-        if size <= MOST_BYTES:  # as it will be read again: what was signed and cannot be read is lost
+        if size <= MOST_BYTES:  # parsed as it will be read again: a signed value that cannot be parsed would be lost
             size = -1
             parse_json(b'{"value":%s}' % raw, CallResult.bounds)
             size = len(raw)
     if not 0 <= size <= MOST_BYTES:
         raise RefusedError(
             Reason.MALFORMED if size < 0 else Reason.TOO_LARGE,
-            f"{what} is not JSON of at most {MOST_BYTES:,} bytes that Remit would read, but {type(value).__name__}",
+            f"{what} is {type(value).__name__}, not JSON of at most {MOST_BYTES:,} bytes that Remit can read",
             where=where,
             next_step="Return plain values: text, numbers, lists, dictionaries; not too deep, not too many.",
         )
@@ -244,9 +247,9 @@ def require_json(value: Any, what: str, where: str) -> Any:
 
 
 def require_result(value: Any, where: str) -> Any:
-    """What a function returned, with ordinary types converted to JSON. Refuses what cannot be stored."""
+    """Return the value of a function with ordinary types converted to JSON. Refuses a value that cannot be stored."""
     plain = value
-    with contextlib.suppress(Exception):  # the code of a model may throw anything; what was returned is judged then
+    with contextlib.suppress(Exception):  # the code of a model may raise anything; then the plain value is checked
         plain = plain_value(value)
     try:
         return require_json(plain, "what it returned", where)
@@ -256,8 +259,9 @@ def require_result(value: Any, where: str) -> Any:
 
 
 def is_deferred(value: Any) -> bool:
-    """What a function returned has yet to be run, and is not run here: so it is not known what of it is done. Also if
-    that is a part of a list or the like: `map(send, customers)` has sent nothing yet.
+    """Whether a returned value, or a part of it, has yet to run. It is not run here, so its effect is not known.
+
+    For example, `map(send, customers)` has sent nothing yet.
     """
     if isinstance(value, dict):
         value = tuple(value.values())

@@ -1,4 +1,4 @@
-"""Why a call came to nothing, or may have come to something, in words: what, where, and what to do next. Pure."""
+"""The errors of calls, with the problem, the place and the next step. Pure functions."""
 
 from typing import Final
 
@@ -8,8 +8,8 @@ from remit.calls.redaction import hide_private
 from remit.contracts.calls.call import CallArguments, CallEffect
 from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 
-LOOK_ADVICE: Final = "Look at what it was to change. It is not called again under this key."
-DONE_ADVICE: Final = "Do not call it again: its effect took place. Look at what it changed if you need the result."
+LOOK_ADVICE: Final = "Check whether the change was made. It is not called again under this key."
+DONE_ADVICE: Final = "Do not call it again: its effect took place. Check the changed data if you need the result."
 RETRY_ADVICE: Final = "Call it again under another key, once that is fixed."
 
 NEXT_STEPS: Final[dict[CallEffect, str]] = {
@@ -18,7 +18,7 @@ NEXT_STEPS: Final[dict[CallEffect, str]] = {
     "done": DONE_ADVICE,
     "unknown": LOOK_ADVICE,
 }
-"""What to do after a call that failed, by what became of its effect. Only without an effect it is called again."""
+"""The next step after a failed call, by the state of its effect. Only a call without an effect is made again."""
 
 
 def require_model(request: CallRequest) -> CallArguments:
@@ -32,7 +32,7 @@ def describe_call(request: CallRequest) -> str:
 
 
 def call_failure(problem: BaseException, checkpoint: CallCheckpoint, ending: str) -> BaseException:
-    """What the function threw, in our words; but whoever interrupts the program still does."""
+    """Turn an exception of the function into a failure. An interrupt of the program stays as it is."""
     if not isinstance(problem, Exception):
         return problem
     ends = {
@@ -47,8 +47,8 @@ def call_failure(problem: BaseException, checkpoint: CallCheckpoint, ending: str
         what = f"done, result could not be stored: {why}"
         return EnvironmentFailureError(reason, what, where=describe_call(checkpoint.request), next_step=advice)
     if isinstance(problem, WaitsForPersonError):
-        why += ". Within this call nobody can wait for that: have it called before, give `acting` a `wait`, or declare"
-        why += " this function idempotent, without undo, and it waits as well"
+        why += ". This call cannot wait for that. Make the other call before it, give `acting` a `wait`, or declare"
+        why += " this function idempotent, without undo; then it waits as well"
     what = f"the function failed with {type(problem).__name__}: {why}. {ended}"
     return EnvironmentFailureError(reason, what, where=describe_call(checkpoint.request), next_step=advice)
 
@@ -59,28 +59,28 @@ def companion_failure(what: str, request: CallRequest, why: str) -> EnvironmentF
 
 
 def unfinished_call_error(problem: RemitError, request: CallRequest) -> EnvironmentFailureError:
-    """In place of a signed failure: that would say that nothing was done, and part of it may be."""
+    """Make the error that replaces a signed failure, which would say that nothing was done."""
     return EnvironmentFailureError(
         Reason.IN_PROGRESS,
-        f"it was begun before and has not ended, and this call of it is refused: {problem.what}",
+        f"an earlier call with this key has not ended, and this call is refused: {problem.what}",
         where=describe_call(request),
-        next_step="Get a valid token and ask for this key with it, which tells how it ended; or run: remit recover",
+        next_step="Repeat the call with a valid token to get its outcome, or run: remit recover",
     )
 
 
 def missing_function_error(request: CallRequest) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.CAPABILITY_UNSUPPORTED,
-        "this program does not have the function that was called",
+        "this program does not have the called function",
         where=describe_call(request),
-        next_step="Start the program that declares it: its first call settles this. Or close it: remit recover"
+        next_step="Start the program that declares it: its first call recovers this one. Or close it: remit recover"
         f" --abandon {request.call_id}",
     )
 
 
 def _message_of(problem: BaseException) -> str:
-    """What it threw, in its own words. If it fails to say them, what that throws may hold private arguments."""
+    """Return the exception's own message. An exception raised by `str` is not shown: it may hold private arguments."""
     try:
         return str(problem)
     except Exception:  # noqa: BLE001 - the function's own code
-        return "it does not say why"
+        return "its message cannot be read"

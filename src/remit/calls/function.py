@@ -1,4 +1,4 @@
-"""What a program declares about a function that it puts behind the call door, and how the function is called."""
+"""The declaration of a governed function, and the code that calls it."""
 
 import asyncio
 import contextlib
@@ -22,22 +22,22 @@ Verdict = Literal["allow", "ask", "refuse"]
 VERDICTS: Final = frozenset({"allow", "ask", "refuse"})
 
 APPROVAL_REQUEST_LIFE: Final = timedelta(hours=24)
-"""How long a person has for an answer, and the agent to use it: nothing is held meanwhile."""
+"""The time for a person's decision and for its use by the agent. Nothing is held meanwhile."""
 _POLL_SECONDS: Final = 1.0
-"""How long it can go unnoticed that an event loop has ended."""
+"""The time within which the end of an event loop is noticed."""
 
 
 class NotDoneError(Exception):
-    """Raised by a governed function that surely changed nothing: the result then says so, instead of `unknown`."""
+    """Raise this in a governed function that certainly changed nothing. The result then has the effect `none`."""
 
 
 @dataclass(frozen=True)
 class GovernedFunction:
-    """A governed function. Its companions are called with the same arguments, by name; what else they get comes first.
+    """A governed function with its companion functions.
 
-    `preview` makes the sentence that a person reads; `allow` says yes, no or ask; `before` returns what `undo` will
-    need, as JSON; `undo` puts that back, also after a call that did nothing; `verify` looks whether the world is as the
-    function said.
+    Companions are called with the same arguments, by name. Any other argument comes first. `preview` makes the sentence
+    for the approver. `allow` returns allow, ask or refuse. `before` returns the data that `undo` needs, as JSON. `undo`
+    restores the earlier state, also after a call that changed nothing. `verify` checks that the change was made.
     """
 
     name: str
@@ -48,31 +48,31 @@ class GovernedFunction:
     risk: RiskLevel = "MEDIUM"
     read_only: bool = False
     idempotent: bool = False
-    """The same call a second time changes nothing more: one that was cut short may be made again."""
+    """A repeated call changes nothing more, so an interrupted call may be made again."""
     preview: Callable[..., str] | None = None
     allow: Callable[..., Any] | None = None
     before: Callable[..., Any] | None = None
     undo: Callable[..., Any] | None = None
     verify: Callable[..., Any] | None = None
     private: Collection[str] = ()
-    """Arguments that nobody is shown."""
+    """Arguments that are hidden in every preview, record and message."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(CALL_NAME, self.name):
-            raise _declaration_error(self.name, "its name is not of words like `crm.set_discount`")
+            raise _declaration_error(self.name, "its name must look like `crm.set_discount`")
         self._require_no_generators()
         if self.consent not in {"person", "policy", "none"}:
-            raise _declaration_error(self.name, "consent is person, policy or none")
+            raise _declaration_error(self.name, "consent must be person, policy or none")
         if self.risk not in get_args(RiskLevel):
-            raise _declaration_error(self.name, f"risk is one of {', '.join(get_args(RiskLevel))}")
+            raise _declaration_error(self.name, f"risk must be one of {', '.join(get_args(RiskLevel))}")
         if self.consent == "none" and not self.is_harmless:
-            raise _declaration_error(self.name, "nobody is asked only about what just reads, or can be undone")
+            raise _declaration_error(self.name, 'consent="none" needs read_only= or undo=')
         if self.consent == "policy" and self.allow is None:
-            raise _declaration_error(self.name, "a policy needs a rule: allow=")
+            raise _declaration_error(self.name, 'consent="policy" needs a rule: allow=')
         if self.read_only and self.undo is not None:
-            raise _declaration_error(self.name, "what only reads has nothing to undo")
+            raise _declaration_error(self.name, "a read-only function has nothing to undo")
         if self.before is not None and self.undo is None:
-            raise _declaration_error(self.name, "what is kept before it is for undo=, and there is none")
+            raise _declaration_error(self.name, "before= needs undo=")
         unknown = set(self.private) - set(self.arguments.model_fields)
         if unknown:
             raise _declaration_error(self.name, f"there is no argument {min(unknown)!r} to keep private")
@@ -82,7 +82,7 @@ class GovernedFunction:
             companion = getattr(self, what)
             if inspect.isgeneratorfunction(companion) or inspect.isasyncgenfunction(companion):
                 which = "it" if what == "run" else f"{what}="
-                raise _declaration_error(self.name, f"{which} yields, so to call it does nothing yet")
+                raise _declaration_error(self.name, f"{which} is a generator, so calling it runs nothing")
 
     @property
     def capability(self) -> str:
@@ -95,10 +95,10 @@ class GovernedFunction:
     @property
     def undo_description(self) -> str:
         if self.read_only:
-            return "It only reads: there is nothing to take back."
+            return "It only reads, so there is nothing to undo."
         if self.undo is None:
-            return "None: what it does stays done."
-        return "It is undone if it fails or is cut short."
+            return "None. Its effect cannot be undone."
+        return "It is undone if it fails or is interrupted."
 
     @property
     def is_async(self) -> bool:
@@ -107,7 +107,7 @@ class GovernedFunction:
 
 @dataclass(frozen=True)
 class Invoker:
-    """Calls a function or a companion. What is awaited is run by the caller's own event loop, if he has one."""
+    """Calls a function or a companion. The caller's own event loop, if there is one, runs an awaitable."""
 
     loop: asyncio.AbstractEventLoop | None = None
 
@@ -125,7 +125,7 @@ async def _await_result(made: Any) -> Any:
 
 
 def _run_in_loop(made: Any, loop: asyncio.AbstractEventLoop) -> Any:
-    """In a loop of another thread. One that ends before it has looked at this would leave us waiting for ever."""
+    """Run the awaitable in the loop of another thread. Also ends when that loop ends without having run it."""
     coroutine = _await_result(made)
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     while True:
@@ -142,13 +142,13 @@ def _run_in_loop(made: Any, loop: asyncio.AbstractEventLoop) -> Any:
 
 
 def _close(coroutine: Any) -> None:
-    """Nobody will run it any more. Whatever it says to that."""
+    """Close a coroutine that no loop will run. Its own exceptions are ignored."""
     with contextlib.suppress(Exception):
         coroutine.close()
 
 
 def _run_in_new_loop(made: Any) -> Any:
-    """In a thread: this one may have a loop that runs already."""
+    """Run the awaitable in a new thread, because this thread may have a running loop."""
     future: Future[Any] = Future()
 
     def work() -> None:
@@ -162,14 +162,14 @@ def _run_in_new_loop(made: Any) -> Any:
 
 
 def named(arguments: CallArguments) -> Mapping[str, Any]:
-    """What the function is called with: each argument as its annotation says."""
+    """Return the arguments by name, each of its annotated type."""
     return {name: getattr(arguments, name) for name in type(arguments).model_fields}
 
 
 def _declaration_error(name: str, why: str) -> UsageError:
     return UsageError(
         Reason.MISUSE,
-        f"this function cannot be governed like that: {why}",
+        f"this function cannot be governed as declared: {why}",
         where=f"function {name}",
         next_step="See docs/how-to/govern-a-function.md.",
     )

@@ -1,7 +1,7 @@
-"""The call door: a function of the host program, called by an agent under a token, once for each key.
+"""The operation of calls: an agent with a token calls a function of the host program, once for each key.
 
-The function runs in the process that declared it: a business operation needs its clients and its credentials. Nothing
-holds it back but what this door asks before; each result says `unconfined`.
+The function runs in the process that declared it, because a business operation needs its clients and its credentials.
+Only the checks of this operation restrict it; it runs in no sandbox. Each result says `unconfined`.
 """
 
 import json
@@ -67,7 +67,7 @@ from remit.ledger.writer import Batch
 
 @dataclass(frozen=True)
 class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned | InterruptedCall, CallResult]):
-    """`recovers_only`: nobody's authority is at hand, so what was cut short is brought to an end, and not repeated."""
+    """The engine steps for a call. `recovers_only` means that no authority is present: no call is repeated."""
 
     functions: Mapping[str, GovernedFunction]
     keyring: Callable[[], Keyring]
@@ -79,23 +79,23 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
     on_waiting: Callable[[Approval], None] = lambda _: None
     recovers_only: bool = False
     has_intent: Callable[[CallRequest], bool] = lambda _: False
-    """Whether this very call stands as begun, by whomever, and has no end yet."""
+    """Whether this call has an intent, of any process, and no outcome yet."""
     name: str = field(default="call", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> CallRequest:
-        """The name and the key come from the program, the arguments from the agent."""
+        """Parse the call. The name and the key come from the program, the arguments from the agent."""
         name, call_id, arguments, token = raw[0].decode(), raw[1].decode(), raw[2], raw[3].decode("utf-8", "replace")
         function = self.functions.get(name)
         if function is None:
             raise RefusedError(
                 Reason.CAPABILITY_UNSUPPORTED,
-                "no such function is governed here",
+                "this program has no governed function of this name",
                 where=f"function {name}",
-                next_step="Its program declares it with @governed before it is called.",
+                next_step="Declare it with @governed before it is called.",
             )
         model = function.arguments.parse(arguments, source=f"arguments of {name}")
         tree = model.tree()
-        # With the agent in it: what one agent was told is not handed to another who knows what he asked for.
+        # The digest includes the agent, so another agent who knows the call cannot get its result.
         whole = digest({"function": name, "arguments": tree, "agent": claimed_agent(token)})
         return CallRequest(name, call_id, tree, model, function, token, whole)
 
@@ -115,14 +115,14 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
         request.audit.token, request.audit.agent_id, request.audit.jti = token, token.agent_id, token.jti
         if request.function is None or request.model is None:
             raise missing_function_error(request)
-        # Here already, before anything is looked up: what a call returned is not for a token that could not make it.
+        # Checked before any lookup, because a token that may not make the call may not read its stored result either.
         if (denial := capability_missing(token, request.function)) is not None:
             PolicyDecision(denials=(denial,)).require()
         return GrantedCall(request, request.function, request.model, token)
 
     def decide(self, request: CallRequest) -> PolicyDecision:
         if request.audit.token is None or request.function is None or request.model is None:
-            return PolicyDecision(("it was begun under a token, and is only brought to an end",))
+            return PolicyDecision(("it was started under a token, and is only finished now",))
         decision, request.audit.verdict = decide_call(request.audit.token, request.function, request.model)
         return decision
 
@@ -131,19 +131,19 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
         if function.preview is not None:
             sentence = self._call_companion("preview", function.preview, granted.request)
             if not isinstance(sentence, str):
-                raise companion_failure("preview", granted.request, "it returned no text")
+                raise companion_failure("preview", granted.request, "it did not return a text")
         shown = render_call(function, granted.request.arguments, hide_private(sentence, granted.request))
         return ShownCall(render_summary(shown), digest([granted.request.digest, shown.digest()]), shown)
 
     def consent(self, granted: GrantedCall, preview: Preview, now: datetime) -> str:
-        """A yes to this very call and this very preview; or none needed, because of what the function declares."""
+        """Require an approval of this call and this preview, unless the declaration of the function needs none."""
         function, verdict = granted.function, granted.request.audit.verdict
         if function.consent == "none" and verdict != "ask":
             return f"none needed: {'it only reads' if function.read_only else 'it can be undone'}"
         if function.consent == "policy" and verdict == "allow":
             return "policy: the rule of this function allows it"
         if not isinstance(preview, ShownCall):
-            raise RefusedError(Reason.APPROVAL_DENIED, "there is nothing that a person could be shown")
+            raise RefusedError(Reason.APPROVAL_DENIED, "there is no preview that a person could be shown")
         approval = require_approval(self.approvals, granted, preview, self.wait, self.on_waiting)
         granted.approvals[:] = [approval]
         return f"approval {approval.approval_id} by {approval.decided_by}"
@@ -184,8 +184,8 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
             reach("call.returned")
         except NotDoneError as problem:
             checkpoint.fate.effect = "none"
-            raise call_failure(problem, checkpoint, "It changed nothing, as it says itself.") from None
-        except BaseException as problem:  # noqa: BLE001 - whatever it throws, it may have done something
+            raise call_failure(problem, checkpoint, "The function reports that it changed nothing.") from None
+        except BaseException as problem:  # noqa: BLE001 - whatever it raises, it may have changed something
             if isinstance(problem, WaitsForPersonError) and can_wait(function):
                 raise SuspendedInCallError(problem) from None
             self._undo_failed_call(checkpoint, problem)
@@ -201,25 +201,25 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
         return Returned(value_json)
 
     def recover_effect(self, checkpoint: CallCheckpoint, notes: Notes, note: Note) -> InterruptedCall | None:
-        """None where it may be done from the start: as if it had never begun, or because once more does no harm."""
+        """Return None if the call may run from the start: it was undone, only reads, or is idempotent."""
         function = checkpoint.request.function
         if function is None:
             raise missing_function_error(checkpoint.request)
         if function.undo is not None:
             self.undo(checkpoint, notes, note)
-            end = "and undone: all is as it was before"
+            end = "and undone"
         elif function.read_only:
             checkpoint.fate.effect = "none"
             end = "and only reads: nothing was changed"
         elif function.idempotent and self.recovers_only:
             raise SuspendedError(
                 Reason.IN_PROGRESS,
-                "it was cut short; the same call again, with the same key and a valid token, makes it whole",
+                "it was interrupted; the same call, with the same key and a valid token, completes it",
                 where=describe_call(checkpoint.request),
                 next_step=f"Or close it as it is: remit recover --abandon {checkpoint.request.call_id}",
             )
         elif not function.idempotent:
-            what = "it was cut short, and whether it took effect is not known"
+            what = "it was interrupted, and it is not known whether it took effect"
             return InterruptedCall(
                 EnvironmentFailureError(
                     Reason.FATE_UNKNOWN, what, where=describe_call(checkpoint.request), next_step=LOOK_ADVICE
@@ -231,14 +231,14 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
             return None
         problem = EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            f"it was cut short {end}",
+            f"it was interrupted {end}",
             where=describe_call(checkpoint.request),
             next_step=self.try_again,
         )
         return InterruptedCall(problem)
 
     def undo(self, checkpoint: CallCheckpoint, notes: Notes, note: Note) -> None:
-        """What cannot be undone stays as it is, and the result says that nobody knows how that is."""
+        """Undo the call. Without an undo function its effect stays, and the result says that it is unknown."""
         request = checkpoint.request
         if request.function is None or request.model is None:
             raise missing_function_error(request)
@@ -256,10 +256,10 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
         request = checkpoint.request
         if isinstance(made, InterruptedCall) or request.function is None or request.function.verify is None:
             return
-        why = "verify= does not agree that it is done"
+        why = "verify= does not confirm that it is done"
         try:
             is_verified = self.invoke(request.function.verify, made.value, **named(require_model(request)))
-        except Exception as problem:  # noqa: BLE001 - a look that fails is no confirmation
+        except Exception as problem:  # noqa: BLE001 - a check that fails does not confirm
             is_verified, why = False, hide_private(f"verify= failed: {type(problem).__name__}: {problem}", request)
         if is_verified is not True:
             raise VerificationFailedError(Reason.EFFECT_FAILED, why, where=describe_call(request))
@@ -283,7 +283,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
         return outcome.canonical().decode()
 
     def show_outcome(self, outcome: CallResult, stored: str) -> Mapping[str, Any]:
-        """For ever, and for everybody: what came of private arguments is none of that."""
+        """Show the result, but not the value of a call with private arguments: ledger entries are permanent."""
         shown = json.loads(stored)
         function = self.functions.get(outcome.function)
         if outcome.value is not None and (function is None or function.private):
@@ -297,9 +297,9 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
         except RefusedError as problem:
             raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
-                f"the stored result cannot be vouched for: {problem.what}",
+                f"the stored result cannot be verified: {problem.what}",
                 where=problem.where,
-                next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+                next_step="`remit ledger verify` shows what was changed. `remit keys list` shows revoked keys.",
             ) from None
         return result
 
@@ -307,7 +307,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
         return (audit_event(request, outcome),)
 
     def _undo_failed_call(self, checkpoint: CallCheckpoint, problem: BaseException) -> None:
-        """After a call that failed: undone, if there is a way; else it is said that nobody knows."""
+        """Undo a failed call, if it has an undo function. Otherwise its effect is recorded as unknown."""
         try:
             self.undo(checkpoint, (), lambda _: None)
         except RemitError as second:
@@ -315,7 +315,7 @@ class CallOperation(Operation[CallRequest, GrantedCall, CallCheckpoint, Returned
                 Reason.EFFECT_FAILED,
                 f"the function failed ({type(problem).__name__}), and could not be undone yet: {second.what}",
                 where=describe_call(checkpoint.request),
-                next_step="Fix what stands in the way. Then the next start of this program undoes it. Do not call it"
+                next_step="Fix the cause. Then the next start of this program undoes it. Do not call it"
                 " under another key meanwhile.",
             ) from problem
 

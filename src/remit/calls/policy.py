@@ -1,4 +1,4 @@
-"""May this agent call this function with these arguments? By its token, and by the function's own rule."""
+"""Decides by token and by the function's own rule whether an agent may call a function with these arguments."""
 
 from remit.authority.capability_token import Token
 from remit.calls.function import VERDICTS, GovernedFunction, Verdict, named
@@ -12,16 +12,16 @@ def capability_missing(token: Token, function: GovernedFunction) -> Denial | Non
         return None
     return Denial(
         Reason.CAPABILITY_MISSING,
-        "this token does not let its agent call this function",
+        "the token does not allow this function",
         where=f"capability {function.capability}",
-        next_step=f"Have one issued that does: remit token issue --cap {function.capability}",
+        next_step=f"Have a token issued that does: remit token issue --cap {function.capability}",
     )
 
 
 def decide_call(
     token: Token, function: GovernedFunction, arguments: CallArguments
 ) -> tuple[PolicyDecision, Verdict | None]:
-    """The decision, and what the rule said. A rule that fails, or says anything unclear, says no."""
+    """Return the decision and the verdict of the rule. A rule that fails or returns anything else refuses."""
     if (denial := capability_missing(token, function)) is not None:
         return PolicyDecision(denials=(denial,)), None
     granted = (f"capability {function.capability} of token {token.jti}",)
@@ -33,7 +33,7 @@ def decide_call(
             Reason.ACCESS_DENIED,
             f"the function's own rule refuses these arguments{why}",
             where=f"function {function.name}",
-            next_step="Ask for less.",
+            next_step="Call it with arguments that the rule allows.",
         )
         return PolicyDecision(granted, (denial,)), verdict
     return PolicyDecision((*granted, f"the function's own rule: {verdict}")), verdict
@@ -44,10 +44,10 @@ def _apply_rule(function: GovernedFunction, arguments: CallArguments) -> tuple[V
         return "refuse", ""
     try:
         verdict = function.allow(**named(arguments))
-    except Exception as problem:  # noqa: BLE001 - whatever a rule throws, it did not say yes
+    except Exception as problem:  # noqa: BLE001 - a rule that raises anything does not allow
         return "refuse", f" (it failed: {type(problem).__name__})"
     if isinstance(verdict, bool):
         return ("allow" if verdict else "refuse"), ""
     if isinstance(verdict, str) and verdict in VERDICTS:
         return verdict, ""  # type: ignore[return-value]
-    return "refuse", " (it said neither allow, ask nor refuse)"
+    return "refuse", " (it returned neither allow, ask nor refuse)"

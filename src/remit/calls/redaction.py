@@ -1,4 +1,4 @@
-"""Arguments that nobody is shown: they are not to be found in what else is said about a call either."""
+"""Removes the values of private arguments from every other text about a call."""
 
 import json
 import re
@@ -8,11 +8,11 @@ from typing import Any, Final
 from remit.calls.checkpoint import HIDDEN, CallRequest
 
 _SHORT: Final = 4
-"""Shorter ones are hidden where they stand alone: else a private 1 would hide every date."""
+"""Shorter values are hidden only as whole words. Otherwise a private 1 would hide every date."""
 
 
 def hide_private(text: str, request: CallRequest) -> str:
-    """The text without the values of private arguments, however a message or a tree would spell them."""
+    """Return the text without the values of private arguments, in every spelling of a message or a JSON tree."""
     private = () if request.function is None else request.function.private
     leaves = [leaf for name in private for leaf in _leaves(request.arguments.get(name))]
     spellings = {spelling for leaf in leaves for spelling in _spellings(leaf)}

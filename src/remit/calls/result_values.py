@@ -1,8 +1,8 @@
-"""What a governed function returned, as plain JSON values. Pure.
+"""Converts the value of a governed function to plain JSON values. Pure.
 
 Ordinary types of Python programs are converted: pydantic models, dataclasses, named tuples, tuples, sets, enums, dates
-and times, decimals, UUIDs, paths and bytes (as base64). Everything else stays as it is, and is judged by the caller.
-Nothing that has yet to be run is run, such as a generator, but for what pydantic runs when it writes a model.
+and times, decimals, UUIDs, paths and bytes (as base64). Other values stay as they are, and the caller checks them. A
+deferred value such as a generator is not run. Only pydantic runs code when it writes a model.
 """
 
 import base64
@@ -22,7 +22,7 @@ from remit.contracts.base import Contract
 
 
 def plain_value(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one for each kind
-    """The value with every ordinary type below it converted. A cycle ends in a RecursionError."""
+    """Return the value with every ordinary type in it converted. A cycle raises RecursionError."""
     match value:
         case enum.Enum():
             return plain_value(value.value)
@@ -42,7 +42,7 @@ def plain_value(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one for ea
             return base64.b64encode(value).decode("ascii")
         case Mapping():
             plain = {plain_value(key): plain_value(item) for key, item in value.items()}
-            return plain if len(plain) == len(value) else value  # two keys became one: nothing is dropped silently
+            return plain if len(plain) == len(value) else value  # if two keys became one, a value would be lost
         case tuple() if hasattr(value, "_asdict"):
             return {name: plain_value(item) for name, item in value._asdict().items()}
         case list() | tuple() | AbstractSet():

@@ -1,6 +1,6 @@
-"""Calls of one workspace: functions of this program behind the road, each call once, recovered after a crash.
+"""The calls of one workspace. Each governed function is called under the engine, once for each key.
 
-The first call settles what a crash had left of the functions that are registered by then.
+The first call recovers interrupted calls of the functions that are registered by then.
 """
 
 import asyncio
@@ -39,25 +39,26 @@ _KEY: Final[TypeAdapter[str]] = TypeAdapter(Identifier)
 
 @dataclass(frozen=True)
 class CallKeys:
-    """Each asked for when it is needed, and as it is then."""
+    """The keys for calls. Each is read when it is needed."""
 
     keyring: Callable[[], Keyring]
     executor: Callable[[], Signer]
 
 
 class Functions(Mapping[str, GovernedFunction]):
-    """What this program has put behind the road, by name. A plain registry: nothing gets in by itself."""
+    """The governed functions of this program, by name. Only `register` adds one."""
 
     def __init__(self) -> None:
         self._functions: dict[str, GovernedFunction] = {}
 
     def register(self, function: GovernedFunction) -> None:
+        """Add a function. Raises `UsageError` if its name is taken."""
         if function.name in self._functions:
             raise UsageError(
                 Reason.MISUSE,
-                "a function of this name is governed already",
+                "a governed function of this name exists already",
                 where=f"function {function.name}",
-                next_step="Give it another name: a token allows it by that.",
+                next_step="Give it another name: tokens allow functions by their names.",
             )
         self._functions[function.name] = function
 
@@ -71,12 +72,15 @@ class Functions(Mapping[str, GovernedFunction]):
         return len(self._functions)
 
     def listed(self) -> list[GovernedFunction]:
-        """By name. Each tells its name, its description and the schema of its arguments, for whoever offers tools."""
+        """Return the functions, sorted by name."""
         return [self._functions[name] for name in sorted(self._functions)]
 
 
 class Calls:
-    """Safe to use from several threads. `registry` may be added to at any time."""
+    """The governed functions of this program, and the calls of them. Safe to use from several threads.
+
+    `registry` holds the functions. They may be added at any time.
+    """
 
     def __init__(
         self,
@@ -89,7 +93,7 @@ class Calls:
     ) -> None:
         self.registry = Functions()
         self.patience = ApprovalWaiter(approvals)
-        """For calls that are awaited: `call_when_approved` makes one as often as a person's answers want it."""
+        """Repeats an awaited call whenever a person has decided about it (`call_when_approved`)."""
         self._state = state
         self._keys = keys
         self._tokens = tokens
@@ -110,14 +114,26 @@ class Calls:
         on_waiting: Callable[[Approval], None] = lambda _: None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> CallAnswer:
-        """Call a governed function, once for each `key`: the same call again gives the same result.
+        """Call a governed function for an agent, once for each `key`. The same call again returns the same result.
 
-        Arguments that do not fit the function raise `RefusedError`; all else comes back as an answer, unless neither
-        success nor failure could be recorded, somebody else is at this very call for long, or it was begun and this
-        token may not go on with it. Where a person has to say yes, the answer is `waiting` after `wait` seconds (None:
-        as long as it takes), and the same call again goes on with it. Governed functions that it calls are called for
-        the same agent, with keys made from this one. `loop` runs what is awaited; this call itself blocks, so it
-        is not made in that loop's thread.
+        Governed functions that it calls itself are called for the same agent, with keys made from this one.
+
+        Args:
+            name: The name of the function.
+            arguments: The arguments, as a JSON object.
+            token: The capability token of the agent.
+            key: The id of the call. The id of the agent's own tool call is suitable.
+            wait: How many seconds to wait for a person's decision. None waits without limit.
+            on_waiting: Called with each approval request that the call waits for.
+            loop: The event loop for an awaited function. This call blocks, so make it in another thread.
+
+        Returns:
+            A `CallAnswer`: `done` with the signed result, or `waiting` for a person. Then the same call continues it.
+
+        Raises:
+            RefusedError: The arguments do not fit the function.
+            EnvironmentFailureError: Neither success nor failure could be recorded; another process works on this call
+                for long; or an earlier call has not ended, and this token is not valid for it.
         """
         raw = self._raw(name, key, arguments, token)
         if not self._recovered:
@@ -134,16 +150,16 @@ class Calls:
         return CallAnswer(state="done", call_id=key, result=result, stored=bool(stored))
 
     def preview(self, name: str, arguments: bytes, *, token: str, key: str) -> CallResult | Preview:
-        """What a call would do: the same road, stopped before consent. Raises what a full run would refuse."""
+        """Preview a call. The engine stops before consent. Raises the refusal of a full run."""
         return run_operation(self._operation(), self._raw(name, key, arguments, token), self._context(), dry_run=True)
 
     def recover(
         self, *, excluded: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[CallResult]]:
-        """Undo what can be undone, and say of the rest that nobody knows. Of what can be repeated, leave that open.
+        """Undo interrupted calls that have an undo function, and record the others as unknown.
 
-        What only waits, for a person's answer about a call within it or to be made again after that, is no trouble and
-        not told.
+        An idempotent call stays open, because it can be repeated. A call that only waits for a person's decision about
+        a call within it is not reported.
         """
         operation = self._operation(recovers_only=True)
         recovered = recover(
@@ -162,9 +178,9 @@ class Calls:
         except (ValidationError, UnicodeEncodeError):
             raise RefusedError(
                 Reason.MALFORMED,
-                "a key has 1 to 200 printable characters, and a token is plain text",
+                "a key needs 1 to 200 printable characters, and a token must be plain text",
                 where=f"function {name}",
-                next_step="Take the id of the agent's own tool call as the key.",
+                next_step="Use the id of the agent's own tool call as the key.",
             ) from None
 
     def _operation(
@@ -197,17 +213,17 @@ class Calls:
         with self._recovering:
             if self._recovered:
                 return
-            self._recovered = True  # first: an undo that makes a governed call itself comes by here again
+            self._recovered = True  # set first, because an undo that makes a governed call calls this again
         for report in self.recover(excluded=excluded):
             if report.problem is not None:
-                _LOG.warning("a call could not be settled", extra={"key": report.key, "why": str(report.problem)})
+                _LOG.warning("a call could not be recovered", extra={"key": report.key, "why": str(report.problem)})
 
     def _context(self) -> ExecutionContext:
         return ExecutionContext(self._ledger(), self._clock, self._state.hosts)
 
 
 def schema_of(function: GovernedFunction) -> Mapping[str, Any]:
-    """The JSON Schema of a function's arguments."""
+    """Return the JSON Schema of a function's arguments."""
     return _schema(function.arguments)
 
 

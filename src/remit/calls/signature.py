@@ -1,4 +1,4 @@
-"""From a Python signature to a closed model: what an agent can send is what the annotations say, and nothing else."""
+"""Makes a closed model from a Python signature, so that an agent can send only what the annotations allow."""
 
 import inspect
 import types
@@ -12,25 +12,25 @@ from remit.contracts.calls.call import CallArguments
 from remit.core.errors import Reason, UsageError
 
 RESERVED: Final = frozenset({"token", "key", "wait"})
-"""What `.call` itself takes."""
+"""The parameters of `.call` itself."""
 _PLAIN: Final = (str, int, float, bool, type(None))
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 MOST_ARGUMENTS: Final = 50
 
 
 def model_of(function: Callable[..., Any], name: str) -> type[CallArguments]:
-    """The arguments as a closed model. Refuses a signature that leaves anything open."""
+    """Return the arguments as a closed model. Raises `UsageError` for a signature that leaves anything open."""
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in _NAMED:
-            raise _open_signature_error(name, f"{parameter.name} has no name that an agent could use")
+            raise _open_signature_error(name, f"{parameter.name} cannot be passed by name")
         if (
             parameter.name in RESERVED
             or parameter.name.startswith(("_", "model_"))
             or hasattr(Contract, parameter.name)
         ):
-            raise _open_signature_error(name, f"{parameter.name} is a name of Remit's own")
+            raise _open_signature_error(name, f"{parameter.name} is a reserved name")
         if parameter.name not in hints:
             raise _open_signature_error(name, f"{parameter.name} has no annotation")
         _require_closed(hints[parameter.name], name, parameter.name)
@@ -44,7 +44,7 @@ def model_of(function: Callable[..., Any], name: str) -> type[CallArguments]:
 
 
 def _require_closed(hint: Any, name: str, parameter: str) -> None:
-    """Only what JSON has, all the way down. A model inside must be one of ours: closed."""
+    """Require a type that JSON has, at every level. A model inside must be a closed `Contract`."""
     origin = get_origin(hint)
     if hint in _PLAIN or hint is None or origin is Literal:
         return
@@ -58,7 +58,7 @@ def _require_closed(hint: Any, name: str, parameter: str) -> None:
             _require_closed(each, name, parameter)
         return
     raise _open_signature_error(
-        name, f"{parameter} is none of str, int, float, bool, None, list, dict[str, ...], Literal or a Contract"
+        name, f"{parameter} must be str, int, float, bool, None, list, dict[str, ...], Literal or a Contract"
     )
 
 
@@ -69,7 +69,7 @@ def _title(name: str) -> str:
 def _open_signature_error(name: str, why: str) -> UsageError:
     return UsageError(
         Reason.MISUSE,
-        f"an agent's arguments are checked by the signature, and this one leaves something open: {why}",
+        f"the signature must describe every argument of an agent: {why}",
         where=f"function {name}",
         next_step="See docs/how-to/govern-a-function.md.",
     )

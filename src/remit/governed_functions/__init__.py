@@ -1,8 +1,9 @@
-"""`@governed` puts any Python function under the engine's steps; `acting` says who calls.
+"""`@governed` puts any Python function under the engine's steps. `acting` names the agent that calls it.
 
-An agent's call of such a function needs a token, may need a person's approval, happens once for each key, is undone
-when it fails if there is a way, and leaves a signed result and a record. The function runs in your own process,
-`unconfined`: what it does is its own; what is governed is whether, for whom, with which arguments and how often.
+An agent's call of such a function needs a token and may need a person's approval. It happens once for each key, is
+undone after a failure if it has an undo function, and leaves a signed result and a record. The function runs in your
+own process, `unconfined`: Remit governs whether it is called, for which agent, with which arguments and how often. It
+does not limit what the function does.
 """
 
 from remit.calls.acting import acting

@@ -1,7 +1,4 @@
-"""The decorator, and what becomes of a function by it.
-
-From an answer to what the function returned, for whoever wants a value or an exception.
-"""
+"""The decorator `governed`, the object that replaces a decorated function, and `value_of`."""
 
 import asyncio
 import functools
@@ -23,8 +20,9 @@ from remit.workspace.workspace import Workspace
 
 
 def value_of(answer: CallAnswer) -> Any:
-    """The value of a call that succeeded. Raises `RefusedError` where nothing happened, else
-    `EnvironmentFailureError`.
+    """Return the value of a call that succeeded.
+
+    Raises `RefusedError` if the call waits or had no effect, and `EnvironmentFailureError` for any other failure.
     """
     if answer.waiting is not None:
         raise WaitsForPersonError(answer.waiting)
@@ -42,7 +40,10 @@ R = TypeVar("R")
 
 
 class Governed(Generic[P, R]):
-    """A function that is called for an agent only, on the road. `.call` tells all; a plain call returns or raises."""
+    """A governed function. It can be called only for an agent.
+
+    `.call` returns the whole answer. A plain call returns the value or raises.
+    """
 
     def __init__(self, workspace: Workspace, function: GovernedFunction) -> None:
         self._workspace = workspace
@@ -51,29 +52,32 @@ class Governed(Generic[P, R]):
         functools.update_wrapper(self, function.run)
 
     def call(self, *, token: str, key: str, wait: float | None = 0.0, **arguments: Any) -> CallAnswer:
-        """Call it for the agent of `token`, once for each `key`: the same call again gives the same result.
+        """Call the function for the agent of `token`, once for each `key`. The same call again returns the same result.
 
-        The answer is `done` with a signed result, or `waiting` for a person: then the same call later goes on with it.
-        `wait` is how many seconds to wait for him; None, as long as it takes.
+        The answer is `done` with a signed result, or `waiting` for a person. The same call later continues it. `wait`
+        is how many seconds to wait for the person; None waits without limit.
         """
         if self.function.is_async and _is_in_loop():
             raise UsageError(
                 Reason.MISUSE,
-                "this function is awaited, and there is an event loop",
+                "an async function was called with .call in a running event loop",
                 where=f"function {self.function.name}",
                 next_step="await .acall(token=..., key=..., ...)",
             )
         return self._run(token, key, wait, arguments)
 
     async def acall(self, *, token: str, key: str, wait: float | None = 0.0, **arguments: Any) -> CallAnswer:
-        """The same, awaited. What was begun goes on, also when nobody awaits it any more; a wait holds no thread."""
+        """Make the same call as `call`, awaited. It continues even if its caller stops awaiting it.
+
+        Waiting for a person takes no thread.
+        """
         loop = asyncio.get_running_loop()
         patience = self._workspace.calls.patience
-        with acting(token, wait=wait):  # the calls that it makes have the patience that was given to it
+        with acting(token, wait=wait):  # calls within it wait for people as long as it does
             return await patience.call_when_approved(lambda: self._run(token, key, 0.0, arguments, loop), wait)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """A plain call, within `with acting(token):`. Returns what the function returned, or raises; see `value_of`."""
+        """Make a plain call within `with acting(token):`. Returns the function's value, or raises as `value_of`."""
         who = require_acting(self.function.name)
         arguments = self._bound(args, kwargs)
         key = who.key_of(self.function.name, arguments) or uuid7(self._workspace.clock())
@@ -123,13 +127,30 @@ def governed(  # noqa: PLR0913 - what is declared, each by its name
     verify: Callable[..., Any] | None = None,
     private: Collection[str] = (),
 ) -> Callable[[Callable[P, R]], Governed[P, R]]:
-    """Put a function behind the road under `name`: a token allows it as `call.NAME`.
+    """Govern a Python function: an agent calls it under the engine's steps, once for each key.
 
-    A person is asked about each call; with `consent="policy"`, only where `allow(**arguments)` says "ask" instead of
-    "allow" or "refuse"; with "none", not at all, which is for what only reads or can be undone. `preview(**arguments)`
-    makes the sentence that he reads. `before(**arguments)` returns what `undo(before, **arguments)` needs, which is
-    called when the function fails or its process died; `verify(returned, **arguments)` must return True. `idempotent`:
-    what was cut short may be called again. `private` names arguments that nobody is shown.
+    A token allows the function with the capability `call.NAME`. Companion functions get the arguments by name.
+
+    Args:
+        workspace: The workspace whose tokens, approvals and ledger are used.
+        name: The name of the function, such as `crm.set_discount`.
+        consent: `person` asks a person about each call. `policy` asks only if `allow` returns `ask`. `none` asks about
+            no call, and needs `read_only` or `undo`.
+        risk: The risk level that the approver sees.
+        read_only: The function changes nothing.
+        idempotent: A repeated call changes nothing more, so an interrupted call may be made again.
+        preview: Returns the sentence that the approver reads.
+        allow: Returns `allow`, `ask` or `refuse`; True and False mean allow and refuse.
+        before: Returns the data that `undo` needs, as JSON.
+        undo: Called with the result of `before` and the arguments, if the function fails or its process dies.
+        verify: Called with the returned value and the arguments. Must return True.
+        private: Names of arguments that are hidden in every preview, record and message.
+
+    Returns:
+        The decorator. It replaces the function by an object with `call`, `acall` and a plain call.
+
+    Raises:
+        UsageError: The declaration or the signature is not valid, or the name is taken.
     """
 
     def decorate(function: Callable[P, R]) -> Governed[P, R]:
@@ -164,7 +185,7 @@ def _is_in_loop() -> bool:
 
 
 def _as_json(arguments: dict[str, Any], name: str) -> bytes:
-    """Through bytes, as from anywhere else: so that the same limits hold."""
+    """Render the arguments as bytes, so that the same limits apply as for every other caller."""
     try:
         return json.dumps(arguments, allow_nan=False, default=_tree).encode()
     except (TypeError, ValueError, RecursionError) as problem:

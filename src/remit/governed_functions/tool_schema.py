@@ -1,4 +1,4 @@
-"""Governed functions as a model is told of them: a name, a description, a schema of the arguments."""
+"""Descriptions of governed functions for the tool list of a model."""
 
 from typing import Any
 
@@ -7,13 +7,19 @@ from remit.calls.service import Functions, schema_of
 
 
 def tool_of(function: GovernedFunction) -> dict[str, Any]:
-    """`name`, `description` and `input_schema`, as most tool-call interfaces want them.
+    """Describe a governed function for the tool list of a model.
 
-    Their names have no dots: `crm.set_discount` is `crm-set_discount`, and a name of ours has no hyphen.
+    A tool name has a hyphen in place of each dot: `crm.set_discount` becomes `crm-set_discount`.
+
+    Args:
+        function: A value of `workspace.calls.registry`, or the `function` of a decorated function.
+
+    Returns:
+        A dictionary with `name`, `description` and `input_schema`.
     """
     parts = [function.description, function.undo_description]
     if function.consent != "none":
-        parts.append("A person may be asked first.")
+        parts.append("A person may have to approve it first.")
     return {
         "name": function.name.replace(".", "-"),
         "description": " ".join(part for part in parts if part),
@@ -22,5 +28,12 @@ def tool_of(function: GovernedFunction) -> dict[str, Any]:
 
 
 def tools_of(functions: Functions) -> dict[str, GovernedFunction]:
-    """The functions by the names that `tool_of` gives them."""
+    """Return the governed functions by their tool names.
+
+    Args:
+        functions: `workspace.calls.registry`.
+
+    Returns:
+        The functions, by the names that `tool_of` gives them.
+    """
     return {str(tool_of(function)["name"]): function for function in functions.listed()}
