@@ -42,7 +42,7 @@ def test_what_could_run_is_fine_and_is_not_run(check_config: Callable[..., Check
 @pytest.mark.parametrize(
     "pipeline, status, words",
     [
-        ({"type": "python", "steps": ["os:remove"], "writes": ["x"]}, "fail", "in no package"),
+        ({"type": "python", "steps": ["os:remove"], "writes": ["x"]}, "fail", "not in a package"),
         ({"type": "python", "steps": ["etl.run:run"], "writes": ["x"], "reads": ["no/such"]}, "warn", "no/such"),
         ({"type": "python", "steps": ["etl.run:run", "etl.no:run"], "writes": ["x"]}, "warn", "etl.no: no such module"),
         ({"type": "sql", "connection": "nobody", "steps": ["one.sql"]}, "fail", "no connection"),

@@ -182,7 +182,7 @@ def test_a_signature_alone_allows_none_of_it(project: Project, path: str, code: 
         (action("a", "SQL_EXECUTE", "a.duckdb", {"type": "sql_execute", "query": "SELECT 1"}), "no connection"),
         (
             action("a", "FILE_MODIFY", "a.txt", {"type": "replace_content", "content": "x"}),
-            "only if the plan says what it replaces",
+            "must give the hash of the file that it replaces",
         ),
     ],
     ids=["unknown", "unclear"],

@@ -90,7 +90,7 @@ def test_actions_on_one_database_are_in_order_whatever_their_connections_are_cal
     [
         ({"connection": "nobody"}, Reason.CAPABILITY_UNSUPPORTED, "connection", "no connection called 'nobody'"),
         ({"connection": "server", "target": "x"}, Reason.MALFORMED, "target", "PostgreSQL"),
-        ({"connection": "memory"}, Reason.MALFORMED, "save_results_to", "nothing would come of"),
+        ({"connection": "memory"}, Reason.MALFORMED, "save_results_to", "the result is lost"),
         ({"target": "other.duckdb"}, Reason.MALFORMED, "target", "data//shop.duckdb"),
         ({"target": "x", "connection": "memory", "save_results_to": "x.csv"}, Reason.MALFORMED, "target", "in memory"),
         ({"save_results_to": "rows.txt"}, Reason.MALFORMED, "save_results_to", "suffix"),
@@ -153,7 +153,7 @@ def test_protected_files_that_are_only_read_need_an_approval_too() -> None:
 )
 def test_no_other_action_names_a_database_its_log_or_the_results(other: dict[str, Any]) -> None:
     found = denials(plan(sql("a", save_results_to="out.csv"), other))
-    assert [(one.reason, one.next_step) for one in found] == [(Reason.PATH_REFUSED, "Make two plans of it.")]
+    assert [(one.reason, one.next_step) for one in found] == [(Reason.PATH_REFUSED, "Split it into two plans.")]
     assert found[0].where.startswith("action b")
 
 

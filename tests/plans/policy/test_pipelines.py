@@ -92,7 +92,7 @@ def test_what_is_registered_may_run() -> None:
     "name, reason, where, words",
     [
         ("unheard", Reason.CAPABILITY_UNSUPPORTED, "action a, pipeline", "no pipeline called 'unheard'"),
-        ("stranger", Reason.CAPABILITY_UNSUPPORTED, "action a, pipeline stranger, steps", "os:remove is in no package"),
+        ("stranger", Reason.CAPABILITY_UNSUPPORTED, "action a, pipeline stranger, steps", "os:remove is not in"),
         ("forgetful", Reason.MALFORMED, "action a, pipeline forgetful, connection", "in memory"),
         ("closed", Reason.CAPABILITY_UNSUPPORTED, "action a, pipeline closed, connection", "read_only"),
         ("nowhere", Reason.CAPABILITY_UNSUPPORTED, "action a, pipeline nowhere, connection", "no connection called"),
@@ -161,7 +161,7 @@ def test_no_other_action_touches_what_a_pipeline_reads_runs_or_changes(subtests:
     ]:
         with subtests.test(other=other):
             denial = only(plan(run("a", "report"), other))
-            assert (denial.reason, denial.next_step) == (Reason.PATH_REFUSED, "Make two plans of it.")
+            assert (denial.reason, denial.next_step) == (Reason.PATH_REFUSED, "Split it into two plans.")
             assert "pipeline report" in denial.what
 
 
@@ -191,7 +191,7 @@ def test_a_target_and_its_hashes_are_of_one_of_the_files() -> None:
     assert denials(plan(run("a", "report", target="out/b.csv", expected_hash_before=digest))) == []
     assert denials(plan(run("a", "nightly", expected_hash_before=digest))) == []
     assert only(plan(run("a", "report", expected_hash_after=digest))).where == "action a, target"
-    assert "no file that the pipeline changes" in only(plan(run("a", "report", target="other.csv"))).what
+    assert "not a file that the pipeline changes" in only(plan(run("a", "report", target="other.csv"))).what
 
 
 @pytest.mark.req("PX-25")

@@ -206,7 +206,7 @@ def test_the_bytes_of_all_paths_are_bounded() -> None:
 def test_a_file_is_not_a_folder_in_the_same_plan(actions: list[dict[str, Any]]) -> None:
     [denial] = denials(plan(*actions))
     assert denial.reason is Reason.PATH_REFUSED
-    assert "a file in this plan and a folder too" in denial.what
+    assert "both as a file and as a folder" in denial.what
 
 
 def test_a_file_is_not_renamed_to_itself() -> None:

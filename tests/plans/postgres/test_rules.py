@@ -21,7 +21,7 @@ def told_of(store: Store, plan: bytes) -> str:
 @pytest.mark.parametrize("flag", ["stop_on_error", "rollback_on_failure"])
 def test_it_is_done_whole_or_not_at_all(store: Store, flag: str) -> None:
     told = told_of(store, mixed(**{flag: False}))
-    assert f"is done whole or not at all, and {flag} is false" in told
+    assert f"as a whole or not at all, and {flag} is false" in told
     assert f"Leave {flag} out" in told
 
 
@@ -46,17 +46,17 @@ def test_a_plan_has_one_server(store: Store) -> None:
     ],
 )
 def test_an_action_on_a_server_has_no_file(store: Store, more: dict[str, Any]) -> None:
-    assert "an action on a PostgreSQL database changes none" in told_of(store, plan_of(on_shop("a1", UPDATE, **more)))
+    assert "on a PostgreSQL database changes no file" in told_of(store, plan_of(on_shop("a1", UPDATE, **more)))
 
 
-def test_a_rule_cannot_ask_a_server(store: Store) -> None:
+def test_a_rule_cannot_query_a_server(store: Store) -> None:
     rule = {"type": "sql_expect", "connection": "shop", "query": "SELECT 1", "expected": [[1]]}
-    assert "a rule cannot ask a PostgreSQL database" in told_of(store, mixed(rules=[rule]))
+    assert "a rule cannot query a PostgreSQL database" in told_of(store, mixed(rules=[rule]))
 
 
 def test_rows_of_a_server_are_not_saved_as_parquet(store: Store) -> None:
     told = told_of(store, plan_of(on_shop("a1", "SELECT 1", save_results_to="out.parquet")))
-    assert "cannot be saved in this form" in told
+    assert "cannot be saved in this format" in told
     assert "Use .csv or .json" in told
 
 

@@ -1,1 +1,1 @@
-"""What a plan may do: pure decisions, each a frozen value with its reasons. No clock, no disk, no database."""
+"""Pure decisions about what a plan may do. Each is a frozen value with its reasons. No clock, no disk, no database."""

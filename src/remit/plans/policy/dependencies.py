@@ -1,7 +1,7 @@
-"""In which order the actions of a plan run. Pure.
+"""The order in which the actions of a plan run. Pure.
 
-An action needs those that it names, and the actions before it on the same file, named or not. The order is the same for
-every way to run a plan: always the action that stands first in the plan, of those that need nothing more.
+An action needs the actions that it names, and the earlier actions on the same file, named or not. The order is the same
+wherever the plan runs: of the actions that need nothing more, the one that comes first in the plan is next.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from remit.fs.paths import plain_spelling
 
 
 def paths_of_action(action: Action) -> tuple[str, ...]:
-    """The files that an action on files changes, each in its one spelling."""
+    """Return the files that an action on files changes, each in its normal spelling."""
     named = [action.target] if action.target is not None else []
     if isinstance(action, FileRename):
         named.append(action.operation.new_path)
@@ -22,19 +22,19 @@ def paths_of_action(action: Action) -> tuple[str, ...]:
 
 
 Touched = Callable[[Action], Sequence[str]]
-"""The files by which one action can depend on another. Those of SQL are known to the configuration only."""
+"""The files by which one action can depend on another. For SQL, only the configuration knows them."""
 
 
 def order_actions(actions: Sequence[Action], touched: Touched = paths_of_action) -> tuple[int, ...]:
-    """Indices into the plan, in the order of execution. Refuses unknown ids and cycles."""
+    """Return the indices of the actions in the order of execution. Refuses unknown ids and cycles."""
     order, _ = _sort(needs_of(actions, touched))
     return order
 
 
 def needs_of(actions: Sequence[Action], touched: Touched = paths_of_action) -> dict[int, tuple[int, ...]]:
-    """Which actions each one needs, explicit and implied, by index in the plan. Refuses unknown ids and cycles.
+    """Return the actions that each action needs, explicit and implied, by index. Refuses unknown ids and cycles.
 
-    Of two actions on one file the later in the plan needs the earlier, unless `depends_on` says the opposite.
+    Of two actions on one file, the later in the plan needs the earlier, unless `depends_on` says the opposite.
     """
     needs = _explicit_needs(actions)
     order, left = _sort(needs)
@@ -45,7 +45,7 @@ def needs_of(actions: Sequence[Action], touched: Touched = paths_of_action) -> d
 
 
 def levels(order: Sequence[int], needs: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """Groups that may run at once: a group needs nothing but what stands in the groups before it."""
+    """Return groups of actions that may run at once. A group needs only actions of the groups before it."""
     level_of: dict[int, int] = {}
     grouped: defaultdict[int, list[int]] = defaultdict(list)
     for index in order:
@@ -62,7 +62,7 @@ def _explicit_needs(actions: Sequence[Action]) -> dict[int, set[int]]:
             if needed not in index_of:
                 raise RefusedError(
                     Reason.DEPENDENCY_INVALID,
-                    f"the action {action.action_id!r} depends on {needed!r}, which the plan does not have",
+                    f"the action {action.action_id!r} depends on {needed!r}, which is not in the plan",
                     where=f"action {action.action_id}, depends_on",
                     next_step="Name an action of this plan.",
                 )
@@ -71,7 +71,7 @@ def _explicit_needs(actions: Sequence[Action]) -> dict[int, set[int]]:
 
 
 def _sort(needs: Mapping[int, Sequence[int] | set[int]]) -> tuple[tuple[int, ...], list[int]]:
-    """Kahn's algorithm; and what is left over, because it lies on a cycle or behind one."""
+    """Sort by Kahn's algorithm. Also return the actions that are left over: they are on a cycle or need one."""
     waiting = {index: len(set(needed)) for index, needed in needs.items()}
     dependants: defaultdict[int, list[int]] = defaultdict(list)
     for index, needed in needs.items():
@@ -91,7 +91,7 @@ def _sort(needs: Mapping[int, Sequence[int] | set[int]]) -> tuple[tuple[int, ...
 
 
 def _touching(actions: Sequence[Action], touched: Touched) -> list[list[int]]:
-    """For each file, the actions that touch it, in the order of the plan."""
+    """Return, for each file, the actions that touch it, in the order of the plan."""
     by_path: defaultdict[str, list[int]] = defaultdict(list)
     for index, action in enumerate(actions):
         for path in dict.fromkeys(touched(action)):
@@ -100,33 +100,33 @@ def _touching(actions: Sequence[Action], touched: Touched) -> list[list[int]]:
 
 
 def _add_implied(needs: dict[int, set[int]], order: Sequence[int], groups: Sequence[Sequence[int]]) -> None:
-    """Bring each group into one order, against no need that is there already: so no cycle can come of it."""
-    # All that comes before each action, one bit for each; a plan may have a thousand of them, all on one file.
+    """Give each group one order. It never contradicts an existing need, so it cannot make a cycle."""
+    # The actions before each action, as one bit for each: a plan may have a thousand actions on one file.
     before = dict.fromkeys(order, 0)
     for index in order:
         for needed in needs[index]:
             before[index] |= before[needed] | 1 << needed
     for group in groups:
         for place, later in enumerate(group):
-            for earlier in reversed(group[:place]):  # the nearest first: the others most often come before that one
+            for earlier in reversed(group[:place]):  # the nearest first: most of the others are before that one
                 if not (before[later] >> earlier | before[earlier] >> later) & 1:
                     needs[later].add(earlier)
                     _spread(before, later, before[earlier] | 1 << earlier)
 
 
 def _spread(before: dict[int, int], index: int, gained: int) -> None:
-    """Whatever comes before this action now comes before its dependants too."""
+    """Add the actions that now come before this action to its dependants too."""
     for other, known in before.items():
         if other == index or known >> index & 1:
             before[other] = known | gained
 
 
 def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Sequence[int]) -> RefusedError:
-    """Names the shortest cycle through its first action, `a -> b -> a`: each depends on the next."""
+    """Return an error that names the shortest cycle through its first action, `a -> b -> a`: each needs the next."""
     remaining = set(left)
     walked: dict[int, None] = {}
     here = left[0]
-    while here not in walked:  # whatever is left needs something that is left too, so the walk comes back
+    while here not in walked:  # each action that is left needs another one that is left, so the walk repeats one
         walked[here] = None
         here = min(needs[here] & remaining)
     steps = list(walked)
@@ -136,12 +136,12 @@ def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Seque
         Reason.DEPENDENCY_INVALID,
         f"the actions depend on each other in a circle: {names}",
         where=f"action {actions[first].action_id}, depends_on",
-        next_step="Take one of these dependencies out.",
+        next_step="Remove one of these dependencies.",
     )
 
 
 def _find_cycle(first: int, needs: Mapping[int, set[int]], among: set[int]) -> list[int]:
-    """The shortest way from an action along its needs to itself, both ends included."""
+    """Return the shortest path from an action along its needs to itself, both ends included."""
     previous: dict[int, int] = {}
     pending = deque([first])
     while first not in previous:

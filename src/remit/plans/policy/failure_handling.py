@@ -1,4 +1,4 @@
-"""What becomes of a plan of which something failed: kept, or taken back; and what the report says of it. Pure."""
+"""Decides whether a plan is kept or undone after a failure, and what the report says about the failure. Pure."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -13,12 +13,12 @@ RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
 
 
 class StepFate(Enum):
-    """Who decides about the plan when a step has failed."""
+    """What decides about the plan when a step has failed."""
 
     FLAGS_DECIDE = "flags decide"
-    """`stop_on_error` and `rollback_on_failure`: the failure is about this action alone."""
+    """The flags `stop_on_error` and `rollback_on_failure` decide, since the failure is about this action alone."""
     ALWAYS_BACK = "always back"
-    """Nobody: the plan stops and is taken back."""
+    """Nothing can change it: the plan stops and is undone."""
 
 
 class JudgedStep(NamedTuple):
@@ -27,14 +27,14 @@ class JudgedStep(NamedTuple):
     number: int
     state: Literal["done", "failed", "skipped"]
     reason: Reason | None = None
-    """Why it failed, or was skipped."""
+    """Why it failed or was skipped."""
     action_id: str = ""
-    """Whose step it is: an action may have several. Empty: nobody's but its own."""
+    """The action that the step belongs to. An action may have several steps. Empty if it belongs to none."""
 
 
 class PlanFate(NamedTuple):
     verdict: Literal["GOOD", "KEEP", "BACK"]
-    """All done; a part done, and it stays; what was done is taken back."""
+    """`GOOD`: everything is done. `KEEP`: a part is done, and it stays. `BACK`: what was done is undone."""
     status: PlanStatus
 
 
@@ -43,7 +43,7 @@ def fate_of(reason: Reason) -> StepFate:
 
 
 def decide_fate(results: Sequence[JudgedStep], instructions: ExecutionInstructions) -> PlanFate:
-    """From how every step ended. A plan of which nothing was done has failed, and nothing is to be taken back."""
+    """Decide from how every step ended. A plan without any step done has failed, and there is nothing to undo."""
     if results and all(result.state == "done" for result in results):
         return PlanFate("GOOD", "SUCCESS")
     if any(result.reason is Reason.CANCELLED for result in results):
@@ -56,20 +56,25 @@ def decide_fate(results: Sequence[JudgedStep], instructions: ExecutionInstructio
 
 
 def _is_any_in_half(results: Sequence[JudgedStep]) -> bool:
-    """Whether an action changed some of its files and not others: of what belongs together, no part stays."""
+    """Whether an action changed some of its files and not others. A half-done action does not stay."""
     done = {result.action_id for result in results if result.state == "done"}
     return any(result.action_id in done for result in results if result.action_id and result.state != "done")
 
 
 def _is_grave(result: JudgedStep) -> bool:
-    """A failure without a reason is one that nobody knows, and so as grave as any."""
+    """Whether this failure undoes the plan whatever the flags say. A failure without a reason does: its cause is
+    unknown.
+    """
     if result.state != "failed":
         return False
     return result.reason is None or fate_of(result.reason) is StepFate.ALWAYS_BACK
 
 
 def recovery_action(reason: Reason, status: PlanStatus | None) -> RecoveryAction:
-    """What was done about an error. `status` is what the plan ended with; None: it was refused, or has not ended."""
+    """Return what was done about an error.
+
+    `status` is the status that the plan ended with. It is None if the plan was refused or has not ended.
+    """
     if reason is Reason.ROLLBACK_FAILED:
         return "MANUAL_REQUIRED"
     if reason is not Reason.DEPENDENCY_FAILED and status in {"ROLLED_BACK", "CANCELLED"}:

@@ -1,7 +1,7 @@
-"""The files of actions that run a pipeline, and what a plan may not do with pipelines. Pure.
+"""The files of actions that run a pipeline, and the rules for pipelines in a plan. Pure.
 
-A pipeline changes the files that the configuration names for it, and no others. What it does to them is learned later,
-when it runs on copies of them; here it is what the plan and the configuration say.
+A pipeline changes only the files that the configuration names for it. This module decides from the plan and the
+configuration alone. The effect on the files is known later, when the pipeline runs on copies of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,20 +25,20 @@ from remit.fs.paths import plain_spelling
 from remit.plans.policy.dependencies import paths_of_action
 
 MAX_PIPELINE_ACTIONS: Final = 20
-"""Of one plan: each may leave twenty files, which are open until the plan has ended."""
+"""The limit for one plan. Each action may leave twenty files, which stay open until the plan has ended."""
 
-_TWO_PLANS: Final = "Make two plans of it."
+_TWO_PLANS: Final = "Split it into two plans."
 
 
 class PipelineFiles(NamedTuple):
-    """What one action names by way of its pipeline, as the configuration spells it."""
+    """The files that one action names through its pipeline, as the configuration spells them."""
 
     writes: tuple[str, ...] = ()
-    """Files that it may make or change, and nothing else. None of a pipeline that is refused."""
+    """The only files that it may make or change. Empty for a pipeline that is refused."""
     reads: tuple[str, ...] = ()
-    """Files and folders that it reads: code, texts and data."""
+    """The files and folders that it reads: code, queries and data."""
     code: tuple[str, ...] = ()
-    """Those of `reads` that are run."""
+    """Those of `reads` that are run as code."""
 
 
 def pipeline_of(action: PipelineAction, config: SystemConfig) -> Pipeline | None:
@@ -46,7 +46,7 @@ def pipeline_of(action: PipelineAction, config: SystemConfig) -> Pipeline | None
 
 
 def pipeline_files(action: PipelineAction, config: SystemConfig) -> PipelineFiles:
-    """Empty for a pipeline that the configuration does not have."""
+    """Return the files of an action. They are empty for a pipeline that is not in the configuration."""
     return files_of(action.operation.pipeline, config)
 
 
@@ -64,7 +64,7 @@ def files_of(name: str, config: SystemConfig) -> PipelineFiles:
 
 
 def packages_of(config: SystemConfig) -> tuple[str, ...]:
-    """All of them: code in one may import another, and nobody can tell beforehand."""
+    """Return all pipeline packages. Code in one may import another, which cannot be known before it runs."""
     return config.pipeline_packages
 
 
@@ -73,7 +73,7 @@ def package_of(function: str) -> str:
 
 
 def database_files(config: SystemConfig) -> dict[str, str]:
-    """The DuckDB files of all connections, each in its one spelling, with the name of the first that has it."""
+    """Return the DuckDB files of all connections, in normal spelling, each with the name of its first connection."""
     found: dict[str, str] = {}
     for name, connection in config.connections.items():
         if isinstance(connection, DuckdbConnection) and connection.path is not None:
@@ -82,9 +82,10 @@ def database_files(config: SystemConfig) -> dict[str, str]:
 
 
 def touched_files(action: PipelineAction, config: SystemConfig) -> list[str]:
-    """For the order of actions, each in its one spelling; and what other pipelines write into the folders it reads.
+    """Return the files that decide the order of actions, each in its normal spelling.
 
-    Not code: no action of the plan changes that, so nothing depends on it.
+    They include the files that other pipelines write into the folders that this one reads. They do not include code:
+    no action of the plan changes code, so no action depends on it.
     """
     files = pipeline_files(action, config)
     declared = [plain_spelling(path) for path in (*files.writes, *files.reads) if path not in files.code]
@@ -93,7 +94,7 @@ def touched_files(action: PipelineAction, config: SystemConfig) -> list[str]:
 
 
 def uses_duckdb(action: Action, config: SystemConfig) -> bool:
-    """Whether the engine must be installed for it."""
+    """Whether the action needs the DuckDB engine."""
     if isinstance(action, SqlAction):
         return True
     pipeline = pipeline_of(action, config) if isinstance(action, PipelineAction) else None
@@ -103,15 +104,15 @@ def uses_duckdb(action: Action, config: SystemConfig) -> bool:
 
 
 def is_reversible(action: PipelineAction, config: SystemConfig) -> bool:
-    """Whether all that it does can be taken back, as far as its kind tells: SQL can, and code may cause anything.
+    """Whether all effects of the pipeline can be undone, as far as its type shows. SQL can be. Code may do anything.
 
-    Of SQL on a server, the preview finds out which statements cannot.
+    For SQL on a server, the preview finds the statements that cannot be undone.
     """
     return isinstance(pipeline_of(action, config), SqlPipeline)
 
 
 def expected_hashes(action: PipelineAction, path: str, config: SystemConfig) -> tuple[str | None, str | None]:
-    """Those that the plan gives belong to its target, or to the one file that there is."""
+    """Return the hashes that the plan gives for this file. They belong to its target, or to its only file."""
     files = pipeline_files(action, config).writes
     target = action.target if action.target is not None else files[0] if len(files) == 1 else None
     if target is None or plain_spelling(target) != plain_spelling(path):
@@ -123,14 +124,14 @@ def expected_hashes(action: PipelineAction, path: str, config: SystemConfig) -> 
 
 
 def find_pipeline_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
-    """Every rule for actions that run a pipeline, but for those about paths in general."""
+    """Yield a denial for each broken rule about pipeline actions, except the rules about paths in general."""
     actions = [action for action in plan.action_plan if isinstance(action, PipelineAction)]
     if len(actions) > MAX_PIPELINE_ACTIONS:
         yield Denial(
             Reason.LIMIT_EXCEEDED,
             f"{len(actions):,} actions run a pipeline, and {MAX_PIPELINE_ACTIONS} are allowed",
             where="action_plan",
-            next_step="Make several plans of it.",
+            next_step="Split it into several plans.",
         )
     for action in actions:
         pipeline = pipeline_of(action, config)
@@ -140,7 +141,7 @@ def find_pipeline_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         if config.sandbox == "unsafe-none" and not isinstance(pipeline, SqlPipeline):
             yield Denial(
                 Reason.CAPABILITY_UNSUPPORTED,
-                "code of a project runs in the sandbox of the kernel only, and `sandbox` is unsafe-none",
+                "project code runs only in the kernel sandbox, and `sandbox` is unsafe-none",
                 where=_location_of(action, "pipeline"),
                 next_step="Run it on a machine where `remit doctor` finds the sandbox, with `sandbox: required`.",
             )
@@ -174,14 +175,14 @@ def _check_parameters(action: PipelineAction, pipeline: Pipeline) -> Iterator[De
 
 
 def find_definition_denials(name: str, config: SystemConfig, *, where: str = "") -> Iterator[Denial]:
-    """What the pipeline of this name runs, and what it runs on, as the configuration has it."""
+    """Yield a denial for each fault in the definition of this pipeline: its functions, and its connection."""
     pipeline, inside = config.pipelines[name], f"{where}pipeline {name}"
     if isinstance(pipeline, PythonPipeline):
         for function in pipeline.steps:
             if package_of(function) not in config.pipeline_packages:
                 yield Denial(
                     Reason.CAPABILITY_UNSUPPORTED,
-                    f"{function} is in no package that pipelines may call",
+                    f"{function} is not in a package that pipelines may call",
                     where=f"{inside}, steps",
                     next_step="List its package, a folder in the root, in `pipeline_packages` in remit.yaml.",
                 )
@@ -210,16 +211,16 @@ def _check_connection(pipeline: SqlPipeline | DbtPipeline, connection: Connectio
     elif connection.path is None:
         yield Denial(
             Reason.MALFORMED,
-            "this connection is in memory: nothing would come of the pipeline",
+            "this connection is in memory, so the result of the pipeline would be lost",
             where=where,
             next_step="Name a connection that has a file.",
         )
     elif connection.read_only:
         yield Denial(
             Reason.CAPABILITY_UNSUPPORTED,
-            f"the connection {pipeline.connection} is read_only, and a pipeline is to change its database",
+            f"the connection {pipeline.connection} is read_only, and a pipeline changes its database",
             where=where,
-            next_step="Name a connection that may be changed.",
+            next_step="Name a connection that is not read_only.",
         )
 
 
@@ -229,7 +230,7 @@ def _check_target(action: PipelineAction, config: SystemConfig) -> Iterator[Deni
     if action.target is not None and plain_spelling(action.target) not in changed:
         yield Denial(
             Reason.MALFORMED,
-            "the target is no file that the pipeline changes",
+            "the target is not a file that the pipeline changes",
             where=_location_of(action, "target"),
             next_step=f"Leave it out, or name one of these: {', '.join(files)}.",
         )
@@ -239,25 +240,26 @@ def _check_target(action: PipelineAction, config: SystemConfig) -> Iterator[Deni
             Reason.MALFORMED,
             f"a hash is given, and the pipeline changes {len(files)} files",
             where=_location_of(action, "target"),
-            next_step="Say by `target` which of them the hash is of.",
+            next_step="Name in `target` the file that the hash belongs to.",
         )
 
 
 def _check_reversible(action: PipelineAction, pipeline: Pipeline, config: SystemConfig) -> Iterator[Denial]:
-    """The plan says itself whether it can be undone, so that whoever wrote it knows."""
+    """Check that the plan itself calls such an action irreversible, so that its author knows."""
     if action.reversible and not is_reversible(action, config):
         yield Denial(
             Reason.MALFORMED,
-            f"the plan calls it reversible, and a {pipeline.type} pipeline is not: code may cause what nobody sees",
+            f"the plan calls it reversible, and a {pipeline.type} pipeline is not: its code may have unseen effects",
             where=_location_of(action, "reversible"),
             next_step=f"Write `reversible: false`, and approve it with --allow-irreversible {action.action_id!r}.",
         )
 
 
 def _check_conflicts(plan: Plan, actions: Sequence[PipelineAction], config: SystemConfig) -> Iterator[Denial]:
-    """What a pipeline reads and changes is copied before the first action runs: no action on files may touch it.
+    """Check that no action on files touches a file of a pipeline: Remit copies those before the first action runs.
 
-    Other pipelines, and SQL on the same database, may: they work on what the one before left. But code is nobody's.
+    Other pipelines, and SQL on the same database, may touch them, since they work on what the action before left. No
+    action may change code.
     """
     reads, writes, code = dict[str, str](), dict[str, str](), dict[str, str]()
     for action in actions:
@@ -286,17 +288,17 @@ def _check_conflicts(plan: Plan, actions: Sequence[PipelineAction], config: Syst
 
 
 def _find_owner(path: str, owners: Mapping[str, str]) -> str | None:
-    """Whose it is, or the folder that it lies in."""
+    """Return the owner of the path, or of a folder that it is in."""
     parts = path.split("/")
     above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
     return next((owners[folder] for folder in above if folder in owners), None)
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
+# --- spelling --------------------------------------------------------------------------------------------------------
 
 
 def _once(paths: Sequence[str]) -> tuple[str, ...]:
-    """Each file by its first spelling."""
+    """Return each file once, by its first spelling."""
     spelled: dict[str, str] = {}
     for path in paths:
         spelled.setdefault(plain_spelling(path), path)
@@ -304,7 +306,7 @@ def _once(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _folders(paths: Sequence[str]) -> tuple[str, ...]:
-    """A slash at the end says that it is a folder, and is no part of its name."""
+    """Return the paths without a slash at the end, which marks a folder and is not part of its name."""
     return tuple(path.rstrip("/") or path for path in paths)
 
 

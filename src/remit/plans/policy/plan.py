@@ -1,4 +1,4 @@
-"""May this plan run, as far as that can be said without looking at the disk? Pure."""
+"""Decides whether a plan may run, as far as the plan and the configuration show it. Reads no file. Pure."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,15 +29,15 @@ from remit.plans.policy.sql import (
 from remit.plans.policy.timeouts import find_timeout_denials
 
 MAX_PLAN_PATH_BYTES: Final = 256 << 10
-"""All paths together, each time one is named: they stand in the ledger's entry of the plan."""
+"""The limit for all paths together, counted each time one is named. The ledger entry of the plan holds them."""
 MAX_PROTECTED: Final = 1_000
-"""As many as an approval can name."""
+"""The number of files that an approval can name."""
 
 
 def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approvals | None) -> PolicyDecision:
-    """Every rule, so that a refusal names all that is wrong. Without approvals, protected files are not denied yet."""
+    """Apply every rule, so that a refusal names all faults. Without `approvals`, protected files are not denied yet."""
     if too_much := tuple(_check_limits(plan, config)):
-        return PolicyDecision(denials=too_much)  # and no more work for one who asks for too much
+        return PolicyDecision(denials=too_much)  # a plan past the limits causes no more work
     denials = [
         *_check_replaced_hash_given(plan),
         *find_sql_denials(plan, config),
@@ -52,7 +52,7 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
                 Reason.LIMIT_EXCEEDED,
                 f"the plan names {len(needed.protected):,} protected files, and an approval at most {MAX_PROTECTED:,}",
                 where="validation_rules",
-                next_step="Make several plans of it.",
+                next_step="Split it into several plans.",
             )
         )
     elif approvals is not None:
@@ -60,14 +60,14 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
     if denials:
         return PolicyDecision(denials=tuple(denials))
     return PolicyDecision(
-        (f"each of {len(plan.action_plan)} actions is known here, and every path lies below the root",)
+        (f"each of {len(plan.action_plan)} actions is known here, and every path is below the root",)
     )
 
 
 def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
-    """What the approval must name, in the order of the plan."""
+    """Return what the approval must name, in the order of the plan."""
     changed = (path for action in plan.action_plan for path in named_paths(action, config))
-    # A rule only reads; but whether it holds tells something of what is in the file. So do the rows of a query.
+    # A rule only reads, but its result reveals something about the content of the file. So do the rows of a query.
     read = (plain_spelling(path) for _, path in _rule_paths(plan, config))
     named = dict.fromkeys(itertools.chain(changed, read))
     return Needed(
@@ -81,7 +81,7 @@ def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
 
 
 def paths_of(plan: Plan, config: SystemConfig, root: str) -> tuple[Located, ...]:
-    """Every file that the plan changes, once, in the order in which they are named. Refuses a path that leads out."""
+    """Return each file that the plan changes once, in the order of the plan. Refuses a path outside of the root."""
     named = (path for action in plan.action_plan for path in _written_paths(action, config))
     return tuple(dict.fromkeys(locate_below(root, path) for path in named))
 
@@ -91,9 +91,9 @@ def _check_replaced_hash_given(plan: Plan) -> Iterator[Denial]:
         if isinstance(action.operation, ReplaceContent) and action.expected_hash_before is None:
             yield Denial(
                 Reason.MALFORMED,
-                "a file is replaced as a whole only if the plan says what it replaces",
+                "an action that replaces a whole file must give the hash of the file that it replaces",
                 where=_location_of(action, "expected_hash_before"),
-                next_step="Give the hash of the file as it is, `sha256:` and 64 digits.",
+                next_step="Give the hash of the current file, `sha256:` and 64 digits.",
             )
 
 
@@ -125,7 +125,7 @@ def _check_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial
 
 
 def _check_read_paths(action: SqlAction | PipelineAction, config: SystemConfig, root: str) -> Iterator[Denial]:
-    """What an action only reads is below the root all the same, and none of what Remit keeps."""
+    """Check that the files that an action only reads are also below the root, and are not Remit's own."""
     for path in read_paths(action, config):
         try:
             place = locate_below(root, path)
@@ -137,7 +137,7 @@ def _check_read_paths(action: SqlAction | PipelineAction, config: SystemConfig, 
 
 
 def _check_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
-    """Rules only read; but they too name nothing outside of the root, nor the copies that Remit keeps of files."""
+    """Check that rules, which only read, name nothing outside of the root and none of the copies that Remit keeps."""
     for number, path in _rule_paths(plan, config):
         try:
             place = locate_below(root, path)
@@ -151,7 +151,7 @@ def _check_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[D
 
 
 def _rule_paths(plan: Plan, config: SystemConfig) -> Iterator[tuple[int, str]]:
-    """The files that the rules read, as the plan or the configuration spells them, each with the number of its rule."""
+    """Yield the number of each rule and the files that it reads, as the plan or the configuration spells them."""
     for number, rule in enumerate(plan.validation_rules):
         if isinstance(rule, SqlExpect):
             if (database := rule_database(rule, config)) is not None:
@@ -163,19 +163,19 @@ def _rule_paths(plan: Plan, config: SystemConfig) -> Iterator[tuple[int, str]]:
 
 
 def _files_as_folders(located: Mapping[tuple[str, ...], str]) -> Iterator[Denial]:
-    # Sorted, all that lies below a path follows right behind it.
+    # In sorted order, the paths below a path follow directly after it.
     for above, below in itertools.pairwise(sorted(located)):
         if below[: len(above)] == above:
             yield Denial(
                 Reason.PATH_REFUSED,
-                f"{'/'.join(above)} is a file in this plan and a folder too",
+                f"this plan uses {'/'.join(above)} both as a file and as a folder",
                 where=f"action {located[below]}, {'/'.join(below)}",
-                next_step="Make two plans of it.",
+                next_step="Split it into two plans.",
             )
 
 
 def _check_limits(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
-    # Only the action itself is counted, not its new name: a renamed file is one file.
+    # The new name of a rename adds no file: a renamed file is one file.
     counted = ((action, changed_paths(action, config)) for action in plan.action_plan)
     files = {path for action, paths in counted for path in (paths[:1] if isinstance(action, FileRename) else paths)}
     if len(files) > config.limits.max_files:
@@ -183,7 +183,7 @@ def _check_limits(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             Reason.LIMIT_EXCEEDED,
             f"the plan changes {len(files)} files, and {config.limits.max_files} are allowed",
             where="action_plan",
-            next_step="Make several plans of it.",
+            next_step="Split it into several plans.",
         )
     written = (path for action in plan.action_plan for path in _all_paths(action, config))
     read = (path for _, path in _rule_paths(plan, config))
@@ -193,7 +193,7 @@ def _check_limits(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             Reason.LIMIT_EXCEEDED,
             f"the paths of the plan have {size:,} bytes together, and {MAX_PLAN_PATH_BYTES:,} are allowed",
             where="action_plan",
-            next_step="Make several plans of it.",
+            next_step="Split it into several plans.",
         )
 
 
@@ -210,7 +210,7 @@ def _all_paths(action: Action, config: SystemConfig) -> Sequence[str]:
 
 
 def _written_paths(action: Action, config: SystemConfig) -> Sequence[str]:
-    """As the plan spells them, or the configuration."""
+    """Return the files that an action writes, as the plan or the configuration spells them."""
     if isinstance(action, SqlAction | PipelineAction):
         return written_paths(action, config)
     named = [action.target]

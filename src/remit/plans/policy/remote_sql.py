@@ -1,8 +1,9 @@
-"""Actions of a plan on a PostgreSQL server, and what such a plan may not do. Pure.
+"""Actions of a plan on a PostgreSQL server, and the rules for such a plan. Pure.
 
-What changes rows there changes no file, so it has no step: the actions together are the plan's part *elsewhere*, one
-transaction, which is committed when all the rest is done. So the plan has one such server, and is done whole or not at
-all. Rows that are saved to a file are a change of that file, like those of any other query.
+An action that changes rows on a server changes no file, so it has no step. All such actions together are the *remote
+part* of the plan: one transaction, which is committed after everything else is done. Therefore a plan has at most one
+such server, and is applied as a whole or not at all. Rows that are saved to a file are a change of that file, like the
+rows of any other query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,41 +16,41 @@ from remit.execution.decision import Denial
 from remit.fs.paths import plain_spelling
 
 FORMATS: Final = ("csv", "json")
-"""Of the rows of a server that are saved to a file."""
+"""The formats in which rows of a server can be saved to a file."""
 
 _ALL_OR_NOTHING: Final = ("stop_on_error", "rollback_on_failure")
 
 
 class TextOf(NamedTuple):
-    """One text that an action runs: what it is called, and where it stands."""
+    """One SQL text that an action runs: its name for people, and the text or its file."""
 
     name: str
     query: str | None
     query_file: str | None
-    """In its one spelling."""
+    """The file, in its normal spelling."""
 
 
 def server_of(action: Action, config: SystemConfig) -> str | None:
-    """The connection of an action that runs on a server; None for any other."""
+    """Return the connection of an action that runs on a server, and None for any other action."""
     name = _connection(action, config)
     return name if isinstance(config.connections.get(name or ""), PostgresqlConnection) else None
 
 
 def is_remote(action: Action, config: SystemConfig) -> bool:
-    """Whether what it changes is on a server: then it has no step."""
+    """Whether the action changes rows on a server. Then it has no step."""
     if server_of(action, config) is None:
         return False
     return not isinstance(action, SqlAction) or action.operation.save_results_to is None
 
 
 def order_mark(action: Action, config: SystemConfig) -> Sequence[str]:
-    """What stands for its server among the files by which one action depends on another. No file is called so."""
+    """Return the mark that represents its server among the files that order actions. No file has such a name."""
     name = server_of(action, config)
     return [] if name is None else [f"connection:{name}/"]
 
 
 def texts_of(action: Action, config: SystemConfig) -> tuple[TextOf, ...]:
-    """What it runs there, in order."""
+    """Return the SQL texts that the action runs on the server, in order."""
     if isinstance(action, SqlAction):
         operation = action.operation
         file = None if operation.query_file is None else plain_spelling(operation.query_file)
@@ -61,14 +62,14 @@ def texts_of(action: Action, config: SystemConfig) -> tuple[TextOf, ...]:
 
 
 def find_remote_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
-    """Every rule for actions on a server, but for those about paths."""
+    """Yield a denial for each broken rule about actions on a server, except the rules about paths."""
     named = dict.fromkeys(name for action in plan.action_plan if (name := server_of(action, config)) is not None)
     if len(named) > 1:
         yield Denial(
             Reason.CAPABILITY_UNSUPPORTED,
             f"the plan uses {len(named)} PostgreSQL connections ({', '.join(named)}), and one is allowed",
             where="action_plan",
-            next_step="Make a plan for each: two servers cannot be committed as one.",
+            next_step="Make a plan for each. Changes on two servers cannot be committed together.",
         )
     actions = [action for action in plan.action_plan if is_remote(action, config)]
     for action in actions:
@@ -77,9 +78,9 @@ def find_remote_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         if not getattr(plan.execution_instructions, flag):
             yield Denial(
                 Reason.CAPABILITY_UNSUPPORTED,
-                f"a plan that changes a PostgreSQL database is done whole or not at all, and {flag} is false",
+                f"a plan that changes a PostgreSQL database is applied as a whole or not at all, and {flag} is false",
                 where=f"execution_instructions, {flag}",
-                next_step=f"Leave {flag} out, or make a plan of its own for action {actions[0].action_id}.",
+                next_step=f"Leave {flag} out, or make a separate plan for action {actions[0].action_id}.",
             )
 
 
@@ -87,7 +88,7 @@ def _check_fields(action: Action) -> Iterator[Denial]:
     if action.target is not None:
         yield Denial(
             Reason.MALFORMED,
-            "a target is a file, and an action on a PostgreSQL database changes none",
+            "a target is a file, and an action on a PostgreSQL database changes no file",
             where=f"action {action.action_id}, target",
             next_step="Leave the target out.",
         )
@@ -95,9 +96,9 @@ def _check_fields(action: Action) -> Iterator[Denial]:
         if getattr(action, field) is not None:
             yield Denial(
                 Reason.MALFORMED,
-                "a hash is of a file, and an action on a PostgreSQL database changes none",
+                "a hash belongs to a file, and an action on a PostgreSQL database changes no file",
                 where=f"action {action.action_id}, {field}",
-                next_step="Leave it out: the approval binds the rows that are there.",
+                next_step="Leave it out. The approval binds the current rows.",
             )
 
 

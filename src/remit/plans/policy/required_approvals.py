@@ -1,4 +1,4 @@
-"""What a plan needs beyond the approval of itself, and whether it was given. Pure."""
+"""The exceptions that the approval of a plan must name, and whether it names them. Pure."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ NO_APPROVALS: Final = Approvals(protected=(), executable=(), content=(), irrever
 
 
 class PathFinding(NamedTuple):
-    """Something in the new content of a file that needs an approval of its own."""
+    """Something in the new content of a file that the approval must name."""
 
     path: str
     rule: FindingRule
@@ -22,16 +22,16 @@ class PathFinding(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """What an approval must name by the plan alone, before any content was looked at."""
+    """What an approval must name according to the plan alone, before any content was read."""
 
     protected: tuple[str, ...] = ()
-    """Paths, each in its one spelling."""
+    """Paths, each in its normal spelling."""
     irreversible: tuple[str, ...] = ()
     """Action ids."""
 
 
 def uncovered(findings: Sequence[PathFinding], needed: Needed, approvals: Approvals) -> tuple[Denial, ...]:
-    """One denial for each thing that the approval does not name."""
+    """Return one denial for each needed exception that the approval does not name."""
     return (
         *_uncovered_paths(needed, approvals),
         *_uncovered_actions(needed, approvals),

@@ -1,7 +1,7 @@
-"""The files of actions that run SQL: the database, the results, the text; and what a plan may not do beside them. Pure.
+"""The files of actions that run SQL (database, results, query file), and the rules for such actions. Pure.
 
-An action is a change of one file: of the results, if it saves any, else of the database. What its statements do is
-learned later, when they run on a copy; here it is what the plan and the configuration say.
+An action changes one file: the results file if it has one, else the database. This module decides from the plan and the
+configuration alone. The effect of the statements is known later, when they run on a copy.
 """
 
 from collections import Counter
@@ -21,29 +21,29 @@ from remit.plans.policy.remote_sql import FORMATS as SERVER_FORMATS
 from remit.plans.policy.remote_sql import find_remote_denials, order_mark, server_of
 
 MAX_SQL_ACTIONS: Final = 100
-"""Of one plan: each has a file that is open until the plan has ended."""
+"""The limit for one plan. Each action has a file that stays open until the plan has ended."""
 MAX_SQL_RULES: Final = 100
-"""Of one plan: each is a process of its own."""
+"""The limit for one plan. Each rule runs in its own process."""
 FORMATS: Final = ("parquet", "csv", "json")
-"""Of results, by the suffix of their file."""
+"""The formats of results, by the suffix of their file."""
 
-_RESULTS: Final = "a file of results"
-_TWO_PLANS: Final = "Make two plans of it."
+_RESULTS: Final = "a results file"
+_TWO_PLANS: Final = "Split it into two plans."
 
 
 class SqlFiles(NamedTuple):
-    """What one action names, each in its one spelling."""
+    """The files that one action names, each in its normal spelling."""
 
     database: str | None
-    """None: in memory, or a connection that is not known."""
+    """None for a database in memory or an unknown connection."""
     results: str | None
     query_file: str | None
     closed: bool
-    """The connection says that it is for reading."""
+    """Whether the connection is read-only."""
 
     @property
     def reads_only(self) -> bool:
-        """Of the database file: it is closed, or the results are all that the action may write."""
+        """Whether the database file stays as it is: it is read-only, or the action may write only its results."""
         return self.closed or self.results is not None
 
     @property
@@ -68,7 +68,7 @@ def sql_files(action: SqlAction, config: SystemConfig) -> SqlFiles:
 
 
 def touched_by(config: SystemConfig) -> Callable[[Action], Sequence[str]]:
-    """For the order of actions: the files by which one can depend on another. Reading a database counts."""
+    """Return the function that tells which files order an action. An action that reads a database depends on it too."""
 
     def touched(action: Action) -> Sequence[str]:
         if isinstance(action, PipelineAction):
@@ -83,7 +83,7 @@ def touched_by(config: SystemConfig) -> Callable[[Action], Sequence[str]]:
 
 
 def changed_paths(action: Action, config: SystemConfig) -> Sequence[str]:
-    """The files that an action changes, or may, each in its one spelling."""
+    """Return the files that an action may change, each in its normal spelling."""
     if isinstance(action, PipelineAction):
         return [plain_spelling(path) for path in pipeline_files(action, config).writes]
     if not isinstance(action, SqlAction):
@@ -93,7 +93,7 @@ def changed_paths(action: Action, config: SystemConfig) -> Sequence[str]:
 
 
 def named_paths(action: Action, config: SystemConfig) -> Sequence[str]:
-    """These, and the files that it reads: what it does may tell of them."""
+    """Return the files that an action may change and those that it reads, since its effect may reveal their content."""
     if isinstance(action, PipelineAction):
         files = pipeline_files(action, config)
         return [plain_spelling(path) for path in (*files.writes, *files.reads)]
@@ -101,7 +101,7 @@ def named_paths(action: Action, config: SystemConfig) -> Sequence[str]:
 
 
 def written_paths(action: SqlAction | PipelineAction, config: SystemConfig) -> Sequence[str]:
-    """Those that it may change, as the plan spells them, or the configuration."""
+    """Return the files that an action may change, as the plan or the configuration spells them."""
     if isinstance(action, PipelineAction):
         return pipeline_files(action, config).writes
     changed = action.operation.save_results_to or _database(action, config)
@@ -109,7 +109,7 @@ def written_paths(action: SqlAction | PipelineAction, config: SystemConfig) -> S
 
 
 def read_paths(action: SqlAction | PipelineAction, config: SystemConfig) -> Sequence[str]:
-    """Those that it only reads, spelled likewise."""
+    """Return the files that an action only reads, as the plan or the configuration spells them."""
     if isinstance(action, PipelineAction):
         return pipeline_files(action, config).reads
     database = None if action.operation.save_results_to is None else _database(action, config)
@@ -122,13 +122,13 @@ def _database(action: SqlAction, config: SystemConfig) -> str | None:
 
 
 def format_of(path: str) -> str | None:
-    """What is written to a results file of this name; None if its suffix says nothing that can be."""
+    """Return the format of a results file by its suffix, and None for a suffix without a known format."""
     _, dot, suffix = path.rpartition("/")[2].lower().rpartition(".")
     return suffix if dot and suffix in FORMATS else None
 
 
 def find_sql_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
-    """Every rule for actions that run SQL, but for those about paths in general."""
+    """Yield a denial for each broken rule about SQL actions, except the rules about paths in general."""
     yield from find_remote_denials(plan, config)
     actions = [action for action in plan.action_plan if isinstance(action, SqlAction)]
     if not actions:
@@ -138,7 +138,7 @@ def find_sql_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             Reason.LIMIT_EXCEEDED,
             f"{len(actions):,} actions run SQL, and {MAX_SQL_ACTIONS} are allowed",
             where="action_plan",
-            next_step="Put statements together, or make several plans of it.",
+            next_step="Combine statements, or split it into several plans.",
         )
     for action in actions:
         yield from _check_connection(action, config)
@@ -149,14 +149,14 @@ def find_sql_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
 
 
 def find_rule_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
-    """Every rule of the type `sql_expect`, but for its path. Its query is looked at where it runs."""
+    """Yield a denial for each faulty `sql_expect` rule, except for its path. The engine checks its query."""
     rules = [(number, rule) for number, rule in enumerate(plan.validation_rules) if isinstance(rule, SqlExpect)]
     if len(rules) > MAX_SQL_RULES:
         yield Denial(
             Reason.LIMIT_EXCEEDED,
             f"{len(rules):,} rules run SQL, and {MAX_SQL_RULES} are allowed",
             where="validation_rules",
-            next_step="Put queries together, or make several plans of it.",
+            next_step="Combine queries, or split it into several plans.",
         )
     for number, rule in rules:
         where = f"validation_rules, {number}, connection"
@@ -165,21 +165,21 @@ def find_rule_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         if isinstance(connection, PostgresqlConnection):
             yield Denial(
                 Reason.CAPABILITY_UNSUPPORTED,
-                "a rule cannot ask a PostgreSQL database",
+                "a rule cannot query a PostgreSQL database",
                 where=where,
                 next_step="Let a statement of the plan fail instead, such as a cast of a wrong count; or check a file.",
             )
         if isinstance(connection, DuckdbConnection) and connection.path is None:
             yield Denial(
                 Reason.MALFORMED,
-                "this connection is in memory: there is nothing in it that a rule could look at",
+                "this connection is in memory, so a rule has nothing to read",
                 where=where,
                 next_step="Name a connection that has a file.",
             )
 
 
 def rule_database(rule: SqlExpect, config: SystemConfig) -> str | None:
-    """The file that its query reads, as the configuration spells it. None for a rule that is refused."""
+    """Return the file that the query of the rule reads, as the configuration spells it. None for a refused rule."""
     connection = config.connections.get(rule.connection)
     return connection.path if isinstance(connection, DuckdbConnection) else None
 
@@ -194,7 +194,7 @@ def _check_connection(action: SqlAction, config: SystemConfig) -> Iterator[Denia
         what = f"is the file {connection.path}" if connection.path else "is in memory and has no file"
         yield Denial(
             Reason.MALFORMED,
-            f"the target is another file than the connection's: {name!r} {what}",
+            f"the target is not the file of the connection: {name!r} {what}",
             where=_location_of(action, "target"),
             next_step="Leave the target out, or name the connection that it belongs to.",
         )
@@ -218,28 +218,28 @@ def _check_results(action: SqlAction, config: SystemConfig) -> Iterator[Denial]:
     if saved_to is None and isinstance(connection, DuckdbConnection) and connection.path is None:
         yield Denial(
             Reason.MALFORMED,
-            "this connection is in memory: without a file for the rows, nothing would come of the action",
+            "an in-memory connection needs `save_results_to`, or the result is lost",
             where=_location_of(action, "save_results_to"),
             next_step="Name a file for the rows of the last SELECT, or another connection.",
         )
     if saved_to is not None and format_of(saved_to) is None:
         yield Denial(
             Reason.MALFORMED,
-            "the suffix of this file does not say how rows are to be saved in it",
+            "the suffix of this file names no format for rows",
             where=_location_of(action, "save_results_to"),
             next_step="Use .parquet, .csv or .json.",
         )
     elif saved_to is not None and server_of(action, config) and format_of(saved_to) not in SERVER_FORMATS:
         yield Denial(
             Reason.CAPABILITY_UNSUPPORTED,
-            "rows of a PostgreSQL database cannot be saved in this form",
+            "rows of a PostgreSQL database cannot be saved in this format",
             where=_location_of(action, "save_results_to"),
             next_step="Use .csv or .json.",
         )
 
 
 def _check_conflicts(plan: Plan, actions: Sequence[SqlAction], config: SystemConfig) -> Iterator[Denial]:
-    """A database is copied before the first action runs, so nothing else of the plan may touch it."""
+    """Check that no other action touches a database of the plan: Remit copies it before the first action runs."""
     reserved: dict[str, str] = {}
     for action in actions:
         files = sql_files(action, config)
@@ -251,7 +251,7 @@ def _check_conflicts(plan: Plan, actions: Sequence[SqlAction], config: SystemCon
         if reserved.setdefault(results, _RESULTS) != _RESULTS:
             yield Denial(
                 Reason.PATH_REFUSED,
-                f"rows cannot be saved to {results}: it is a database of this plan, or belongs to one",
+                f"rows cannot be saved to {results}: it is a database of this plan or the log of one",
                 where=_location_of(action, "save_results_to"),
                 next_step="Name another file.",
             )
@@ -262,7 +262,7 @@ def _check_conflicts(plan: Plan, actions: Sequence[SqlAction], config: SystemCon
             if path in reserved:
                 yield Denial(
                     Reason.PATH_REFUSED,
-                    f"{path} belongs to an action that runs SQL, as {reserved[path]}; no other may name it",
+                    f"an action that runs SQL uses {path} as {reserved[path]}, so no other action may name it",
                     where=f"action {other.action_id}, {path!r}",
                     next_step=_TWO_PLANS,
                 )
@@ -273,24 +273,24 @@ def _saved_twice(actions: Sequence[SqlAction], config: SystemConfig) -> Iterator
     for action in actions:
         results = sql_files(action, config).results
         if results is not None and times[results] > 1:
-            times[results] = 0  # told once
+            times[results] = 0  # reported once
             yield Denial(
                 Reason.PATH_REFUSED,
                 f"more than one action saves its rows to {results}",
                 where=_location_of(action, "save_results_to"),
-                next_step="Give each a file of its own.",
+                next_step="Give each action its own file.",
             )
 
 
 def _changed_texts(plan: Plan, actions: Sequence[SqlAction], config: SystemConfig) -> Iterator[Denial]:
-    """The approval binds the text as it is now, and that is what runs."""
+    """Check that the plan changes no query file that it runs. The approval binds the current text, and that runs."""
     changed = {path for action in plan.action_plan for path in changed_paths(action, config)}
     for action in actions:
         query_file = sql_files(action, config).query_file
         if query_file in changed:
             yield Denial(
                 Reason.PATH_REFUSED,
-                f"the plan changes {query_file}, and runs it too",
+                f"the plan both changes {query_file} and runs it",
                 where=_location_of(action, "query_file"),
                 next_step=_TWO_PLANS,
             )

@@ -1,7 +1,7 @@
-"""How long the parts of a plan may take. Pure.
+"""The time limits for the parts of a plan. Pure.
 
-The config says how long a kind of work may take. A plan may ask for less time, and never for more: a plan that asks for
-more is refused, and whatever computes a deadline takes the smaller of the two all the same.
+The config limits each kind of work. A plan may ask for less time and never for more. Remit refuses a plan that asks for
+more. In addition, every deadline is computed from the smaller of the two values.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from remit.execution.decision import Denial
 
 
 class Allowed(NamedTuple):
-    """What the config allows, and the setting that says so."""
+    """The time that the config allows, and the setting that says so."""
 
     seconds: int
     setting: str
@@ -38,17 +38,17 @@ def allowed_seconds(action: Action, config: SystemConfig) -> Allowed:
 
 
 def seconds_for(action: Action, config: SystemConfig) -> int:
-    """For one action: what the plan asks for, at most what the config allows."""
+    """Return the time limit of one action: what the plan asks for, at most what the config allows."""
     return _shortest(action.timeout_seconds, allowed_seconds(action, config).seconds)
 
 
 def plan_seconds(plan: Plan, config: SystemConfig) -> int:
-    """The same for the whole plan."""
+    """Return the time limit of the whole plan: what it asks for, at most what the config allows."""
     return _shortest(plan.execution_instructions.timeout_seconds, config.timeouts.task)
 
 
 def find_timeout_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
-    """A request for more time than the config allows is refused before anything runs, and not cut short later."""
+    """Yield a denial for each request for more time than the config allows. It is refused before anything runs."""
     for action in plan.action_plan:
         allowed = allowed_seconds(action, config)
         if action.timeout_seconds is not None and action.timeout_seconds > allowed.seconds:
