@@ -248,7 +248,7 @@ def test_a_plan_whose_approval_was_recorded_as_expired_and_a_no_of_a_person_stay
     stays = remit("apply", "envelope.json")
     assert (stays.code, "recorded as expired" in stays.err) == (2, True), stays
     late = remit("apply", "--proposal", denied)
-    assert (late.code, "said no: not now" in late.err) == (2, True), late
+    assert (late.code, "denied it: not now" in late.err) == (2, True), late
     assert (project / "notes.txt").read_text() == "one\ntwo\n"
     assert apply_plan(remit, project, tmp_path, "two", "three").code == 0, "a new approval is judged by the clock"
 

@@ -100,7 +100,7 @@ def test_what_was_given_is_not_asked_for(remit: Remit, project: Path) -> None:
     assert ".env (protected)" not in told.err
 
 
-@pytest.mark.parametrize("back, left", [(False, "would be done and would stay"), (True, "would be taken back")])
+@pytest.mark.parametrize("back, left", [(False, "would be done and would stay"), (True, "would be undone")])
 def test_a_plan_that_would_fail_in_part_is_approved_on_request_only(
     remit: Remit, project: Path, *, back: bool, left: str
 ) -> None:

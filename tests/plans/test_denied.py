@@ -326,7 +326,7 @@ def _sticky(unprivileged: UnprivilegedProject) -> None:
 SOMEBODY_ELSES = pytest.mark.parametrize(
     "close, step, foreseen, met",
     [
-        (_somebody_elses, B, "the owner of this file cannot be kept", "the owner or an attribute of this file cannot"),
+        (_somebody_elses, B, "the owner of this file cannot be", "the owner or an attribute of this file cannot"),
         (_sticky, B, "this folder is sticky", "the owner or an attribute of this file cannot"),
         (_sticky, delete("b", "closed/b.txt"), "this folder is sticky", "could not be renamed"),
     ],

@@ -18,7 +18,7 @@ AWS = "AKIA" + "IOSFODNN7EXAMPLX"
     "flags, ending, risk, words",
     [
         ({}, "FAILED", "MEDIUM", "bad would fail, so nothing would be changed at all."),
-        ({"stop_on_error": False}, "ROLLED_BACK", "MEDIUM", "taken back: nothing would stay changed"),
+        ({"stop_on_error": False}, "ROLLED_BACK", "MEDIUM", "undone: nothing would stay changed"),
         (
             {"stop_on_error": False, "rollback_on_failure": False},
             "PARTIAL",
@@ -131,7 +131,7 @@ def test_a_file_that_nobody_can_read_needs_an_approval_of_its_own(project: Proje
     assert "+<?php system($x); ?> # caf\\xe9\n" in document.files[0].diff
     assert (document.status, document.needs.content) == ("NEEDS_APPROVAL", ("x.png",))
     (found,) = document.findings
-    assert found.what == "this is no text: what the file would hold is not shown here"
+    assert found.what == "this is a binary file, so its content is not shown here"
     project.approve(plan_of(text, image), content=("x.png",))
 
 

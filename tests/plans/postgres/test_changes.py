@@ -186,7 +186,7 @@ def test_what_is_kept_of_rows_counts_with_the_backups(open_store: Callable[..., 
     store = open_store(limits={"max_backup_bytes": 20_000})
     store.ask("INSERT INTO orders SELECT n, 2, 'many', n FROM generate_series(100, 2000) n")
     before = store.world()
-    with pytest.raises(RemitError, match=r"for rows on a server, and may have 20,000") as told:
+    with pytest.raises(RemitError, match=r"for rows on a server, and 20,000 are allowed") as told:
         store.workspace.preview(mixed(on_shop("a5", "DELETE FROM orders WHERE state = 'many'")))
     assert "limits.max_backup_bytes" in told.value.next_step
     assert store.world() == before

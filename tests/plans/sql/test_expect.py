@@ -67,8 +67,8 @@ def test_a_rule_that_holds_lets_the_plan_stand(shop: Shop) -> None:
     ]
     document = shop.workspace.preview(changes(*rules)).document
     assert document.status == "READY", document
-    assert document.rules[0] == f"sql_expect {DATABASE}: its query gives exactly the 1 row in the plan"
-    assert document.rules[3] == f"sql_expect {DATABASE}: its query gives no row"
+    assert document.rules[0] == f"sql_expect {DATABASE}: its query returns exactly the 1 row in the plan"
+    assert document.rules[3] == f"sql_expect {DATABASE}: its query returns no row"
     outcome = shop.apply(changes(*rules))
     assert outcome.status.status == "SUCCESS", outcome.errors
     assert shop.rows("SELECT DISTINCT state FROM orders") == [("done",)]

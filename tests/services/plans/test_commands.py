@@ -84,7 +84,7 @@ def test_a_no_and_what_is_refused(remit: Remit, tmp_path: Path) -> None:
     again = remit("approvals", "deny", made["proposal_id"])
     assert (again.code, "not now" in again.err) == (2, True)
     late = remit("apply", "--proposal", made["proposal_id"])
-    assert (late.code, "said no: not now" in late.err) == (2, True)
+    assert (late.code, "denied it: not now" in late.err) == (2, True)
     assert not (tmp_path / "project" / "new.txt").exists()
     assert remit("apply").code == 2
     assert remit("apply", "--proposal", "nothing").code == 2

@@ -1,1 +1,1 @@
-"""What a plan would change, as people are shown it."""
+"""The preview of a plan: what it would change, in the form that people see."""

@@ -1,7 +1,7 @@
-"""What a plan would do to the files as they are: its actions as steps, simulated, with all that an approval must name.
+"""Builds the preview of a plan: its actions as simulated steps on the current files, and what an approval must name.
 
-The host opens the folders and reads no file but to hash it; the edits are made in a sandboxed process that may only
-read. The same code will carry them out, and must arrive at the hashes that were seen here.
+The host opens the folders. It reads a file only to hash it. A sandboxed process that may only read makes the edits. The
+same code applies the plan later, and must arrive at the hashes of the preview.
 """
 
 import os
@@ -54,12 +54,12 @@ MAX_NEW_DEPTH: Final = 32
 
 
 class PreviewTools(NamedTuple):
-    """What a plan is tried out with."""
+    """The runner and the engines that compute a preview."""
 
     runner: PlanRunner
     engines: Engines
     in_earnest: bool = False
-    """It is about to be carried out, if what is seen is what was approved."""
+    """Whether the plan is about to be applied, if the preview matches the approval."""
 
 
 def preview_plan(
@@ -72,8 +72,8 @@ def preview_plan(
     at: str,
     diffs: str = "summary",
 ) -> PlanPreview:
-    """Look at the folders, run SQL on copies, simulate all steps, and collect what an approval of it would bind and
-    must name. Whoever has the preview closes what was prepared for it.
+    """Compute the preview: inspect the folders, run SQL on copies, simulate all steps, and collect what an approval
+    would bind and must name. The caller closes `prepared` of the preview.
     """
     drafted, places = draft_steps(plan, config, root, diffs=diffs)
     observed = observe_folders(places.values())
@@ -132,7 +132,7 @@ def preview_plan(
 
 
 def digest_of_preview(plan_digest: str, config_digest: str, inputs: Iterable[ApprovedInput]) -> str:
-    """What an approval names. It holds nothing but digests of what goes in: the same inputs always give the same."""
+    """Return the digest that an approval names. It is made of digests only, so the same inputs always give the same."""
     bound = {
         "plan_digest": plan_digest,
         "config_digest": config_digest,
@@ -142,21 +142,21 @@ def digest_of_preview(plan_digest: str, config_digest: str, inputs: Iterable[App
 
 
 def _with_irreversible(needed: Needed, remote: RemotePreview | None) -> Needed:
-    """What a plan does on a server is known only when it was tried out."""
+    """Add the irreversible actions on a server, which are known only after the statements were tried there."""
     more = remote.part.irreversible if remote is not None else ()
     return needed._replace(irreversible=tuple(dict.fromkeys((*needed.irreversible, *more))))
 
 
 def _require_backup_limit(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
-    """Rows count like files: both are kept for the way back. What is too much of files alone is found later."""
+    """Check the backups with the before-images of rows. For a plan without rows, a later check finds the excess."""
     rows, most = preview.remote.image_bytes if preview.remote is not None else 0, config.limits.max_backup_bytes
     if rows and preview.backup_bytes > most:
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
-            f"the backups would have {preview.backup_bytes:,} bytes, {rows:,} of them for rows on a server, and may"
-            f" have {most:,}",
+            f"the backups would have {preview.backup_bytes:,} bytes, {rows:,} of them for rows on a server, and"
+            f" {most:,} are allowed",
             where=preview.remote.server if preview.remote is not None else "",
-            next_step="The limit is limits.max_backup_bytes in remit.yaml; or split the plan.",
+            next_step="Split the plan, or raise limits.max_backup_bytes in remit.yaml.",
         )
     return preview
 
@@ -170,7 +170,7 @@ def _simulated(
 ) -> PlanStep:
     problem = simulated.problem
     if problem is not None and step.problem is not None and problem["reason"] != Reason.DEPENDENCY_FAILED:
-        problem = step.problem  # as we found it: not all of it is a process's to say
+        problem = step.problem  # as the host found it: the sandboxed process does not decide all of it
     if problem is None and not simulated.unchanged:
         closed = [places[path] for path in paths_of([step]) if not observed[places[path].parents].writable]
         found = closed_folder_error(closed[0]) if closed else denied or check_inherited_rights(step, observed, places)
@@ -185,7 +185,8 @@ def _simulated(
 
 
 def _reject_refused_paths(steps: Iterable[PlanStep]) -> None:
-    """A link, a mount point or a file with a second name is no failure of one action: the plan is refused."""
+    """Refuse the whole plan for a link, a mount point or a file with a second name. It is not a failure of one action.
+    """
     for step in steps:
         if step.problem is not None and step.problem["reason"] == Reason.PATH_REFUSED:
             details = {name: step.problem[name] for name in ("where", "next_step")}
@@ -205,7 +206,7 @@ def _require_few_folders(folders: Sequence[str], observed: Mapping[Parents, Obse
     if len(folders) > MAX_FOLDERS or (folders and deepest > MAX_NEW_DEPTH):
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
-            f"a plan makes at most {MAX_FOLDERS} folders, and {MAX_NEW_DEPTH} below one that exists",
+            f"a plan makes at most {MAX_FOLDERS} folders, at most {MAX_NEW_DEPTH} of them inside each other",
             where=folders[-1],
             next_step="Split the plan, or make some of the folders first.",
         )
@@ -217,7 +218,7 @@ def _first_states(
     places: Mapping[int, Located],
     existing: Mapping[int, Located],
 ) -> tuple[State | None, ...]:
-    """Each path before the first step that touches it. What no step reads first is looked at by the host."""
+    """Return the state of each path before the first step that touches it. The host reads what no step reads first."""
     first: dict[int, State | None] = {}
     for step, one in zip(steps, simulated, strict=True):
         first.setdefault(step.path, one.before)
@@ -227,7 +228,7 @@ def _first_states(
 
 
 def read_file_state(place: Located) -> State | None:
-    """A file as it is, or None. Refuses what is no plain file."""
+    """Return the current state of a file, or None if there is none. Refuses anything but a plain file."""
     with opened(place.base, place.parents, where=place.path) as folder:
         if not beneath.exists(folder, place.name):
             return None
@@ -247,8 +248,8 @@ def _inputs(
     existing: Mapping[int, Located],
     read: Sequence[ApprovedInput],
 ) -> tuple[ApprovedInput, ...]:
-    """The files that an approval binds: those of the plan that exist, with their permissions; and those that are only
-    read: texts of SQL, databases, and schemas that it is checked against.
+    """Return the files that an approval binds: the existing files of the plan with their permissions, and the files
+    that the plan only reads, such as query files, databases and schemas.
     """
     bound: dict[str, dict[str, str]] = {item.path: {"digest": item.input_digest} for item in read}
     bound |= {plan.paths[path]: _bound(state) for path, state in enumerate(first) if state is not None}
@@ -268,7 +269,8 @@ def _bound(state: State) -> dict[str, str]:
 
 
 def _files_to_scan(prepared: PreparedAll) -> dict[str, int]:
-    """What pipelines left, but for databases: it may hold anything. SQL looks through the rows that it saves itself."""
+    """Return the files that pipelines left, except databases. They may hold anything. SQL scans its saved rows itself.
+    """
     sources = (step for step in prepared.steps if step.action_type == "PIPELINE_RUN" and not is_marked(step))
     return {step.source: prepared.descriptors[step.source] for step in sources if step.source}
 
@@ -288,13 +290,16 @@ def _findings(
 def _find_binary_files(
     steps: Sequence[PlanStep], simulated: Sequence[SimulatedStep], paths: Sequence[str]
 ) -> Iterable[PathFinding]:
-    """What is no text is shown to nobody. Databases, and what SQL or a pipeline made, are told of by what was run."""
+    """Yield a finding for each binary file, since the preview cannot show its content.
+
+    Databases, and files that SQL or a pipeline made, are described by the statements or steps that were run.
+    """
     for step, one in zip(steps, simulated, strict=True):
         is_new = step.move in {"create", "modify"} and not step.source and not one.unchanged and step.problem is None
         is_program = any(found.rule == "executable" for found in one.findings)  # a program is approved as one
         if is_new and not is_program and one.diff.preview.startswith(BINARY):
             yield PathFinding(
-                paths[step.path], "command", "", "this is no text: what the file would hold is not shown here"
+                paths[step.path], "command", "", "this is a binary file, so its content is not shown here"
             )
 
 
@@ -303,7 +308,7 @@ def _findings_of_prepared(prepared: PreparedAll) -> Iterable[PathFinding]:
 
 
 def rule_of(found: StepFinding) -> FindingRule:
-    """One that is known. What is not reads as the gravest, and needs its approval all the same."""
+    """Return the rule of a finding. An unknown rule becomes the gravest one, so it needs an approval too."""
     return next((rule for rule in get_args(FindingRule) if rule == found.rule), "executable")
 
 
@@ -320,5 +325,5 @@ def _summary(
     if remote is not None:
         counts += f", {len(remote.actions):,} of them on {mask_for_review(remote.server)}"
         failing += sum(1 for one in remote.actions if one.problem)
-    # Each part by itself: a plan may be called after a password, and what is counted here is none.
+    # Only the names are masked: a plan may be named after a password, and the counts are not secret.
     return f"plan {mask_for_review(plan.plan_id)}: {counts}" + (f"; {failing:,} would fail" if failing else "")

@@ -1,4 +1,4 @@
-"""A plan's preview: all that was looked at, and what of it people and programs are shown."""
+"""The preview of a plan with all its data, and the document that people and programs see."""
 
 import uuid
 from collections.abc import Mapping
@@ -48,14 +48,14 @@ _OPERATIONS: Final[dict[Move, FileOperation]] = {
     "rename": "RENAME",
 }
 _RISK_OF_ENDING: Final[dict[str, RiskLevel]] = {"PARTIAL": "HIGH", "ROLLED_BACK": "MEDIUM", "FAILED": "MEDIUM"}
-"""Half of a plan is what nobody has thought of; one that comes to nothing was meant to come to something."""
+"""A partly applied plan leaves a state that its author did not intend. One that changes nothing misses its purpose."""
 _GROUP_AND_OTHERS: Final = 0o077
 RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPreview(Preview):
-    """With all that was looked at: what is previewed is what the effect must find, and what it must arrive at."""
+    """The preview with all data behind it: the states that the effect must find, and those that it must arrive at."""
 
     plan: Plan
     plan_digest: str
@@ -66,49 +66,49 @@ class PlanPreview(Preview):
     needs: Needed
     findings: tuple[PathFinding, ...]
     folders: tuple[str, ...]
-    """To be made, parents first."""
+    """The folders to be made, parents first."""
     first: tuple[State | None, ...]
-    """Each path of the plan before the run."""
+    """The state of each path of the plan before the run."""
     at: str
     prepared: PreparedAll
-    """What SQL left, in files that nobody else can reach. Closed by the door that made this."""
+    """The prepared files that SQL and pipelines left. No other process can reach them. The operation closes them."""
     remote: RemotePart | None = None
-    """What it would do on a database server, if it has such a part."""
+    """The effect on a database server, if the plan has such a part."""
     statements: PreparedStatements | None = field(default=None, repr=False)
-    """What would be run there."""
+    """The statements that would run there."""
 
     @property
     def problems(self) -> list[Mapping[str, str]]:
-        """Why actions cannot be done; or which rule would not hold if they were."""
+        """The reasons why actions cannot be done, and the rule that would not hold if they were."""
         broken = self.prepared.broken_rule
         failing = [one.problem for one in _all_actions(self) if one.problem is not None]
         return failing if broken is None else [*failing, broken.as_json()]
 
     @property
     def doomed(self) -> bool:
-        """It would stop at its first error, and there is one: nothing of it is worth beginning."""
+        """Whether the plan stops at its first error and has one, so that applying it would change nothing."""
         return self.steps.stop_on_error and any(one.problem is not None for one in _all_actions(self))
 
     @property
     def fate(self) -> PlanFate:
-        """What would become of it, as far as the files as they are now can tell."""
+        """How the plan would end, as far as the current files show."""
         if self.doomed:
             return PlanFate("BACK", "FAILED")
         judged = [_judge_step(step) for step in self.steps.steps]
-        judged += [JudgedStep(one.number, "done") for one in _remote_actions(self)]  # one that fails dooms the plan
+        judged += [JudgedStep(one.number, "done") for one in _remote_actions(self)]  # a failing one is handled above
         fate = decide_fate(judged, self.plan.execution_instructions)
         is_rolled_back = fate.verdict == "GOOD" and self.prepared.broken_rule is not None
         return PlanFate("BACK", "ROLLED_BACK") if is_rolled_back else fate
 
     @property
     def to_back_up(self) -> dict[int, State | None]:
-        """The files that are to be backed up, by path."""
+        """The files that need a backup, by path."""
         touched = paths_of(step for step in self.steps.steps if step.problem is None and not step.unchanged)
         return {path: self.first[path] for path in sorted(touched) if self.first[path] is not None}
 
     @property
     def backup_bytes(self) -> int:
-        """All that would be kept for the way back."""
+        """The size of all backups and before-images that the plan would need."""
         files = sum(state.size for state in self.to_back_up.values() if state is not None)
         return files + (self.remote.image_bytes if self.remote is not None else 0)
 
@@ -122,13 +122,13 @@ def _remote_actions(preview: PlanPreview) -> tuple[RemoteAction, ...]:
 
 
 def _all_actions(preview: PlanPreview) -> list[ReportedAction]:
-    """What runs on a server comes before all steps."""
+    """Return the remote actions, and then all steps."""
     remote: list[ReportedAction] = [*_remote_actions(preview)]
     return [*remote, *preview.steps.steps]
 
 
 def _sql_previews(preview: PlanPreview) -> dict[int, SqlPreviewed]:
-    """Of every action that runs SQL, on a copy or on a server."""
+    """Return the preview of every action that runs SQL, on a copy or on a server."""
     return collect_sql_previews(preview.prepared, preview.remote)
 
 
@@ -182,13 +182,13 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
 
 
 def _consequence(preview: PlanPreview) -> str:
-    """What a person must know before a yes to a plan that would not succeed."""
+    """Return what a person must know before they approve a plan that would not succeed."""
     acted = _all_actions(preview)
     stopped = [one for one in acted if one.problem is not None]
     if not stopped:
         broken = preview.prepared.broken_rule is not None
-        return "A rule would not hold, and all would be taken back: nothing would stay changed." if broken else ""
-    # What depends on them is skipped, and no failure of its own.
+        return "A rule would not hold, so everything would be undone: nothing would stay changed." if broken else ""
+    # An action that depends on them is skipped, and is not a failure of its own.
     failing = {one.action_id: None for one in stopped if (one.problem or {})["reason"] != Reason.DEPENDENCY_FAILED}
     fails = f"{next(iter(failing))} would fail" if len(failing) == 1 else f"{len(failing):,} actions would fail"
     others = len({one.action_id for one in acted} - {one.action_id for one in stopped})
@@ -197,7 +197,7 @@ def _consequence(preview: PlanPreview) -> str:
             rest = "the other one" if others == 1 else f"the other {others:,}"
             return f"{fails}, and {rest} would be done and would stay: rollback_on_failure is false."
         case "ROLLED_BACK":
-            return f"{fails}, and whatever had been done by then would be taken back: nothing would stay changed."
+            return f"{fails}, and everything done by then would be undone: nothing would stay changed."
     return f"{fails}, so nothing would be changed at all."
 
 
@@ -212,7 +212,7 @@ def _remarks(preview: PlanPreview) -> list[PreviewedRemark]:
 
 
 def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
-    """As the report of a run would have them that failed like this."""
+    """Return the problems in the form that the report of such a failed run would have."""
     draft, at = str(uuid.uuid4()), preview.at
     run = FinishedRun(
         plan_id=preview.plan.plan_id,
@@ -243,19 +243,19 @@ def _finding(found: PathFinding) -> PreviewedFinding:
 
 
 def _describe_rule(rule: Mapping[str, Any]) -> str:
-    """What a rule reads. What it compares with stands in the plan, and may be long."""
+    """Describe what a rule reads. The value that it compares with is in the plan, and may be long."""
     subject = f"{rule['type']} {rule['path']}"
     if rule["type"] == ROWS:
         rows = len(rule["expected"])
         expected = f"exactly the {rows:,} row{'' if rows == 1 else 's'} in the plan" if rows else "no row"
-        return f"{subject}: its query gives {expected}"
+        return f"{subject}: its query returns {expected}"
     if rule["type"] == "json_schema":
         return f"{subject} against {rule.get('schema_file') or 'a schema in the plan'}"
     return f"{subject} at {rule['expression']}" if rule["type"] == "json_path" else subject
 
 
 def _files(preview: PlanPreview) -> list[dict[str, Any]]:
-    """Every step that would change something. Past a bound, diffs are left out, and their lines counted."""
+    """Return every step that would change something. Diffs past a limit are left out, and their lines are counted."""
     remaining, files = MAX_DIFFS, []
     paths = preview.steps.paths
     for step, one in zip(preview.steps.steps, preview.simulated, strict=True):
@@ -286,7 +286,7 @@ def _files(preview: PlanPreview) -> list[dict[str, Any]]:
 
 
 def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
-    """The highest of what the plan says of itself and what it does."""
+    """Return the highest risk of what the plan says about itself and of what it does."""
     named: list[RiskLevel] = [action.risk_level for action in preview.plan.action_plan]
     named += [_RISK_OF_ENDING.get(preview.fate.status, "LOW")]
     named += risks_of_sql(_sql_previews(preview).values())

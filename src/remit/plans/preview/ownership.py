@@ -1,4 +1,4 @@
-"""Files of other users, as the one who acts finds them: what he may not do to them, said before he tries."""
+"""Finds steps that the file system would refuse because a file belongs to another user, before the plan runs."""
 
 import os
 import stat
@@ -14,9 +14,10 @@ from remit.plans.model.folders import opened
 def find_permission_problems(
     steps: Sequence[PlanStep], existing: Mapping[int, Located], *, preserve_permissions: bool
 ) -> dict[int, RemitError]:
-    """By the number of the step. `existing` are the paths whose folder exists; `preserve_permissions` is the setting.
+    """Return the problems by the number of the step.
 
-    Only for the first step on a path: what a step leaves belongs to the one who acts. It promises nothing.
+    `existing` are the paths whose folder exists. `preserve_permissions` is the setting. This checks only the first step
+    on a path: a file that a step leaves belongs to the user who runs Remit. No problem found is no guarantee.
     """
     if os.geteuid() == 0:
         return {}
@@ -38,10 +39,10 @@ def _check_ownership(step: PlanStep, place: Located, *, preserve_permissions: bo
     if file is None:
         return None
     if around.st_mode & stat.S_ISVTX and user not in {file.uid, around.st_uid}:
-        return _denied_error("this folder is sticky, and only the owner of the file may replace or rename it", place)
+        return _denied_error("this folder is sticky, so only the owner of the file may replace or rename it", place)
     groups = {os.getegid(), *os.getgroups()}
     if step.move == "modify" and preserve_permissions and (file.uid != user or file.gid not in groups):
-        return _denied_error("the owner of this file cannot be kept: the new one would belong to you", place)
+        return _denied_error("the owner of this file cannot be preserved: the new file would belong to you", place)
     return None
 
 
@@ -50,5 +51,5 @@ def _denied_error(what: str, place: Located) -> EnvironmentFailureError:
         Reason.PERMISSION_DENIED,
         what,
         where=place.path,
-        next_step="Run Remit as the owner of the file; or, to own the new one, set preserve_permissions to false.",
+        next_step="Run Remit as the owner of the file; or set preserve_permissions to false to own the new file.",
     )

@@ -1,4 +1,4 @@
-"""What somebody proposes, and the id that it has: the same each time, where he gives it a key of his own. Pure."""
+"""The draft of a proposal, and its id. The proposer's own key gives the same id each time. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from remit.store.proposals import ProposalRow
 
 @dataclass(frozen=True, slots=True)
 class ProposalDraft:
-    """What is proposed: a plan that was looked at, in canonical form, and by whom."""
+    """A proposed plan, which was validated, in canonical form, with its proposer."""
 
     plan: bytes
     plan_id: str
@@ -22,9 +22,9 @@ class ProposalDraft:
     note: str | None = None
     key: str | None = None
     not_after: datetime | None = None
-    """When the proposer's token ends: then nobody stands behind it any more."""
+    """When the proposer's token expires. The proposal ends with it."""
     preview: ComputedPreview | None = None
-    """What it would do, as it was computed for this proposal. Without one, it must be computed before an approval."""
+    """The preview that was computed for this proposal. Without one, it must be computed before an approval."""
 
     @property
     def plan_digest(self) -> str:
@@ -32,7 +32,7 @@ class ProposalDraft:
 
 
 def proposal_id_for(tenant_id: str, proposed_by: str, key: str) -> str:
-    """The id of what somebody proposes under a key of his own: the same each time, and nobody else's."""
+    """Return the id of a proposal under the proposer's own key: the same each time, and unique to the proposer."""
     identity = digest({"proposal_of": proposed_by, "tenant_id": tenant_id, "key": key})
     raw = bytearray.fromhex(identity.removeprefix("sha256:")[:32])
     raw[6] = (raw[6] & 0x0F) | 0x80

@@ -1,4 +1,4 @@
-"""Why a proposed plan cannot be answered, or applied, in words: how it ended, when, by whom, what next. Pure."""
+"""Errors that say why a proposal cannot be decided or applied: how it ended, when, by whom, and what to do. Pure."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ PROPOSE_AGAIN: Final = "If it is still wanted, propose the plan again."
 
 
 class NotAnsweredError(RefusedError):
-    """Not a no: only a person can go on from here."""
+    """The proposal is not denied, but only a person can continue from here."""
 
     exit_code = 3
 
@@ -27,13 +27,13 @@ def not_found_error(name: str) -> RefusedError:
         Reason.STATE_MISSING,
         "there is no such proposal",
         where=f"proposal {name}",
-        next_step="A person lists those that wait: remit approvals. An agent gives the whole id that `remit propose`"
-        " printed.",
+        next_step="A person lists the pending proposals with `remit approvals`. An agent gives the whole id that"
+        " `remit propose` printed.",
     )
 
 
 def already_closed_error(row: ProposalRow, changed_at: str) -> RefusedError:
-    """To whoever answers a proposal that has its answer, or none any more. `changed_at` is when its last step was."""
+    """Return the error for a decision about a proposal that is closed. `changed_at` is the time of its last step."""
     return RefusedError(
         Reason.TRANSITION_INVALID,
         f"this proposal is closed: {_describe_end(row, changed_at)}",
@@ -43,47 +43,47 @@ def already_closed_error(row: ProposalRow, changed_at: str) -> RefusedError:
 
 
 def outdated_digest_error(row: ProposalRow) -> RefusedError:
-    """To whoever approves by a digest: it is of something else than what is shown of this proposal now."""
+    """Return the error for an approval by a digest that is not the digest of the stored preview."""
     return RefusedError(
         Reason.HASH_MISMATCH,
-        "this digest is not that of the plan's stored preview: the preview was computed again since, or the digest is"
-        " of another plan; nothing was approved",
+        "this digest is not that of the plan's stored preview: the preview was computed again since, or the digest"
+        " belongs to another plan; nothing was approved",
         where=f"proposal {row.proposal_id}",
-        next_step=f"Look at it, and give the digest that is shown then: remit approvals show {row.proposal_id}",
+        next_step=f"Read the preview and give the digest that it shows: remit approvals show {row.proposal_id}",
     )
 
 
 def changed_since_approval_error(row: ProposalRow) -> RefusedError:
-    """To whoever has the preview of an approved plan computed again, after something changed."""
+    """Return the error for a new preview of an approved plan after something changed."""
     return RefusedError(
         Reason.HASH_MISMATCH,
         "a file that the plan names, or the configuration, changed since the plan was approved; the stored preview"
         " stays as it is",
         where=f"proposal {row.proposal_id}",
-        next_step="Put back what was changed, and the plan can be applied as it was approved. Or propose it again.",
+        next_step="Restore what was changed, and then apply the plan as it was approved. Or propose it again.",
     )
 
 
 def overdue_error(row: ProposalRow) -> RefusedError:
     return RefusedError(
         Reason.APPROVAL_TIMEOUT,
-        f"the time for an answer ended at {_second(row.expires_at)}",
+        f"the time for a decision ended at {_second(row.expires_at)}",
         where=f"proposal {row.proposal_id}",
         next_step=PROPOSE_AGAIN,
     )
 
 
 def not_approved_error(row: ProposalRow, changed_at: str) -> RefusedError:
-    """To whoever wants to apply it."""
+    """Return the error for a caller who wants to apply a proposal that is not approved."""
     where = f"proposal {row.proposal_id}"
     match row.state:
         case "PENDING":
-            next_step = f"A person must look at it and answer first: remit approvals show {row.proposal_id}"
+            next_step = f"A person must read it and decide first: remit approvals show {row.proposal_id}"
             return NotAnsweredError(
-                Reason.APPROVAL_PENDING, "nobody has answered yet", where=where, next_step=next_step
+                Reason.APPROVAL_PENDING, "no person has decided yet", where=where, next_step=next_step
             )
         case "DENIED":
-            what = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
+            what = f"{row.decided_by} denied it" + (f": {row.reason}" if row.reason else "")
             return RefusedError(Reason.APPROVAL_DENIED, what, where=where, next_step=PROPOSE_AGAIN)
         case "EXPIRED":
             return overdue_error(row)
@@ -94,7 +94,7 @@ def not_approved_error(row: ProposalRow, changed_at: str) -> RefusedError:
 def unverified_row_error(row: ProposalRow) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
-        "this proposal is not the one that the ledger recorded; nothing was done",
+        "this proposal differs from the one that the ledger recorded; nothing was done",
         where=f"proposal {row.proposal_id}",
         next_step="Keep the database as it is and run `remit ledger verify`.",
     )
@@ -107,9 +107,9 @@ def _describe_end(row: ProposalRow, changed_at: str) -> str:
             decided_at = _second(row.decided_at or changed_at)
             return f"it was {STATE_LABELS[row.state]} by {row.decided_by} at {decided_at}{because}"
         case "EXPIRED":
-            return f"nobody answered until {_second(row.expires_at)}"
+            return f"no person decided until {_second(row.expires_at)}"
         case _:
-            return f"it is void since {_second(changed_at)}: {row.reason}"
+            return f"it has been void since {_second(changed_at)}: {row.reason}"
 
 
 def _second(time: str) -> str:

@@ -1,7 +1,7 @@
-"""What a whole row about a proposed plan is worth: signed entries say who proposed what, and what became of it.
+"""Compares the whole row of a proposal with the signed ledger entries about who proposed what and how it ended.
 
-A row decides who may see a plan, withdraw it and take it back, and it is what people are shown. So it is compared as a
-whole, each time somebody uses it, and not only when it is answered or applied.
+A row decides who may see a plan, withdraw it and roll it back, and people see it. Therefore Remit compares the whole
+row each time that the row is used, and not only when the proposal is decided or applied.
 """
 
 import json
@@ -23,15 +23,15 @@ MAX_REMEMBERED: Final = 2_000
 
 
 class ProposalVerifier:
-    """Compares rows with their entries. What was found to agree is remembered, word for word: entries never change.
+    """Compares rows with their entries. It remembers each row that agreed, byte for byte, since entries never change.
 
-    That no later step is recorded is asked each time.
+    It checks each time that no later step is recorded.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._agreed: OrderedDict[bytes, None] = OrderedDict()
-        """By the digest of the row: it may be large."""
+        """The digests of the rows that agreed, since a row may be large."""
 
     def is_verified(self, connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> bool:
         steps = steps_recorded(connection, row.tenant_id, row.proposal_id)
@@ -56,7 +56,7 @@ class ProposalVerifier:
 
 
 def _matches_entries(row: ProposalRow, entries: list[Entry]) -> bool:
-    """`entries` are its steps, in order; that their kinds lead to the row's state is known."""
+    """Compare the row with `entries`, its steps in order. The caller has checked that their kinds fit its state."""
     payloads: list[dict[str, Any]] = [json.loads(entry.payload) for entry in entries]
     answer = next((at for at, entry in enumerate(entries) if entry.kind in _ANSWERS), None)
     decided = (entries[answer].actor, entries[answer].created_at) if answer is not None else (None, None)

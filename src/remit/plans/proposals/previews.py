@@ -1,7 +1,7 @@
-"""The stored preview of a proposed plan: what people are shown, and what a signed entry says of it.
+"""The stored preview of a proposed plan: what people see, verified against a signed entry.
 
-A preview runs the plan's SQL and pipelines to find out what they would do. So it is computed when the plan is proposed,
-or later by a deliberate act, and never by a view. Each one is stored in the transaction that records its digests.
+A preview runs the plan's SQL and pipelines to find out what they would do. Therefore it is computed when the plan is
+proposed, or later by a deliberate act, and never by a view. It is stored in the transaction that records its digests.
 """
 
 import json
@@ -30,7 +30,7 @@ from remit.store.proposals import ProposalRow
 
 @dataclass(frozen=True, slots=True)
 class ComputedPreview:
-    """What was computed, before it is stored: the digest that an approval names, the document as bytes, and the title
+    """A computed preview before it is stored: the digest that an approval names, the document as bytes, and the title
     and the risk that lists show to people.
     """
 
@@ -44,12 +44,12 @@ class ComputedPreview:
         return digest_bytes(self.document)
 
     def digests(self) -> dict[str, str]:
-        """For the payload of the entry that records it."""
+        """Return the digests for the payload of the entry that records the preview."""
         return {"preview_digest": self.preview_digest, "preview_document_digest": self.document_digest}
 
 
 class StoredPreview(NamedTuple):
-    """What people are shown, as the ledger vouches for it."""
+    """The preview that people see, verified against the ledger."""
 
     preview_digest: str
     document: str
@@ -63,7 +63,7 @@ class PreviewNotStoredError(RefusedError):
     def __init__(self, proposal_id: str) -> None:
         super().__init__(
             Reason.STATE_MISSING,
-            "no preview of this plan is stored, so what it would do cannot be shown",
+            "no preview of this plan is stored, so its effect cannot be shown",
             where=f"proposal {proposal_id}",
             next_step=f"Compute it: remit approvals compute {proposal_id}, or POST /v1/plans/{proposal_id}/preview,"
             " with the right to propose.",
@@ -71,7 +71,7 @@ class PreviewNotStoredError(RefusedError):
 
 
 def save_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entry: Entry) -> None:
-    """Store it in the transaction of the entry that carries `computed.digests()`."""
+    """Store the preview in the transaction of the entry that has `computed.digests()`."""
     stored = PreviewRow(
         row.tenant_id,
         row.proposal_id,
@@ -97,8 +97,9 @@ def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str)
 
 
 def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> StoredPreview | None:
-    """None where nothing is stored. EVIDENCE_INVALID for a document that differs from what the signed entry says, and
-    for one that a later entry has replaced.
+    """Return the verified preview, or None if none is stored.
+
+    Raises EVIDENCE_INVALID for a document that differs from the signed entry, and for one that a later entry replaced.
     """
     found = read_preview(connection, row.tenant_id, row.proposal_id)
     if found is None:
@@ -126,9 +127,9 @@ def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: 
 def title_and_risk(
     connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow, seq: int
 ) -> tuple[str, str] | None:
-    """As the entry at `seq` says, which recorded a preview that was computed after the plan was proposed.
+    """Return title and risk from the entry at `seq`, which recorded a preview that was computed after the proposal.
 
-    None for an entry that says neither. Raises for one that is not signed.
+    Returns None for an entry without them. Raises for an entry that is not signed.
     """
     payload = json.loads(require_covered(connection, keyring, row.tenant_id, seq).payload)
     title, risk = payload.get("title"), payload.get("risk")

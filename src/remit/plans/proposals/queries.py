@@ -1,4 +1,4 @@
-"""Proposed plans as they are known: found, listed, closed in time, and believed as far as signed entries go."""
+"""Queries for proposals: find, list, read. They also close overdue proposals, and verify rows by signed entries."""
 
 from collections.abc import Callable, Collection
 from typing import Final
@@ -41,10 +41,10 @@ class ProposalQueries:
         self.change_signal = change_signal
         self._verifier = ProposalVerifier()
         self._titles: dict[tuple[str, int], tuple[str, str]] = {}
-        """By proposal and entry: entries never change."""
+        """Title and risk by proposal and entry, since entries never change."""
 
     def find(self, proposal_id: str) -> ProposalRow | None:
-        """By its whole id. Refuses a row that is not as signed entries say."""
+        """Return the proposal with this whole id. Refuses a row that differs from its signed entries."""
         if not _is_name(proposal_id):
             return None
         self.expire_due()
@@ -53,7 +53,7 @@ class ProposalQueries:
             return self._require_verified(connection, row) if row is not None else None
 
     def find_by_name(self, name: str) -> ProposalRow:
-        """For a person: the same, or by the beginning of the id where that is no other's too."""
+        """Return the proposal with this id, or the only one whose id begins like this. For people."""
         if not _is_name(name):
             raise not_found_error(name)
         self.expire_due()
@@ -74,7 +74,7 @@ class ProposalQueries:
             return self._require_verified(connection, rows[0])
 
     def find_by_envelope(self, envelope_id: str) -> ProposalRow | None:
-        """The proposal that it was signed for. Refuses a row that is not as signed entries say."""
+        """Return the proposal that the envelope was signed for. Refuses a row that differs from its signed entries."""
         if not _is_name(envelope_id):
             return None
         with self._ledger().store.reading_pooled() as connection:
@@ -82,12 +82,12 @@ class ProposalQueries:
             return self._require_verified(connection, row) if row is not None else None
 
     def is_verified(self, row: ProposalRow) -> bool:
-        """Whether signed entries say all that this row of a list says."""
+        """Whether this row of a list agrees with its signed entries."""
         with self._ledger().store.reading_pooled() as connection:
             return self._verifier.is_verified(connection, self._ledger().keyring, row)
 
     def pending(self) -> list[ProposalRow]:
-        """Those that wait for an answer, the newest first. Whoever shows one asks `is_verified`."""
+        """Return the pending proposals, the newest first. Call `is_verified` before you show one."""
         self.expire_due()
         with self._ledger().store.reading_pooled() as connection:
             return pending_rows(connection, self._tenant_id)[::-1]
@@ -95,7 +95,7 @@ class ProposalQueries:
     def newest(
         self, *, proposed_by: str | None, states: Collection[StoredProposalState], before: tuple[str, str], most: int
     ) -> list[ProposalRow]:
-        """Whoever shows one asks `is_verified`."""
+        """Return the newest proposals in these states. Call `is_verified` before you show one."""
         self.expire_due()
         with self._ledger().store.reading() as connection:
             return newest_rows(
@@ -103,7 +103,7 @@ class ProposalQueries:
             )
 
     def plan_of(self, row: ProposalRow) -> bytes:
-        """What was proposed, as the ledger vouches for it. Refuses one of which the text is gone."""
+        """Return the text of the proposed plan, verified against the ledger. Refuses a proposal whose text is gone."""
         with self._ledger().store.reading_pooled() as connection:
             if row.state in {"EXPIRED", "VOID"}:
                 raise already_closed_error(row, last_step_at(connection, row))
@@ -111,9 +111,9 @@ class ProposalQueries:
             return require_plan(connection, row).encode()
 
     def preview_of(self, row: ProposalRow) -> StoredPreview | None:
-        """What people are shown of it, as the ledger vouches for it; None if none is stored. Computes nothing.
+        """Return the stored preview, verified against the ledger, or None if none is stored. Computes nothing.
 
-        Refuses a proposal of which the text is gone, and a document that is not the one that was recorded.
+        Refuses a proposal whose text is gone, and a document that differs from the recorded one.
         """
         with self._ledger().store.reading_pooled() as connection:
             if row.state in {"EXPIRED", "VOID"}:
@@ -122,9 +122,9 @@ class ProposalQueries:
             return stored_preview(connection, self._ledger().keyring, row)
 
     def title_and_risk_of(self, row: ProposalRow) -> tuple[str, str]:
-        """For people: as the newest preview says, else as the proposal says.
+        """Return title and risk for people, from the newest preview, or from the proposal if there is none.
 
-        What an agent proposed has a title from the text of its plan, until its preview is computed.
+        An agent's proposal has a title from the text of its plan until its preview is computed.
         """
         with self._ledger().store.reading_pooled() as connection:
             seq = computed_again_at(connection, row.tenant_id, row.proposal_id)
@@ -137,7 +137,7 @@ class ProposalQueries:
                 except (
                     EnvironmentFailureError,
                     ValueError,
-                ):  # altered: `preview_of` refuses it, and `ledger verify` names it
+                ):  # the entry was altered: `preview_of` refuses it, and `ledger verify` names it
                     found = None
                 if len(self._titles) >= _MOST_TITLES:
                     self._titles.clear()
@@ -145,7 +145,7 @@ class ProposalQueries:
             return self._titles[key]
 
     def envelope_of(self, row: ProposalRow) -> bytes:
-        """What was signed for it, whole, as the door takes it. Refuses unless it was approved and nothing ended it."""
+        """Return the whole signed envelope, as the operation takes it. Refuses a proposal that is not approved now."""
         with self._ledger().store.reading_pooled() as connection:
             if row.state != "APPROVED" or row.envelope is None:
                 raise not_approved_error(row, last_step_at(connection, row))
@@ -157,7 +157,7 @@ class ProposalQueries:
         return f'{row.envelope[:-1]},"plan":{plan}}}'.encode()
 
     def expire_due(self) -> None:
-        """Close what nobody answered in time. Writes only if there is any."""
+        """Close the proposals that were not decided in time. Writes only if there is one."""
         with self._ledger().store.reading_pooled() as connection:
             rows = pending_rows(connection, self._tenant_id)
             if not rows:
@@ -181,5 +181,5 @@ class ProposalQueries:
 
 
 def _is_name(text: str) -> bool:
-    """Whether it could be anybody's id. Not every text can be asked for: PostgreSQL takes no NUL."""
+    """Whether the text can be an id. PostgreSQL does not accept every text: it refuses a NUL."""
     return 0 < len(text) <= 200 and text.isprintable()

@@ -1,8 +1,8 @@
-"""Plans that an agent or a person proposed, and the answers: proposed, approved, denied, expired, void.
+"""Plans that an agent or a person proposed, and their states: pending, approved, denied, expired, void.
 
-Each step is one entry of the ledger, written in one transaction with the row; the yes, in one with the entry of the
-envelope that was signed for it. A row is believed only as far as a signed entry says the same. What becomes of the
-plan after the yes is not said here: that is told by the claim of its envelope, as for every other plan.
+Each step is one entry of the ledger, written in one transaction with the row. An approval is written in one transaction
+with the entry of the envelope that was signed for it. A row is valid only as far as a signed entry says the same. The
+outcome of an approved plan is not stored here: the claim of its envelope has it, as for every other plan.
 """
 
 from datetime import timedelta
@@ -32,23 +32,23 @@ from remit.store.tokens import require_not_revoked
 PROPOSAL_LIFE: Final = timedelta(hours=24)
 MAX_PENDING: Final = 200
 MAX_PENDING_OF_ONE: Final = 20
-"""Plans that one proposer may have waiting. People who are asked about everything stop reading."""
+"""The number of pending proposals of one proposer. People who must decide too often stop reading."""
 CANCELLED: Final = "envelope.cancelled"
 
 
 class Proposals(ProposalQueries):
-    """With every step that one of them can take."""
+    """The proposals of one workspace, with every step that a proposal can take."""
 
     # --- proposing ----------------------------------------------------------------------------------------------------
 
     def find_by_key(self, proposed_by: str, key: str, plan_digest: str) -> ProposalRow | None:
-        """What he proposed under this key before, if anything. Refuses the key for another plan."""
+        """Return what the proposer proposed under this key before, if anything. Refuses the key for another plan."""
         with self._ledger().store.reading_pooled() as connection:
             row = find_row(connection, self._tenant_id, proposal_id_for(self._tenant_id, proposed_by, key))
             return None if row is None else same_plan(self._require_verified(connection, row), plan_digest)
 
     def propose(self, draft: ProposalDraft) -> ProposalRow:
-        """Have it wait for a person. It expires after a day, or with the token."""
+        """Store a proposal that waits for a person. It expires after a day, or with the token."""
         note = _masked(draft.note)
         plan_digest, plan = draft.plan_digest, draft.plan.decode()
 
@@ -101,9 +101,9 @@ class Proposals(ProposalQueries):
         return row
 
     def replace_preview(self, proposal_id: str, computed: ComputedPreview, by: str) -> ProposalRow:
-        """Store a preview that was computed after the plan was proposed, in the place of the earlier one, if any.
+        """Store a preview that was computed after the plan was proposed. It replaces the earlier one, if any.
 
-        Refuses a proposal that is closed. Whether the earlier one is as the ledger recorded it, `preview_of` says.
+        Refuses a proposal that is closed. Does not verify the earlier preview: `preview_of` does.
         """
         self.expire_due()
 
@@ -145,9 +145,9 @@ class Proposals(ProposalQueries):
         reason: str | None = None,
         preview_digest: str | None = None,
     ) -> ProposalRow:
-        """A person's yes, in the transaction that records the envelope which was signed for it. Notify afterwards.
+        """Approve a proposal in the transaction that records its signed envelope. The caller notifies afterwards.
 
-        `preview_digest` is of the preview that the person saw, for the record.
+        `preview_digest` is the digest of the preview that the person saw, for the ledger.
         """
         row = self._require_pending(batch, proposal_id, who)
         if envelope.plan_digest != row.plan_digest:
@@ -171,7 +171,7 @@ class Proposals(ProposalQueries):
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def withdraw(self, proposal_id: str, by: str, reason: str | None = None) -> ProposalRow:
-        """Nothing is to come of it: one that waits, or one that was approved and not begun. Refuses any other."""
+        """Withdraw a proposal that is pending, or approved and not started. Refuses any other."""
         self.expire_due()
 
         def work(batch: Batch) -> ProposalRow:
@@ -185,7 +185,10 @@ class Proposals(ProposalQueries):
         return self._signal(self._ledger().transact(work))
 
     def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int:
-        """All that wait, or were approved and not begun, for a token which is being revoked. Notify afterwards."""
+        """Void the open proposals of a token that is being revoked: pending, or approved and not started.
+
+        Returns their number. The caller notifies afterwards.
+        """
         rows = open_rows_of_token(batch.store, self._tenant_id, token_jti)
         return sum(self._void(batch, row, f"{REVOKED} by {by}", by) is not None for row in rows)
 
@@ -206,7 +209,7 @@ class Proposals(ProposalQueries):
             raise already_closed_error(row, last_step_at(batch.store, row))
         times = batch.times_in(self._tenant_id)
         if refusal := times.refusal(row.created_at, row.expires_at, overdue_error(row)):
-            raise refusal  # closed by the next look, if it is over
+            raise refusal  # the next query closes it, if its time is over
         if row.token_jti is not None:
             require_not_revoked(batch.store, self._tenant_id, row.token_jti)
         require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")
@@ -214,7 +217,7 @@ class Proposals(ProposalQueries):
         return row
 
     def _void(self, batch: Batch, row: ProposalRow, why: str, by: str) -> ProposalRow | None:
-        """None if it is too late. With the approval goes the envelope that was signed by it."""
+        """Void a proposal, and with it the envelope that its approval signed. None if it is too late."""
         if row.state not in {"PENDING", "APPROVED"}:
             return None
         if row.envelope_id is not None:
@@ -229,9 +232,9 @@ class Proposals(ProposalQueries):
         if len(waiting) >= MAX_PENDING or waiting.count(proposed_by) >= MAX_PENDING_OF_ONE:
             raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
-                "too many proposed plans wait for an answer already",
+                "too many proposed plans are pending already",
                 where=proposed_by,
-                next_step="Have some answered first, or withdraw them: remit approvals",
+                next_step="Have some of them decided first, or withdraw them: remit approvals",
             )
 
     def _signal(self, row: ProposalRow) -> ProposalRow:
@@ -245,7 +248,7 @@ def _is_agent(row: ProposalRow, who: Person) -> bool:
 
 
 def _masked(text: str | None) -> str | None:
-    """Somebody's words, for the record. Neither database keeps a NUL, or half a character."""
+    """Mask the text of a person or an agent for the ledger. Neither database stores a NUL or half a character."""
     if not text:
         return None
     return mask_text(text.replace("\0", "").encode("utf-8", "replace").decode())[:MAX_NOTE] or None

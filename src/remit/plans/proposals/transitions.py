@@ -1,4 +1,4 @@
-"""One step in the life of a proposed plan: the entry of the ledger, and the row with it; and what a row is worth."""
+"""One state change of a proposal, with its ledger entry and its row, and the checks of a row against the ledger."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def change_state(
     reason: str | None = None,
     **more: Any,
 ) -> ProposalRow:
-    """One step of the state machine with its entry. The database refuses any other step."""
+    """Take one step of the state machine with its entry. The database refuses an invalid step."""
     payload = {"reason": reason} if reason else {}
     entry = batch.append(build_entry(row, state, actor, {**payload, **more}))
     moved = row._replace(state=state, reason=reason, entry_seq=entry.seq)
@@ -64,7 +64,7 @@ def build_entry(row: ProposalRow, state: StoredProposalState, actor: str | None,
 def require_evidence(
     connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow, seq: int, state: StoredProposalState
 ) -> None:
-    """That it was proposed like this, or approved like this, is somebody's word until a signed entry says so."""
+    """Check that a signed entry says that it was proposed or approved like this. The row alone is no proof."""
     entry = require_covered(connection, keyring, row.tenant_id, seq)
     wanted = [f'"bound_digest":"{row.bound_digest}"']
     if state == "APPROVED":
@@ -75,13 +75,13 @@ def require_evidence(
 
 
 def require_current(connection: Connection, row: ProposalRow) -> None:
-    """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
+    """Check that no step is recorded beyond the row's state. It sees the steps of this transaction too."""
     if not matches_recorded_steps(row, steps_recorded(connection, row.tenant_id, row.proposal_id)):
         raise unverified_row_error(row)
 
 
 def require_plan(connection: Connection, row: ProposalRow) -> str:
-    """The text of the plan that was proposed, and no other."""
+    """Return the text of the proposed plan. Raises EVIDENCE_INVALID if it is missing or differs from its digest."""
     plan = read_plan(connection, row)
     if plan is None or digest_bytes(plan.encode()) != row.plan_digest:
         raise unverified_row_error(row)

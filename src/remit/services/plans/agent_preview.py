@@ -159,7 +159,7 @@ def _findings(plan: Plan) -> tuple[PreviewedFinding, ...]:
 def _findings_of(path: str, content: bytes, mode: int) -> list[ContentFinding]:
     checked = [one for one in find_in_final(path, content, mode, PLAIN_CHECKS) if not _is_unchecked(one)]
     if diff_whole(path, None, content, full=False).preview.startswith(BINARY):
-        checked.append(ContentFinding("command", "", "this is no text: what the file would hold is not shown here"))
+        checked.append(ContentFinding("command", "", "this is a binary file, so its content is not shown here"))
     return [*checked, *find_in_added(path, Edited(content, None, ""))]
 
 
