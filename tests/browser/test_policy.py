@@ -76,15 +76,15 @@ def test_a_token_without_domains_allows_no_place_for_any_action(kind: ActionType
 @pytest.mark.req("VX-04", "VX-14")
 def test_another_place_is_refused_in_the_specified_words_and_then_in_exact_ones(subtests: pytest.Subtests) -> None:
     for target, says in [
-        ("https://other.example/", "the token allows shop.example, and not other.example. If that is meant, "),
-        ("https://shop.example@other.example/", "the target holds credentials, "),
-        ("file:///etc/passwd", "a file: address is not one that can be gone to, only http: and https: are. Give "),
-        ("javascript:alert(1)", "a javascript: address is not one that "),
+        ("https://other.example/", "the token allows shop.example, and not other.example. To allow it, "),
+        ("https://shop.example@other.example/", "the target contains credentials, "),
+        ("file:///etc/passwd", "a file: address cannot be opened; only http: and https: addresses can. Give "),
+        ("javascript:alert(1)", "a javascript: address cannot be opened; "),
         ("/cart", "the target begins neither with https:// nor with http://. Write the whole address."),
         ("shop.example/cart", "the target begins neither with https:// nor with http://. "),
         ("shop.example:8443/cart", "the target begins neither with https:// nor with http://. "),
         ("https:/shop.example/", "the target has no host after exactly two slashes. "),
-        ("https://shop.example:0/", "the port of the target is none, or is not written plainly. "),
+        ("https://shop.example:0/", "the port of the target is not a plain number from 1 to 65535. "),
     ]:
         with subtests.test(target):
             problem = refused(action("navigate", target), token("browser.navigate"))

@@ -1,4 +1,4 @@
-"""What an action does in a session: looked at first, then done, then waited for until it has come to its end."""
+"""The work of an action in a session: inspect its target, perform it, and wait until its consequences have ended."""
 
 import asyncio
 import contextlib
@@ -27,11 +27,13 @@ SUBMIT_SECONDS: Final = 5.0
 """How long a form that was submitted may take to send something."""
 POLL_SECONDS: Final = 0.1
 PING_SECONDS: Final = 1.0
-"""How long a look, or an act, may take before the page is asked whether it is still there; and between two times."""
+"""How long an inspection or an action may take before Remit asks the page whether it still answers. Remit asks again
+after each such interval.
+"""
 RESTLESS_SECONDS: Final = 2.0
-"""How long an action waits for a page that goes on asking for things."""
+"""How long an action waits for a page that keeps sending requests."""
 APPROVAL_ID_SECONDS: Final = 5.0
-"""How long it may take until a request that is held is a question with an id. It wants a picture, and a commit."""
+"""How long it may take until a held request has an approval request with an id. That needs a picture and a commit."""
 MAX_HELD_REPORTED: Final = 20
 
 ON_ELEMENTS: Final = frozenset({"click", "type", "submit", "purchase"})
@@ -40,10 +42,10 @@ SUBMITTING: Final = frozenset({"submit", "purchase"})
 
 @dataclass(frozen=True)
 class ActionTarget:
-    """What an action is about to meet."""
+    """The page and the element that an action is about to act on."""
 
     url: str
-    """Of the page, unmasked."""
+    """The address of the page, unmasked."""
     content_hash: str | None
     description: ElementDescription | None = None
 
@@ -54,7 +56,7 @@ class ActionTarget:
 
 @dataclass(frozen=True)
 class PerformedAction:
-    """What came of it, masked."""
+    """The outcome of a performed action, masked."""
 
     output: dict[str, Any]
     content_hash: str | None
@@ -63,7 +65,9 @@ class PerformedAction:
 
 @dataclass(frozen=True)
 class Expected:
-    """How many requests the page had made, and how many had come by, before the action; and whether one must come."""
+    """The state before the action: how many requests the page had made, how many of them the gate had seen, and whether
+    the action must cause one.
+    """
 
     changing_requests: int
     observed_requests: int
@@ -80,9 +84,12 @@ def element_of(action: Action) -> Element | None:
 
 
 async def inspect_target(tab: "Tab", action: Action) -> ActionTarget:
-    """The page is the one the action names, and the element is there, once, in sight and free. Changes nothing."""
+    """Return the page and the element that the action names. Changes nothing.
+
+    Refuses if the page is another one, or if the element is missing, ambiguous, out of sight or covered.
+    """
     if action.type == "navigate":
-        with contextlib.suppress(PageEndedError):  # it is left behind
+        with contextlib.suppress(PageEndedError):  # the action leaves this page anyway
             return ActionTarget(tab.page.url, await _run_watched(tab, _read_final_hash(tab)))
         return ActionTarget(tab.page.url, None)
     require_page(tab)
@@ -97,7 +104,9 @@ async def _inspect_element(tab: "Tab", action: Action) -> ActionTarget:
 
 
 async def _require_answer(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
-    """What comes of it. If the page took too long: whether it answers at all. PageEnded, and it is ended, if not."""
+    """Return the result of the work. If the work timed out, check that the page still answers. A page that does not
+    answer is ended, and PageEndedError is raised.
+    """
     try:
         return await work
     except EnvironmentFailureError as problem:
@@ -107,9 +116,9 @@ async def _require_answer(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _run_watched(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
-    """The same, and the page is asked while the work goes on: one that is stuck has its `page_seconds` and no more.
+    """Do the same, and check during the work that the page answers. A stuck page gets its `page_seconds` and no more.
 
-    Not for navigating, which asks by itself: while the session is led elsewhere there may be no page to ask.
+    This is not for navigating, which checks the page itself. During a navigation there may be no page to check.
     """
     running, answering = asyncio.ensure_future(_require_answer(tab, work)), None
     try:
@@ -118,7 +127,7 @@ async def _run_watched(tab: "Tab", work: Coroutine[Any, Any, T]) -> T:
             answering = asyncio.ensure_future(tab.page.is_responsive())
             await asyncio.wait({running, answering}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and not answering.result():
-                await _cancel(running)  # before its page goes: what it would say of that is not the reason
+                await _cancel(running)  # before its page ends: an error about that would hide the reason
                 raise await tab.page.end_unresponsive()
             await asyncio.wait({running}, timeout=PING_SECONDS)
         return running.result()
@@ -134,18 +143,18 @@ async def _cancel(*works: "asyncio.Future[Any] | None") -> None:
 
 
 def require_page(tab: "Tab") -> None:
-    """Not one that Remit had to end."""
+    """Refuse if Remit had to end the page."""
     if tab.page.ended_because:
         raise RefusedError(
             Reason.PAGE_CHANGED,
-            f"the page of this session is gone: {tab.page.ended_because}",
+            f"the page of this session has ended: {tab.page.ended_because}",
             where=f"session {tab.key.name}",
             next_step="Navigate again, in this session: its cookies are still there.",
         )
 
 
 def require_same_page(page_url: str, target: str, secrets: TypedSecrets) -> None:
-    """Origin and path. A page that went elsewhere meanwhile is not the one that somebody meant."""
+    """Refuse if origin or path differ from the target. A page that has moved on is not the one that the caller meant."""
     expected = parse_target(target)
     try:
         found = parse_target(page_url.partition("#")[0].partition("?")[0])
@@ -154,20 +163,20 @@ def require_same_page(page_url: str, target: str, secrets: TypedSecrets) -> None
     if found is None or (found.origin, found.path) != (expected.origin, expected.path):
         raise RefusedError(
             Reason.PAGE_CHANGED,
-            f"the session is at another page than the action names: {secrets.mask_url(page_url)}",
+            f"the session shows another page than the action names: {secrets.mask_url(page_url)}",
             where=mask_url(target),
-            next_step="If that is the page that is meant, give its address as the target; else navigate first.",
+            next_step="If you mean that page, give its address as the target. Otherwise navigate first.",
         )
 
 
 def require_unchanged(before: ActionTarget, now: ActionTarget, secrets: TypedSecrets) -> None:
-    """What a person said yes to is still what is there."""
+    """Refuse if the page or the element is no longer the one that a person approved."""
     if before.url != now.url or _identity(before.description) != _identity(now.description):
         raise RefusedError(
             Reason.PAGE_CHANGED,
-            "the page changed under the approval, so nothing was done",
+            "the page changed after the approval, so nothing was done",
             where=secrets.mask_url(now.url),
-            next_step="Look at the page again, and ask again.",
+            next_step="Look at the page again and ask for the action again.",
         )
 
 
@@ -187,7 +196,7 @@ def _identity(description: ElementDescription | None) -> tuple[Any, ...] | None:
 async def perform_action(
     tab: "Tab", action: Action, target: ActionTarget, running: RunningAction, constraints: TokenConstraints
 ) -> PerformedAction:
-    """Do it, and wait for what it caused: requests that are held, pages that load. Raises what went wrong."""
+    """Perform the action and wait for its consequences: held requests and loading pages. Raises the first error."""
     tab.page.requested_pages.clear()
     tab.page.has_pressed = tab.page.has_deferred_work = False
     running.begin()
@@ -202,7 +211,7 @@ async def perform_action(
 async def _perform_and_report(
     tab: "Tab", action: Action, target: ActionTarget, running: RunningAction, constraints: TokenConstraints
 ) -> PerformedAction:
-    before = tuple(tab.page.events)  # only the newest are kept, so a count would not tell which are new
+    before = tuple(tab.page.events)  # only the newest are kept, so a count would not show which are new
     output: dict[str, Any] = {}
     picture: bytes | None = None
     _note_typed_values(tab, action, target)
@@ -222,9 +231,9 @@ async def _perform_and_report(
     new = [event for event in tab.page.events if not any(event is old for old in before)]
     events = [{"kind": event.kind, "what": cut(tab.secrets.text(event.what), 200)} for event in new]
     reported = [*running.held, *(held for held in tab.gate.unreported_requests() if held.cause is not running)]
-    # Also for those that it does not wait for: so that they can be named.
+    # Also for requests that the action does not wait for, so that the result can name them.
     await wait_for_approval_ids(reported, APPROVAL_ID_SECONDS)
-    content_hash = await _read_final_hash(tab)  # and with it the title
+    content_hash = await _read_final_hash(tab)  # this also reads the title
     output |= {
         "url": tab.secrets.mask_url(tab.page.url),
         "title": cut(tab.secrets.text(tab.page.title), 500),
@@ -237,7 +246,7 @@ async def _perform_and_report(
 
 
 def _note_typed_values(tab: "Tab", action: Action, target: ActionTarget) -> None:
-    """What is about to be typed, after a person approved it where one is asked; and addresses, which hide nothing."""
+    """Note the text that is about to be typed, after the approval where one is needed. Addresses are noted as shown."""
     description = target.description
     if action.type == "navigate":
         tab.secrets.note_shown_text(action.target)
@@ -255,8 +264,8 @@ def _note_typed_values(tab: "Tab", action: Action, target: ActionTarget) -> None
 
 
 async def _perform(tab: "Tab", action: Action) -> RemitError | None:
-    """The action itself, once. What went wrong after the page may have received it is returned: there may be
-    consequences to wait for. What went wrong before is raised.
+    """Perform the action itself, once. An error before the page can have received the action is raised. A later error
+    is returned, because there may be consequences to wait for.
     """
     element = element_of(action) or Element()
     performers: dict[str, Callable[[], Awaitable[None]]] = {
@@ -272,24 +281,25 @@ async def _perform(tab: "Tab", action: Action) -> RemitError | None:
             raise
         if problem.reason is not Reason.ELEMENT_MISSING:
             return problem
-        return EnvironmentFailureError(  # that it is missing would say that the page received nothing
+        return EnvironmentFailureError(  # "missing" would mean that the page received nothing
             Reason.EFFECT_FAILED,
-            f"the page may have received the {action.type}, and then: {problem.what}",
-            next_step="It is not repeated. Take a snapshot to see what the page made of it.",
+            f"the page may have received the {action.type} before this error: {problem.what}",
+            next_step="Remit does not repeat the action. Take a snapshot to see the state of the page.",
         )
     return None
 
 
 async def _await_consequences(tab: "Tab", running: RunningAction, expected: Expected) -> None:
-    """Until nothing that it caused is held, and the page has come to rest and has put nothing off because of it.
+    """Wait until no request that the action caused is held, the page is at rest, and it has deferred no work.
 
-    A restless page is not waited for. A page that does not answer is ended, and that is told as PageEnded. When this
-    returns, what comes later is late: `running.ended_at` is set in the same step in which that was decided.
+    The wait for a page that does not come to rest is limited. A page that does not answer is ended, and PageEndedError
+    is raised. Requests that come after this returns are late: `running.ended_at` is set in the same step of the event
+    loop in which that is decided.
     """
     loop = asyncio.get_running_loop()
     started = loop.time()
     while True:
-        # When the page rests, what it did at once is known, and only that it arrives here may take a moment more.
+        # When the page rests, everything that it did at once is known. Its arrival here may take a moment more.
         checked_at = loop.time()
         rests = await tab.page.wait_for_rest(POLL_SECONDS)
         pending = [held.done for held in running.held if not held.done.done()]
@@ -308,18 +318,21 @@ async def _await_consequences(tab: "Tab", running: RunningAction, expected: Expe
         patience = SUBMIT_SECONDS if is_waiting else LOAD_SECONDS if running.navigations else RESTLESS_SECONDS
         if tab.page.has_deferred_work:
             patience = max(patience, tab.page.timeouts.late)
-        # If it is closed, what it would rest from is gone.
+        # A closed session has no page that could come to rest.
         if tab.is_closed or is_over or loop.time() > started + patience:
             running.end(loop.time())
             if not rests and not tab.is_closed:
                 await tab.page.require_responsive()
             return
-        if rests or loop.time() < checked_at + POLL_SECONDS:  # else it was waited for as long already
+        if rests or loop.time() < checked_at + POLL_SECONDS:  # otherwise that time has passed already
             await tab.gate.wait_for_activity(POLL_SECONDS)
 
 
 async def _read_final_hash(tab: "Tab") -> str | None:
-    """A page that cannot be read in time is no failure of the action; one that answers nothing is."""
+    """Return the hash of the page's content, or None if it cannot be read in time, which does not fail the action.
+
+    PageEndedError is raised if the page does not answer at all.
+    """
     if not tab.page.url.startswith(("http://", "https://")):
         return None
     try:
@@ -337,8 +350,10 @@ async def _read_final_hash(tab: "Tab") -> str | None:
 def _require_success(
     tab: "Tab", action: Action, target: ActionTarget, running: RunningAction, constraints: TokenConstraints
 ) -> None:
-    """An action whose request was denied, or whose result is not known, did not succeed; nor did one that was
-    to lead to a place where the page may not go, by the answer to what was sent too, and left it where it was.
+    """Raise unless the action succeeded.
+
+    It failed if one of its requests was denied, or has an unknown result. It also failed if the page may not open the
+    address to which it leads, directly or through the server's answer, and the page stayed where it was.
     """
     problems = [held.done.result().problem for held in running.held if held.done.done()]
     first = next((problem for problem in problems if problem is not None), None)
@@ -354,12 +369,12 @@ def _require_success(
             Reason.EFFECT_FAILED,
             "nothing was sent",
             where=mask_url(action.target),
-            next_step="The form may be incomplete, or its page did something else: take a snapshot.",
+            next_step="The form may be incomplete, or the page did something else. Take a snapshot to see.",
         )
 
 
 async def _navigate(tab: "Tab", action: Action, running: RunningAction, constraints: TokenConstraints) -> int | None:
-    """The server's status. Where the way was barred, on a redirect too, the page is still the one that it was."""
+    """Navigate and return the server's status. If a host is not allowed, on a redirect too, the page is unchanged."""
     try:
         landed = await tab.page.navigate(action.target, NAVIGATE_SECONDS)
     except EnvironmentFailureError:
@@ -371,13 +386,13 @@ async def _navigate(tab: "Tab", action: Action, running: RunningAction, constrai
             Reason.EFFECT_FAILED,
             f"the page did not load: {landed.unreachable}",
             where=mask_url(action.target),
-            next_step="Check the address, and that the server is there.",
+            next_step="Check the address, and that the server is running.",
         )
     return landed.status
 
 
 def _require_not_turned_away(tab: "Tab", running: RunningAction, constraints: TokenConstraints) -> None:
-    """Of the page itself: that it may not have a picture from elsewhere is no reason to fail."""
+    """Refuse if a request for the page itself was turned away. A picture that may not be loaded is no reason to fail."""
     requested = {tab.secrets.mask_url(url) for url in (*tab.page.requested_pages, *running.redirected_to)}
     stopped = next((each for each in running.turned_away if each.url in requested), None)
     if stopped is not None:
@@ -385,7 +400,9 @@ def _require_not_turned_away(tab: "Tab", running: RunningAction, constraints: To
 
 
 def _build_refusal(turned_away: TurnedAway, constraints: TokenConstraints) -> RefusedError:
-    """The token does not name the host; or this machine does not let anybody go there, or not that often."""
+    """The error for a request that was turned away: the token does not name the host, or the settings of this machine
+    do not allow that address, or not that often.
+    """
     try:
         require_host(constraints, host_of(turned_away.url))
     except RefusedError as problem:
@@ -393,12 +410,12 @@ def _build_refusal(turned_away: TurnedAway, constraints: TokenConstraints) -> Re
     return RefusedError(
         Reason.CONSTRAINT_VIOLATED,
         turned_away.why,
-        next_step=f"Nothing was sent to {turned_away.url}; the page is where it was.",
+        next_step=f"Nothing was sent to {turned_away.url}. The page is unchanged.",
     )
 
 
 def report_held(held: PendingRequest) -> dict[str, Any]:
-    """What became of a request that was held, as far as that is known; the agent is told again only of a change."""
+    """Return the state of a held request for the result. The agent receives it again only after a change."""
     held.reported_state = held.state
     return {
         "request_id": held.request.request_id,
@@ -420,7 +437,9 @@ def render_turned_away(turned_away: TurnedAway) -> dict[str, str]:
 
 
 async def read_hash(tab: "Tab") -> str | None:
-    """Null where there is no page yet, or one that does not answer: that is for the action itself to say."""
+    """Return the hash of the page's content. None if there is no page yet, or if it cannot be read; the action itself
+    reports that.
+    """
     if not tab.page.url.startswith(("http://", "https://")):
         return None
     with contextlib.suppress(RemitError):

@@ -1,13 +1,13 @@
-"""Money: what a request says it costs, against what the agent declared. Pure.
+"""Prices: the amounts that a request names, compared with the amount that the agent declared. Pure.
 
-A page and a request are somebody else's. Whatever in them reads as a price above the declared one stops the purchase,
-and so does a price that cannot be read: its server may read it. That none is found is said to the person who is asked,
-and stops nothing.
+A page and its requests are not trusted. Anything in them that reads as a price above the declared one stops the
+purchase. A price that cannot be read stops it too, because the server may be able to read it. If no price is found, the
+approver sees that, and nothing stops.
 
-Where a request may name a price: its query, its body, and a text in it that is not plainly parted. Pure.
+A request may name a price in its query, in its body, and in a text that contains another document.
 
-People are shown a body as everybody reads it, or as the text that it is. Its server may read that text all the same,
-and of two equal names the first or the last: so here all of them count.
+The approver sees a body with its fields parted in the usual way, or as plain text. The server may read fields in that
+text nevertheless, and of two fields with the same name it may take the first or the last. So all of them are compared.
 """
 
 import json
@@ -23,10 +23,12 @@ from remit.browser.model.form_fields import JSON_BOUNDS, Field
 from remit.contracts.browser.browser import Amount
 
 _PRICES: Final = ("amount", "total", "price", "charge", "betrag", "cost")
-"""Also where a word begins or ends so: `TOTALPRICE`, `shippingcost`."""
+"""Also as the beginning or the end of a word: `TOTALPRICE`, `shippingcost`."""
 _SUM: Final = "sum"
 _HINTS: Final = frozenset({"payment", "payable", "due"})
-"""These may hold much else, such as a card or a date: a price only if it is a number, or if they end the name."""
+"""Such a field may hold something else, such as a card or a date. It is a price only if the value is a number, or if
+one of these words ends the name.
+"""
 _MINOR_WORDS: Final = frozenset({"cent", "minor", "pence", "minorunit"})
 _NOT_MONEY: Final = frozenset(
     {"id", "method", "type", "status", "token", "currency", "count", "item", "quantity", "qty", "page", "date"}
@@ -41,9 +43,9 @@ _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].{1,20})?", re.ASCII)
 
 
 class FoundPrice(NamedTuple):
-    """A price that was found: where, how much, in which currency if that was told, and whether cents are meant.
+    """A price that was found: its place, its value, its currency if that is known, and whether it is in cents.
 
-    Without a value it is there, and cannot be read.
+    Without a value, the price is there but cannot be read.
     """
 
     where: str
@@ -52,21 +54,21 @@ class FoundPrice(NamedTuple):
     minor: bool = False
 
     def is_above(self, limit: Amount) -> bool:
-        """In doubt it is: what cannot be read, or is in another currency, cannot be compared."""
+        """Whether the price is above the limit. True if it cannot be compared: unreadable, or in another currency."""
         if self.value is None or self.currency not in {None, limit.currency}:
             return True
         return (self.value / 100 if self.minor else self.value) > Decimal(str(limit.value))
 
 
 class PriceJudgement(NamedTuple):
-    """`too_much` is the first one above what was declared; `agreeing`, those that are not."""
+    """The comparison with the declared amount. `too_much` is the first price above it, `agreeing` are the others."""
 
     too_much: FoundPrice | None
     agreeing: tuple[FoundPrice, ...]
 
 
 def find_amounts(fields: Iterable[Field]) -> tuple[FoundPrice, ...]:
-    """Fields whose name says that they hold a price, and that hold a number, in whatever way it is written."""
+    """Return the prices: fields whose name says that they hold a price, and that hold a number in any notation."""
     found = []
     for field in fields:
         words = _split_words(field.name)
@@ -81,7 +83,9 @@ def find_amounts(fields: Iterable[Field]) -> tuple[FoundPrice, ...]:
 
 
 def _is_near(field: Field, words: list[str]) -> bool:
-    """Whether what is no number must be a price: in `totals.items[0].name` the first word says nothing of the last."""
+    """Whether a value that is not a number must be a price. In `totals.items[0].name`, `totals` does not make a price
+    of `name`.
+    """
     if words[-1] in _HINTS:
         return _DATE.fullmatch(field.value.strip()) is None
     members = [member for member in re.split(r"[.\[\]]+", field.name) if _split_words(member)]
@@ -98,9 +102,10 @@ def _split_words(name: str) -> list[str]:
 
 
 def parse_amount(text: str) -> tuple[Decimal, str | None] | None:
-    """A number as people write prices: `49.99`, `1,234.50`, `1.234,50`, `49,99`; with its currency, if that is there.
+    """Parse a number as people write prices: `49.99`, `1,234.50`, `1.234,50`, `49,99`. Return it with its currency, if
+    there is one.
 
-    Where people read it differently, such as `1.000`, it is the greater number.
+    Where people read a number in two ways, such as `1.000`, it is the greater number.
     """
     parted = _SIGN.fullmatch(text.strip()[:_LONGEST_NUMBER])
     if parted is None or (parted["before"] and parted["after"]) or len(text.strip()) > _LONGEST_NUMBER:
@@ -119,12 +124,12 @@ def parse_amount(text: str) -> tuple[Decimal, str | None] | None:
 
 
 def find_above(limit: Amount, found: Iterable[FoundPrice]) -> FoundPrice | None:
-    """The first price above a limit. Without a declared price to go by, a number counts as cents only if it says so."""
+    """Return the first price above a limit. No price was declared, so a number is in cents only if its name says so."""
     return next((each for each in found if each.is_above(limit)), None)
 
 
 def judge_amounts(declared: Amount, found: Iterable[FoundPrice]) -> PriceJudgement:
-    """In doubt it is too much: a bare whole number counts as cents only if that is exactly the declared price."""
+    """Compare prices with the declared amount. A whole number is read as cents only if that is exactly the amount."""
     agreeing = []
     for each in found:
         in_cents = each.currency in {None, declared.currency} and each.value == Decimal(str(declared.value)) * 100
@@ -143,7 +148,7 @@ _MOST: Final = 2_000
 
 
 def priced_fields(fields: Iterable[Field]) -> Iterator[Field]:
-    """The fields, and those inside of a text or a field that is a document itself."""
+    """The fields, and the fields inside of a text or of a field that is a document itself."""
     for field in fields:
         yield field
         if field.is_ours or field.value.lstrip().startswith(_STRUCTURED):
@@ -160,18 +165,18 @@ def _inner(text: str) -> Iterator[Field]:
     for pattern in (_PAIR, _ELEMENT):
         for found in pattern.finditer(plain):
             count += 1
-            if count > _MOST:  # nobody reads so many, and a page must not keep us busy: a price that cannot be read
+            if count > _MOST:  # a page must not keep Remit busy, so this is reported as an unreadable price
                 yield Field("total", f"more than {_MOST} in one text")
                 return
             yield Field(found["name"], found["value"])
 
 
 class _Members(list[tuple[str, Any]]):
-    """Of an object, repeated names too."""
+    """The members of a JSON object, with repeated names."""
 
 
 def _json(text: str) -> list[Field] | None:
-    """With each number as it is written. None: it is not JSON, or too much of it."""
+    """The fields of a JSON text, with each number as it is written. None if it is not JSON, or too long."""
     if len(text) > JSON_BOUNDS.max_bytes:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Asking a person, and taking yes for an answer: exactly yes, and nothing else."""
+"""Request a person's approval and wait for the decision. Only an approval lets the request go on."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -20,9 +20,9 @@ def request_approval(
     on_waiting: OnWaiting,
     is_abandoned: Callable[[], bool] = lambda: False,
 ) -> Approval:
-    """The approval that was given. Refuses when somebody said no, nobody answered in time, or it came to nothing."""
+    """Return the approval. Refuses if a person denied it, if it expired without an answer, or if it became void."""
     if is_abandoned():
-        raise abandoned_error("the browser gave the request up before anybody was asked")
+        raise abandoned_error("the browser gave the request up before a person was asked")
     approval = approvals.ask(request)
     reach("browser.asked")
     on_waiting(approval)
@@ -36,22 +36,25 @@ def request_approval(
 
 
 def _raise_refusal(answer: Approval, request: ApprovalRequest) -> NoReturn:
-    where = f"question {answer.approval_id}"
+    where = f"approval request {answer.approval_id}"
     if answer.state == "DENIED":
         because = f": {answer.reason}" if answer.reason else "."
-        denial = f"{answer.decided_by} said no{because}"
+        denial = f"{answer.decided_by} denied it{because}"
         raise RefusedError(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{REQUEST_NOT_SENT} {denial}")
     if answer.state == "EXPIRED":
         if request.not_after is not None and answer.expires == render_time(request.not_after):
             raise RefusedError(
-                Reason.EXPIRED, "the token expired before anybody answered", where=where, next_step=REQUEST_NOT_SENT
+                Reason.EXPIRED, "the token expired before an approver answered", where=where, next_step=REQUEST_NOT_SENT
             )
         raise RefusedError(
-            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step=f"{REQUEST_NOT_SENT} {ASK_AGAIN}"
+            Reason.APPROVAL_TIMEOUT,
+            "no approver answered in time",
+            where=where,
+            next_step=f"{REQUEST_NOT_SENT} {ASK_AGAIN}",
         )
     raise void_error(answer.approval_id, answer.reason)
 
 
 def abandoned_error(what: str) -> RefusedError:
-    """By the browser, or with it: nobody said no."""
+    """The error for a request that the browser gave up, or that ended with the browser. No person denied it."""
     return RefusedError(Reason.CANCELLED, f"{NOT_SENT}: {what}", next_step=ASK_AGAIN)

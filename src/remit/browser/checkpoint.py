@@ -1,8 +1,8 @@
-"""What the browser doors write down: sentences for people, checkpoints for whoever takes over, the audit record.
+"""The records of browser operations: sentences for people, checkpoints for recovery, and the audit record.
 
-Nothing here holds a value that was typed, or an address with its secrets: a checkpoint stays in the database
-permanently. What the agent sent itself, such as an action's target, is masked by names and shapes alone: never for what
-was typed, which the agent chooses.
+No record holds a typed value, or an address with its secrets, because a checkpoint stays in the database permanently.
+Values that the agent itself sent, such as an action's target, are masked by names and patterns alone. They are not
+masked for equal typed values, because the agent chooses what it types.
 """
 
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ from remit.ledger.entry import NewEntry
 from remit.masking import mask_text
 
 UNKNOWN: Final = "unknown"
-"""Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
+"""The agent in a record when no token could be verified. Remit trusts no unsigned claim, not even for a record."""
 
 
 @dataclass
 class AuditData:
-    """What became known of an action on its way, for the record of it."""
+    """Data for the audit record, collected while an action runs."""
 
     agent_id: str = UNKNOWN
     jti: str = UNKNOWN
@@ -33,18 +33,18 @@ class AuditData:
     after: str | None = None
     turned_away: list[dict[str, str]] = field(default_factory=list)
     secrets: TypedSecrets = field(default_factory=TypedSecrets)
-    """Of its session, once that is known."""
+    """The typed secrets of the action's session, once that is known."""
     sent: int = 0
-    """Requests that change something, sent or perhaps sent."""
+    """The number of requests that change something and were sent or may have been sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionCheckpoint:
-    """An action as its checkpoint knows it, masked."""
+    """The checkpoint of an action, masked."""
 
     action: Action
     digest: str
-    """Of the action as it was asked for."""
+    """The digest of the action as the agent sent it."""
     agent_id: str
     jti: str
     before: str | None
@@ -52,7 +52,7 @@ class ActionCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class RequestCheckpoint:
-    """A held request as its checkpoint knows it. What it says is in the approval, by its digests here."""
+    """The checkpoint of a held request. The approval has the content; the digests here identify it."""
 
     request_id: str
     digest: str
@@ -65,7 +65,7 @@ class RequestCheckpoint:
 
 
 class RequestOutcome(Contract):
-    """What became of a held request."""
+    """The outcome of a held request."""
 
     request_id: Identifier
     action_id: Identifier
@@ -75,14 +75,14 @@ class RequestOutcome(Contract):
     approval_id: Uuid | None = None
     approved_by: Identifier | None = None
     what: ShortText | None = None
-    """Which request: its method and its address, masked."""
+    """The method and the address of the request, masked."""
     reason: ShortText | None = None
-    """Of a problem: the word for it, and what is said about it."""
+    """The reason code of a problem. `problem` is its message."""
     problem: Text | None = None
 
 
 def mask_action(action: Action, secrets: TypedSecrets) -> Action:
-    """The same action, without what nobody may read: what is typed, and secrets in its address or selector."""
+    """Return the action without the typed value and without secrets in its address or selector."""
     return action.model_copy(
         update={
             "target": mask_url(action.target)[:8_192],
@@ -127,8 +127,8 @@ def render_request(method: str, url: str, secrets: TypedSecrets) -> str:
 
 
 def render_element(description: Any, secrets: TypedSecrets | None = None) -> str:
-    """`the button 'Pay now'`: of what the browser itself says about it, masked. `secrets` for a name in a record: a
-    page may write there what was typed.
+    """Return `the button 'Pay now'`, from the browser's own description, masked. Give `secrets` if the text is for a
+    record, because a page can put a typed value into a name.
     """
     role = cut(mask_text(description.role or description.tag), 40)
     name = cut(mask_text(description.name) if secrets is None else secrets.text(description.name), 120)
@@ -136,7 +136,7 @@ def render_element(description: Any, secrets: TypedSecrets | None = None) -> str
 
 
 def render_summary(action: Action, page_url: str, description: Any, secrets: TypedSecrets) -> str:
-    """One masked sentence: what will be done, where, and to which form it leads."""
+    """Return one masked sentence: what the action does, where, and to which form it leads."""
     verb = {
         "navigate": "Go to",
         "click": "Click",
@@ -160,7 +160,7 @@ def render_summary(action: Action, page_url: str, description: Any, secrets: Typ
 def build_late_entry(
     action: Action, outcome: RequestOutcome, seconds_after: float, sent: int, agent_id: str
 ) -> NewEntry:
-    """The audit record of a request that came when its action had ended: so that the counts of both agree."""
+    """Build the audit record of a request that came after its action had ended, so that their `sent` counts agree."""
     payload = {
         "action_id": action.action_id,
         "request_id": outcome.request_id,
@@ -181,7 +181,7 @@ def build_late_entry(
 
 
 def build_audit_entry(action: Action, audit: AuditData, result: ActionResult, now: datetime) -> NewEntry:
-    """The audit record of one action, allowed or not."""
+    """Build the audit record of one action, allowed or not."""
     record = AuditRecord(
         timestamp=render_time(now),
         agentId=audit.agent_id,

@@ -1,8 +1,8 @@
-"""Where a URL leads, read as Chromium reads it, and whether a token's `domains` allow that host.
+"""The target of a URL, parsed as Chromium parses it, and whether a token's `domains` allow its host.
 
-One function for everybody who must know: the door before it acts, the proxy before it connects. What two readers could
-take for different hosts is refused instead of guessed: a backslash, a tab, credentials, an escaped dot, an address in
-odd digits, another script.
+The browser operation uses the same function before it acts as the proxy before it connects. A URL that two parsers
+could read as different hosts is refused: one with a backslash, a tab, credentials, an escaped dot, an address in
+unusual digits, or another script.
 """
 
 import re
@@ -22,13 +22,13 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]+))?")
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 MAX_PORT: Final = 65_535
-# Chromium drops or escapes these, or walks up a folder: the page would have another address than the one given.
+# Chromium drops or escapes these, or goes up a folder. The page would then have another address than the given one.
 _REWRITTEN: Final = re.compile(r'[\x00-\x20\x7f\\]|["<>^`{}]')
 _DOTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?=/|$)", re.IGNORECASE)
 
 
 class Target(NamedTuple):
-    """A place to go to, in the one spelling that there is for it."""
+    """The parts of an address, each in its only accepted spelling."""
 
     scheme: str
     host: str
@@ -49,18 +49,18 @@ class Target(NamedTuple):
 
 
 def parse_target(url: str) -> Target:
-    """An http or https URL taken apart; a refusal for all else, and for what could be read in two ways."""
+    """Return the parts of an http or https URL. Refuses every other text, and a URL that can be read in two ways."""
     if len(url) > MAX_URL:
         raise _invalid_target("the target is too long")
     if _REWRITTEN.search(url):
         raise _invalid_target(
-            "the target holds a character that a browser drops or rewrites, such as a space or a backslash"
+            "the target contains a character that a browser drops or rewrites, such as a space or a backslash"
         )
     scheme = _SCHEME.match(url)
-    if scheme is None or "." in scheme[0]:  # a dot: rather a host, and its port
+    if scheme is None or "." in scheme[0]:  # with a dot it is more likely a host and its port
         raise _invalid_target("the target begins neither with https:// nor with http://", "Write the whole address.")
     if scheme[0].lower() not in DEFAULT_PORTS:
-        raise _invalid_target(f"a {scheme[0][:20]}: address is not one that can be gone to, only http: and https: are")
+        raise _invalid_target(f"a {scheme[0][:20]}: address cannot be opened; only http: and https: addresses can")
     found = _URL.fullmatch(url)
     if found is None:
         raise _invalid_target("the target has no host after exactly two slashes")
@@ -68,18 +68,17 @@ def parse_target(url: str) -> Target:
     host, port = _split_authority(found["authority"], DEFAULT_PORTS[name])
     path = found["path"] or "/"
     if _DOTS.search(path):
-        raise _invalid_target("the path of the target holds . or .. as a folder")
-    query = _percent_encode(found["query"] or "").replace(
-        "'", "%27"
-    )  # in a query, and there alone, a browser escapes it
+        raise _invalid_target("the path of the target contains . or .. as a folder")
+    query = _percent_encode(found["query"] or "").replace("'", "%27")  # a browser escapes it in a query, and only there
     return Target(name, host, port, _percent_encode(path), query, _percent_encode(found["fragment"] or ""))
 
 
 def matches(host: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns names this host. Compares whole labels, in one spelling; what is no host fits none.
+    """Whether one of the patterns names this host. Compares whole labels, in one spelling. An invalid host matches
+    none.
 
-    `*.example.com` stands for exactly one label before it: for `shop.example.com`, neither for `example.com` itself
-    nor for `a.b.example.com`. Each is to be named.
+    `*.example.com` means exactly one label more: it matches `shop.example.com`, but not `example.com` itself and not
+    `a.b.example.com`. Each of those needs a pattern of its own.
     """
     try:
         labels = normal_host(host)
@@ -97,20 +96,20 @@ def matches(host: str, patterns: Iterable[str]) -> bool:
 def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
     if "@" in authority:
         raise _invalid_target(
-            "the target holds credentials, or hides its host behind an @", "Leave out all up to the @."
+            "the target contains credentials, or hides its host behind an @", "Remove everything up to the @."
         )
     if "%" in authority or not authority.isascii():
         raise _invalid_target(
-            "the host is not written in plain ASCII letters", "Write it as it is registered, such as xn--..."
+            "the host is not written in plain ASCII letters", "Write it as it is registered, for example xn--..."
         )
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
-        raise _invalid_target("the host or its port cannot be read")
+        raise _invalid_target("the host or the port of the target is invalid")
     port = default_port
     if found["port"] is not None:
         port = int(found["port"]) if _PORT.fullmatch(found["port"]) else 0
         if not 0 < port <= MAX_PORT:
-            raise _invalid_target("the port of the target is none, or is not written plainly")
+            raise _invalid_target("the port of the target is not a plain number from 1 to 65535")
     try:
         return normal_host(found["host"]), port
     except ValueError as problem:
@@ -118,7 +117,7 @@ def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
 
 
 def _percent_encode(part: str) -> str:
-    """What is not ASCII as a browser sends it. Never changes what is."""
+    """Percent-encode characters that are not ASCII, as a browser does. ASCII text stays as it is."""
     try:
         return part if part.isascii() else quote(part, safe="".join(map(chr, range(0x21, 0x7F))))
     except UnicodeEncodeError:
@@ -128,5 +127,5 @@ def _percent_encode(part: str) -> str:
 def _invalid_target(
     what: str, next_step: str = "Give the plain address of a page, such as https://example.com/."
 ) -> RefusedError:
-    # The URL itself is not repeated: whoever handed it over has it, and it may hold what nobody should read.
+    # The URL itself is not repeated: the caller has it, and it may contain secrets.
     return RefusedError(Reason.CONSTRAINT_VIOLATED, what, where="constraints.domains", next_step=next_step)

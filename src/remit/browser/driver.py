@@ -1,4 +1,4 @@
-"""The browser as the road sees it: plain calls that wait, from any thread, into the one event loop that drives it."""
+"""The browser for the execution engine: blocking calls from any thread into the event loop that drives Chromium."""
 
 import asyncio
 import concurrent.futures
@@ -28,7 +28,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, Rem
 from remit.fs.atomic_write import make_private_directory
 
 TURN_SECONDS: Final = 30.0
-"""How long an action waits for the one before it in its session. For one that waits for a person, not at all."""
+"""How long an action waits for the one before it in its session. It does not wait if that one waits for a person."""
 POLL_SECONDS: Final = 0.1
 START_SECONDS: Final = 60.0
 INSPECT_SECONDS: Final = 60.0
@@ -40,14 +40,16 @@ PICTURES: Final = "screens"
 
 @dataclass(frozen=True)
 class BrowserFolders:
-    """`folder` is the browser's own in the state directory; `hidden` are folders that Chromium must not see."""
+    """`folder` is the browser's folder in the state directory. `hidden` are folders that Chromium must not see."""
 
     folder: Path
     hidden: Sequence[Path]
 
 
 class BrowserDriver:
-    """One Chromium and its sessions. `run_held_request` has one approved and sent, in a thread."""
+    """One Chromium and its sessions. `run_held_request` requests the approval of a held request and sends it; it is
+    called in a thread.
+    """
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class BrowserDriver:
         self._run_held_request = run_held_request
         self._void_approval = void_approval
         self._held_pool = ThreadPoolExecutor(MAX_HELD_AT_ONCE, thread_name_prefix="remit-held")
-        # Of its own: the others may all be waiting for what this one has to say.
+        # A pool of its own: all threads of the other may wait for work that is done here.
         self._background = ThreadPoolExecutor(2, thread_name_prefix="remit-void")
         self._thread = LoopThread()
         make_private_directory(folders.folder)
@@ -80,10 +82,12 @@ class BrowserDriver:
 
         self._sessions = self._thread.run(open_sessions())
 
-    # --- what an action asks for -------------------------------------------------------------------------------------
+    # --- calls of an action -----------------------------------------------------------------------------------------
 
     def acquire_tab(self, token: Token, action: Action) -> Tab:
-        """The action's session, opened if need be to navigate. It is this caller's until its turn is released."""
+        """Return the action's session, reserved for this caller until it releases `turn`. A navigation opens a missing
+        session.
+        """
         key = SessionKey(token.agent_id, token.jti, action.session or DEFAULT_NAME)
         opening = self._sessions.open(key, token) if action.type == "navigate" else self._sessions.find(key)
         tab = self._thread.run(opening, START_SECONDS)
@@ -104,7 +108,9 @@ class BrowserDriver:
             return self._thread.run(inspect_target(tab, action), INSPECT_SECONDS + 2 * tab.page.timeouts.page)
 
     def begin_action(self, tab: Tab, target: ActionTarget, running: RunningAction) -> None:
-        """From here on what the session sends is this action's. What a person will be shown is looked at now."""
+        """Attribute the session's requests to this action from now on. The picture and the prices that an approver will
+        see are taken now.
+        """
         if running.submits:
             running.picture = self._begin_picture(tab, target)
         if running.action.type == "purchase":
@@ -116,7 +122,7 @@ class BrowserDriver:
         self._thread.loop.call_soon_threadsafe(tab.gate.begin, running, target.url)
 
     def perform(self, tab: Tab, target: ActionTarget, running: RunningAction, token: Token) -> PerformedAction:
-        """Done, and waited for: as long as a person may take to answer."""
+        """Perform the action and wait for its end, including the time that an approver takes."""
         with tab.secrets.masked_errors(running.action.selector):
             return self._thread.run(perform_action(tab, running.action, target, running, token.constraints))
 
@@ -126,14 +132,14 @@ class BrowserDriver:
         return None
 
     def take_picture(self, tab: Tab, target: ActionTarget) -> str | None:
-        """A picture of the page with the element outlined, kept beside the question; None if none is to be had."""
+        """Take a picture of the page with the element outlined, for the approval request. None if that fails."""
         box = target.description.outline if target.description is not None else None
         with contextlib.suppress(RemitError):
             return self.save_picture(self._thread.run(tab.page.screenshot(outline=box), INSPECT_SECONDS), durably=False)
         return None
 
     def _begin_picture(self, tab: Tab, target: ActionTarget) -> "concurrent.futures.Future[str | None] | None":
-        """The same, taken now. What is left to do to it is done while the page goes on, for the question to come."""
+        """Take the same picture now and finish it while the page goes on, for an approval request that may follow."""
         box = target.description.outline if target.description is not None else None
 
         async def finish(shot: Shot) -> str | None:
@@ -147,21 +153,23 @@ class BrowserDriver:
         return None
 
     def save_picture(self, picture: bytes, *, durably: bool = True) -> str:
-        """Where it is. A question's picture need not outlive a crash: the question does not."""
+        """Save a picture and return its path. The picture of an approval request need not survive a crash, because that
+        approval request does not either.
+        """
         path = self._pictures.save(picture, durably=durably)
         if self._pictures.is_pruning_due:
             self._prune_later()
         return path
 
     def _prune_later(self) -> None:
-        with contextlib.suppress(RuntimeError):  # everything is being ended
+        with contextlib.suppress(RuntimeError):  # the driver is closing
             self._background.submit(self._pictures.prune, time.time())
 
-    # --- what goes on besides ----------------------------------------------------------------------------------------
+    # --- sessions and held requests ----------------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything waits for a person."""
+        """Whether any request waits for a person."""
         return any(tab.gate.waiting for tab in self._sessions.tabs)
 
     @property
@@ -169,19 +177,19 @@ class BrowserDriver:
         return len(self._sessions.tabs)
 
     def waits_for_person(self, token_jti: str) -> bool:
-        """Whether an action under this token can go on only once somebody has answered."""
+        """Whether an action under this token waits for an approver's answer."""
         return any(tab.pending_approval_id is not None for tab in self._sessions.tabs if tab.key.token_jti == token_jti)
 
     def end_sessions_of(self, token_jti: str) -> None:
-        """The same as for all, for the sessions of one token."""
+        """End the sessions of one token, as `end_sessions` does for all."""
         self._thread.run(self._sessions.close_for_token(token_jti), CLOSE_SECONDS)
 
     def end_sessions(self) -> None:
-        """Nothing more is sent; what waited is void, and the actions that waited for it come to their end."""
+        """End all sessions. Nothing more is sent. Pending approval requests become void, and their actions end."""
         self._thread.run(self._sessions.close_all(), CLOSE_SECONDS)
 
     def close(self) -> None:
-        """No process and no thread is left."""
+        """End everything. No process and no thread is left."""
         try:
             self.end_sessions()
         finally:
@@ -190,7 +198,9 @@ class BrowserDriver:
             self._thread.close()
 
     async def _process_held(self, tab: Tab, held: PendingRequest) -> None:
-        """One held request: seen as the person will see it, taken down the road, and its fate told. Never raises."""
+        """Process one held request: observe the page for the approver, run the operation, set the outcome. Never
+        raises.
+        """
         loop = self._thread.loop
         outcome: PendingOutcome | None = None
 
@@ -204,7 +214,7 @@ class BrowserDriver:
         try:
             context, picture = await self._observe_page(tab, held)
             outcome = await loop.run_in_executor(self._held_pool, self._run_held_request, tab, held, context, picture)
-        except Exception as problem:  # noqa: BLE001 - whatever it was: what nobody allowed is not sent
+        except Exception as problem:  # noqa: BLE001 - after any error, a request without an approval is not sent
             outcome = PendingOutcome(problem=as_remit_error(problem))
         finally:
             if not held.decision.done():
@@ -213,19 +223,21 @@ class BrowserDriver:
                 held.done.set_result(PendingOutcome(problem=_session_ended_error()) if outcome is None else outcome)
             held.approval_ended.set()
             if held.approval_id is not None and not held.released:
-                with contextlib.suppress(RuntimeError):  # this world is being closed, and with it all its questions
-                    # A yes may have come to nothing, for want of disk or of a token that counts.
+                with contextlib.suppress(RuntimeError):  # the driver is closing; all its approval requests become void
+                    # An approval may be unusable: the disk is full, or the token is no longer valid.
                     loop.run_in_executor(
                         self._background, self._void_approval, held.approval_id, "the request was not sent"
                     )
 
     def _void_open_approval(self, tab: Tab) -> None:
-        """A session that ended takes along what its action asked before it did anything."""
+        """Void the approval request that an action put before its effect, when the session has ended."""
         if tab.approval_id is not None:
             self._thread.loop.run_in_executor(self._background, self._void_approval, tab.approval_id, SESSION_ENDED)
 
     async def _observe_page(self, tab: Tab, held: PendingRequest) -> tuple[Context, str | None]:
-        """What the page shows while the request waits. A page that does not answer is no reason not to ask."""
+        """Return what the page shows while the request waits, with a picture. If the page does not answer, the approver
+        is asked without one.
+        """
         cause = held.cause
         picture: str | None = None
         if cause.picture is not None and held.is_awaited:
@@ -242,17 +254,17 @@ def _session_busy_error(session: str, approval_id: str | None) -> RefusedError:
     if approval_id is None:
         return RefusedError(
             Reason.IN_PROGRESS,
-            "another action is at work in this session",
+            "another action is running in this session",
             where=f"session {session}",
-            next_step='Wait for it; or act in another session meanwhile: "session" in the action.',
+            next_step='Wait for it, or name another "session" in the action.',
         )
     return RefusedError(
         Reason.IN_PROGRESS,
-        f"an action of this session waits for a person to answer question {approval_id}",
+        f"an action of this session waits for an approver to answer approval request {approval_id}",
         where=f"session {session}",
         next_step=(
-            f"Have it answered (remit approvals show {approval_id}), or wait for that action (remit browse --wait); or"
-            ' act in another session meanwhile: "session" in the action.'
+            f"Have it answered (remit approvals show {approval_id}), wait for that action (remit browse --wait), or"
+            ' name another "session" in the action.'
         ),
     )
 

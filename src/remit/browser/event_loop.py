@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for the one part of Remit that is asynchronous: the browser and its proxy."""
+"""An event loop in a thread of its own, for the asynchronous part of Remit: the browser and its proxy."""
 
 import asyncio
 import concurrent.futures
@@ -13,7 +13,7 @@ END_SECONDS: Final = 20.0
 
 
 class LoopThread:
-    """Runs coroutines for threads that wait. Close it when nothing is left to run."""
+    """An event loop that runs coroutines for waiting threads. Close it when no work is left."""
 
     def __init__(self, name: str = "remit-browser") -> None:
         self.loop = asyncio.new_event_loop()
@@ -21,7 +21,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
-        """What comes of it. A caller that is interrupted, or waited too long, has it cancelled."""
+        """Run the coroutine and return its result. It is cancelled if the caller is interrupted or waits too long."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(seconds)
@@ -32,7 +32,7 @@ class LoopThread:
             ) from None
         except concurrent.futures.CancelledError:
             raise EnvironmentFailureError(
-                Reason.CANCELLED, "the browser was ended meanwhile", next_step=SESSION_GONE
+                Reason.CANCELLED, "the browser was closed during the action", next_step=SESSION_GONE
             ) from None
         except BaseException:
             future.cancel()

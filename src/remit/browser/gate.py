@@ -1,7 +1,7 @@
-"""Who decides about every request of one session: what only reads may pass, what changes something waits for a person.
+"""The decision about each request of one session: a reading request passes, a changing request waits for a person.
 
-Asked by the proxy, so whatever a page does, by whatever means, comes by here. All of it runs in the browser's event
-loop; the waiting itself is somebody else's, given as `hold`.
+The proxy asks the gate, so every request that a page sends by any means is judged here. All of it runs in the browser's
+event loop. The waiting itself is done by the function that is given as `hold`.
 """
 
 import asyncio
@@ -21,23 +21,27 @@ from remit.masking import mask_text
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 MAX_NAVIGATIONS: Final = 20
-"""Of one action, redirects included. A page that goes on and on is stopped."""
+"""The navigations that one action may cause, redirects included, so that a page cannot navigate without end."""
 MAX_HELD: Final = 16
-"""Questions of one session at a time: people who are asked about everything stop reading."""
+"""The held requests of one session at a time. Approvers who are asked about everything stop reading."""
 MAX_NOTED: Final = 50
 FOLLOWED: Final = frozenset({301, 302, 303})
-"""Answers after which a browser goes on by GET, whatever it had sent. 307 and 308 have it repeat the request."""
+"""The redirect statuses after which a browser sends a GET, whatever it sent before. After 307 and 308 it repeats the
+request.
+"""
 SESSION_ENDED: Final = "its browser session has ended"
 READ_ONLY_ACTIONS: Final = frozenset({"navigate", "snapshot", "screenshot"})
-"""Actions that only read: they cause nothing that changes something."""
+"""The actions that only read, and cause no change."""
 
 
 Hold = Callable[[PendingRequest], Awaitable[None]]
-"""Has the request travel the road: resolves `decision`, and `done` when all is over. Never raises."""
+"""Runs the operation of the held request. Resolves `decision`, and `done` at the end. Never raises."""
 
 
 class SessionGate:
-    """Of one session, whose token allows `domains`. `why_invalid` says why it is no longer valid, or nothing."""
+    """The gate of one session. Its token allows `domains`. `why_invalid` returns why the token is no longer valid, or
+    an empty text.
+    """
 
     def __init__(
         self,
@@ -56,35 +60,37 @@ class SessionGate:
         self._activity = asyncio.Event()
         self._held: dict[str, PendingRequest] = {}
         self._redirects: dict[str, str] = {}
-        """Where servers have sent the browser on to since the action began, and from where."""
+        """Redirects since the action began: the target of each, and the address that redirected to it."""
         self._to_follow: set[str] = set()
-        """Where the answer to an approved request of this action led: reading that is a part of the answer."""
+        """Targets of redirects after approved requests of this action. Reading them is a part of the answer."""
         self._following: set[str] = set()
-        """Requests that were let go for that reason: they may be led on in their turn."""
+        """Requests that passed for that reason. They may be redirected in turn."""
         self._unawaited: deque[PendingRequest] = deque(maxlen=MAX_NOTED)
         self.secrets = TypedSecrets()
         self.closed = False
         self.observed_requests = 0
-        """How many requests that may change something, or lead elsewhere, have come by, whatever became of them."""
+        """The number of requests so far that may change something or navigate, with any outcome."""
         self.navigations = 0
         self.running: RunningAction | None = None
-        """The action at work, or the last one."""
+        """The running action, or the last one."""
         self.last_acting: RunningAction | None = None
-        """The last action that did something in the page that is shown: what the page asks for later is its, unless
-        another action is at work.
+        """The last action that did something in the shown page. Later requests of the page are attributed to it, unless
+        another action is running.
         """
         self._left_action: RunningAction | None = None
-        """The last action that did something in a page which the agent has led the session away from. A page sends
-        things as it goes, and its workers outlive it.
+        """The last action that did something in a page from which the agent has navigated away. A page sends requests
+        while it closes, and its workers outlive it.
         """
         self._left_page = ""
         self._page_addresses: set[str] = set()
-        """Addresses that the session was led to since then. What names one of them as its page is that page's own."""
+        """Addresses that the session has opened since then. A request that names one of them as its page is not
+        attributed to the action before.
+        """
 
-    # --- what an action asks of it -----------------------------------------------------------------------------------
+    # --- calls of an action ------------------------------------------------------------------------------------------
 
     def begin(self, running: RunningAction, page: str = "") -> None:
-        """`page` is the address of the page that is shown."""
+        """Attribute requests to this action from now on. `page` is the address of the shown page."""
         self.running = running
         if running.action.type not in READ_ONLY_ACTIONS:
             self.last_acting = running
@@ -102,31 +108,31 @@ class SessionGate:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether every request that was sent has been answered, or never will be."""
+        """Whether no request is in flight: each was answered, or will not be."""
         return not self._in_flight
 
     @property
     def awaited_request(self) -> PendingRequest | None:
-        """What the action at work waits for a person to answer."""
+        """The request whose approval the running action waits for."""
         return next((held for held in self.waiting if held.waits_for_person and held.is_awaited), None)
 
     def unreported_requests(self) -> list[PendingRequest]:
-        """What no action waits for, of which the agent was not told yet, or not how it stands now."""
+        """The requests that no action waits for, and whose current state the agent has not received yet."""
         unreported = [held for held in self._unawaited if held.reported_state != held.state]
         for held in [held for held in self._unawaited if held.done.done() and held not in unreported]:
             self._unawaited.remove(held)
         return unreported
 
     def abandonment_reason(self, held: PendingRequest) -> str:
-        """In words for the record of its question."""
+        """The reason in the record of the approval request."""
         if self.closed:
             return SESSION_ENDED
         if self.navigations > held.navigations:
-            return "the page it came from is gone"
+            return "the page that sent it was left"
         return "the page gave the request up"
 
     async def wait_for_activity(self, seconds: float) -> bool:
-        """Whether any request came or ended within that time, since the action began or since this was last asked."""
+        """Whether a request came or ended within that time, since the action began or since the last call."""
         try:
             async with asyncio.timeout(seconds):
                 await self._activity.wait()
@@ -135,7 +141,7 @@ class SessionGate:
         self._activity.clear()
         return True
 
-    # --- what the proxy asks -----------------------------------------------------------------------------------------
+    # --- calls of the proxy ------------------------------------------------------------------------------------------
 
     def check_destination(self, scheme: str, host: str, port: int) -> str | None:  # noqa: ARG002 - the domains name hosts
         if problem := self._check_token():
@@ -147,7 +153,7 @@ class SessionGate:
         if problem := self._check_token():
             return self._turn_away(request, problem)
         running = self.running
-        if running is None:  # nothing was asked of this session yet, so nothing has a reason to be sent
+        if running is None:  # the session has no action yet, so no request has a reason
             return self._turn_away(request, "no action has begun")
         self._activity.set()
         self.observed_requests += (
@@ -162,11 +168,11 @@ class SessionGate:
                 return self._turn_away(request, f"more than {MAX_NAVIGATIONS} navigations in one action")
             parameter = find_override_parameter(request.url)
             if parameter and request.method in SAFE_METHODS and running.action.type in READ_ONLY_ACTIONS:
-                why = "names another method, and going to an address is only to read it"
+                why = "names another method, but a navigation may only read"
                 return self._turn_away(request, f"its parameter {spelled_name(parameter[:60])} {why}")
         changes = await self._changes_something(request, running)
         if changes is None:
-            return self._turn_away(request, "it is for a window of its own, which is not opened")
+            return self._turn_away(request, "it is for a new window, which Remit does not open")
         if not changes:
             self._in_flight.add(request.request_id)
             return GateDecision.READ
@@ -176,7 +182,7 @@ class SessionGate:
         self._in_flight.discard(request.request_id)
         self._activity.set()
         if ending.status is None and request.request_id in self._following:
-            self._to_follow.add(request.url)  # the browser, or we, may ask again: there was no answer yet
+            self._to_follow.add(request.url)  # without an answer the browser or Remit may send it again
         held = self._held.get(request.request_id)
         self._note_redirect(request, held, ending)
         if held is not None and not held.ending.done():
@@ -191,7 +197,7 @@ class SessionGate:
             return
         try:
             target = urljoin(request.url, ending.location).partition("#")[0]
-        except ValueError:  # a server may write anything there
+        except ValueError:  # a server may send any text there
             return
         self._redirects[target] = request.url
         is_of_this_action = held is not None and held.released and held.cause is self.running
@@ -200,22 +206,24 @@ class SessionGate:
             if ending.status in FOLLOWED:
                 self._to_follow.add(target)
 
-    # --- how it decides ----------------------------------------------------------------------------------------------
+    # --- decisions ---------------------------------------------------------------------------------------------------
 
     async def _changes_something(self, request: OutgoingRequest, running: RunningAction) -> bool | None:
-        """None: nobody will see the answer, and nobody can tell whether it submits something."""
+        """Whether the request changes something. None for a new window: Remit opens none, so nothing shows the answer,
+        and it cannot be known whether the request submits a form.
+        """
         if request.kind != "request" or request.method not in SAFE_METHODS or find_override_header(request.headers):
             return True
         if find_override_parameter(request.url):
             return True
         if request.method == "GET" and request.url in self._to_follow:
-            # Only the server that got the approved request could name this address; and it counts once.
+            # Only the server that received the approved request could name this address. It is valid once.
             self._to_follow.discard(request.url)
             self._following.add(request.request_id)
             return False
         is_submitting = running.submits and not running.finished
         if is_submitting and running.form_address and without_query(request.url) == running.form_address:
-            return True  # also if a script or a worker sends it in the form's stead
+            return True  # also if a script or a worker sends it instead of the form
         if not request.is_navigation or request.method == "OPTIONS":
             return False
         if is_submitting:
@@ -228,7 +236,7 @@ class SessionGate:
     async def _hold_for_approval(self, request: OutgoingRequest, running: RunningAction) -> GateDecision:
         cause = self._find_cause(request, running)
         if any(held.is_repeated_by(request) for held in cause.held):
-            return self._turn_away(request, "it was sent before, and nobody knows what the server made of it")
+            return self._turn_away(request, "it was sent before, and the server's response is unknown")
         if len(self._held) >= MAX_HELD:
             return self._turn_away(request, f"{MAX_HELD} requests of this session wait for a person already")
         loop = asyncio.get_running_loop()
@@ -246,7 +254,7 @@ class SessionGate:
         waiting = asyncio.ensure_future(self._hold(held))
         waiting.add_done_callback(lambda _: self._held.pop(request.request_id, None))
         try:
-            # Shielded: if the browser gives it up, the road is told so and comes to its own end.
+            # Shielded: if the browser gives the request up, the operation learns that and ends by itself.
             return await asyncio.shield(held.decision)
         except asyncio.CancelledError:
             held.is_abandoned = True
@@ -256,8 +264,8 @@ class SessionGate:
             raise
 
     def _find_cause(self, request: OutgoingRequest, running: RunningAction) -> RunningAction:
-        """The action at work, if it does something in the page; else the last one that did. In a page that the agent
-        went to after that, only what names this page as its own is not that one's.
+        """Return the running action if it does something in the page, else the last one that did. If the agent has
+        navigated since then, a request is not attributed to that one only if it names the new page as its page.
         """
         if running.action.type not in READ_ONLY_ACTIONS:
             return running
@@ -266,7 +274,9 @@ class SessionGate:
         return running if self._left_action is None or self._is_from_current_page(request) else self._left_action
 
     def _is_from_current_page(self, request: OutgoingRequest) -> bool:
-        """By the page that the browser names. Of a worker it names another address, and of some requests none."""
+        """Whether the browser names the current page as its source. For a worker it names another address, and for some
+        requests none.
+        """
         page = next((value for name, value in request.headers if name.lower() == "referer"), "")
         return page in self._page_addresses and page != self._left_page
 

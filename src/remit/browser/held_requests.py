@@ -1,4 +1,4 @@
-"""An action at work, and the requests of it that wait for a person: what each is, and how far it has come."""
+"""A running action and its requests that wait for a person, with the state of each."""
 
 import asyncio
 import concurrent.futures
@@ -25,47 +25,50 @@ class TurnedAway:
 
 @dataclass(eq=False)
 class RunningAction:
-    """An action at work in a session, and what it has caused so far."""
+    """An action that runs in a session, and its consequences so far."""
 
     action: Action
     digest: str
-    """Of the action as it was asked for, unmasked."""
+    """The digest of the action as the agent sent it, unmasked."""
     what: str = ""
     """The action in a few words, masked: `click on the button 'Pay'`."""
     submits: bool = False
-    """Whether the action submits a form: then every navigation that it causes is held."""
+    """Whether the action submits a form. Then every navigation that it causes is held."""
     form_address: str = ""
-    """Where that form leads, without its fields: whoever asks for that place while it is submitted submits it."""
+    """The address of that form, without its fields. Each request for it during the action is taken as the submission.
+    """
     picture: "concurrent.futures.Future[str | None] | None" = None
-    """Where that of the page is, once it is done. Taken before: a page that waits to go answers nothing."""
+    """The path of the picture of the page, once it is finished. It is taken before the action, because a page that
+    waits to navigate does not answer.
+    """
     on_page: tuple[FoundPrice, ...] = ()
-    """What the form says that it costs."""
+    """The prices in the form."""
     navigations: int = 0
     held: list["PendingRequest"] = field(default_factory=list)
     turned_away: list[TurnedAway] = field(default_factory=list)
     redirected_to: set[str] = field(default_factory=set)
-    """Where the answers to its approved requests sent the browser on to."""
+    """The targets of redirects in the answers to its approved requests."""
     is_pressed: bool = False
-    """Whether the page may have received what the action does. Then the action is never tried again."""
+    """Whether the page may have received the action. Then the action is never tried again."""
     ended_at: float | None = None
-    """When it stopped waiting for what it causes, on the clock of the event loop. What comes after that is late."""
+    """When the action stopped waiting for its consequences, on the clock of the event loop. Later requests are late."""
     finished: bool = False
 
     def begin(self) -> None:
-        """It is done, or done once more: what the page asks for from now on is waited for."""
+        """Begin a try. The action waits for the requests that the page sends from now on."""
         self.ended_at = None
 
     def end(self, now: float) -> None:
-        """What the page asks for from now on is late."""
+        """End the wait. Requests that the page sends from now on are late."""
         self.ended_at = now if self.ended_at is None else self.ended_at
 
     def navigates_to(self, url: str) -> bool:
-        """Whether this is the very address that the agent asked to go to."""
+        """Whether this is exactly the address to which the action navigates."""
         return self.action.type == "navigate" and url == parse_target(self.action.target).url.partition("#")[0]
 
     @property
     def may_have_sent(self) -> bool:
-        """Whether a request that changes something may have left. Then the action is never tried again."""
+        """Whether a request that changes something may have been sent. Then the action is never tried again."""
         return self.sent > 0
 
     @property
@@ -80,47 +83,47 @@ class PendingRequest:
     request: OutgoingRequest
     cause: RunningAction
     by_itself: bool
-    """The page asked for it, and nothing that the agent did in the page went before: so no action waits for it."""
+    """The page sent it, and no action of the agent in the page came before. So no action waits for it."""
     decision: "asyncio.Future[GateDecision]"
     done: "asyncio.Future[PendingOutcome]"
     ending: "concurrent.futures.Future[Ending]" = field(default_factory=concurrent.futures.Future)
     approval_id: str | None = None
     approval_ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """The question has an id, or there will be none."""
+    """Set when the approval request has an id, or when it is certain that there will be none."""
     navigations: int = 0
-    """How many the session had made when this began to wait."""
+    """The number of navigations of the session when this began to wait."""
     seconds_after: float | None = None
-    """Of a late one: how long after the end of its action it came. Its action does not wait for it."""
+    """For a late request: how long after the end of its action it came. Its action does not wait for it."""
     page_left: bool = False
-    """The agent has led the session elsewhere since the action that this counts with."""
+    """The agent has navigated to another page since the action to which this is attributed."""
     redirected_from: str = ""
-    """The address whose server sent the browser on to this one."""
+    """The address whose server redirected the browser to this one."""
     approved_by: str | None = None
     approval_reason: str | None = None
-    """What the person who approved it gave as a reason."""
+    """The reason that the approver gave."""
     is_abandoned: bool = False
-    """The browser does not want it any more."""
+    """The browser has given the request up."""
     on_abandoned: Callable[[], None] = lambda: None
     secrets: TypedSecrets = field(default_factory=TypedSecrets)
-    """Of its session."""
+    """The typed secrets of its session."""
     reported_state: str = ""
-    """Its state when the agent was last told of it."""
+    """The state that the agent received last."""
     released: bool = False
-    """Whether it was decided that it be sent. From here on it may have been."""
+    """Whether the decision was to send it. From then on it may have been sent."""
 
     @property
     def is_awaited(self) -> bool:
-        """Whether an action is at work that ends only when this has ended."""
+        """Whether an action waits for the end of this request."""
         return not self.by_itself and self.seconds_after is None
 
     def set_approval(self, approval_id: str) -> None:
-        """A person is asked. From any thread."""
+        """Note the id of the approval request. May be called from any thread."""
         self.approval_id = approval_id
         self.decision.get_loop().call_soon_threadsafe(self.approval_ended.set)
 
     @property
     def state(self) -> str:
-        """In a word, as the agent is told: it waits, was answered by the server, or why it was not sent."""
+        """The state as one word for the agent: it waits, the server answered it, or the reason why it was not sent."""
         if not self.done.done():
             return "waiting"
         problem = self.done.result().problem
@@ -131,7 +134,9 @@ class PendingRequest:
         return self.approval_id is not None and not self.released and not self.is_abandoned
 
     def release(self) -> None:
-        """Let it be sent. From any thread; what was given up meanwhile is not sent, and says so itself."""
+        """Let the request be sent. May be called from any thread. If the browser has given the request up, it is not
+        sent, and `ending` says so.
+        """
         self.released = True
         self.decision.get_loop().call_soon_threadsafe(self._decide_send)
 
@@ -140,7 +145,7 @@ class PendingRequest:
             self.decision.set_result(GateDecision.SEND)
 
     def is_repeated_by(self, request: OutgoingRequest) -> bool:
-        """Whether this was sent and got no answer, and is asked for once more: by a browser that tries again."""
+        """Whether this was sent without an answer and the browser now tries to send the same again."""
         if self.request.kind == "message" or not self.may_have_been_sent:  # messages get no answers
             return False
         return self.ending.done() and self.ending.result().status is None and self.request.digest == request.digest
@@ -154,14 +159,14 @@ class PendingRequest:
 
 @dataclass(frozen=True, slots=True)
 class PendingOutcome:
-    """What became of a held request."""
+    """The outcome of a held request."""
 
     status: int | None = None
     problem: RemitError | None = None
 
 
 async def wait_for_approval_ids(all_held: Sequence[PendingRequest], seconds: float) -> None:
-    """Until each has come so far that its question has an id, or needs none any more."""
+    """Wait until each approval request has an id or will not get one, but no longer than that many seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             for held in all_held:

@@ -1,4 +1,4 @@
-"""Actions at work, and everybody who waits for each: the same action again joins the one that is under way."""
+"""Running actions and the callers that wait for each. A call for the same action joins the running one."""
 
 import threading
 from collections.abc import Callable
@@ -11,36 +11,36 @@ from remit.core.errors import Reason, RefusedError
 
 
 class CallerLeftError(Exception):
-    """Whoever joined an action does not want to hear how it ends. It goes on."""
+    """Raised when a caller that waits for an action disconnects. The action goes on."""
 
 
 @dataclass(frozen=True)
 class BrowseHooks:
-    """What a caller wants to hear of an action while it travels."""
+    """The callbacks through which a caller follows a running action."""
 
     on_refusal: Callable[[RefusedError], None] = lambda _: None
-    """Nothing was claimed or done."""
+    """The action was refused. Nothing was claimed or done."""
     on_stored: Callable[[], None] = lambda: None
-    """The result is of an earlier call."""
+    """The result is the stored one of an earlier call."""
     on_waiting: Callable[[Approval], None] = lambda _: None
-    """A person has to answer this before the action can go on."""
+    """The action waits for a person to answer this approval request."""
     on_answered: Callable[[Approval], None] = lambda _: None
-    """To whoever joins when the last question is answered already: what follows from it is on its way."""
+    """For a caller that joins after the last approval request was answered: the action goes on."""
     caller_left: "Future[None]" = field(default_factory=Future)
-    """Done once the caller is gone."""
+    """Done when the caller has disconnected."""
     on_retry: Callable[[int], None] = lambda _: None
-    """It failed in a way that may pass, and is tried again, for the first, second or third time."""
+    """The action failed with an error that may pass, and is tried again. The number of the retry begins with 1."""
 
 
 @dataclass(eq=False)
 class InflightAction:
-    """One action under one token, from its first caller to its end."""
+    """One running action under one token, from its first caller to its end."""
 
     result: "Future[ActionResult]" = field(default_factory=Future)
     hooks: list[BrowseHooks] = field(default_factory=list)
     approval_ids: list[str] = field(default_factory=list)
     is_at_work: bool = False
-    """Whether its token was verified. Before that it keeps nobody else from the action."""
+    """Whether its token was verified. Before that it does not block the same action under another token."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def notify_waiting(self, approval: Approval) -> None:
@@ -63,7 +63,7 @@ class InflightAction:
             each.on_stored()
 
     def join(self, hooks: BrowseHooks, read_approval: Callable[[str], Approval]) -> None:
-        """Tells whoever comes later what is open now. `read_approval` reads one from the store."""
+        """Add a caller and tell it which approval requests are pending. `read_approval` reads one from the store."""
         with self.lock:
             self.hooks.append(hooks)
             approval_ids = list(self.approval_ids)
@@ -75,7 +75,9 @@ class InflightAction:
             hooks.on_answered(approvals[-1])
 
     def wait(self, hooks: BrowseHooks) -> ActionResult:
-        """For whoever joined: the result. CallerLeft if he is gone before; then nothing here remembers him."""
+        """Return the result to a caller that joined. If the caller disconnects before, its callbacks are removed and
+        CallerLeftError is raised.
+        """
         ends: list[Future[Any]] = [self.result, hooks.caller_left]
         wait(ends, return_when=FIRST_COMPLETED)
         if not self.result.done():
@@ -86,7 +88,7 @@ class InflightAction:
 
 
 class InflightActions:
-    """All that are under way, by the digests of the action and of the token."""
+    """All running actions, by the digests of the action and of the token."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,7 +105,7 @@ class InflightActions:
         return self._actions.get((action, token))
 
     def register(self, action: str, token: str) -> tuple[InflightAction, bool]:
-        """The flight, and whether the caller is the one who flies it."""
+        """Return the running action, and whether this caller is the first and has to run it."""
         with self._lock:
             found = self._actions.get((action, token))
             if found is not None:
@@ -112,14 +114,14 @@ class InflightActions:
             return inflight, True
 
     def require_exclusive(self, action: str, inflight: InflightAction) -> None:
-        """From here on this one is at work. Refuses, at once, if the action is at work under another token."""
+        """Mark this action as running. Refuses at once if the same action runs under another token."""
         with self._lock:
             others = [other for (name, _), other in self._actions.items() if name == action and other is not inflight]
             if any(other.is_at_work for other in others):
                 raise RefusedError(
                     Reason.IDEMPOTENCY_CONFLICT,
-                    "this action is at work already, under another token",
-                    next_step="Ask with the token that it was begun with; or give this one an action_id of its own.",
+                    "this action is already running under another token",
+                    next_step="Use the token with which it was begun, or give this action an action_id of its own.",
                 )
             inflight.is_at_work = True
 

@@ -1,7 +1,7 @@
-"""The browser door: one action under a capability token, done in a page, answered with a result.
+"""The browser operation: one action under a capability token, performed in a page, with a result.
 
-Whatever the action causes the page to send has to pass the session's gate; a request that changes something travels the
-road by itself (`remit.browser.request_operation`), and the action waits for it.
+Every request that the page sends because of the action has to pass the session's gate. A request that changes something
+is an operation of its own (`remit.browser.request_operation`), and the action waits for it.
 """
 
 import json
@@ -62,7 +62,9 @@ _PRESSING = frozenset({"click", *SUBMITTING})
 
 @dataclass(frozen=True)
 class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint, ActionEffect, ActionResult]):
-    """`browser` is called when an action gets that far: what is refused before starts no browser."""
+    """The engine's steps for one action. `browser` is called only in the preview, so an action that is refused before
+    starts no browser.
+    """
 
     tokens: TokenVerifier
     approvals: ApprovalService
@@ -74,16 +76,16 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
     require_exclusive: Callable[[], None] = lambda: None
     """Refuses if the same action is at work under another token."""
     read_requests: Callable[[str], list[RequestFate]] = lambda _: []
-    """What the ledger knows of the requests that an action caused."""
+    """Reads the requests that an action caused from the ledger."""
     find_earlier: Callable[[str, str, str], EarlierAction | None] = lambda _action_id, _digest, _jti: None
-    """What the ledger knows of an action that was begun before, under that very token."""
+    """Finds the same action in the ledger if it was begun before, under exactly this token."""
     name: str = field(default="browser", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> BrowserRequest:
         action, token = raw
         parsed = Action.parse(action)
         text = token.decode("utf-8", "replace")
-        # With the agent in it: what one agent was told is not handed to another who knows what he asked for.
+        # The digest includes the agent, so another agent that knows the action does not get its stored result.
         return BrowserRequest(parsed, text, digest({"action": parsed.digest(), "agent": claimed_agent(text)}))
 
     def trace(self, request: BrowserRequest) -> RequestIds:
@@ -109,7 +111,9 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
         return GrantedAction(request, token)
 
     def _add_earlier_outcome(self, request: BrowserRequest, problem: RefusedError) -> RefusedError:
-        """A token that is over gives no right any more, but it may hear what became of what it was used for."""
+        """Add the outcome of an earlier call to the refusal. An expired or revoked token gives no rights, but its
+        holder may learn the outcome of the action for which it was used.
+        """
         if problem.reason not in {Reason.EXPIRED, Reason.REVOKED}:
             return problem
         jti = self.tokens.signed_jti(request.token)
@@ -120,8 +124,8 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
         return with_earlier_outcome(problem, earlier)
 
     def decide(self, request: BrowserRequest) -> PolicyDecision:
-        if not request.verified:  # recalled after a crash: nothing will be done, only told
-            return PolicyDecision(("it was begun under a token, and is only brought to an end",))
+        if not request.verified:  # recovered after a crash: only the outcome is recorded
+            return PolicyDecision(("it was begun under a token, and only its outcome is recorded now",))
         return decide_browser(request.verified[0], request.action, self.currency)
 
     def preview(self, granted: GrantedAction) -> Preview:
@@ -139,7 +143,9 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
         return Preview(cut(summary), digest(conditions))
 
     def consent(self, granted: GrantedAction, preview: Preview, now: datetime) -> str:
-        """The token's, for what only looks or may be judged by its requests. A password is a person's to give."""
+        """Return the consent. For most actions it is the token's: they only read, or their requests are judged. Typing
+        a password needs a person's approval.
+        """
         description = granted.targets[0].description
         if granted.action.type != "type" or description is None or not description.is_password:
             return f"token {granted.token.jti}"
@@ -215,7 +221,7 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
         self.browser().begin_action(tab, target, running)
 
         def is_safe(problem: RemitError) -> bool:
-            """Nothing was sent, no person was asked; and the page has received nothing of the action."""
+            """Whether nothing was sent, no person was asked, and the page has received nothing of the action."""
             if running.is_pressed or running.held or running.may_have_sent:
                 return False
             return action.type not in _PRESSING or problem.reason is Reason.ELEMENT_MISSING
@@ -246,10 +252,10 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
         return build_interrupted(action_id, self.read_requests(action_id))
 
     def undo(self, checkpoint: ActionCheckpoint, notes: Notes, note: Note) -> None:
-        """What was sent cannot be called back; each request was a person's to allow."""
+        """Do nothing. A sent request cannot be undone; a person approved each one."""
 
     def verify_effect(self, checkpoint: ActionCheckpoint, made: ActionEffect) -> None:
-        """The hashes before and after are the evidence; a page is as it is."""
+        """Do nothing. The hashes before and after are the evidence, and there is no expected state of a page."""
 
     def succeed(self, request: BrowserRequest, checkpoint: ActionCheckpoint, made: ActionEffect) -> ActionResult:
         if isinstance(made, InterruptedAction):
@@ -279,14 +285,16 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
         )
 
     def store_outcome(self, outcome: ActionResult) -> str:
-        """In the order in which it is told the first time, so that it reads the same the second time."""
+        """Store the fields in the order of the first answer, so that a repeated answer is the same text."""
         try:
             return outcome.model_dump_json(by_alias=True)
-        except ValueError:  # half a character, such as a page may have in its title: said in our own words
+        except ValueError:  # half a surrogate pair, which a page may have in its title: the canonical form replaces it
             return outcome.canonical().decode()
 
     def show_outcome(self, outcome: ActionResult, stored: str) -> Mapping[str, Any]:
-        """Of what a page says, its digest: the ledger is for ever, and small."""
+        """Return the outcome for the ledger, with the digest of a snapshot instead of the snapshot. Ledger entries stay
+        permanently, so they are small.
+        """
         shown = json.loads(stored)
         snapshot = (shown["output"] or {}).pop("snapshot", None)
         if snapshot is not None:
@@ -294,7 +302,7 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
         return {"outcome": shown}
 
     def load_outcome(self, stored: str, recorded_at: str) -> ActionResult:
-        """With what was sent for the action since then, by requests that came when it had ended."""
+        """Return the stored result, completed with requests that came after the action had ended."""
         result = ActionResult.parse(stored.encode(), source="stored result")
         pending = [each for each in self.approvals.listed("PENDING") if each.action_id == result.action_id]
         return with_late_requests(result, self.read_requests(result.action_id), pending)
@@ -304,7 +312,7 @@ class BrowserOperation(Operation[BrowserRequest, GrantedAction, ActionCheckpoint
 
 
 def _require_allowed_form(granted: GrantedAction, target: ActionTarget) -> None:
-    """A form that leads to a host which the token does not name is not even pressed."""
+    """Refuse before the action if the form leads to a host that the token does not name."""
     form = target.description.form if target.description is not None else None
     follows_form = target.submits or granted.action.type in SUBMITTING
     if form is not None and follows_form and form.action.startswith(("http://", "https://")):
@@ -312,7 +320,7 @@ def _require_allowed_form(granted: GrantedAction, target: ActionTarget) -> None:
 
 
 def encode_token(token: str) -> bytes:
-    """A token as it was handed over. One that is no text is no token."""
+    """Return the bytes of a token. Refuses text that UTF-8 cannot encode."""
     try:
         return token.encode()
     except UnicodeEncodeError:

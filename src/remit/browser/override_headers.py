@@ -1,7 +1,7 @@
-"""Headers and parameters by which a request asks for another method or address than its first line says. Pure.
+"""Headers and parameters with which a request names another method or address than its first line. Pure.
 
-To some servers a GET with such a header is what the header says, or what `_method` in its address says (WordPress). A
-page can write one, so it would pass as reading.
+Some servers treat a GET with such a header as the method in the header, or as the method in `_method` in its address
+(WordPress). A page can send one, and it would pass as a reading request.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote_plus, urlsplit
 
 _SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
-"""Servers make variables of header names, and write one sign for a hyphen, an underscore, a dot and the like."""
+"""Servers turn header names into variable names, with one character for a hyphen, an underscore, a dot and others."""
 _METHODS: Final = re.compile(
     r"(?:method|verb)-?overr?id|overr?ide-?(?:method|verb)"
     r"|(?:http|request(?:ed)?|original|forwarded|real|actual)-?(?:method|verb)"
@@ -29,7 +29,7 @@ _CHANGING: Final = frozenset(
 
 
 def find_override_header(headers: Iterable[tuple[str, str]]) -> str:
-    """The name of the first such header, as it is written; empty where there is none."""
+    """Return the name of the first such header, as it is written, or an empty text."""
     for name, _ in headers:
         plain = _SEPARATORS.sub("-", name.lower()).strip("-")
         if plain not in _OF_THE_BROWSER and (_METHODS.search(plain) or _ADDRESSES.search(plain)):
@@ -38,9 +38,10 @@ def find_override_header(headers: Iterable[tuple[str, str]]) -> str:
 
 
 def find_override_parameter(url: str) -> str:
-    """The name of the first parameter of an address that names a method which is more than reading; else empty.
+    """Return the name of the first parameter of an address that names a changing method, or an empty text.
 
-    It is `_method`, or what a header for that is called. A bare `method=` is what many sites call something else.
+    Its name is `_method` or the name of such a header. A bare `method=` is not included, because many sites use that
+    name for something else.
     """
     try:
         query = urlsplit(url).query

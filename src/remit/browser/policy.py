@@ -1,7 +1,7 @@
-"""May a token's holder do this in the browser? Pure: capability, host, amount, each with its reason.
+"""The decision whether a token allows an action: capability, host and amount, each with its reason. Pure.
 
-And what the browser door answers: `browser_error` makes one of its nine errors of any of ours, `browser_reason` the
-sentence beside it.
+It also has the answers of the browser operation to errors. `browser_error` turns any error of Remit into one of the
+nine errors of that operation, and `browser_reason` makes the sentence beside it.
 """
 
 from collections.abc import Callable
@@ -41,13 +41,13 @@ CAPABILITY_OF: Final[dict[ActionType, Capability]] = {
 }
 _CAPABILITIES: Final = frozenset(get_args(Capability))
 _CONSTRAINT: Final = "constraints."
-"""Where a constraint was broken: this, and its name."""
+"""The prefix of `where` for a broken constraint; the name of the constraint follows."""
 _SHORT: Final = 1_000
 _WITHOUT_MESSAGE: Final = frozenset({Reason.CAPABILITY_MISSING, Reason.CONSTRAINT_VIOLATED, Reason.ELEMENT_MISSING})
 
 
 def decide_browser(token: Token, action: Action, currency: str) -> PolicyDecision:
-    """Whether this token allows this action. `currency` is that of a limit that is a bare number."""
+    """Decide whether this token allows this action. `currency` is the currency of a limit that is a bare number."""
     granted: list[str] = []
     denials: list[Denial] = []
     rules: tuple[Callable[[], str], ...] = (
@@ -77,14 +77,14 @@ def require_capability(token: Token, kind: ActionType) -> str:
 
 
 def require_domain(token: Token, url: str) -> tuple[Target, str]:
-    """Where the URL leads, and which rule allows it. Without `domains` no place is allowed."""
+    """Return the target of the URL and the rule that allows it. Without `domains` no host is allowed."""
     target = parse_target(url)
     require_host(token.constraints, target.host)
     return target, f"{target.host} is among the token's domains"
 
 
 def require_host(constraints: TokenConstraints, host: str) -> None:
-    """For whoever has a host and no URL, such as the proxy."""
+    """Refuse if the token does not allow this host. For callers that have a host and no URL, such as the proxy."""
     if matches(host, constraints.domains or ()):
         return
     allowed = ", ".join(constraints.domains or ()) or "no host at all"
@@ -93,30 +93,30 @@ def require_host(constraints: TokenConstraints, host: str) -> None:
         DOMAIN_NOT_ALLOWED,
         where=f"{_CONSTRAINT}domains",
         next_step=(
-            f"the token allows {allowed}, and not {host or 'a page without a host'}. If that is meant, have one issued"
+            f"the token allows {allowed}, and not {host or 'a page without a host'}. To allow it, have a token issued"
             " for it: remit token issue --domain"
         ),
     )
 
 
 def require_amount(token: Token, action: Action, currency: str) -> str:
-    """For a purchase: the declared amount is within the limit. Says nothing of other actions."""
+    """Refuse a purchase whose declared amount is above the limit. Other actions pass with an empty reason."""
     if action.type != "purchase" or action.amount is None:
         return ""
     return require_within_limit(token.constraints, action.amount, currency)
 
 
 def require_within_limit(constraints: TokenConstraints, amount: Amount, currency: str) -> str:
-    """The same for any amount, such as one found in a request. As decimals: 0.1 + 0.2 is for others."""
+    """Refuse an amount above the limit, for example one that was found in a request. Compares exact decimals."""
     limit = purchase_limit(constraints, currency)
     if limit is None:
         raise limit_exceeded_error(
-            f"{render_money(amount)} was declared; the token sets no limit for purchases, so it allows none. Have one"
-            " issued with a limit: remit token issue --max-purchase"
+            f"{render_money(amount)} was declared; the token sets no limit for purchases, so it allows none. Have a"
+            " token issued with a limit: remit token issue --max-purchase"
         )
     if amount.currency != limit.currency:
         raise limit_exceeded_error(
-            f"{render_money(amount)} was declared; the token allows {render_money(limit)}, and no other currency."
+            f"{render_money(amount)} was declared; the token allows {render_money(limit)} and no other currency."
         )
     if to_decimal(amount) > to_decimal(limit):
         raise limit_exceeded_error(f"{render_money(amount)} was declared; the token allows {render_money(limit)}.")
@@ -129,29 +129,29 @@ def purchase_limit(constraints: TokenConstraints, currency: str) -> Amount | Non
 
 
 def render_money(amount: Amount) -> str:
-    """`79.90 EUR`; more decimals if there are more."""
+    """Return `79.90 EUR`, with more decimals if the value has more."""
     value = to_decimal(amount)
     shown = f"{value:.2f}" if value == round(value, 2) else f"{value:f}"
     return f"{shown} {amount.currency}"
 
 
 def to_decimal(amount: Amount) -> Decimal:
-    """The number as it was written: its shortest spelling, not the binary fraction that stands for it."""
+    """Return the number as it was written: its shortest decimal notation, not the binary fraction."""
     return Decimal(repr(amount.value))
 
 
 def require_caller(token: Token, caller: str | None) -> None:
-    """Where it is known who asks, it must be whom the token was issued to."""
+    """Refuse if the caller is known and the token was issued to another agent."""
     if caller is not None and caller != token.agent_id:
         raise RefusedError(
             Reason.BINDING_MISMATCH,
             "the token was issued to another agent",
             where="token, sub",
-            next_step="Have a token issued to this one: remit token issue --sub",
+            next_step="Have a token issued to this agent: remit token issue --sub",
         )
 
 
-# --- the door's nine errors -------------------------------------------------------------------------------------------
+# --- the nine errors of the operation ---------------------------------------------------------------------------------
 
 _MESSAGES: Final[dict[Reason, Callable[[str], AnyExecutorError]]] = {
     **dict.fromkeys(
@@ -173,10 +173,10 @@ _MESSAGES: Final[dict[Reason, Callable[[str], AnyExecutorError]]] = {
 
 
 def browser_error(problem: RemitError, *, selector: str = "") -> AnyExecutorError:
-    """One of the nine, with its payload. What has no place of its own among them is a KERNEL_ERROR.
+    """Return one of the nine errors with its payload. A problem without an error of its own becomes a KERNEL_ERROR.
 
-    Which capability is missing and which constraint is broken stands in the problem's `where`. `selector` is what the
-    action named, for an element that is not there.
+    The problem's `where` names the missing capability or the broken constraint. `selector` is what the action named,
+    for an element that is missing.
     """
     where = problem.where
     if problem.reason is Reason.CAPABILITY_MISSING and where in _CAPABILITIES:
@@ -193,9 +193,9 @@ def browser_error(problem: RemitError, *, selector: str = "") -> AnyExecutorErro
 
 
 def browser_reason(problem: RemitError) -> str:
-    """The specified words where there are some, else what was wrong; and then what is told nowhere else.
+    """Return the specified words if there are any, else what was wrong, and then what no other field of the error says.
 
-    The errors of elements, capabilities and constraints have no message, so what to do next stands here.
+    The errors of elements, capabilities and constraints have no message, so the next step is in this text.
     """
     if problem.reason not in _WITHOUT_MESSAGE:
         return problem.what[:_SHORT]
@@ -209,7 +209,7 @@ def browser_reason(problem: RemitError) -> str:
 
 
 def limit_exceeded_error(why: str) -> RefusedError:
-    """`why` names the amount, where it stands, and what is allowed."""
+    """Build the refusal of an amount. `why` names the amount, its place, and the allowed amount."""
     return RefusedError(
         Reason.CONSTRAINT_VIOLATED, AMOUNT_EXCEEDS_LIMIT, where=f"{_CONSTRAINT}max_purchase", next_step=why
     )

@@ -1,7 +1,7 @@
-"""What a held request says that it costs, against what the agent declared and what its token allows. Pure.
+"""The comparison of the prices in a held request with the declared amount and the token's limit. Pure.
 
-A token's `max_purchase` binds every request that names a price, whatever the action calls itself: else a purchase that
-is proposed as a click would have no limit but the person's attention.
+A token's `max_purchase` limits every request that names a price, in every kind of action. Otherwise a purchase that is
+proposed as a click would have no limit except the approver's attention.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ def require_price(
     elif limit is not None and (too_much := find_above(limit, in_request)) is not None:
         raise limit_exceeded_error(
             f"{_describe_price(too_much, 'request')}; the token allows {render_money(limit)}. It was not sent. If this"
-            " is a purchase, propose it as one, with its amount."
+            " is a purchase, use a purchase action with its amount."
         )
 
 

@@ -1,9 +1,9 @@
-"""What was sent for an action, told beside whatever else is said of it: so that nobody orders twice.
+"""The requests that were sent for an action, added to its results and errors so that no order is placed twice.
 
-What became of an action whose process died: told by what the ledger knows of the requests that it caused.
+The outcome of an action whose process died is derived from the ledger entries of the requests that it caused.
 
-The yes to a request is used up in the transaction of its intent, before a byte of it is sent. So an action without such
-an intent surely sent nothing that changes something; with one, it may have.
+The approval of a request is used in the transaction of its intent, before a byte of the request is sent. So an action
+without such an intent certainly sent no request that changes something. With an intent, it may have sent one.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ _REQUESTS: Final = """SELECT kind, payload FROM ledger_entries WHERE tenant_id =
 _ENDED: Final = "the browser's process ended"
 UNKNOWN: Final = "unknown"
 SENT: Final = "sent"
-"""How the reason of an action that was cut short begins; or with NOT_SENT."""
+"""The first word of the reason of an interrupted action. The reason of one that sent nothing begins with NOT_SENT."""
 
 
 @dataclass
 class RequestFate:
-    """A request whose yes was used up. Without an outcome nobody knows whether it was sent."""
+    """A request whose approval was used. Without an outcome it is unknown whether it was sent."""
 
     what: str
     state: str = "UNKNOWN"
@@ -63,40 +63,40 @@ def build_interrupted(action_id: str, requests: list[RequestFate]) -> Interrupte
     unknown = next((request for request in sent if request.state == "UNKNOWN"), None)
     if not sent:
         reason = Reason.EFFECT_FAILED
-        what = f"{NOT_SENT}: {_ENDED} before anything that changes something was sent for this action"
-        next_step = "It is safe to ask for it again, under another action_id. Its session is gone: navigate first."
+        what = f"{NOT_SENT}: {_ENDED} before this action sent a request that changes something"
+        next_step = "It is safe to ask for it again, under another action_id. Its session has ended, so navigate first."
     elif unknown is not None:
         reason = Reason.FATE_UNKNOWN
-        what = f"{UNKNOWN}: {_ENDED} after a person had said yes, and the request may have been sent: {unknown.what}"
-        next_step = "It is not sent again. Look at the site to see whether it took place."
+        what = f"{UNKNOWN}: {_ENDED} after a person had approved it, and the request may have been sent: {unknown.what}"
+        next_step = "Remit does not send it again. Look at the site to see whether it took effect."
     else:
         reason = Reason.EFFECT_FAILED
         status = f", and was answered with {sent[-1].status}" if sent[-1].status is not None else ""
         what = f"{SENT}: {_ENDED} after the request had been sent{status}: {sent[-1].what}"
-        next_step = "It is not sent again. Its session is gone: navigate, and look at what the site made of it."
+        next_step = "Remit does not send it again. Its session has ended: navigate, and look at the result on the site."
     return InterruptedAction(EnvironmentFailureError(reason, what, where=action_id, next_step=next_step), len(sent))
 
 
 def read_state(result: ActionResult) -> str:
-    """One word for what a recovered action left; unknown, unless it says otherwise."""
+    """Return the state of a recovered action in one word. It is unknown unless the reason begins with another."""
     prefix = (result.reason or "").partition(": ")[0]
     return prefix if prefix in {NOT_SENT, SENT} else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierAction:
-    """An action that was begun before, under the very token that asks for it again."""
+    """An action that was begun before, under exactly the token with which it is requested again."""
 
     has_ended: bool
     sent: int
 
 
 def find_earlier(connection: Connection, action_id: str, request_digest: str, jti: str) -> EarlierAction | None:
-    """None for whoever asks for something else, or with another token than it was begun with."""
+    """Find the action in the ledger. None for another action, or for another token than the one of its begin."""
     found = read_claim(connection, ClaimKey(DEFAULT_TENANT, "browser", action_id))
     if found is None or found.request_digest != request_digest:
         return None
-    with contextlib.suppress(RemitError):  # a checkpoint that cannot be read vouches for nobody
+    with contextlib.suppress(RemitError):  # an unreadable checkpoint proves no token
         if parse_action_checkpoint(found.checkpoint).jti == jti:
             sent = sum(request.state != "NOT_SENT" for request in read_requests(connection, action_id))
             return EarlierAction(isinstance(found, ClaimCompleted), sent)
@@ -104,21 +104,21 @@ def find_earlier(connection: Connection, action_id: str, request_digest: str, jt
 
 
 def with_earlier_outcome(problem: RefusedError, earlier: EarlierAction) -> RefusedError:
-    """The token does not count any more; what was done with it is done all the same."""
+    """Add to the refusal of a token that is no longer valid what this action did while the token was valid."""
     how = "has ended before" if earlier.has_ended else "was begun before, and has no recorded end yet"
     sent = f"{_count_requests(earlier.sent)} sent" if earlier.sent else "nothing was sent"
-    warning = "; do not ask for it anew" if earlier.sent else ""
+    warning = "; do not ask for it again" if earlier.sent else ""
     what = f"{problem.what}; this action {how}: {sent}{warning}"
     return RefusedError(
-        problem.reason, what, where=problem.where, next_step="A valid token of the same agent gives its result."
+        problem.reason, what, where=problem.where, next_step="Ask with a valid token of the same agent for its result."
     )
 
 
 def with_sent_count(problem: RemitError, sent: int) -> RemitError:
-    """A no to the second request of an action does not call the first one back."""
+    """Add to a problem the requests that were sent before it. A denied second request does not undo the first one."""
     if not sent or problem.reason is Reason.FATE_UNKNOWN:
         return problem
-    about_request = f"This request was not sent; but {_count_requests(sent, 'before it')}"
+    about_request = f"This request was not sent, but {_count_requests(sent, 'before it')} sent"
     before = about_request if isinstance(problem, RefusedError) else f"{_count_requests(sent)} sent"
     next_step = (
         f"{problem.next_step.replace(ASK_AGAIN, '').strip()} {before}: look at the site, and do not repeat the action."
@@ -130,9 +130,9 @@ def with_sent_count(problem: RemitError, sent: int) -> RemitError:
 def with_late_requests(
     result: ActionResult, requests: Sequence[RequestFate], pending: Sequence[Approval]
 ) -> ActionResult:
-    """The recorded result of an action, with what its page has asked for since then: what was sent, and what waits.
+    """Return the recorded result of an action with the later requests of its page: those sent, and those that wait.
 
-    The result itself stays as it was recorded, and so does its signature. This is for the caller who asks again.
+    The recorded result and its signature stay unchanged. This result is for a caller that asks again.
     """
     sent = sum(request.state != "NOT_SENT" for request in requests)
     output = result.output
@@ -162,7 +162,7 @@ _STATES: Final = {"ANSWERED": "answered", "SENT": "answered", "UNKNOWN": Reason.
 
 
 def _late_entry(action_id: str, request_id: str) -> dict[str, Any]:
-    """As in `held` of an output. How late it came is told by its preview."""
+    """Return an entry for `held` of an output. The preview of the request says how late it came."""
     empty = dict.fromkeys(("method", "approval_id", "approved_by", "reason", "status", "seconds_after"))
     late = {"request_id": request_id, "url": "", "by_itself": False, "action_id": action_id, "state": "waiting"}
     return {**empty, **late}
@@ -173,5 +173,5 @@ def _dicts(found: object) -> list[dict[str, Any]]:
 
 
 def _count_requests(sent: int, which: str = "") -> str:
-    """`1 request was`, `2 before it were`."""
+    """Return `1 request was` or `2 before it were`."""
     return f"{sent} {which or ('request' if sent == 1 else 'requests')} {'was' if sent == 1 else 'were'}"

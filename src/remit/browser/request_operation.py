@@ -1,7 +1,8 @@
-"""The door of held requests: each request that changes something travels the road by itself, and waits for a person.
+"""The operation of one held request: each request that changes something runs through the engine and waits for a
+person.
 
-What is shown, approved, recorded and sent is one object, bound by its digest to the action that caused it and to the
-token that allowed that. Once the intent is recorded it may have been sent, and is never sent again.
+The same object is shown, approved, recorded and sent. Its digest binds it to the action that caused it and to the token
+that allowed the action. After the intent is recorded, the request may have been sent, and it is never sent again.
 """
 
 import concurrent.futures
@@ -46,12 +47,12 @@ ANSWER_SECONDS: Final = 330.0
 
 @dataclass(frozen=True)
 class HeldRequest:
-    """A request that the proxy holds, or, recalled after a crash, what is known of one."""
+    """A request that the proxy holds. After a crash, the recorded data of one."""
 
     request_id: str
     action_id: str
     digest: str
-    """Of the request, its id, the action and the token together."""
+    """The digest of the request, its id, the action and the token together."""
     request_digest: str
     approval_id: str | None = None
 
@@ -64,14 +65,14 @@ class GrantedRequest:
 
 @dataclass(frozen=True)
 class RequestPreview(Preview):
-    """With what the person will see."""
+    """A preview with the document that the approver will see."""
 
     shown: HTTPPreview
 
 
 @dataclass(frozen=True)
 class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpoint, Ending, RequestOutcome]):
-    """Of one held request. For recovery, which only tells what is known, there is none: `held` is None."""
+    """The engine's steps for one held request. In recovery, which only records the outcome, `held` is None."""
 
     tokens: TokenVerifier
     approvals: ApprovalService
@@ -80,10 +81,10 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
     context: Context = field(default_factory=Context)
     picture: str | None = None
     currency: str = "USD"
-    """Of a limit that is a bare number."""
+    """The currency of a limit that is a bare number."""
     on_waiting: OnWaiting = lambda _: None
     on_problem: Callable[[RemitError], None] = lambda _: None
-    """Told why it was not sent, or not answered, as the error that it is."""
+    """Called with the error if the request was not sent or not answered."""
     name: str = field(default="browser_request", init=False)
     try_again: str = field(default=f"It is not sent again. {ASK_AGAIN}", init=False)
 
@@ -107,7 +108,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
 
     def decide(self, request: HeldRequest) -> PolicyDecision:
         if self.held is None:
-            return PolicyDecision(("it was begun, and is only brought to an end",))
+            return PolicyDecision(("it was begun, and only its outcome is recorded now",))
         held, token = self._require_held()
         try:
             require_showable(held.request)
@@ -117,7 +118,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
             require_price(held.cause.action.amount, limit, in_request, self.context.on_page)
         except RefusedError as problem:
             return PolicyDecision((), (Denial(problem.reason, problem.what, problem.where, problem.next_step),))
-        return PolicyDecision((f"token {token.jti} allows the place; a person is to allow the request",))
+        return PolicyDecision((f"token {token.jti} allows the host; a person has to approve the request",))
 
     def preview(self, granted: GrantedRequest) -> RequestPreview:
         held, _ = self._require_held()
@@ -169,7 +170,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
             raise abandoned_error("the browser gave the request up")
 
     def consume_authority(self, granted: GrantedRequest, batch: Batch, now: datetime) -> None:
-        """The yes is used up with the intent: for this request, this action, this token, and never again."""
+        """Use the approval together with the intent. It is valid once, for this request, this action and this token."""
         held, token = self._require_held()
         self.tokens.require_still_valid(batch.store, token, now)
         self.approvals.use(
@@ -198,7 +199,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
         try:
             ending = held.ending.result(ANSWER_SECONDS)
         except concurrent.futures.TimeoutError:
-            ending = Ending(None, sent=True, problem="the server does not answer")
+            ending = Ending(None, sent=True, problem="the server did not answer")
         reach("browser.ended")
         if ending.status is None and not ending.sent:
             raise EnvironmentFailureError(
@@ -215,10 +216,10 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
         return Ending(None, sent=True, problem="the process that sent it ended")
 
     def undo(self, checkpoint: RequestCheckpoint, notes: Notes, note: Note) -> None:
-        """What was sent cannot be called back."""
+        """Do nothing. A sent request cannot be undone."""
 
     def verify_effect(self, checkpoint: RequestCheckpoint, made: Ending) -> None:
-        """The server's word is all there is."""
+        """Do nothing. The server's answer is the only evidence."""
 
     def succeed(self, request: HeldRequest, checkpoint: RequestCheckpoint, made: Ending) -> RequestOutcome:
         if made.problem:
@@ -239,7 +240,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
     ) -> RequestOutcome:
         unknown = problem.reason is Reason.FATE_UNKNOWN
         if checkpoint is not None and not unknown and self.held is not None and self.held.may_have_been_sent:
-            # Whatever went wrong after it was let go: that it was not sent would be a lie.
+            # The request was released before this error, so it may have been sent.
             problem, unknown = _unknown_outcome_error(checkpoint, str(problem)), True
         self.on_problem(problem)
         return RequestOutcome(
@@ -261,7 +262,7 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
         return RequestOutcome.parse(stored.encode(), source="stored outcome of a request")
 
     def extra_entries(self, request: HeldRequest, outcome: RequestOutcome) -> Sequence[NewEntry]:
-        """Of a late one: that its action, which had ended with other numbers, has sent this too, or has not."""
+        """Return the entry for a late request: its action had ended with another `sent` count."""
         if self.held is None or self.token is None or self.held.seconds_after is None:
             return ()
         cause = self.held.cause
@@ -273,14 +274,14 @@ class HeldRequestOperation(Operation[HeldRequest, GrantedRequest, RequestCheckpo
 
     def _require_held(self) -> tuple[PendingRequest, Token]:
         if self.held is None or self.token is None:
-            raise EnvironmentFailureError(Reason.INTERNAL, "a request of which only the record is left cannot be sent")
+            raise EnvironmentFailureError(Reason.INTERNAL, "a request that exists only as a record cannot be sent")
         return self.held, self.token
 
 
 def _unknown_outcome_error(checkpoint: RequestCheckpoint, problem: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.FATE_UNKNOWN,
-        f"the request may have been sent, and nobody knows what the server made of it: {problem or 'no answer'}",
+        f"the request may have been sent, and the server's response is unknown: {problem or 'no answer'}",
         where=checkpoint.what,
-        next_step="It is not sent again. Look at the site itself.",
+        next_step="Remit does not send it again. Look at the site to see whether it took effect.",
     )

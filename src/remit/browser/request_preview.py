@@ -1,4 +1,4 @@
-"""What a person is shown of a held request: an HTTPPreview, made from the very object that will be sent. Pure."""
+"""The preview of a held request for an approver: an HTTPPreview, made from the object that will be sent. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,39 +27,39 @@ _VERBS: Final = {"POST": "Sends", "PUT": "Stores", "PATCH": "Changes", "DELETE":
 
 @dataclass(frozen=True)
 class Context:
-    """What is known about a request beside itself."""
+    """The circumstances of a request."""
 
     action: Action | None = None
     """The action that was running, or the last one of the session."""
     page: str = ""
-    """The URL of the page that is shown, if it is known."""
+    """The URL of the shown page, if it is known."""
     by_itself: bool = False
-    """The page asked for it, such as by a timer, a worker or as it loaded, and no action of the agent."""
+    """The page sent it by itself, for example by a timer, in a worker or while it loaded, and not for an action."""
     secrets: TypedSecrets = field(default_factory=TypedSecrets)
-    """What was typed into fields that do not show it: masked where a whole value is one of them."""
+    """Text that was typed into fields that hide it. A whole value that equals one is masked."""
     on_page: tuple[FoundPrice, ...] = ()
     """Prices that the page shows."""
     redirected_from: str = ""
-    """The address whose server sent the browser on to this one."""
+    """The address whose server redirected the browser to this one."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ParsedRequest:
-    """A request, its fields read once."""
+    """A request with its parsed fields."""
 
     request: OutgoingRequest
     fields: tuple[Field, ...]
 
     @property
     def amounts(self) -> tuple[FoundPrice, ...]:
-        """Also of the query beside a body: a server may read either."""
+        """The prices in the body and in the query, because a server may read either."""
         query = parse_pairs(urlsplit(self.request.url).query) if self.request.body else ()
         return find_amounts(priced_fields((*self.fields, *query)))
 
 
 def read_request(request: OutgoingRequest) -> ParsedRequest:
-    """The fields of its body; of a request without one, those of its query."""
+    """Parse the fields of the body, or those of the query if there is no body."""
     headers = {name.lower(): value for name, value in request.headers}
     fields = parse_fields(headers.get("content-type", ""), headers.get("content-encoding", ""), request.body)
     query = urlsplit(request.url).query
@@ -67,7 +67,7 @@ def read_request(request: OutgoingRequest) -> ParsedRequest:
 
 
 def require_showable(request: OutgoingRequest) -> None:
-    """What has no preview cannot be asked about, and is not sent."""
+    """Refuse a request that has no preview. No person could approve it, so it is not sent."""
     if request.kind == "request" and request.method not in SHOWN_METHODS:
         what = f"a request with the method {request.method[:20]!r} cannot be shown to a person, so it is not sent"
     elif len(request.url) > LONGEST_SHOWN_URL:
@@ -75,7 +75,7 @@ def require_showable(request: OutgoingRequest) -> None:
     else:
         return
     raise RefusedError(
-        Reason.CONSTRAINT_VIOLATED, what, where=mask_url(request.url)[:200], next_step="Do this without an agent."
+        Reason.CONSTRAINT_VIOLATED, what, where=mask_url(request.url)[:200], next_step="A person has to do this."
     )
 
 
@@ -98,13 +98,13 @@ def preview_request(parsed: ParsedRequest, context: Context) -> HTTPPreview:
 
 
 def _typed_secrets_in(parsed: ParsedRequest, context: Context) -> RequestSecrets:
-    """Also of the query beside a body."""
+    """Select the typed values in the body and in the query."""
     query = tuple(parse_pairs(urlsplit(parsed.request.url).query)) if parsed.request.body else ()
     return context.secrets.select_for_request((*parsed.fields, *query), context.page)
 
 
 def _note_masked_names(names: Sequence[str]) -> Iterator[str]:
-    """What is hidden is told, also if its name says nothing of a secret."""
+    """List the masked values by name, also if the name does not suggest a secret."""
     if names:
         first = ", ".join(spelled_name(cut(name, 40)) or "a value without a name" for name in names[:MOST_NAMED])
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -112,9 +112,11 @@ def _note_masked_names(names: Sequence[str]) -> Iterator[str]:
 
 
 def preview_typing(action: Action, where: str, element: str, secrets: TypedSecrets) -> HTTPPreview:
-    """Typing a password sends nothing yet, so there is no method. Of the value only its length is told."""
+    """Return the preview of typing a password. Typing sends nothing yet, so there is no method. The preview has only
+    the length of the value.
+    """
     length = len(action.value or "")
-    in_clear = " The page is not encrypted, and most likely sends it on like that." if _is_unencrypted(where) else ""
+    in_clear = " The page is not encrypted, and most likely sends it unencrypted." if _is_unencrypted(where) else ""
     return HTTPPreview(
         method=None,
         url=secrets.mask_url(where),
@@ -127,18 +129,18 @@ def preview_typing(action: Action, where: str, element: str, secrets: TypedSecre
 
 
 def estimate_effect(parsed: ParsedRequest, context: Context) -> str:
-    """A few sentences, made of the request itself; nothing in them was written by the agent or by the page alone."""
+    """Return a few sentences from the request itself. The agent or the page alone wrote no part of them."""
     sentences = [_describe_request(parsed), *_describe_circumstances(parsed, context)]
     amounts = parsed.amounts
     if context.action is not None and context.action.amount is not None:
         sentences.append(_describe_price(context.action.amount, amounts, context.on_page))
     elif amounts:
-        sentences.append(f"It names a price ({_list_amounts(amounts)}), and the agent does not call it a purchase.")
+        sentences.append(f"It names a price ({_list_amounts(amounts)}), but the agent did not declare a purchase.")
     return " ".join((*sentences, *context.notes))
 
 
 def build_notes(held: PendingRequest) -> tuple[str, ...]:
-    """Sentences for its preview: when it came, and what in its head means something else than its first line."""
+    """Return sentences for its preview: how late it came, and where its head contradicts its first line."""
     notes = []
     if held.seconds_after is not None:
         what = held.cause.what or f"{held.cause.action.type}"
@@ -151,14 +153,14 @@ def build_notes(held: PendingRequest) -> tuple[str, ...]:
     header = find_override_header(held.request.headers)
     if header:
         notes.append(
-            f"Its header {cut(header, 60)} names another method or address. Some servers do what that says, and not"
-            " what the first line of the request says."
+            f"Its header {cut(header, 60)} names another method or address. Some servers follow that header and not"
+            " the first line of the request."
         )
     parameter = find_override_parameter(held.request.url) if held.request.kind == "request" else ""
     if parameter:
         notes.append(
-            f"Its parameter {spelled_name(cut(parameter, 60))} names another method. Some servers do what that says,"
-            " and not what the first line of the request says."
+            f"Its parameter {spelled_name(cut(parameter, 60))} names another method. Some servers follow that parameter"
+            " and not the first line of the request."
         )
     return tuple(notes)
 
@@ -167,7 +169,7 @@ def _describe_request(parsed: ParsedRequest) -> str:
     request = parsed.request
     host, path = _host(request.url), cut(_path(mask_url(request.url)), 200)
     if request.kind == "websocket":
-        return f"Opens a WebSocket to {host} {path}. Every message on it will be asked about."
+        return f"Opens a WebSocket to {host} {path}. Every message on it needs an approval of its own."
     if request.kind == "message":
         return f"Sends a message of {len(request.body):,} bytes over the WebSocket to {host} {path}."
     count = len(parsed.fields)
@@ -183,18 +185,18 @@ def _describe_request(parsed: ParsedRequest) -> str:
 def _describe_circumstances(parsed: ParsedRequest, context: Context) -> list[str]:
     sentences, request = [], parsed.request
     if _is_unencrypted(request.url):
-        sentences.append("It is not encrypted on its way.")
+        sentences.append("It is sent unencrypted.")
         typed = _typed_secrets_in(parsed, context)
         if any(_is_password(field, typed) for field in parsed.fields):
-            sentences.append("So a password is sent unencrypted: whoever is on the way can read it.")
+            sentences.append("A password is sent unencrypted: other parties in the network can read it.")
     page = _host(context.page)
     if page and page != _host(request.url):
-        sentences.append(f"It goes to another host than the page that is shown, {page}.")
+        sentences.append(f"It goes to another host than the shown page, {page}.")
     if context.redirected_from:
         origin = mask_url(context.redirected_from, _typed_secrets_in(parsed, context).mask)
         sentences.append(f"It comes after a redirect from {cut(origin, 200)}.")
     if context.by_itself:
-        sentences.append("The page asked for this by itself; it is not the agent's action.")
+        sentences.append("The page sends this by itself; it is not the agent's action.")
     return sentences
 
 
@@ -203,7 +205,7 @@ def _is_unencrypted(url: str) -> bool:
 
 
 def _is_password(field: Field, typed: RequestSecrets) -> bool:
-    """By its name, or because it is what was typed into a field that does not show it."""
+    """Whether the field is a password, by its name or because its value was typed into a password field."""
     name = field.name.lower()
     return bool(field.value) and (
         typed.is_password(field.value) or (("pass" in name or "pwd" in name) and is_secret_name(field.name))
@@ -218,11 +220,11 @@ def _describe_price(declared: Amount, in_request: tuple[FoundPrice, ...], on_pag
         return (
             f"{sentence} The request names none; the page shows {', '.join(str(each.value) for each in on_page[:5])}."
         )
-    return f"{sentence} Neither the request nor the page names one that could be compared: look closely."
+    return f"{sentence} Neither the request nor the page names a price that can be compared. Check it carefully."
 
 
 def _list_amounts(amounts: tuple[FoundPrice, ...]) -> str:
-    """Those that cannot be read first: they are what to look at."""
+    """List the prices, the unreadable ones first, because the approver should check those."""
     first = sorted(amounts, key=lambda each: each.value is not None)[:5]
     return ", ".join(
         f"{spelled_name(cut(each.where, 40))} "
@@ -232,7 +234,7 @@ def _list_amounts(amounts: tuple[FoundPrice, ...]) -> str:
 
 
 def _method(request: OutgoingRequest) -> ShownMethod | None:
-    """None for a message on a WebSocket, which has none."""
+    """The method to show. None for a message on a WebSocket."""
     return SHOWN_METHODS.get(request.method)
 
 
@@ -255,7 +257,7 @@ def _path(masked_url: str) -> str:
 
 
 def _host(url: str) -> str:
-    """As Chromium wrote it: a host that looks like another one is in its ASCII form."""
+    """The host as Chromium wrote it. A host that looks like another one is in its ASCII form."""
     try:
         return cut(urlsplit(url).netloc.rpartition("@")[2], 255)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Trying again: at most three times, later and later, and never what may have been sent."""
+"""Retries of an action: at most three, with growing pauses, and never after a request may have been sent."""
 
 import time
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 T = TypeVar("T")
 Sleep = Callable[[float], None]
 
-# A KERNEL_ERROR that will be the same the next time, or of which nobody knows what it did.
+# A KERNEL_ERROR with one of these reasons would occur again, or its effect is unknown.
 _FINAL: Final = frozenset({Reason.FATE_UNKNOWN, Reason.SANDBOX_UNAVAILABLE, Reason.CANCELLED, Reason.INTERNAL})
 
 
 class Retries:
-    """Of one action, all its steps together. `record` is told before each further try."""
+    """The retries of one action, for all its steps together. `record` is called before each retry."""
 
     def __init__(self, record: Callable[[int, RemitError], None], sleep: Sleep = time.sleep) -> None:
         self._record = record
@@ -31,7 +31,7 @@ class Retries:
         self.count = 0
 
     def run(self, work: Callable[[], T], is_safe: Callable[[RemitError], bool] = lambda _: True) -> T:
-        """`is_safe` says whether what failed like this did nothing that must not be done twice."""
+        """Run the work, with retries. `is_safe` returns whether the failed try did nothing that must not happen twice."""
         while True:
             try:
                 return work()
@@ -44,7 +44,9 @@ class Retries:
 
 
 def is_retryable(problem: RemitError) -> bool:
-    """By its code, if it may be otherwise the next time: of refusals, that of an element which is not there yet."""
+    """Whether a retry may end differently, by the error code. Of the refusals, only the one for an element that may
+    still appear.
+    """
     if isinstance(problem, ElementNeverFoundError | PageEndedError):
         return False
     if browser_error(problem).code not in RETRYABLE_CODES or problem.reason in _FINAL:
@@ -53,6 +55,6 @@ def is_retryable(problem: RemitError) -> bool:
 
 
 def pause_before(retry: int) -> float:
-    """Seconds before the first, second, third further try."""
+    """Return the pause in seconds before this retry."""
     milliseconds: int = min(BACKOFF_INITIAL_MS * BACKOFF_MULTIPLIER ** (retry - 1), BACKOFF_MAX_MS)
     return milliseconds / 1_000

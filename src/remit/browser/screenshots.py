@@ -1,4 +1,4 @@
-"""Pictures of pages, in a folder of their own, as long and as many as the settings allow."""
+"""Pictures of pages in a folder of their own. The settings limit their age and their total size."""
 
 import contextlib
 import re
@@ -9,9 +9,11 @@ from typing import Final
 from remit.fs.atomic_write import PRIVATE_FILE, disk_failure, make_private_directory, write_durably
 
 PRUNED_AFTER: Final = 100
-"""So many pictures later it is time to look at them all."""
+"""The number of pictures after which the folder is pruned again."""
 SPARED_SECONDS: Final = 3_600
-"""Younger ones stay, however many there are: a question may be open, or a result just be read. It lasts ten minutes."""
+"""Younger pictures stay, however many there are, because a pending approval request or a reader may need them. An
+approval request is pending for ten minutes.
+"""
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.png")
 
 
@@ -23,7 +25,7 @@ class Pictures:
         self._saved = 0
 
     def save(self, picture: bytes, *, durably: bool) -> str:
-        """Where it is, under a name that says nothing of what is on it."""
+        """Save the picture under a random name and return its path."""
         make_private_directory(self._folder)
         path = self._folder / f"{secrets.token_hex(16)}.png"
         self._saved += 1
@@ -42,9 +44,9 @@ class Pictures:
         return self._saved % PRUNED_AFTER == 0
 
     def prune(self, now: float) -> int:
-        """Removes those that are too old, and then the oldest while there are too many. How many."""
+        """Remove pictures that are too old, then the oldest while the total is too large. Returns how many."""
         found = []
-        with contextlib.suppress(OSError):  # there is none yet
+        with contextlib.suppress(OSError):  # the folder does not exist yet
             for path in self._folder.iterdir():
                 if _NAME.fullmatch(path.name):
                     with contextlib.suppress(OSError):  # removed by another process

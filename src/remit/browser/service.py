@@ -1,7 +1,7 @@
-"""The browser actions of one workspace: each down the road, each held request too, and what a crash left settled.
+"""The browser actions of one workspace: run actions and held requests through the engine, and recover after a crash.
 
-The browser is started by the first action that needs it, in this process, and ends with it. One that lives on from one
-command to the next is `remit.browser_daemon`.
+The first action that needs a browser starts it in this process, and it ends with this process. `remit.browser_daemon`
+is a browser that stays open from one command to the next.
 """
 
 import concurrent.futures
@@ -47,7 +47,9 @@ _LOG: Final = logging.getLogger("remit.browsing")
 
 
 class BrowserActions:
-    """Safe to use from several threads. Close it: a browser that is left behind ends with this process."""
+    """The browser actions of one workspace. Several threads may use it. Close it after use; otherwise the browser ends
+    with this process.
+    """
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class BrowserActions:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an action is at work, or a request waits for a person."""
+        """Whether an action is running, or a request waits for a person."""
         return bool(self._inflight) or (self._driver is not None and self._driver.is_busy)
 
     @property
@@ -86,9 +88,10 @@ class BrowserActions:
         return 0 if self._driver is None else self._driver.sessions
 
     def browse(self, action: bytes, token: str, hooks: BrowseHooks | None = None) -> ActionResult:
-        """One action, to its end. Bytes that are no action raise; all else comes back as a result, and is recorded.
+        """Run one action to its end. Raises if the bytes are not a valid action. Every other outcome is returned as a
+        result and recorded.
 
-        The same action under the same token, while it is at work, is not begun again: both callers get its result.
+        If the same action under the same token is running, it is not begun again. Both callers get its result.
         """
         hooks = hooks or BrowseHooks()
         text = encode_token(token)
@@ -124,7 +127,7 @@ class BrowserActions:
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         with contextlib.suppress(
             EnvironmentFailureError
-        ):  # an extra: without it nothing is counted, and all else goes on
+        ):  # metrics need an extra; without it nothing is counted, and everything else works
             status = SUCCESS if outcome.error is None else outcome.error.code
             self.metrics.count(parsed.type, status, time.monotonic() - started)
         return outcome
@@ -132,7 +135,9 @@ class BrowserActions:
     def recover(
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[ActionResult] | Recovered[RequestOutcome]]:
-        """What processes that died had begun: questions are void, requests of unknown fate say so, actions failed."""
+        """Record the outcomes of what processes that died had begun. Their approval requests become void, their
+        requests have an unknown fate, and their actions failed.
+        """
         self._approvals().void_orphans()
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
         requests = recover(HeldRequestOperation(self._tokens(), self._approvals()), self._build_context(), **named)
@@ -141,12 +146,12 @@ class BrowserActions:
         return [*requests, *actions]
 
     def waits_for_person(self, jti: str) -> bool:
-        """Whether an action under this token can go on only once somebody has answered."""
+        """Whether an action under this token waits for an approver's answer."""
         return self._driver is not None and self._driver.waits_for_person(jti)
 
     def within(self, seconds: float, jti: str, revoke: Callable[[], None]) -> ActionTime:
-        """A `with` for what is done under this token. When its time is over the token is revoked and its sessions end:
-        nothing more is sent, and the action that is at work comes to its end.
+        """Return a time limit, as a `with`, for the work under this token. When it is over, the token is revoked and
+        its sessions end. Nothing more is sent, and the running action ends.
         """
 
         def end_sessions() -> None:
@@ -163,7 +168,7 @@ class BrowserActions:
         return ActionTime(seconds, lambda: self.waits_for_person(jti), end)
 
     def close(self) -> None:
-        """What waits for a person is void; every action that is at work gets its outcome recorded."""
+        """Close the browser. Pending approval requests become void, and each running action gets a recorded outcome."""
         with self._lock:
             self._is_closing = True
             driver = self._driver
@@ -177,7 +182,7 @@ class BrowserActions:
             self._driver = None
             driver.close()
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- internal ----------------------------------------------------------------------------------------------------
 
     def _build_operation(
         self, action: Action | None, inflight: InflightAction, require_exclusive: Callable[[], None] = lambda: None
@@ -206,15 +211,17 @@ class BrowserActions:
     def _get_driver(self) -> BrowserPort:
         with self._lock:
             if self._driver is None and self._is_closing:
-                raise EnvironmentFailureError(Reason.CANCELLED, "the browser is being ended", next_step="Begin again.")
+                raise EnvironmentFailureError(
+                    Reason.CANCELLED, "the browser is closing", next_step="Ask for the action again."
+                )
             if self._driver is None:
                 try:
-                    # Drives the browser: an extra, and heavy.
+                    # The library that drives the browser is an extra, and slow to import.
                     from remit.browser.driver import BrowserDriver, BrowserFolders  # noqa: PLC0415 - see above
                 except ImportError as missing:
                     raise EnvironmentFailureError(
                         Reason.EFFECT_FAILED,
-                        f"what drives the browser is not installed ({missing.name})",
+                        f"the package that drives the browser is not installed ({missing.name})",
                         next_step=f"Install it with: {INSTALL}",
                     ) from None
                 config = self._config()
@@ -231,8 +238,8 @@ class BrowserActions:
     def _run_held_request(
         self, tab: "Tab", held: PendingRequest, context: Context, picture: str | None
     ) -> PendingOutcome:
-        """One held request, down the road. In a thread of its own."""
-        # No caller waits for what the page asks for by itself, or later.
+        """Run the operation of one held request, in a thread of its own."""
+        # No caller waits for a late request, or for one that the page sends by itself.
         inflight = None if not held.is_awaited else self._inflight.find(held.cause.action.digest(), tab.token.digest)
         problems: list[RemitError] = []
         operation = HeldRequestOperation(
@@ -265,7 +272,9 @@ class BrowserActions:
         try:
             self._approvals().void([approval_id], why)
         except RemitError as problem:
-            _LOG.warning("a question could not be made void", extra={"approval_id": approval_id, "why": str(problem)})
+            _LOG.warning(
+                "an approval request could not be voided", extra={"approval_id": approval_id, "why": str(problem)}
+            )
 
     def _record_retry(self, action: Action | None, inflight: InflightAction, number: int, problem: RemitError) -> None:
         action_id = action.action_id if action is not None else "unknown"
@@ -282,7 +291,7 @@ class BrowserActions:
             self._recovered = True
         for report in self.recover():
             if report.problem is not None:
-                _LOG.warning("an action could not be settled", extra={"key": report.key, "why": str(report.problem)})
+                _LOG.warning("an action could not be recovered", extra={"key": report.key, "why": str(report.problem)})
 
     def _build_context(self) -> ExecutionContext:
         return ExecutionContext(self._ledger(), self._clock, self._state.hosts)

@@ -1,4 +1,4 @@
-"""Sessions: one context of one Chromium for each agent, token and name, with one listener as its only way out."""
+"""Sessions: one context of Chromium for each agent, token and name. Its only connection is a listener of its own."""
 
 import asyncio
 import contextlib
@@ -24,19 +24,19 @@ from remit.core.errors import Reason, RefusedError, RemitError
 
 MAX_SESSIONS_PER_TOKEN: Final = 8
 MAX_SESSIONS: Final = 24
-"""At a time, all tokens together. Chromium has a few more ways out than that."""
+"""Open sessions of all tokens together. Chromium has a few more listeners than that."""
 DEFAULT_NAME: Final = "default"
 
 
 SAMPLES: Final = 5
-"""At the processes of pages, in the time that a page has to answer."""
+"""How often the processes of pages are sampled in the time that a page has to answer."""
 MAX_PAUSE_SECONDS: Final = 2.0
 IDLE_FACTOR: Final = 10
-"""How many times longer than a page a process that no page answers for may be busy without a rest."""
+"""How many times longer than a page a process may be busy without a pause if no page can be asked about it."""
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is. Another token of the same agent does not get into it."""
+    """The owner and the name of a session. Another token of the same agent cannot use it."""
 
     agent_id: str
     token_jti: str
@@ -56,9 +56,9 @@ class Tab:
     port: int
     chromium: Chromium
     turn: threading.Lock = field(default_factory=threading.Lock)
-    """Held by the action that is at work in it."""
+    """Held by the action that runs in the session."""
     approval_id: str | None = None
-    """The question that the action at work has put before it did anything, such as whether to type a password."""
+    """The approval request that the running action made before its effect, for example to type a password."""
     is_closed: bool = False
     used_at: float = field(default_factory=time.monotonic)
 
@@ -68,18 +68,20 @@ class Tab:
 
     @property
     def pending_approval_id(self) -> str | None:
-        """What the action at work waits for a person to answer."""
+        """The approval request that the running action waits for."""
         held = self.gate.awaited_request
         return self.approval_id if held is None else held.approval_id
 
     @property
     def is_idle(self) -> bool:
-        """No action is at work in it, and nothing of it waits for a person."""
+        """Whether no action runs in the session and none of its requests waits for a person."""
         return not self.turn.locked() and not self.gate.waiting
 
 
 class BrowserSessions:
-    """All methods belong to one event loop. Chromium is started by the first session, and again after it died."""
+    """The sessions of one Chromium. All methods belong to one event loop. The first session starts Chromium, and so
+    does the next one after Chromium died.
+    """
 
     def __init__(
         self,
@@ -120,13 +122,13 @@ class BrowserSessions:
                 Reason.STATE_MISSING,
                 "no page is open in this session",
                 where=f"session {key.name}",
-                next_step="Navigate first. A session ends with its token, and when the browser was idle for too long.",
+                next_step="Navigate first. A session ends with its token, or when the browser was idle for too long.",
             )
         tab.used_at = time.monotonic()
         return tab
 
     async def open(self, key: SessionKey, token: Token) -> Tab:
-        """The session of that key, made if it is not there."""
+        """Return the session of that key. Opens it if there is none."""
         async with self._opening:
             tab = self._tabs.get(key)
             if tab is not None and not tab.is_closed:
@@ -135,19 +137,19 @@ class BrowserSessions:
             if sum(other.token_jti == key.token_jti for other in self._tabs) >= MAX_SESSIONS_PER_TOKEN:
                 raise RefusedError(
                     Reason.CONSTRAINT_VIOLATED,
-                    f"this token has {MAX_SESSIONS_PER_TOKEN} sessions open already",
+                    f"this token already has {MAX_SESSIONS_PER_TOKEN} open sessions",
                     where="session",
-                    next_step="Go on in one of them.",
+                    next_step="Use one of them.",
                 )
             await self._evict_idle_session()
             return await self._open(key, token)
 
     async def _evict_idle_session(self) -> None:
-        """The session that nobody used for the longest time makes room for a new one."""
+        """Close the session that was idle for the longest time if there are too many."""
         while len(self._tabs) >= MAX_SESSIONS:
             idle = [tab for tab in self._tabs.values() if tab.is_idle]
             if not idle:
-                return  # and Chromium will say so
+                return  # opening the next one will fail with the reason
             await self.close(min(idle, key=lambda tab: tab.used_at).key)
 
     async def _open(self, key: SessionKey, token: Token) -> Tab:
@@ -188,7 +190,7 @@ class BrowserSessions:
         return tab
 
     async def close(self, key: SessionKey) -> None:
-        """What it held is cancelled, and nothing more is sent."""
+        """Close the session. Its held requests are cancelled, and nothing more is sent."""
         tab = self._tabs.pop(key, None)
         if tab is None or tab.is_closed:
             return
@@ -224,7 +226,7 @@ class BrowserSessions:
         return self._chromium
 
     async def _watch_chromium(self, chromium: Chromium) -> None:
-        """A Chromium that died takes its sessions along: what they held is void, at once."""
+        """Close the sessions at once when their Chromium has died. Their held requests become void."""
         await chromium.closed.wait()
         for key in [key for key, tab in self._tabs.items() if tab.chromium is chromium]:
             await self.close(key)
@@ -233,7 +235,7 @@ class BrowserSessions:
             await chromium.close()
 
     async def _watch_pages(self, chromium: Chromium) -> None:
-        """No page keeps a processor for good while no action is at work, and none takes all the memory at any time."""
+        """End pages that keep a processor busy while no action runs, and pages that use too much memory at any time."""
         patience = float(self._config.page_seconds)
         pause = min(patience / SAMPLES, MAX_PAUSE_SECONDS)
         long, busy, busy_idle = math.ceil(patience / pause), BusyThreads(), BusyThreads()
@@ -251,7 +253,7 @@ class BrowserSessions:
                 checks |= {asyncio.ensure_future(_end_if_stuck(tab)) for tab in tabs if tab.is_idle}
                 for task in tuple(checks):
                     task.add_done_callback(checks.discard)
-            # What no page answers for, such as a worker that several pages share, has no session that could be asked.
+            # A process without a page, such as a worker that several pages share, has no session that could be asked.
             if any(not tab.is_idle for tab in tabs):
                 busy_idle.clear()
             busy_idle.note(renderers)
@@ -270,7 +272,7 @@ class BrowserSessions:
 
 
 async def _end_if_stuck(tab: Tab) -> None:
-    """A page that does not answer, or a worker of it, though no action is at work in its session."""
+    """End the page of an idle session if the page or one of its workers does not answer."""
     with contextlib.suppress(RemitError):
         if await tab.page.is_responsive(workers=True) or not tab.is_idle or not tab.turn.acquire(blocking=False):
             return

@@ -1,5 +1,5 @@
-"""How long one action may take in the browser. What a person takes to answer does not count: a question has a limit of
-its own.
+"""The time limit of one action in the browser. The time that an approver takes is not included; an approval request has
+a limit of its own.
 """
 
 import contextlib
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Final, Self
 
 POLL_SECONDS: Final = 0.1
-"""How exactly a person's time is told from the browser's."""
+"""The precision with which the approver's time is separated from the browser's."""
 
 
 class ActionTime:
-    """What is done in its `with` has so many seconds; then `end` is called, once. Leaves no thread behind."""
+    """A time limit for the body of a `with`. When it is over, `end` is called once. Leaves no thread behind."""
 
     def __init__(self, seconds: float, waits_for_person: Callable[[], bool], end: Callable[[], None]) -> None:
         self._left = seconds
@@ -43,7 +43,9 @@ class ActionTime:
                 return
 
     def _waits_for_person_now(self) -> bool:
-        """What cannot be told is the browser's time: else there would be no limit."""
+        """Whether an approver's answer is awaited. If that cannot be read, the answer is no; else there would be no
+        limit.
+        """
         with contextlib.suppress(Exception):
             return self._waits_for_person()
         return False

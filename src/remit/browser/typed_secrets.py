@@ -1,21 +1,20 @@
-"""What the agent typed into fields of one session that do not show it, and the places where it is masked.
+"""Text that the agent typed into fields of one session that hide it, and the places where it is masked.
 
-A typed text is masked by the place where it stands, and never wherever it occurs: an agent chooses what it types, so it
-could blank a host, a price or a sentence of Remit's. The places are whole values: of a field of a body, of a parameter
-of an address, of a header. Names, hosts, ports, paths, methods, prices, Remit's own words and what the agent itself
-sent, such as the target of an action, are never masked by what was typed.
+A typed text is masked in certain places, and never everywhere it occurs. An agent chooses what it types, so it could
+otherwise hide a host, a price or a sentence of Remit. The places are whole values: of a field of a body, of a parameter
+of an address, of a header. Names, hosts, ports, paths, methods, prices, Remit's own sentences, and values that the
+agent itself sent, such as the target of an action, are never masked because of a typed text.
 
-- Under the name of the field that it was typed into, a value is masked by what that field is for, in requests of the
-  same site. No person approves what is typed where it is shown. So a label, such as "Recipient, not your password",
-  hides nothing there if the name says that it is a recipient, a place or an amount.
-- Under another name only if it was typed into a real password field of the same page, with a person's approval; if no
-  field of the request carries it under its own name; and if nothing speaks against it: the agent did not type it where
-  it is shown, nor write it into an address; it is no number; and the name does not say that it is a recipient, a place
-  or an amount.
+- Under the name of the field that it was typed into, a value is masked by the kind of that field, in requests of the
+  same site. No person approves text that is typed into a field that shows it. So a label such as "Recipient, not your
+  password" hides nothing if the name of the field says that it is a recipient, a place or an amount.
+- Under another name, a value is masked only if all of this is true. It was typed into a real password field of the same
+  page, with a person's approval. No field of the request has it under its own name. The agent did not type it into a
+  field that shows it, and did not write it into an address. It is not a number. The other name does not say that it is
+  a recipient, a place or an amount.
 
-What a page says, told to the agent, is no place of a request: there a password that the page repeats is taken out.
-Limits: in what a page says, one of fewer than four characters is not looked for; nor is a spelling that hides it, such
-as Base64.
+In the text of a page that the agent receives, a password that the page repeats is removed. Limits: a password of fewer
+than four characters is not searched for in such text, and neither is an encoding that hides it, such as Base64.
 """
 
 import contextlib
@@ -35,17 +34,17 @@ from remit.masking.regex_cache import vocabulary
 
 SHORTEST: Final = 4
 MOST_KNOWN: Final = 200
-"""Typed texts of one session. The oldest are forgotten: their fields are masked by their names alone."""
+"""The typed texts that are kept for one session. Fields of forgotten ones are masked by their names alone."""
 MOST_OPEN: Final = 1_000
 _PIECE: Final = 200
-"""A longer one is looked for in pieces, so that a pattern stays small."""
+"""A longer text is searched for in pieces, so that a pattern stays small."""
 _OURS: Final = frozenset({"role", "ref"})
-"""Members of a snapshot with words of the browser's own."""
+"""Members of a snapshot that the browser writes and not the page."""
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 _ESCAPES: Final = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _NUMBER: Final = re.compile(r"[\d\s.,:'/+%-]+")
 _QUOTED: Final = re.compile(r"""(["'])(?P<value>(?:(?!\1)[^\\]|\\.)*)\1""")
-# A name with one of these words says who gets something, where it goes or how much it is. Nothing is hidden there.
+# A name with one of these words says who receives something, where it goes or how much it is. Such values are shown.
 _SAYS_WHAT_IT_IS: Final = vocabulary(
     "account accounts acct action addr address amount bank beneficiary bic city command cmd count country creditor "
     "currency date debtor description dest destination domain email from host iban id invoice item items location mail "
@@ -53,9 +52,9 @@ _SAYS_WHAT_IT_IS: Final = vocabulary(
     "recipient redirect ref reference referer role routing sender state status street subject swift target tel title "
     "to total transfer type uri url user username wallet zip"
 )
-# Words that say little: a framework may put them into any name.
+# Weak words: a framework may put them into any name.
 _SAYS_LITTLE: Final = vocabulary("id ref role state status type")
-# A script cannot set these, or they say where and how: what they hold is not what was typed, whatever it looks like.
+# A script cannot set these headers, or they describe the request. Their values are never typed text.
 _HEADERS_OF_THE_BROWSER: Final = re.compile(
     r"(?i)accept.*|access-control-.*|cache-control|connection|content-.*|dnt|date|expect|host|if-.*|keep-alive|origin|"
     r"pragma|priority|proxy-.*|range|referer|sec-.*|te|trailer|transfer-encoding|upgrade.*|user-agent|via|x-http-.*|"
@@ -68,28 +67,30 @@ class TypedText(NamedTuple):
 
     value: str
     kind: Kind
-    """What the field is for."""
+    """The kind of the field."""
     is_password: bool
-    """A real password field: a person approved that this was typed."""
+    """Whether it is a real password field, so that a person approved the typing."""
     names: frozenset[str]
-    """What the page calls the field: its name, its id and its labels."""
+    """The page's names for the field: its name, its id and its labels."""
     page: str
     """The address of the page, without query and fragment."""
 
 
 class TypedSecrets:
-    """Of one session. Added to in the browser's thread and read in any: what is known is replaced, never changed."""
+    """The typed texts of one session. The browser's thread adds to them, and any thread may read them, because the
+    tuples are replaced and never changed.
+    """
 
     def __init__(self) -> None:
         self._known: tuple[TypedText, ...] = ()
         self._passwords: tuple[str, ...] = ()
-        """All that were ever typed, for what the page says."""
+        """All passwords that were typed, to remove them from the text of the page."""
         self._shown_texts: tuple[str, ...] = ()
-        """What the agent typed where it is shown, and the addresses that it asked for."""
+        """Text that the agent typed into fields that show it, and addresses that it navigated to."""
         self._patterns: tuple[re.Pattern[str], ...] = ()
 
     def add(self, value: str, kind: Kind, *, is_password: bool, names: Iterable[str], page: str) -> None:
-        """From here on the field holds this, and no longer what was typed into it before."""
+        """Note a typed text. It replaces the text that was typed into the same field before."""
         typed = TypedText(value, kind, is_password, frozenset(name for name in names if name), _page_of(page))
         others = (known for known in self._known if not typed.names or known[3:] != typed[3:])
         self._known = (*others, *((typed,) if value else ()))[-MOST_KNOWN:]
@@ -98,7 +99,7 @@ class TypedSecrets:
             self._build_patterns()
 
     def note_shown_text(self, mask_text: str) -> None:
-        """A text that the agent typed where it is shown, or an address that it asked for: no secret is in it."""
+        """Note a text that is not a secret: the agent typed it into a field that shows it, or navigated to it."""
         if mask_text and mask_text not in self._shown_texts:
             self._shown_texts = (*self._shown_texts, mask_text)[-MOST_OPEN:]
             self._build_patterns()
@@ -115,21 +116,21 @@ class TypedSecrets:
     # --- places of a request -----------------------------------------------------------------------------------------
 
     def select_for_request(self, fields: Iterable[Field], page: str) -> "RequestSecrets":
-        """The typed values among the fields of one request that this page sends."""
+        """Return the typed values among the fields of one request of this page."""
         return RequestSecrets(self._known, page=_page_of(page), fields=tuple(fields), is_open=self._is_shown)
 
     def mask_url(self, url: str) -> str:
-        """An address for a record or for the agent: values of its parameters are masked, and nothing else of it."""
+        """Mask an address for a record or for the agent. Only values of its parameters are masked."""
         return mask_url(url, RequestSecrets(self._known, page=None, fields=(), is_open=self._is_shown).mask)
 
-    # --- what a page says --------------------------------------------------------------------------------------------
+    # --- text of a page ----------------------------------------------------------------------------------------------
 
     def text(self, text: str) -> str:
-        """What the page says, for the agent. Not for what a person decides on."""
+        """Mask text of the page for the agent. It is not meant for text that a person decides on."""
         return mask_text(self._hide(text))
 
     def mask_tree(self, tree: Any) -> Json:
-        """A snapshot."""
+        """Mask a snapshot."""
         return mask_json(self._mask_node(tree) if self._patterns else tree)
 
     def _hide(self, text: str) -> str:
@@ -146,10 +147,10 @@ class TypedSecrets:
             return tree
         return self.mask_url(tree) if name == "url" else self._hide(tree)
 
-    # --- what the agent says -----------------------------------------------------------------------------------------
+    # --- text of the agent -------------------------------------------------------------------------------------------
 
     def mask_selector(self, selector: str) -> str:
-        """A selector of the agent's. A text in quotes that is a password is masked, and nothing else of it."""
+        """Mask a selector of the agent. Only a quoted text that is a password is masked."""
         secret = {text for text in self._passwords if not self._is_shown(text)}
 
         def masked(found: re.Match[str]) -> str:
@@ -161,7 +162,7 @@ class TypedSecrets:
 
     @contextlib.contextmanager
     def masked_errors(self, selector: str | None) -> Iterator[None]:
-        """Errors name the element by the selector that the agent gave."""
+        """Mask the selector in errors, because they name the element by the selector that the agent gave."""
         try:
             yield
         except RemitError as problem:
@@ -175,9 +176,9 @@ class TypedSecrets:
 
 
 class RequestSecrets:
-    """Which values of one request are typed ones. It remembers the names that it was asked to mask.
+    """The typed values of one request. `masked` collects the names under which values were masked.
 
-    `page` is None where it is not known which page sent it, as in a record.
+    `page` is None if it is unknown which page sent the request, as in a record.
     """
 
     def __init__(
@@ -196,12 +197,12 @@ class RequestSecrets:
             for field in fields
             if (typed := self._find_by_name(field.name, _readings(field.value))) is not None
         }
-        """Those that the request carries under the name of the field that they were typed into."""
+        """Typed values that the request has under the name of their own field."""
         self.masked: list[str] = []
-        """Names of fields and headers whose value was masked for what was typed, in order."""
+        """Names of fields and headers whose value was masked as a typed text, in order."""
 
     def mask(self, name: str, value: str) -> str | None:
-        """The mask of a whole value; None where nothing that was typed says that it is a secret."""
+        """Return the mask of a whole value, or None if no typed text makes it a secret."""
         readings = _readings(value)
         typed = self._find_by_name(name, readings) or self._find_renamed(name, readings)
         if typed is None or find_amounts((Field(name, typed.value),)):
@@ -214,7 +215,7 @@ class RequestSecrets:
         return None if _HEADERS_OF_THE_BROWSER.fullmatch(name) else self.mask(name, value)
 
     def is_password(self, value: str) -> bool:
-        """Whether this was typed into a password field, for a warning: under whatever name it is sent."""
+        """Whether this was typed into a password field, whatever the name under which it is sent. For a warning."""
         readings = _readings(value)
         return any(typed.is_password and typed.value in readings for typed in self._known)
 
@@ -249,7 +250,9 @@ class RequestSecrets:
 
 
 def _may_mask_under(name: str, typed: TypedText) -> bool:
-    """Of what no person approved: not where the name says what it is, unless the mask shows the end of a number."""
+    """Whether text that no person approved may be masked under this name. Not if the name describes the value, unless
+    the mask shows the end of a number.
+    """
     if is_hidden_name(name) or (_SAYS_WHAT_IT_IS - _SAYS_LITTLE).isdisjoint(_split_words(name)):
         return True
     return named_mask(typed.kind, typed.value) in {written_card_mask(typed.value), ssn_mask(typed.value)}
@@ -264,7 +267,7 @@ def _site_of(page: str) -> str:
 
 
 def _readings(value: str) -> frozenset[str]:
-    """A value as it is, and as it was before a script percent-encoded it, as in headers and in JSON."""
+    """Return the value, and the value before a script percent-encoded it, as scripts do in headers and in JSON."""
     return frozenset({value, unquote(value, errors="replace")}) if "%" in value else frozenset({value})
 
 
@@ -278,14 +281,16 @@ def _split_words(name: str) -> list[str]:
 
 
 def _pieces(secret: str) -> Iterator[str]:
-    """Of about the same length: a short last one would be found where it does not belong."""
+    """Split a secret into pieces of about the same length. A short last piece would match unrelated text."""
     size = -(-len(secret) // -(-len(secret) // _PIECE))
     return (secret[start : start + size] for start in range(0, len(secret), size))
 
 
 def _spelling_pattern(secret: str) -> re.Pattern[str]:
-    """Each character as it is, percent-encoded once or twice, or escaped as in JSON or HTML; hosts in lower case."""
-    # Atomic: a row of backslashes may be as many characters or half of them, and nobody is to try all the ways.
+    """Return a pattern that matches each character as it is, percent-encoded once or twice, or escaped as in JSON or
+    HTML, in upper or lower case.
+    """
+    # Atomic groups: a row of backslashes may be as many characters or half of them. Backtracking would try all ways.
     coded = "".join(f"(?>{'|'.join(_spellings(character))})" for character in secret)
     return re.compile(f"{coded}|{re.escape(secret)}", re.IGNORECASE)
 

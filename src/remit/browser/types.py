@@ -1,4 +1,4 @@
-"""What the browser door speaks of: the browser and the tokens as it knows them, and an action at each of its stages."""
+"""The types of the browser operation: its view of the browser and of the tokens, and an action at each stage."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BrowserPort(Protocol):
-    """The browser, as far as this door asks for it: `remit.browser.driver.BrowserDriver`."""
+    """The calls of the operation to the browser. `remit.browser.driver.BrowserDriver` implements them."""
 
     def acquire_tab(self, token: Token, action: Action) -> "Tab": ...
     def inspect(self, tab: "Tab", action: Action) -> ActionTarget: ...
@@ -29,7 +29,7 @@ class BrowserPort(Protocol):
 
 
 class TokenVerifier(Protocol):
-    """The tokens of the workspace: `remit.identity.tokens.Tokens`."""
+    """The tokens of the workspace. `remit.identity.tokens.Tokens` implements them."""
 
     def verify(self, text: str, now: datetime | None = None) -> Token: ...
     def signed_jti(self, text: str) -> str | None: ...
@@ -39,7 +39,7 @@ class TokenVerifier(Protocol):
 
 @dataclass(frozen=True)
 class BrowserRequest:
-    """Nobody has vouched for any of it, until `verified` holds the token."""
+    """A request for an action. None of it is verified until `verified` has the token."""
 
     action: Action
     token: str = field(repr=False)
@@ -50,7 +50,7 @@ class BrowserRequest:
 
 @dataclass(frozen=True)
 class GrantedAction:
-    """An action whose token was verified, and how far it has come."""
+    """An action whose token was verified, with its state so far."""
 
     request: BrowserRequest
     token: Token
@@ -65,11 +65,11 @@ class GrantedAction:
 
 @dataclass(frozen=True)
 class InterruptedAction:
-    """What a process that died leaves of an action: its session is gone, and nothing of it is tried again."""
+    """An action whose process died. Its session has ended, and no part of it is tried again."""
 
     problem: RemitError
     sent: int
-    """How many requests that change something were sent, or may have been."""
+    """The number of requests that change something and were sent or may have been sent."""
 
 
 ActionEffect = PerformedAction | InterruptedAction

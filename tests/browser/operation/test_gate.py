@@ -402,7 +402,7 @@ def test_what_opens_a_window_of_its_own_is_turned_away() -> None:
         answer = await stage.gate.judge(request("GET", "https://shop.test/other", goes=True))
         return answer, stage.held, [each.why for each in running.turned_away]
 
-    assert run(work) == (GateDecision.DROP, [], ["it is for a window of its own, which is not opened"])
+    assert run(work) == (GateDecision.DROP, [], ["it is for a new window, which Remit does not open"])
 
 
 @pytest.mark.req("VX-09")
@@ -476,7 +476,7 @@ def test_other_headers_have_nothing_held(name: str) -> None:
     "is_closed, goes_on, why",
     [
         (False, False, "the page gave the request up"),
-        (False, True, "the page it came from is gone"),
+        (False, True, "the page that sent it was left"),
         (True, True, "its browser session has ended"),
     ],
 )
@@ -538,7 +538,7 @@ def test_going_to_an_address_that_names_another_method_is_asked_about_or_not_don
         answer = await stage.gate.judge(request("GET", "https://shop.test/x?_method=DELETE", goes=True))
         return answer, [each.why for each in running.turned_away]
 
-    why = "its parameter _method names another method, and going to an address is only to read it"
+    why = "its parameter _method names another method, but a navigation may only read"
     assert run(work) == (expected, [why] if expected is GateDecision.DROP else [])
 
 

@@ -225,16 +225,16 @@ def test_the_effect_is_told_from_the_request_and_not_from_what_somebody_says() -
         Context(action=action, page="https://shop.test/cart", by_itself=True),
     ).estimated_effect
     assert told == (
-        "Sends 1 field at pay.test: POST /x. It is not encrypted on its way. It goes to another host than the page that"
-        " is shown, shop.test. The page asked for this by itself; it is not the agent's action. The agent declares a"
-        " price of 5.00 EUR. The request agrees: amount = 5.00."
+        "Sends 1 field at pay.test: POST /x. It is sent unencrypted. It goes to another host than the shown page,"
+        " shop.test. The page sends this by itself; it is not the agent's action. The agent declares a price of 5.00"
+        " EUR. The request agrees: amount = 5.00."
     )
     redirected = Context(page=URL, redirected_from="https://shop.test/go?token=abcdefghijklmnopqrstuvwxyz")
     told = shown(outgoing(b"total=79.90&a=1"), redirected).estimated_effect
     assert "It comes after a redirect from https://shop.test/go?token=...wxyz." in told
-    assert "It names a price (total = 79.90), and the agent does not call it a purchase." in told
+    assert "It names a price (total = 79.90), but the agent did not declare a purchase." in told
     silent = shown(outgoing(b"a=1"), Context(action=action, page=URL)).estimated_effect
-    assert silent.endswith("Neither the request nor the page names one that could be compared: look closely.")
+    assert "Neither the request nor the page names a price that can be compared." in silent
     socket = outgoing(method="GET", kind="websocket", url="wss://shop.test/live")
     assert shown(socket).estimated_effect.startswith("Opens a WebSocket to shop.test /live.")
     message = shown(outgoing(b"hello", "", method="", kind="message", url="wss://shop.test/live"))

@@ -107,7 +107,7 @@ def test_a_token_that_is_over_still_hears_that_its_request_was_sent_and_no_other
     again = place.do(action)
     assert again.error is not None
     assert (again.error.code, again.sent) == (f"TOKEN_{over.upper()}", 1)
-    assert "this action has ended before: 1 request was sent; do not ask for it anew" in str(again.reason)
+    assert "this action has ended before: 1 request was sent; do not ask for it again" in str(again.reason)
     assert exit_code(again, refused=True) == 1
     another = action.replace(b"#go", b"#no")  # under the id of the first
     for told in (place.do(action, token=other), place.do(nothing), place.do(another)):
@@ -176,7 +176,7 @@ def test_a_page_that_changes_under_the_approval_gets_nothing(place: Place) -> No
         approve(place, approval)
 
     result = place.do(place.action("type", selector="#pw", value=SECRET), change_first)
-    assert "changed under the approval" in (result.reason or "")
+    assert "changed after the approval" in (result.reason or "")
     after = place.do(place.action("snapshot"))
     assert SECRET not in after.canonical().decode()
 
@@ -197,7 +197,7 @@ def test_a_request_of_unknown_fate_is_told_so_and_never_repeated(place: Place) -
     result = place.do(action)
     assert result.error is not None
     assert result.error.code == "KERNEL_ERROR"
-    assert "nobody knows" in (result.reason or "")
+    assert "the server's response is unknown" in (result.reason or "")
     assert [seen.path for seen in place.site.posts()] == ["/act"]
     assert place.do(action).canonical() == result.canonical()
     assert len(place.site.posts()) == 1
@@ -429,7 +429,7 @@ def test_an_action_at_work_is_refused_at_once_under_another_token(place: Place) 
         approve(place, approval)
 
     assert place.do(action, ask_with_another, token=mine).success
-    assert "at work already, under another token" in told[0][0]
+    assert "already running under another token" in told[0][0]
     assert told[0][1] < 5
     assert len(place.site.posts()) == 1
 

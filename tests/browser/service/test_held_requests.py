@@ -156,7 +156,7 @@ def test_a_repeated_post_after_a_redirect_is_a_question_of_its_own(place: Place,
     assert [seen.path for seen in place.site.posts()] == ["/act"]
     assert result.sent == 1, "a no to the second does not call the first one back"
     message = result.error.tree()["message"]
-    assert "said no: not today This request was not sent; but 1 before it was" in message
+    assert "denied it: not today This request was not sent, but 1 before it was sent" in message
     assert "do not repeat the action" in message
 
 
@@ -278,7 +278,7 @@ def test_what_a_page_sends_by_itself_is_asked_about_in_the_name_of_the_last_acti
     place.site.routes["/act"] = "done"
     place.open("<script>setTimeout(() => fetch('/act', {method: 'POST', body: 'later'}), 300)</script>")
     question = place.next_question()
-    assert "The page asked for this by itself; it is not the agent's action." in question.preview.estimated_effect
+    assert "The page sends this by itself; it is not the agent's action." in question.preview.estimated_effect
     assert place.arrived == 0
     told = held_of(place.do(place.action("snapshot")))
     assert [(held["approval_id"], held["state"], held["by_itself"]) for held in told] == [
@@ -308,10 +308,10 @@ def test_what_a_page_asks_for_as_it_loads_is_named_in_the_result_and_ends_with_t
     assert [(held["approval_id"], held["state"], held["by_itself"]) for held in held_of(result)] == [
         (question.approval_id, "waiting", True)
     ]
-    assert "asked for this by itself" in question.preview.estimated_effect
+    assert "The page sends this by itself" in question.preview.estimated_effect
     assert place.open("<title>elsewhere</title>", "/else").success
     ended = place.workspace.approvals.wait(question.approval_id, 20)
-    assert (ended.state, ended.reason) == ("VOID", "the page it came from is gone")
+    assert (ended.state, ended.reason) == ("VOID", "the page that sent it was left")
     assert place.arrived == 0
 
 

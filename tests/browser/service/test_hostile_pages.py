@@ -176,7 +176,7 @@ def test_a_page_that_an_action_sets_looping_is_ended_and_told(place: Place, grou
             assert "1 request was sent" in str(result.error)
         assert result.sent == (way == SENDS_FIRST), "what was sent before the loop is counted"
     assert len(place.site.posts()) == (SENDS_FIRST in group)
-    require_gone(place, names, "the page of this session is gone")
+    require_gone(place, names, "the page of this session has ended")
     require_at_rest(place)
     require_usable(place, names)
 

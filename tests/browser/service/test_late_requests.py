@@ -255,7 +255,7 @@ def test_what_a_page_asks_for_before_any_action_in_it_is_still_its_own(hasty: Pl
     place.open(f"<script>fetch('/signal').then(() => {POST})</script>", "/next")
     signal.set()
     question = place.next_question()
-    assert "The page asked for this by itself" in question.preview.estimated_effect
+    assert "The page sends this by itself" in question.preview.estimated_effect
     deny(place, question)
 
 

@@ -95,8 +95,8 @@ def test_an_agent_cannot_blank_what_a_person_decides_on(place: Place, log: Path)
     assert preview.headers["Host"] == where.split("/")[2]
     assert preview.headers["Content-Type"] == "application/x-www-form-urlencoded"
     assert preview.estimated_effect == (
-        f"Sends 6 fields at {where.split('/')[2]}: POST /act/transfer. It is not encrypted on its way. So a password is"
-        " sent unencrypted: whoever is on the way can read it. The agent declares a price of 49.90 EUR. The request"
+        f"Sends 6 fields at {where.split('/')[2]}: POST /act/transfer. It is sent unencrypted. A password is sent"
+        " unencrypted: other parties in the network can read it. The agent declares a price of 49.90 EUR. The request"
         " agrees: amount = 49.90."
     )
     assert sorted(seen) == ["console", "data", "terminal"]
