@@ -98,7 +98,7 @@ def test_parse_044_a_formula_in_a_new_cell_is_remarked_on_and_not_refused() -> N
 def test_rows_of_another_width_are_remarked_on(separator: str) -> None:
     content = 'a,"b ""x"", y",c\n1,2,3\n\n4,5\n6,7,8,9\n'.replace(",", separator).encode()
     (said,) = remarks("a.csv", Edited(content, None, ""))
-    assert said.startswith("line 4: 2 cells, where the first line has 3")
+    assert said.startswith("line 4: 2 cells, but the first line has 3")
     assert "1 more" in said
     assert find_in_final("a.csv", content, 0o644) == [], "no approval is needed for it"
 

@@ -1,6 +1,6 @@
-"""Whether a file of data says what it should be able to say: JSON, TOML and CSV. YAML has a room of its own.
+"""Syntax checks of data files: JSON, TOML and CSV. YAML has modules of its own.
 
-Standard library, and what reads JSON from strangers.
+Needs the standard library and `remit.parsing`.
 """
 
 import csv
@@ -16,17 +16,17 @@ from remit.parsing import Bounds, parse_json
 JSON_BOUNDS: Final = Bounds(
     max_bytes=16 << 20, max_depth=200, max_items=1_000_000, max_members=1_000_000, max_number_digits=1_000
 )
-"""For a JSON file of somebody's project."""
+"""The limits for a JSON file of a project."""
 _MAX_TOML: Final = 1 << 20
 _FORMULA: Final = frozenset(b"=+-@")
 _MAX_REMARKS: Final = 20
 _NEWLINE: Final = b"\n"
 _MAX_CSV: Final = 4 << 20
-"""A larger file's rows are not counted."""
+"""The number of cells in a row is not checked in a larger file."""
 
 
 class ContentFinding(NamedTuple):
-    """Something in the content that a person has to look at."""
+    """A finding in the content that a person has to approve."""
 
     rule: str
     """`syntax`, `object_tag`, `command`, `credential` or `executable`."""
@@ -53,15 +53,15 @@ def check_toml(content: bytes) -> list[ContentFinding]:
     except RecursionError:
         return [ContentFinding("syntax", "", "the nesting is too deep")]
     except ValueError as problem:
-        return [ContentFinding("syntax", "", f"this is not TOML: {problem}")]
+        return [ContentFinding("syntax", "", f"the file is not TOML: {problem}")]
     return []
 
 
 def check_csv(content: bytes) -> list[ContentFinding]:
     if b"\0" in content:
-        return [ContentFinding("syntax", _line(content, content.index(0)), "there is a NUL in it")]
+        return [ContentFinding("syntax", _line(content, content.index(0)), "the file contains a NUL character")]
     if content.count(b'"') % 2:
-        return [ContentFinding("syntax", _line(content, content.rindex(b'"')), "a quote has no counterpart")]
+        return [ContentFinding("syntax", _line(content, content.rindex(b'"')), "a quotation mark is never closed")]
     return []
 
 
@@ -72,12 +72,13 @@ PLAIN_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         ".csv": check_csv,
     }
 )
-"""By the end of a file's name."""
+"""The checks, by the end of a file's name."""
 
 
 def remarks(path: str, edited: Edited) -> list[str]:
-    """What a reader of the preview should know, and what no approval is needed for: of a CSV file, rows that are not as
-    wide as the first, and formulas in the new cells.
+    """Return remarks for the reader of the preview that need no approval.
+
+    In a CSV file: rows with another number of cells than the first row, and formulas in the new cells.
     """
     if not path.lower().endswith(".csv"):
         return []
@@ -102,7 +103,10 @@ def _new_lines(edited: Edited) -> set[int]:
 
 
 def _ragged(content: bytes, new: set[int]) -> list[str]:
-    """One remark, if there are such rows among the new ones. The separator is what the first line has most of."""
+    """Return one remark if new rows have another number of cells than the first row.
+
+    The separator is the one that occurs most often in the first line.
+    """
     lines = content.removeprefix(BOM)[:_MAX_CSV].decode("utf-8", "replace").splitlines()
     if not lines or len(content) > _MAX_CSV:
         return []
@@ -117,8 +121,8 @@ def _ragged(content: bytes, new: set[int]) -> list[str]:
     if not others:
         return []
     line, found = others[0]
-    more = f"; and so have {len(others) - 1:,} more rows another number" if len(others) > 1 else ""
-    return [f"line {line}: {found} cells, where the first line has {width}{more}"]
+    more = f"; {len(others) - 1:,} more rows have another number too" if len(others) > 1 else ""
+    return [f"line {line}: {found} cells, but the first line has {width}{more}"]
 
 
 def _cells(piece: bytes) -> list[tuple[int, bytes]]:

@@ -1,6 +1,6 @@
-"""json_add_property, json_remove_property and json_update_value, in the style of the file that they change.
+"""The edits json_add_property, json_remove_property and json_update_value, in the style of the file that they change.
 
-Before and after, the text is parsed: the result must be the old tree with exactly the one change.
+The text is parsed before and after the edit. The result must be the old tree with exactly the one change.
 """
 
 import json
@@ -21,14 +21,14 @@ _LEADING_SPACE: Final = re.compile(rb"[ \t]*")
 
 
 def add_property(raw: bytes, path: str, key: str, value: Any) -> Edited:
-    """After the last member, written as that one is."""
+    """Add the property after the last member, in the style of that member."""
     text, tree = _read(raw)
     value_path = select_one(tree, path)
     parent = _object_at(tree, value_path, path)
     if key in parent:
         raise RefusedError(
             Reason.EDIT_CONFLICT,
-            f"the object at {path!r} has a property {key!r} already",
+            f"the object at {path!r} already has a property {key!r}",
             next_step="Use json_update_value to change it.",
         )
     node = locate(text.body, value_path)
@@ -42,7 +42,7 @@ def add_property(raw: bytes, path: str, key: str, value: Any) -> Edited:
 
 
 def remove_property(raw: bytes, path: str, key: str) -> Edited:
-    """The member and one comma."""
+    """Remove the member and one comma."""
     text, tree = _read(raw)
     value_path = select_one(tree, path)
     parent = _object_at(tree, value_path, path)
@@ -50,7 +50,7 @@ def remove_property(raw: bytes, path: str, key: str) -> Edited:
         raise RefusedError(
             Reason.EDIT_NO_MATCH,
             f"the object at {path!r} has no property {key!r}",
-            next_step="Look at the file as it is now.",
+            next_step="Compare the edit with the current content of the file.",
         )
     node = locate(text.body, value_path)
     siblings = members(text.body, node)
@@ -62,7 +62,7 @@ def remove_property(raw: bytes, path: str, key: str) -> Edited:
 
 
 def update_value(raw: bytes, path: str, value: Any) -> Edited:
-    """The value's own bytes, and nothing around them."""
+    """Replace the bytes of the value. The bytes around it stay unchanged."""
     text, tree = _read(raw)
     value_path = select_one(tree, path)
     node = locate(text.body, value_path)
@@ -82,13 +82,13 @@ def _read(raw: bytes) -> tuple[TextFile, Any]:
 
 
 def parse_file(body: bytes) -> Any:
-    """A file's JSON, without its byte-order mark."""
+    """Parse the JSON of a file. `body` has no byte-order mark."""
     try:
         return parse_json(body, JSON_BOUNDS, source="the file")
     except RefusedError as problem:
         if problem.reason is Reason.MALFORMED:
             raise RefusedError(
-                Reason.SYNTAX_BROKEN, problem.what, where=problem.where, next_step="Mend the file first."
+                Reason.SYNTAX_BROKEN, problem.what, where=problem.where, next_step="Fix the syntax of the file first."
             ) from None
         raise _too_deep_error(problem) from None
 
@@ -102,8 +102,8 @@ def _object_at(tree: Any, value_path: ValuePath, path: str) -> dict[str, Any]:
     if not isinstance(node, dict):
         raise RefusedError(
             Reason.EDIT_UNSUPPORTED,
-            f"what {path!r} selects is not an object",
-            next_step="Select the object that has, or shall have, the property.",
+            f"{path!r} selects a value that is not an object",
+            next_step="Select the object that has the property, or that is to have it.",
         )
     return node
 
@@ -127,7 +127,10 @@ def _finish(raw: bytes, text: TextFile, splice: Splice, summary: str) -> Edited:
 
 
 def _require_only_change(edited: Edited, expected: Any, value_path: ValuePath, value: Any) -> None:
-    """The same parser on the same bytes gives the same values, so only the new ones need a look at their types."""
+    """Raise unless the edited file is the expected tree.
+
+    The same parser reads unchanged bytes as the same values, so only the new value needs a comparison of types.
+    """
     try:
         found = parse_json(read_text(edited.content).body, JSON_BOUNDS, source="the file after the edit")
     except RefusedError as problem:
@@ -140,7 +143,7 @@ def _require_only_change(edited: Edited, expected: Any, value_path: ValuePath, v
 
 def _internal_edit_error() -> EnvironmentFailureError:
     return EnvironmentFailureError(
-        Reason.INTERNAL, "a JSON edit would have changed more, or something else, than it should"
+        Reason.INTERNAL, "a JSON edit would have changed more than its one value, or another value"
     )
 
 
@@ -157,7 +160,7 @@ def _after_last(text: TextFile, siblings: list[Member], name: str, value: Any) -
         lead = text.newline + indent
         written = _write(value, text, None if _stay_on_one_line(body, siblings) else indent)
     else:
-        # Alone on its line, a member does not show what comes after a comma; its colon does.
+        # A single member does not show the style of the space after a comma. The space after its colon does.
         lead = before or (b" " if len(siblings) == 1 and colon != b":" else b"")
         written = _write(value, text, None)
     return Splice(last.value_end, last.value_end, b"," + lead + name.encode() + colon + written)
@@ -171,7 +174,7 @@ def _stay_on_one_line(body: bytes, siblings: list[Member]) -> bool:
 
 
 def _end_of_delimiter(body: bytes, key_start: int) -> int:
-    """Behind the comma or the brace before a key: between the two there is only white space."""
+    """Return the offset behind the comma or brace before a key. Between the two there is only white space."""
     return len(body[:key_start].rstrip(b" \t\r\n"))
 
 
@@ -197,7 +200,7 @@ def _without(node: JsonSpan, siblings: list[Member], place: int) -> Splice:
 
 
 def _write(value: Any, text: TextFile, indent: bytes | None) -> bytes:
-    """On one line, or, where lines have an indent, a container over several."""
+    """Return the value as JSON: on one line, or with `indent`, an object or array over several lines."""
     if indent is None or not isinstance(value, (dict, list)) or not value:
         return json.dumps(value, ensure_ascii=False).encode()
     lines = json.dumps(value, ensure_ascii=False, indent=_unit(text.body))

@@ -1,7 +1,7 @@
-"""JSONPath (RFC 9535), as far as an edit needs it: a path that selects exactly one value.
+"""JSONPath (RFC 9535) for edits: a path that selects exactly one value.
 
-A path of names and indexes is read here; any other by python-jsonpath, with its patterns given to RE2: Python's own
-would backtrack.
+This module reads a path of names and indexes itself. It gives any other path to python-jsonpath, and the patterns in it
+to RE2, because Python's own patterns backtrack.
 """
 
 import re
@@ -27,7 +27,10 @@ _SEGMENT: Final = re.compile(
 
 
 def select_one(document: Any, path: str) -> ValuePath:
-    """The way to the one value that the path selects, by keys and by indexes from 0. None or several: refused."""
+    """Return the keys and indexes (from 0) that lead to the one value that the path selects.
+
+    Raises `RefusedError` if the path selects no value or several.
+    """
     value_path = _read_singular(path)
     if value_path is None:
         return _select(document, path)
@@ -38,7 +41,7 @@ def select_one(document: Any, path: str) -> ValuePath:
 
 
 def _read_singular(path: str) -> ValuePath | None:
-    """None: not as simple as that."""
+    """Return the names and indexes of the path. None if it has other parts than these."""
     if not path.startswith("$"):
         return None
     value_path: list[str | int] = []
@@ -79,13 +82,13 @@ def _select(document: Any, path: str) -> ValuePath:
     except JSONPathError as problem:
         raise _malformed(path, _place_of(problem)) from None
     except RecursionError:
-        raise _malformed(path, "it is nested too deep") from None
+        raise _malformed(path, "it is nested too deeply") from None
     try:
         found = list(islice(compiled.finditer(document), 2))
     except (JSONPathError, RecursionError):
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
-            f"{path!r} goes deeper into the file than is followed",
+            f"the file is nested too deeply for the path {path!r}",
             next_step="Name the value by its keys and indexes.",
         ) from None
     if not found:
@@ -94,15 +97,17 @@ def _select(document: Any, path: str) -> ValuePath:
         raise RefusedError(
             Reason.EDIT_AMBIGUOUS,
             f"{path!r} selects more than one value",
-            next_step="Write a path that selects exactly one.",
+            next_step="Write a path that selects exactly one value.",
         )
     return tuple(found[0].parts)
 
 
 class _Pattern(FilterFunction):
-    """`match` and `search` by RE2. A pattern that it does not take matches nothing, as RFC 9535 has it."""
+    """The functions `match` and `search`, with RE2. A pattern that RE2 does not accept matches nothing, as RFC 9535
+    requires.
+    """
 
-    arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the base class has it
+    arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - declared like this in the base class
     return_type = ExpressionType.LOGICAL
 
     def __init__(self, *, whole: bool) -> None:
@@ -121,7 +126,9 @@ class _Pattern(FilterFunction):
 
 
 def _as_re2(pattern: str) -> str:
-    """An I-Regexp for RE2. There a dot matches neither LF nor CR (RFC 9485, section 5.4); in RE2 it matches CR."""
+    """Translate an I-Regexp for RE2. In I-Regexp a dot matches neither LF nor CR (RFC 9485, section 5.4). In RE2 it
+    matches CR.
+    """
     made: list[str] = []
     within_class, escaped = False, False
     for character in pattern:
@@ -134,7 +141,7 @@ def _as_re2(pattern: str) -> str:
         elif character == "[":
             within_class = True
         elif character == ".":
-            character = r"[^\n\r]"  # noqa: PLW2901 - put in its place
+            character = r"[^\n\r]"  # noqa: PLW2901 - replaced on purpose
         made.append(character)
     return "".join(made)
 
@@ -155,17 +162,19 @@ def _no_match(path: str) -> RefusedError:
     return RefusedError(
         Reason.EDIT_NO_MATCH,
         f"{path!r} selects nothing in the file",
-        next_step="Look at the file as it is now, and write the path for that.",
+        next_step="Write the path for the current content of the file.",
     )
 
 
 def _place_of(problem: JSONPathError) -> str:
-    """Where the parser stopped. Its own words name its tokens, and making them can fail."""
+    """Say where the parser stopped. Its own message names its tokens, and building that message can fail."""
     at = getattr(problem.token, "index", -1)
-    return f"it goes wrong at character {at + 1}" if at >= 0 else "it ends too early"
+    return f"the error is at character {at + 1}" if at >= 0 else "it ends too early"
 
 
 def _malformed(path: str, why: str) -> RefusedError:
     return RefusedError(
-        Reason.MALFORMED, f"{path!r} is not a JSONPath: {why}", next_step="Write it as RFC 9535 has it, such as $.a[0]."
+        Reason.MALFORMED,
+        f"{path!r} is not a JSONPath: {why}",
+        next_step="Write it in the syntax of RFC 9535, such as $.a[0].",
     )

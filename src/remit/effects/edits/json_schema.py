@@ -1,4 +1,7 @@
-"""SCHEMA_UPDATE: what is a valid JSON Schema. Nothing is fetched: a reference to elsewhere stays a reference."""
+"""The check of SCHEMA_UPDATE: the result must be a valid JSON Schema.
+
+Nothing is fetched. A reference to another document stays a reference.
+"""
 
 from typing import Any, Final
 
@@ -23,13 +26,13 @@ _DRAFTS: Final = frozenset(
 
 
 def require_valid_schema(raw: bytes, operation_type: str) -> None:
-    """Valid by the meta-schema of its draft: the one that `$schema` names, or 2020-12."""
+    """Raise unless the schema is valid by the meta-schema of its draft: the draft in `$schema`, or 2020-12."""
     schema = _read(raw, is_yaml=operation_type == "yaml_update")
     if not isinstance(schema, (dict, bool)):
-        raise _invalid("a schema is an object, true or false")
+        raise _invalid("a schema must be an object, true or false")
     draft = schema.get("$schema", _LATEST) if isinstance(schema, dict) else _LATEST
     if not isinstance(draft, str) or draft.removesuffix("#") not in _DRAFTS:
-        raise _invalid(f"{draft!r} is no known draft of JSON Schema")
+        raise _invalid(f"{draft!r} is not a known draft of JSON Schema")
     try:
         jsonschema_rs.meta.validate(schema)
     except jsonschema_rs.ValidationError as problem:
@@ -50,7 +53,7 @@ def _read(raw: bytes, *, is_yaml: bool) -> Any:
 def _invalid(why: str, where: str = "") -> RefusedError:
     return RefusedError(
         Reason.SCHEMA_INVALID,
-        f"after the edit this would not be a JSON Schema: {why}",
+        f"after the edit the file would not be a valid JSON Schema: {why}",
         where=where,
         next_step="Write the edit so that the result is a valid JSON Schema.",
     )

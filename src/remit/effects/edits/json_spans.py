@@ -1,7 +1,6 @@
-"""Where the values of a JSON text are, as bytes. Only for a text that is known to be valid.
+"""Byte offsets of the values in a JSON text. Only for a text that is known to be valid.
 
-Walks the tokens along the way to one value and skips what lies beside it by counting brackets, so that no tree of the
-whole text is built.
+Walks the tokens that lead to one value and skips all others by counting brackets. It builds no tree of the whole text.
 """
 
 import json
@@ -25,7 +24,7 @@ class Member(NamedTuple):
 
     key: str | int
     key_start: int
-    """Of an element: where its value begins."""
+    """For an element of an array: where its value begins."""
     key_end: int
     value_start: int
     value_end: int
@@ -38,7 +37,7 @@ class JsonSpan(NamedTuple):
 
 
 def locate(body: bytes, value_path: Sequence[str | int]) -> JsonSpan:
-    """The value at the end of the way, by keys and by indexes from 0."""
+    """Return the span of the value that the keys and indexes (from 0) lead to."""
     start = _skip_space(body, 0)
     for step in value_path:
         start = _child(body, start, step)
@@ -60,7 +59,7 @@ def _child(body: bytes, start: int, step: str | int) -> int:
 
 
 def _entries(body: bytes, start: int) -> Iterator[tuple[str | int, int, int, int]]:
-    """Key, its two ends, and where the value begins. What the caller does not descend into is skipped."""
+    """Yield each key, its start and end, and where its value begins. Skips the content of each value."""
     has_keys = body[start] == 0x7B
     index = 0
     place = _skip_space(body, start + 1)
@@ -111,5 +110,5 @@ def _skip_space(body: bytes, place: int) -> int:
 
 def _lost() -> EnvironmentFailureError:
     return EnvironmentFailureError(
-        Reason.INTERNAL, "the place of an edit was lost between two readings of one JSON text"
+        Reason.INTERNAL, "two readings of one JSON text found the place of an edit differently"
     )

@@ -1,7 +1,7 @@
-"""line_insert and line_delete.
+"""The edits line_insert and line_delete.
 
-A line ends at a line feed; a carriage return before it belongs to the line's end. A lone carriage return, a form feed
-and U+2028 are text. The last line may have no end.
+A line ends at a line feed. A carriage return before it belongs to the line end. A lone carriage return, a form feed and
+U+2028 are text. The last line may have no line end.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,10 @@ _NEAR: Final = 4 << 10
 
 
 def insert_lines(raw: bytes, line_number: int, content: str) -> Edited:
-    """Before the line of this number; one past the last appends. The new lines end as that line does."""
+    """Insert the lines before the line with this number. The number after the last line appends them.
+
+    The new lines have the line end of that line.
+    """
     text = read_text(raw)
     total = count_lines(text.body)
     if not 1 <= line_number <= total + 1:
@@ -31,13 +34,13 @@ def insert_lines(raw: bytes, line_number: int, content: str) -> Edited:
 def _append(raw: bytes, text: TextFile, new: list[bytes]) -> Edited:
     newline = newline_at(text.body, len(text.body))
     joined = newline.join(new)
-    # As it was, so it stays: a file without a final line end still has none afterwards.
+    # A file without a final line end has none afterwards either.
     added = newline + joined if _is_unfinished(text.body) else joined + newline
     return spliced(raw, [Splice(len(raw), len(raw), added)], f"Appended {counted(len(new), 'line')}")
 
 
 def delete_lines(raw: bytes, start_line: int, end_line: int) -> Edited:
-    """These lines with their ends. What is left stays as it is, so a last line may keep the end that it had."""
+    """Delete these lines with their line ends. All other lines stay unchanged, also the line end of a new last line."""
     text = read_text(raw)
     total = count_lines(text.body)
     if not 1 <= start_line <= end_line <= total:
@@ -53,9 +56,9 @@ def count_lines(body: bytes) -> int:
 
 
 def line_start(body: bytes, number: int) -> int:
-    """Where the line of this number begins; the end of the text for one past the last.
+    """Return where the line with this number begins. The number after the last line gives the end of the text.
 
-    By halves, because counting is quick and a list of all lines would be large.
+    A binary search, because counting is quick and a list of all lines would be large.
     """
     before, low, high = number - 1, 0, len(body)
     while high - low > _NEAR:
@@ -80,7 +83,9 @@ def _is_unfinished(body: bytes) -> bool:
 
 
 def _split(content: str) -> list[bytes]:
-    """Lines without their ends. A final line end begins no further line; an empty content is one empty line."""
+    """Return the lines without their line ends. A final line end begins no further line. Empty content is one empty
+    line.
+    """
     lines = content.encode().split(b"\n")
     last = lines.pop()
     return [line.removesuffix(b"\r") for line in lines] + ([last] if last or not lines else [])

@@ -1,4 +1,4 @@
-"""text_replace with a pattern. RE2 does not backtrack: no pattern costs more than a multiple of the text."""
+"""The edit text_replace with a pattern. RE2 does not backtrack, so the cost of a pattern is linear in the text."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ _Expand = Callable[[Any], bytes]
 
 
 def replace_pattern(raw: bytes, pattern: str, replacement: str, count: int | None) -> Edited:
-    r"""Left to right, all matches or the first `count`. The byte-order mark is no part of the text.
+    r"""Replace the matches from left to right, all or the first `count`. The byte-order mark is not a part of the text.
 
-    `replacement` may hold `\0` to `\9` for what a group matched, and `\\`. Without `(?m)`, `^` and `$` stand for
-    the ends of the text.
+    `replacement` may contain `\0` to `\9` for the text of a group, and `\\` for a backslash. Without `(?m)`, `^` and
+    `$` match the start and the end of the text.
     """
     text = read_text(raw)
     compiled = _compile(pattern)
@@ -45,10 +45,10 @@ def replace_pattern(raw: bytes, pattern: str, replacement: str, count: int | Non
         if len(splices) == count:
             break
     if not splices:
-        raise no_match("a text")
+        raise no_match("a text that the pattern matches")
     edited = spliced(raw, splices, f"Replaced {counted(len(splices), 'occurrence')}")
     try:
-        edited.content.decode("utf-8")  # a group may hold half a character where the match does not
+        edited.content.decode("utf-8")  # a group may contain half a character where the match does not
     except UnicodeDecodeError:
         raise _cuts_characters() from None
     return edited
@@ -56,7 +56,7 @@ def replace_pattern(raw: bytes, pattern: str, replacement: str, count: int | Non
 
 def _compile(pattern: str) -> Any:
     options = re2.Options()
-    options.log_errors = False  # it would write to standard error, past every mask
+    options.log_errors = False  # the log would go to standard error unmasked
     options.max_mem = _MAX_MEMORY
     try:
         compiled = re2.compile(pattern, options)
@@ -71,7 +71,10 @@ def _compile(pattern: str) -> Any:
 
 
 def _template(replacement: bytes, groups: int) -> _Expand:
-    """What a match is replaced by. A backslash before anything but a digit or another one has no agreed meaning."""
+    """Return the function that expands the replacement for a match.
+
+    A backslash before any character but a digit or a backslash is refused, because it has no agreed meaning.
+    """
     pieces: list[bytes | int] = []
     for found in _PIECE.finditer(replacement):
         escaped = found[1]
@@ -84,12 +87,12 @@ def _template(replacement: bytes, groups: int) -> _Expand:
         else:
             shown = found[0].decode("utf-8", "replace")
             raise _unsupported(
-                f"the replacement has {shown!r}, which stands for nothing",
+                f"the replacement contains {shown!r}, which has no meaning",
                 f"Use \\0 to \\{min(groups, 9)} for groups of the pattern, and \\\\ for a backslash.",
             )
 
     def expand(found: Any) -> bytes:
-        # A group that took no part in the match stands for nothing.
+        # A group that took no part in the match becomes the empty text.
         return b"".join((found.group(piece) or b"") if isinstance(piece, int) else piece for piece in pieces)
 
     return expand
@@ -100,11 +103,11 @@ def _is_inside_character(body: bytes, place: int) -> bool:
 
 
 def _cuts_characters() -> RefusedError:
-    return _unsupported("the pattern cuts a character in two", "Do not use \\C.")
+    return _unsupported("the pattern splits a character", "Do not use \\C.")
 
 
 def _unclear() -> RefusedError:
-    return _unsupported("the pattern matches the empty text, which is everywhere", "Let it match a character.")
+    return _unsupported("the pattern matches the empty text", "Each match must have at least one character.")
 
 
 def _unsupported(what: str, next_step: str) -> RefusedError:
@@ -112,6 +115,6 @@ def _unsupported(what: str, next_step: str) -> RefusedError:
 
 
 def text_replace(raw: bytes, operation: Mapping[str, Any]) -> Edited:
-    """The editor, for literal texts and for patterns."""
+    """The editor of text_replace, for literal texts and for patterns."""
     replace = replace_pattern if operation.get("regex") else replace_text
     return replace(raw, operation["pattern"], operation["replacement"], operation.get("count"))

@@ -1,4 +1,4 @@
-"""All editors: those of `plain`, and those that need a parser."""
+"""All editors: those of `registry_plain`, and those that need a parser."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,4 +20,4 @@ FULL_EDITORS: Final[Mapping[str, Editor]] = MappingProxyType(
         "yaml_update": yaml_update,
     }
 )
-"""By the operation's type."""
+"""The editors, by the operation's type."""

@@ -1,4 +1,4 @@
-"""The editors that need the standard library only. No parser of a file format is loaded with them."""
+"""The editors that need the standard library only. They load no parser of a file format."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,4 +17,4 @@ PLAIN_EDITORS: Final[Mapping[str, Editor]] = MappingProxyType(
         "replace_content": replace_content,
     }
 )
-"""By the operation's type."""
+"""The editors, by the operation's type."""

@@ -1,4 +1,4 @@
-"""What every edit is made of: pieces of the original that are exchanged for new bytes. Standard library only."""
+"""Splices, the parts of every edit: ranges of the original that new bytes replace. Needs the standard library only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,30 +17,30 @@ class Splice(NamedTuple):
 
 
 class Edited(NamedTuple):
-    """What an edit makes of a file."""
+    """The result of an edit."""
 
     content: bytes
     splices: tuple[Splice, ...] | None
-    """In the order of the original, not overlapping. None: all of it is new."""
+    """In the order of the original, not overlapping. None if all of the content is new."""
     summary: str
     """The sentence for the report."""
 
 
 Editor = Callable[[bytes, Mapping[str, Any]], Edited]
-"""Content and operation in, edited content out. Pure; raises `RefusedError`."""
+"""A pure function from content and operation to the edited content. Raises `RefusedError`."""
 
 
 class TextFile(NamedTuple):
-    """A file that is UTF-8 text. The byte-order mark is no part of what is edited."""
+    """A file that is UTF-8 text. Edits do not change the byte-order mark."""
 
     body: bytes
     bom: bytes
     newline: bytes
-    """The end of the first line; that of Unix in a text of one line."""
+    """The line end of the first line. A line feed in a text of one line."""
 
 
 def read_text(raw: bytes) -> TextFile:
-    """Refused, unless it is UTF-8 without NUL."""
+    """Return the text of a file. Raises `RefusedError` unless it is UTF-8 without NUL."""
     bom = BOM if raw.startswith(BOM) else b""
     body = raw[len(bom) :]
     if b"\0" in body:
@@ -48,7 +48,7 @@ def read_text(raw: bytes) -> TextFile:
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as problem:
-        _refuse_not_text(f"byte {len(bom) + problem.start} begins no character")
+        _refuse_not_text(f"byte {len(bom) + problem.start} is not the start of a character")
     return TextFile(body, bom, newline_at(body, 0))
 
 
@@ -56,12 +56,12 @@ def _refuse_not_text(why: str) -> None:
     raise RefusedError(
         Reason.NOT_TEXT,
         f"the file is not UTF-8 text: {why}",
-        next_step="Use replace_content, which takes any bytes.",
+        next_step="Use replace_content, which accepts any bytes.",
     ) from None
 
 
 def newline_at(body: bytes, place: int) -> bytes:
-    """The end of the line that `place` lies in; where it has none, of the line before; where there is none, Unix's."""
+    """Return the line end of the line at `place`, else of the line before it, else a line feed."""
     end = body.find(b"\n", place)
     if end < 0:
         end = body.rfind(b"\n", 0, place)
@@ -71,12 +71,12 @@ def newline_at(body: bytes, place: int) -> bytes:
 
 
 def apply_splices(before: bytes, splices: Sequence[Splice]) -> bytes:
-    """The original with its pieces exchanged. They must come in order and must not overlap."""
+    """Return the original with the splices applied. They must be in order and must not overlap."""
     pieces: list[bytes] = []
     done = 0
     for start, end, new in splices:
         if not done <= start <= end <= len(before):
-            raise EnvironmentFailureError(Reason.INTERNAL, "the pieces of an edit overlap")
+            raise EnvironmentFailureError(Reason.INTERNAL, "two changes of one edit overlap")
         pieces += (before[done:start], new)
         done = end
     pieces.append(before[done:])
@@ -88,7 +88,7 @@ def spliced(before: bytes, splices: Sequence[Splice], summary: str) -> Edited:
 
 
 def new_ranges(edited: Edited) -> list[tuple[int, int]]:
-    """Where in the result the new bytes are."""
+    """Return the ranges of the new bytes in the result."""
     if edited.splices is None:
         return [(0, len(edited.content))]
     ranges = []
@@ -100,5 +100,5 @@ def new_ranges(edited: Edited) -> list[tuple[int, int]]:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 line`, `3 lines`, `1,204 bytes`."""
+    """Return a number with its noun: `1 line`, `3 lines`, `1,204 bytes`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,4 +1,4 @@
-"""text_replace without a pattern: the bytes of a text for the bytes of another."""
+"""The edit text_replace without a pattern: replaces the bytes of one text with the bytes of another."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,16 +7,16 @@ from remit.core.errors import Reason, RefusedError
 from remit.effects.edits.splice import Edited, Splice, counted, read_text, spliced
 
 MAX_SPLICES: Final = 100_000
-"""Past so many, a literal replacement is made in one go, and shown as a new content."""
+"""With more occurrences, a literal replacement is done in one step and shown as new content."""
 
 
 def replace_text(raw: bytes, pattern: str, replacement: str, count: int | None) -> Edited:
-    """Left to right, not overlapping; all, or the first `count`. Line ends mean themselves."""
+    """Replace occurrences from left to right, not overlapping: all, or the first `count`. Line ends match exactly."""
     text = read_text(raw)
     old, new = pattern.encode(), replacement.encode()
     if not old:
         raise RefusedError(
-            Reason.EDIT_UNSUPPORTED, "an empty text is everywhere", next_step="Say which text is to be replaced."
+            Reason.EDIT_UNSUPPORTED, "the text to be replaced is empty", next_step="Name the text to be replaced."
         )
     found = text.body.count(old)
     if found == 0:
@@ -42,16 +42,16 @@ def no_match(what: str) -> RefusedError:
     return RefusedError(
         Reason.EDIT_NO_MATCH,
         f"{what} to be replaced is not in the file",
-        next_step="Look at the file as it is now, and write the edit for that.",
+        next_step="Write the edit for the current content of the file.",
     )
 
 
 def text_replace(raw: bytes, operation: Mapping[str, Any]) -> Edited:
-    """The editor. A pattern needs the rich table."""
+    """The editor of text_replace for literal texts. A pattern needs `FULL_EDITORS`."""
     if operation.get("regex"):
         raise RefusedError(
             Reason.EDIT_UNSUPPORTED,
-            "patterns are not at hand in this process",
-            next_step="Give a literal text, or run the plan with all editors.",
+            "this process cannot replace patterns",
+            next_step="Use a literal text, or run the plan with all editors.",
         )
     return replace_text(raw, operation["pattern"], operation["replacement"], operation.get("count"))

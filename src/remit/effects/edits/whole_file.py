@@ -1,4 +1,4 @@
-"""write and replace_content: all of a file at once, any bytes."""
+"""The edits write and replace_content: the whole content of a file, any bytes."""
 
 import binascii
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from remit.effects.edits.splice import Edited, counted
 
 
 def content_of(operation: Mapping[str, Any]) -> bytes:
-    """The bytes that an operation carries, as text or in base64. The contract sees to it that there is one of them."""
+    """Return the bytes of an operation, from text or base64. The contract guarantees that there is exactly one."""
     text = operation.get("content")
     if text is not None:
         return str(text).encode()

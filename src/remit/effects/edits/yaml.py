@@ -1,7 +1,7 @@
-"""yaml_update: one value, in the style that it has; comments, order and all other text stay.
+"""The edit yaml_update: replaces one value in its own style. Comments, order and all other text stay.
 
-The result is parsed again and must be the old document with exactly that one change. A way of writing that does not
-pass this is not used: then the next one is tried, and the last refusal is ours.
+The result is parsed again and must be the old document with exactly that one change. If one way of writing the value
+fails this check, the next one is tried. If all fail, the edit is refused.
 """
 
 import json
@@ -28,11 +28,11 @@ _INDENT: Final = re.compile(r"\n( {1,8})[^ #\r\n]")
 _COLON: Final = re.compile(r"[ \t]*+:")
 
 _Pieces = list[tuple[int, int, str]]
-"""Splices in characters, before they are in bytes."""
+"""Splices in characters. Later they are converted to bytes."""
 
 
 class _Place:
-    """The node that is replaced, and what is around it."""
+    """The node that is replaced, and its surroundings."""
 
     def __init__(self, text: str, document: YamlDocument, nodes: Sequence[YamlNode]) -> None:
         self.text = text
@@ -56,12 +56,12 @@ class _Place:
 
     @property
     def is_alone_on_line(self) -> bool:
-        """On lines of its own, below its key."""
+        """Whether the node is on lines of its own, below its key."""
         return self.key is not None and not self.text[self.line_start : self.node.start].strip(" ")
 
 
 def update_yaml(raw: bytes, path: str, value: Any) -> Edited:
-    """The value's own text, and nothing around it."""
+    """Replace the text of the value. The text around it stays unchanged."""
     text = read_text(raw)
     document = compose_file(text)
     body = text.body.decode()
@@ -76,15 +76,15 @@ def update_yaml(raw: bytes, path: str, value: Any) -> Edited:
         edited = _splice(raw, text, body, pieces, f"Value at {path} updated successfully")
         if _is_only_change(edited, place, value_path, value):
             return edited
-    raise unsupported(f"the value cannot be written in the place of {path!r}", "Use text_replace.")
+    raise unsupported(f"the value cannot be written at {path!r}", "Use text_replace.")
 
 
 def compose_file(text: TextFile) -> YamlDocument:
-    """A file's only document."""
+    """Parse the only document of a file."""
     if len(text.body) > MAX_BYTES:
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
-            f"the file is larger than the {MAX_BYTES:,} bytes of YAML that are read",
+            f"the file is larger than {MAX_BYTES:,} bytes, the limit for YAML",
             next_step="Use text_replace.",
         )
     try:
@@ -98,18 +98,18 @@ def compose_file(text: TextFile) -> YamlDocument:
 
 
 def _require_unshared(document: YamlDocument, nodes: Sequence[YamlNode], path: str) -> None:
-    """A change must not show up anywhere else, and must not take away what others refer to."""
+    """Raise if the change would appear at other places too, or would remove a value that an alias refers to."""
     used = {id(alias.target) for alias in document.aliases}
     if any(node.kind == "alias" or id(node) in used for node in nodes) or _contains_any(nodes[-1], used):
         raise RefusedError(
             Reason.EDIT_AMBIGUOUS,
-            f"what {path!r} selects is shared by an anchor and its aliases",
-            next_step="Use text_replace on the place that you mean.",
+            f"{path!r} selects a value that an anchor and its aliases share",
+            next_step="Use text_replace at the place that you mean.",
         )
     if nodes[-1].tag:
-        raise unsupported(f"what {path!r} selects has a tag", "Use text_replace.")
+        raise unsupported(f"{path!r} selects a value that has a tag", "Use text_replace.")
     if any(key.text == "<<" and not key.style for node in nodes for key, _ in node.entries):
-        raise unsupported(f"on the way of {path!r} mappings are merged with <<", "Use text_replace.")
+        raise unsupported(f"{path!r} leads through a mapping that is merged with <<", "Use text_replace.")
 
 
 def _contains_any(node: YamlNode, used: set[int]) -> bool:
@@ -120,7 +120,7 @@ def _contains_any(node: YamlNode, used: set[int]) -> bool:
 
 
 def _candidate_pieces(place: _Place, value: Any) -> Iterator[_Pieces]:
-    """The best one first."""
+    """Yield the possible ways to write the value, the best one first."""
     node = place.node
     is_collection = isinstance(value, (dict, list)) and bool(value)
     if is_collection and place.is_block and not place.in_flow:
@@ -139,7 +139,7 @@ def _block(place: _Place, value: Any) -> str:
     unit = len(found[1]) if found else 2
     column, lead = place.column, ""
     if place.key is not None and isinstance(value, dict) and column <= _column(place.text, place.key.start):
-        # A sequence may stand right below its key, a mapping may not.
+        # A sequence may have the same indent as its key. A mapping must have a larger one.
         column, lead = column + unit, " " * unit
     return lead + write_block(value, column, unit)
 
@@ -152,7 +152,7 @@ def _on_one_line(place: _Place, new: str) -> _Pieces:
     node, text = place.node, place.text
     colon = _COLON.match(text, place.key.end) if place.key is not None else None
     if place.is_block and place.is_alone_on_line and colon:
-        # Up to its key; the comments between the two stay, and so does one behind the last line.
+        # The value moves up to the line of its key. The comments between the two stay, and so does one at the end.
         return [(colon.end(), colon.end(), " " + new), (len(text[: place.line_start].rstrip("\r\n")), node.end, "")]
     needs_space = node.start == node.end and not text[: node.start].endswith((" ", "\t", "\n"))
     return [(node.start, node.end, " " + new if needs_space else new)]

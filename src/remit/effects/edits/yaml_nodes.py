@@ -1,7 +1,7 @@
-"""The nodes of a YAML text, with where they are and how they are written. Built on the parser's events.
+"""The nodes of a YAML text, with their place and their style. Built on the parser's events.
 
-Unlike `remit.parsing.yaml`, which reads settings, this reads whatever a project has: anchors, tags, several
-documents. Nothing is constructed from a tag, and an alias is never written out.
+`remit.parsing.yaml` reads settings. This module reads all files of a project: with anchors, tags and several documents.
+It constructs no object from a tag and never expands an alias.
 """
 
 import math
@@ -26,7 +26,7 @@ from ruamel.yaml.reader import ReaderError
 from remit.core.errors import Reason, RefusedError
 
 MAX_BYTES: Final = 1 << 20
-"""The parser is pure Python and takes some five seconds for so much."""
+"""The parser is pure Python and takes about five seconds for a file of this size."""
 MAX_DEPTH: Final = 200
 
 Kind = Literal["scalar", "sequence", "mapping", "alias"]
@@ -50,7 +50,7 @@ _MAX_DIGITS: Final = 1_000
 
 
 class YamlNode:
-    """One node, from the character `start` to `end`. Comments and line ends behind it are not a part of it."""
+    """One node, from the character `start` to `end`, without the comments and line ends behind it."""
 
     __slots__ = ("anchor", "end", "entries", "flow", "items", "kind", "start", "style", "tag", "target", "text")
 
@@ -60,11 +60,11 @@ class YamlNode:
         """Where its anchor or tag begins, if it has one."""
         self.end = end
         self.text = ""
-        """Of a scalar, read."""
+        """The text of a scalar, without quotes and escapes."""
         self.style = ""
-        """Of a scalar: `'`, `"`, `|`, `>`, or nothing."""
+        """The style of a scalar: `'`, `"`, `|`, `>`, or empty."""
         self.flow = False
-        """Of a collection: in brackets."""
+        """Whether a collection is written in brackets."""
         self.tag: str | None = None
         self.anchor: str | None = None
         self.items: list[YamlNode] = []
@@ -90,7 +90,11 @@ class YamlDocument:
 
 
 def compose_all(text: str) -> list[YamlDocument]:
-    """Refused, if it is not YAML, has a key twice in a mapping, refers to itself, or is nested too deep."""
+    """Return all documents of a text.
+
+    Raises `RefusedError` if the text is not YAML, has a key twice in a mapping, refers to itself, or is nested too
+    deeply.
+    """
     building = _Building(text)
     for event in _events(text):
         building.add(event)
@@ -134,23 +138,23 @@ class _Building:
         node = YamlNode("alias", start, end)
         node.target = self.documents[-1].anchors.get(str(event.anchor))
         if node.target is None:
-            _refuse_at(event.start_mark, f"the alias {str(event.anchor)!r} stands for nothing")
+            _refuse_at(event.start_mark, f"the alias {str(event.anchor)!r} has no anchor")
         if any(node.target is parent for parent in self._open):
-            _refuse_at(event.start_mark, f"the alias {str(event.anchor)!r} stands for what it lies in")
+            _refuse_at(event.start_mark, f"the alias {str(event.anchor)!r} refers to a value that contains it")
         self.documents[-1].aliases.append(node)
         return node
 
     def _read_scalar(self, node: YamlNode, event: ScalarEvent) -> None:
         node.text, node.style, node.tag = str(event.value), str(event.style or ""), _tag(event.tag)
         if _SURROGATE.search(node.text):
-            _refuse_at(event.start_mark, "a string holds half a surrogate pair")
+            _refuse_at(event.start_mark, "a string contains half a surrogate pair")
         if node.style in {"|", ">"}:
             node.end = node.start + len(self._text[node.start : node.end].rstrip(" \t\r\n"))
         elif node.start == node.end:
             node.start = node.end = self._empty_scalar_position(node.start)
 
     def _empty_scalar_position(self, place: int) -> int:
-        """Behind the colon: the parser says where the next token is."""
+        """Return the place behind the colon, because the parser reports the place of the next token."""
         key = self._keys[-1] if self._keys else None
         colon = _COLON.match(self._text, key.end) if key is not None else None
         return colon.end() if colon else place
@@ -185,7 +189,7 @@ class _Building:
         node = self._open.pop()
         self._keys.pop()
         self._names.pop()
-        # The parser ends a block where the next token begins, behind comments that are not a part of it.
+        # The parser reports the start of the next token as the end of a block, behind comments that are not part of it.
         node.end = event.end_mark.index if node.flow else max((child.end for child in node.children), default=node.end)
 
     def _require_new_key(self, node: YamlNode, event: NodeEvent) -> None:
@@ -194,12 +198,12 @@ class _Building:
         value = resolve(node)
         name = (type(value).__name__, value)
         if name in self._names[-1]:
-            _refuse_at(event.start_mark, f"the key {node.text!r} stands twice in one mapping")
+            _refuse_at(event.start_mark, f"the key {node.text!r} occurs twice in one mapping")
         self._names[-1].add(name)
 
 
 def resolve(node: YamlNode) -> Any:
-    """What a scalar means. One with a tag is its text: what the tag makes of it is for others to know."""
+    """Return the value of a scalar. With a tag, the value is the text, because the tag is not interpreted."""
     if node.style or node.tag:
         return node.text
     text = node.text
@@ -220,7 +224,7 @@ def _tag(tag: object) -> str | None:
 
 class _Parser(YAML):
     def official_plug_ins(self) -> list[Any]:
-        """None: it would look for them on the disk, for every text anew."""
+        """Return no plug-ins. Otherwise the parser would search the disk for them, again for every text."""
         return []
 
 
@@ -228,14 +232,14 @@ def _events(text: str) -> Iterator[Event]:
     try:
         yield from _Parser(typ="safe", pure=True).parse(text)
     except MarkedYAMLError as problem:
-        _refuse_at(problem.problem_mark, f"this is not YAML: {problem.problem or problem.context}")
+        _refuse_at(problem.problem_mark, f"the file is not YAML: {problem.problem or problem.context}")
     except ReaderError as problem:
         line = text.count("\n", 0, problem.position) + 1
-        _refuse(f"line {line}", "this is not YAML: a control character is not allowed")
+        _refuse(f"line {line}", "the file is not YAML: a control character is not allowed")
     except YAMLError as problem:
-        _refuse("", f"this is not YAML: {problem}")
+        _refuse("", f"the file is not YAML: {problem}")
     except (ValueError, OverflowError):  # the scanner does not check that a \\U escape is a character
-        _refuse("", "this is not YAML: an escape stands for no character")
+        _refuse("", "the file is not YAML: an escape names no character")
 
 
 def _refuse_at(mark: StringMark | None, what: str) -> NoReturn:
@@ -243,7 +247,7 @@ def _refuse_at(mark: StringMark | None, what: str) -> NoReturn:
 
 
 def _refuse(where: str, what: str) -> NoReturn:
-    raise RefusedError(Reason.SYNTAX_BROKEN, what, where=where, next_step="Mend the file first.") from None
+    raise RefusedError(Reason.SYNTAX_BROKEN, what, where=where, next_step="Fix the syntax of the file first.") from None
 
 
 def _place(mark: StringMark | None) -> str:
@@ -254,7 +258,7 @@ def _place(mark: StringMark | None) -> str:
 
 
 def compose(text: str) -> YamlDocument:
-    """The only document of a text that an edit is for."""
+    """Return the only document of a text that an edit may change."""
     documents = compose_all(text)
     if len(documents) != 1:
         what = "several documents" if documents else "no document"
@@ -269,7 +273,10 @@ def unsupported(what: str, next_step: str) -> RefusedError:
 
 
 def as_tree(root: YamlNode) -> Any:
-    """What a path is looked up in. Keys go by their text: `$['404']` finds 404. What is shared is one object."""
+    """Return the tree in which a path is looked up.
+
+    Keys are their text, so `$['404']` finds the key 404. An alias and its anchor are one object.
+    """
     made: dict[int, Any] = {}
 
     def make(node: YamlNode) -> Any:
@@ -281,7 +288,7 @@ def as_tree(root: YamlNode) -> Any:
         elif node.kind == "mapping":
             value = {_name(key): make(content) for key, content in node.entries}
             if len(value) != len(node.entries):
-                raise unsupported("two keys of a mapping differ only by their kind", "Use text_replace.")
+                raise unsupported("two keys of a mapping differ only in their type", "Use text_replace.")
         made[id(node)] = value
         return value
 
@@ -295,7 +302,7 @@ def as_tree(root: YamlNode) -> Any:
 
 
 def follow(root: YamlNode, value_path: Sequence[str | int]) -> list[YamlNode]:
-    """All nodes on the way, the root first. Ends early at an alias."""
+    """Return all nodes from the root to the value, the root first. Stops at an alias."""
     nodes = [root]
     for step in value_path:
         here = nodes[-1]
@@ -309,7 +316,7 @@ def follow(root: YamlNode, value_path: Sequence[str | int]) -> list[YamlNode]:
 
 
 def outline(node: YamlNode, without: YamlNode) -> Any:
-    """All that a node says, for comparison; in the place of `without` there is nothing."""
+    """Return the content of a node for comparison, with None in the place of `without`."""
     if node is without:
         return None
     if node.kind == "alias":

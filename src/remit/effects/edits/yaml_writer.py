@@ -1,4 +1,4 @@
-"""JSON values as YAML text: plain where that reads back as the same value, else quoted."""
+"""Writes JSON values as YAML text: plain where a reader gets the same value from it, else quoted."""
 
 import json
 import re
@@ -7,9 +7,9 @@ from typing import Any, Final
 from remit.core.errors import RefusedError
 from remit.effects.edits.yaml_nodes import YamlNode, compose_all, resolve
 
-# Never read as anything but themselves, in brackets and as a key as well.
+# Texts that every reader takes as they are, also in brackets and as a key.
 _SAFE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*")
-# What an older reader, of YAML 1.1, takes for a truth value, a number, a date or a merge.
+# Texts that a YAML 1.1 reader takes for a boolean, a number, a date or a merge.
 _OLD_MEANING: Final = re.compile(
     r"(?i:y|yes|n|no|on|off|true|false|null|~)|[-+]?[0-9.][0-9_.:,eExXoObB+-]*|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*|<<|="
 )
@@ -17,19 +17,19 @@ _NOT_PRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def write_quoted(text: str) -> str:
-    """In double quotes: can hold every text."""
+    """Return the text in double quotes. Every text can be written so."""
     return _NOT_PRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def write_scalar(value: Any) -> str:
-    """A value that holds no others, inside of a new collection."""
+    """Return a scalar for use inside a new collection."""
     if not isinstance(value, str):
         return json.dumps(value)
     return value if _SAFE.fullmatch(value) and _is_read_back(value, value) else write_quoted(value)
 
 
 def write_in_place(value: Any, old: YamlNode, *, in_flow: bool) -> str:
-    """A scalar in the style of the one it replaces."""
+    """Return a scalar in the style of the scalar that it replaces."""
     if not isinstance(value, str):
         return json.dumps(value)
     if old.kind == "scalar" and old.style == "'" and not _NOT_PRINTABLE.search(value) and value.isprintable():
@@ -46,7 +46,7 @@ def _is_plain(value: str, *, in_flow: bool) -> bool:
 
 
 def _is_read_back(text: str, value: str) -> bool:
-    """Whether the text is one plain scalar, alone or as the only item of a sequence, that means this string."""
+    """Whether the text is one plain scalar with this string as its value, alone or as the only item of a sequence."""
     if _OLD_MEANING.fullmatch(value):
         return False
     try:
@@ -60,7 +60,7 @@ def _is_read_back(text: str, value: str) -> bool:
 
 
 def write_flow(value: Any) -> str:
-    """In brackets, on one line."""
+    """Return the value in brackets, on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{write_scalar(key)}: {write_flow(content)}" for key, content in value.items()) + "}"
     if isinstance(value, list):
@@ -69,7 +69,7 @@ def write_flow(value: Any) -> str:
 
 
 def write_block(value: Any, indent: int, unit: int) -> str:
-    """Over several lines, the first without its indent. Lines end as those of Unix do."""
+    """Return the value over several lines, the first without its indent. The lines end with a line feed."""
     lead = "\n" + " " * indent
     if isinstance(value, dict) and value:
         return lead.join(
