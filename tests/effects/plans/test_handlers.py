@@ -48,7 +48,7 @@ def test_every_edit_of_the_contract_has_an_editor() -> None:
 @pytest.mark.req("PX-03")
 @pytest.mark.parametrize("kind", ["SQL_EXECUTE", "PIPELINE_RUN"])
 def test_what_was_prepared_is_never_edited_here(kind: str) -> None:
-    with pytest.raises(EnvironmentFailureError, match="did not come along"):
+    with pytest.raises(EnvironmentFailureError, match="does not contain them"):
         HANDLERS[kind].edit(b"old", {}, PLAIN_EDITORS)
     assert HANDLERS[kind].mode(0o600, {}, keep_permissions=True) == 0o600
     assert HANDLERS[kind].mode(0o600, {}, keep_permissions=False) == 0o644

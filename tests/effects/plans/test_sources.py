@@ -55,7 +55,7 @@ def test_a_prepared_file_that_is_shown_is_compared_and_must_be_what_was_told(pla
     assert seen["diff"]["preview"] == ""  # its lines are for whoever looks, not for a report
     os.ftruncate(place.given["prepared-0"], 3)
     (seen,) = place.simulate(plan, shown=["prepared-0"]).values()
-    assert seen["problem"]["what"] == "what was prepared is not what was told"
+    assert seen["problem"]["reason"] == "hash_mismatch"
     assert seen["after"] is None
 
 

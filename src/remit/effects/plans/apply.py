@@ -1,21 +1,21 @@
-"""A plan carried out: wave by wave, new bytes first and then the renames that make them visible; and the way back.
+"""Applies the steps of a plan, and undoes them.
 
-Stage, switch, clear. Staging writes new bytes under names of the plan's own and syncs them. A switch is one rename,
-which leaves the old file under such a name. Nothing that was there is removed here: the host does that, when the whole
-plan is done, verified and reported. Until then going back needs no space and no copy.
+Steps run wave by wave. A wave first stages its new bytes and then switches. Staging writes new bytes under names that
+belong to the plan, and syncs them. A switch is one rename, which makes the new file visible and leaves the old file
+under such a name. Nothing that existed before is removed here. The host removes the old files when the whole plan is
+done, verified and reported. Until then an undo needs no space and no copy.
 
-The plan comes as JSON in `given["plan"]`, the folders as spots by the number of the path. Of the inputs,
-`run` takes
-    wave      only this one; without it, all of them, in order
-    steps     of that wave only these: one lane of several
-    failed    numbers of steps that failed before this order, and
-    skipped   of those that were left out
-and asks `{"wave": w}` before the first switch of each; it goes on if the answer has a true `go`. Without it the
-steps that have not ended are left to the host to name. `settle` takes
-    wave      without `finish`: the one to take back; with it: the only one that may be half done
-    not_done  numbers of steps that are known not to be done: told so by a process that came to its end
-With `finish` it returns `{"forward": bool}`, changes nothing, and syncs if it is forward. Without, it
-returns `{"left": [numbers]}`: steps whose path is not as before, because somebody else's file is there.
+The plan comes as JSON in `given["plan"]`, and the folders as spots by the number of the path. `run` has these inputs:
+    wave      run only this wave; without it, run all waves in order
+    steps     of that wave run only these: one lane of several
+    failed    numbers of steps that failed before this order
+    skipped   numbers of steps that were skipped before this order
+`run` asks `{"wave": w}` before the first switch of each wave, and continues if the answer has a true `go`. Otherwise
+the host reports the steps that have not ended. `settle` has these inputs:
+    wave      without `finish`: the wave to undo; with it: the only wave that may be partly done
+    not_done  numbers of steps that are known not to be done, from a process that ended properly
+With `finish` it returns `{"forward": bool}`, changes nothing, and syncs if `forward` is true. Without `finish` it
+returns `{"left": [numbers]}`: the steps whose path is not as before, because another program's file is there.
 """
 
 import os
@@ -48,7 +48,7 @@ _NOTHING: Final[Mapping[int, StepEnd]] = MappingProxyType({})
 
 
 class ApplyEffect:
-    """The one effect of plans that changes anything."""
+    """The only effect of plans that changes files."""
 
     def __init__(self, editors: Editors, handlers: Mapping[str, Handler]) -> None:
         self._editors = editors
@@ -86,7 +86,7 @@ class _Run:
         waves = self._waves()
         touched: list[PlanStep] = []
         for place, (number, steps) in enumerate(waves):
-            if place > 0:  # the host notes the next wave, which says that this one is whole
+            if place > 0:  # the host notes the next wave, and that note means that this one is complete
                 sync_folders(spots_of(self._work, touched))
                 touched.clear()
             touched += steps
@@ -106,7 +106,7 @@ class _Run:
         ]
 
     def _run_wave(self, number: int, steps: Sequence[PlanStep]) -> bool:
-        """Whether the next one may follow."""
+        """Run one wave. Return whether the next one may follow."""
         staged = self._stage_all(steps)
         try:
             self._sync_all(staged)
@@ -119,7 +119,7 @@ class _Run:
     # --- stage
 
     def _stage_all(self, steps: Sequence[PlanStep]) -> list[Staged]:
-        """Up to the first one that ends the plan. A failure is told later, in its turn."""
+        """Stage the steps up to the first failure that ends the plan. A failure is reported later, in its turn."""
         staged: list[Staged] = []
         foreseen: dict[int, StepEnd] = {}
         for step in steps:
@@ -140,7 +140,7 @@ class _Run:
         return staged
 
     def _sync_all(self, staged: Sequence[Staged]) -> None:
-        """What a new name stands for must outlive a power cut that the name outlives."""
+        """Sync the new files, so that no name outlives a power cut without the bytes that belong to it."""
         for one in staged:
             if one.part is not None:
                 try:
@@ -193,7 +193,7 @@ class _Run:
         return None
 
     def _exchange(self, one: Staged, spot: PathHandle) -> None:
-        """The new file for the old one, which must be the file that was read; else both have their names again."""
+        """Put the new file in the place of the old one. If the old one is not the file that was read, exchange back."""
         new, old = fresh_name(self._plan, one.step), old_name(self._plan, one.step)
         rename_noreplace(spot.folder, new, spot.folder, old, where=spot.path, where_new=beside(spot, old))
         rename_exchange(spot.folder, old, spot.name, where=spot.path)
@@ -204,16 +204,16 @@ class _Run:
         if found is None or one.fresh is None or not found.is_file(one.fresh):
             raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
-                f"somebody replaced this file twice while it was exchanged; an older one is {old} beside it",
+                f"another program replaced this file twice during the change; an older version is {old} in its folder",
                 where=spot.path,
-                next_step="Compare the two, and give the right one its name.",
+                next_step="Compare the two files, and rename the right one to the name of the file.",
             )
         raise _replaced_error(spot.path)
 
     # --- inside
 
     def _clear(self, staged: Sequence[Staged]) -> None:
-        """What was written and did not become visible, by the file itself: a name may stand for another by now."""
+        """Remove the new files that did not become visible. Checks the file itself, since its name may be reused."""
         for one in staged:
             if one.part is not None:
                 os.close(one.part)
@@ -224,7 +224,7 @@ class _Run:
                     remove_temporary(spot, name, one.fresh)
 
     def _unmet_needs(self, step: PlanStep, foreseen: Mapping[int, StepEnd] = _NOTHING) -> str:
-        """Which step that this one needs was not done, in words."""
+        """Return which needed step was not done, as a sentence for the report; empty if none."""
         for number in step.needs:
             end = self._ended.get(number) or foreseen.get(number)
             if end in {"failed", "skipped"}:
@@ -247,7 +247,7 @@ class _Run:
 
 
 def _rename(one: Staged, spot: PathHandle, folder: int, name: str, *, where: str) -> None:
-    """Give the file another name; if it is not the one that was read, it gets its own again."""
+    """Rename the file. If it is not the file that was read, rename it back and raise."""
     rename_noreplace(spot.folder, spot.name, folder, name, where=spot.path, where_new=where)
     target = PathHandle(where, folder, name)
     if not _is_unchanged(target, name, one.observed):
@@ -261,4 +261,4 @@ def _is_unchanged(spot: PathHandle, name: str, expected: FileIdentity | None) ->
 
 
 def _replaced_error(where: str) -> RemitError:
-    return mismatch("somebody replaced or changed the file at the last moment; it is left as he made it", where)
+    return mismatch("another program replaced or changed the file at the last moment; it is left unchanged", where)

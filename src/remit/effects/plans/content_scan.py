@@ -1,7 +1,7 @@
-"""What in the result of an edit a person has to approve by name: PX-24. Standard library only.
+"""Finds content in the result of an edit that a person has to approve by name (PX-24). Needs the standard library only.
 
-Credentials and commands are looked for in what the edit adds, together with the lines around it: a value is a secret
-because of the name beside it, which may have been there before.
+Searches the lines that the edit changes for credentials and commands. It reads whole lines, because a value is a secret
+by the name beside it, and that name may be older than the edit.
 """
 
 import re
@@ -15,7 +15,7 @@ from remit.effects.edits.splice import Edited, new_ranges
 from remit.masking.secrets import find_secrets, prepare
 
 MAX_FINDINGS: Final = 100
-"""Of one rule. More of them say nothing more."""
+"""The limit for one rule. Further findings would tell the reader nothing new."""
 
 _DATA: Final = (".json", ".yaml", ".yml", ".toml", ".csv")
 
@@ -48,13 +48,13 @@ _PROGRAMS: Final = (
     r"|systemctl|eval|(?:ba|z|da|k)?sh)"
 )
 _ALSO_WORDS: Final = r"(?:cat|cd|cp|echo|exec|export|git|kill|ls|make|mkdir|mv|node|source|tar|touch)"
-"""Programs whose names are found in sentences, too: they count after `&&` and `||`, and not after a semicolon."""
+"""Programs whose names are ordinary words too. They are findings after `&&` and `||`, and not after a semicolon."""
 _SHELL_LINES: Final = (
     (
         re.compile(rf"\w[^\S\n]++[^\s|]{{1,200}}+[ \t]*+\|[ \t]*+{_PATH}{_SHELLS}(?=[ \t]*+(?:[\"'\r\n;&|)-]|$))"),
         "something is piped into a shell",
     ),
-    (re.compile(r"(?<![\w./-])(?:curl|wget)[ \t]++[^\n|]{1,300}+\|"), "what is downloaded is piped on"),
+    (re.compile(r"(?<![\w./-])(?:curl|wget)[ \t]++[^\n|]{1,300}+\|"), "a download is piped into another program"),
     (re.compile(r"(?<![\w./-])rm[ \t]++-\w{0,8}[rR]\w{0,8}[ \t]++[\w/~.*$\"'-]"), "rm with its files"),
     (re.compile(rf";[ \t]*+{_PATH}{_PROGRAMS}[ \t]++\S"), "a command after a semicolon"),
     (re.compile(rf"(?:&&|\|\|)[ \t]*+{_PATH}(?:{_PROGRAMS}|{_ALSO_WORDS})[ \t]++\S"), "a command after another"),
@@ -66,7 +66,7 @@ _NEWLINE: Final = b"\n"
 def find_in_result(
     path: str, edited: Edited, mode: int, checks: Mapping[str, Check] = PLAIN_CHECKS
 ) -> list[ContentFinding]:
-    """All findings. `checks` are for data files, by the end of their names; one that is missing is a finding."""
+    """Return all findings. `checks` are for data files, by the end of their names. A missing check is a finding."""
     return [
         *find_in_final(path, edited.content, mode, checks),
         *find_in_added(path, edited),
@@ -76,7 +76,7 @@ def find_in_result(
 def find_in_final(
     path: str, content: bytes, mode: int, checks: Mapping[str, Check] = PLAIN_CHECKS
 ) -> list[ContentFinding]:
-    """Of the whole content: syntax, object tags, and whether it can be executed."""
+    """Return the findings about the whole content: syntax, object tags, and whether it can be executed."""
     found = [
         ContentFinding("executable", "", f"the file could be executed: {why}") for why in _programs(path, content, mode)
     ]
@@ -89,7 +89,7 @@ def find_in_final(
 
 
 def find_in_added(path: str, edited: Edited) -> list[ContentFinding]:
-    """Of what is new: credentials, and in data files commands."""
+    """Return the findings about new content: credentials, and in data files commands."""
     secrets: list[ContentFinding] = []
     for window in _windows(edited.content, new_ranges(edited)):
         secrets += islice(_secrets(window), MAX_FINDINGS - len(secrets))
@@ -97,7 +97,7 @@ def find_in_added(path: str, edited: Edited) -> list[ContentFinding]:
 
 
 def find_commands(path: str, edited: Edited) -> list[ContentFinding]:
-    """Of what is new in a data file: commands alone."""
+    """Return the commands in the new content of a data file."""
     commands: list[ContentFinding] = []
     for window in _windows(edited.content, new_ranges(edited)) if _suffix(path) in _DATA else ():
         commands += islice(_commands(window), MAX_FINDINGS - len(commands))
@@ -126,11 +126,11 @@ def _programs(path: str, content: bytes, mode: int) -> Iterator[str]:
         yield "it is Python byte code"
 
 
-# --- what is new -----------------------------------------------------------------------------------------------------
+# --- new content -----------------------------------------------------------------------------------------------------
 
 
 class _Window:
-    """Whole lines that hold something new, and a walk through them."""
+    """Whole lines that contain new bytes, and a walk through them."""
 
     def __init__(self, content: bytes, start: int, end: int, ranges: list[tuple[int, int]]) -> None:
         self._content = content
@@ -141,7 +141,7 @@ class _Window:
         self._chars, self._bytes = 0, start
 
     def is_new(self, start: int, end: int) -> bool:
-        """Whether a piece of the text has something to do with the new bytes. To be asked from left to right."""
+        """Whether a range of the text touches the new bytes. Call it with ranges from left to right."""
         if self._is_all_new:
             return True
         if start < self._chars:
@@ -157,7 +157,7 @@ class _Window:
 
 
 def _decoded(piece: bytes) -> tuple[str, str]:
-    """Any bytes as a text: a byte that is out of place must not keep the rest from being looked at."""
+    """Return any bytes as text with its encoding. One invalid byte must not stop the scan of the rest."""
     try:
         return piece.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
@@ -173,7 +173,7 @@ def _windows(content: bytes, ranges: list[tuple[int, int]]) -> Iterator[_Window]
             inside = []
         if not inside:
             start = content.rfind(_NEWLINE, max(end, 0), first) + 1 or max(end, 0)
-        if not inside or last > end:  # looked for once a line, however many pieces are on it
+        if not inside or last > end:  # one search per line, however many ranges are on it
             newline = content.find(_NEWLINE, last)
             end = len(content) if newline < 0 else newline
         inside.append((first, last))
@@ -190,11 +190,11 @@ def _secrets(window: _Window) -> Iterator[ContentFinding]:
 def _commands(window: _Window) -> Iterator[ContentFinding]:
     plain = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), window.text)
     for found in _COMMAND.finditer(plain):
-        # Where an escape hides a character, the places differ; then the whole window counts as new.
+        # Where an escape hides a character, the offsets differ. Then the whole window is treated as new.
         if plain != window.text or window.is_new(*found.span()):
             shown = "`...`" if found[0].startswith("`") else found[0].strip(" \t\"':,[-")
             yield ContentFinding("command", window.line(plain, found.start()), f"this looks like a command: {shown}")
-    for looks, what in _SHELL_LINES:  # told in words: an address in it may hold a password
+    for looks, what in _SHELL_LINES:  # described and not quoted, because an address in it may contain a password
         for found in looks.finditer(plain):
             if plain != window.text or window.is_new(*found.span()):
                 yield ContentFinding("command", window.line(plain, found.start()), f"this looks like a command: {what}")

@@ -1,6 +1,6 @@
-"""What an edit changes, as a unified diff. Linear in the sizes of the two contents; standard library only.
+"""Unified diffs of edits. The cost is linear in the sizes of the two contents. Needs the standard library only.
 
-Not masked: that is the host's part. Lines end at a line feed, as everywhere in the edits.
+The diff is not masked. The host masks it. Lines end at a line feed, as in all edits.
 """
 
 import difflib
@@ -12,9 +12,9 @@ from remit.core.text import printable
 from remit.effects.edits.splice import Edited, Splice
 
 MAX_TEXT: Final = 512 << 10
-"""Characters of one file's diff. A line that does not fit is counted instead."""
+"""Characters of one file's diff. A line that does not fit is only counted."""
 MAX_PREVIEW: Final = 4_000
-"""More than is shown of it: the host masks first and cuts afterwards."""
+"""More characters than are shown, because the host masks first and truncates afterwards."""
 
 _CONTEXT: Final = 3
 _MAX_SPLICES: Final = 10_000
@@ -25,7 +25,7 @@ _FEW: Final = 8
 _MOST_CONTROLS: Final = 0.05
 _MOST_FOREIGN: Final = 0.3
 BINARY: Final = "Binary file, "
-"""How the sentence begins that stands for what cannot be shown."""
+"""The beginning of the sentence that replaces the diff of a binary file."""
 _REGULAR_FILE: Final = 0o100000
 
 Modes = tuple[int | None, int | None]
@@ -33,16 +33,16 @@ Modes = tuple[int | None, int | None]
 
 
 class Diff(NamedTuple):
-    """The whole counts, and as much of the text as was asked for."""
+    """The counts of all changed lines, and as much of the text as the caller asked for."""
 
     added: int
-    """Lines."""
+    """The number of added lines."""
     removed: int
     preview: str
     """The beginning of the diff, or a sentence."""
     text: str = ""
     left_out: int = 0
-    """Lines of the diff that are not in `text`."""
+    """The number of lines of the diff that are not in `text`."""
 
 
 class _Change(NamedTuple):
@@ -54,7 +54,7 @@ class _Change(NamedTuple):
 
 
 def diff_edit(path: str, before: bytes, edited: Edited, *, full: bool = True, modes: Modes | None = None) -> Diff:
-    """Of an edit, told from its splices: nothing outside of them is compared."""
+    """Return the diff of an edit, computed from its splices. Content outside the splices is not compared."""
     splices = edited.splices
     if splices is None or len(splices) > _MAX_SPLICES:
         return diff_whole(path, before, edited.content, full=full, modes=modes)
@@ -65,7 +65,7 @@ def diff_edit(path: str, before: bytes, edited: Edited, *, full: bool = True, mo
 def diff_whole(
     path: str, before: bytes | None, after: bytes | None, *, full: bool = True, modes: Modes | None = None
 ) -> Diff:
-    """Of two contents; None: there is no file."""
+    """Return the diff of two contents. None means that there is no file."""
     old, new = before or b"", after or b""
     if _is_binary(old) or _is_binary(new):
         sentence = f"{BINARY}{len(old):,} -> {len(new):,} bytes"
@@ -80,7 +80,7 @@ def diff_rename(path: str, new_path: str, *, full: bool = True) -> Diff:
 
 
 def _is_binary(content: bytes) -> bool:
-    """Whether it is not for reading. A few bytes that belong to no text do not hide the text around them."""
+    """Whether the content is not readable text. A few bytes that are not text do not make a file binary."""
     if len(content) - len(content.translate(None, _CONTROLS)) > max(_FEW, _MOST_CONTROLS * len(content)):
         return True
     try:
@@ -95,14 +95,14 @@ def _is_binary(content: bytes) -> bool:
 
 
 def _whole_lines(before: bytes, splices: Sequence[Splice]) -> list[_Change]:
-    """Each splice widened to the lines it touches; those that meet on a line become one."""
+    """Return the changed lines of each splice. Splices that touch the same line become one change."""
     regions: list[tuple[int, int]] = []
     inside: list[list[Splice]] = []
     end, is_line_open = 0, False
     for splice in splices:
         is_together = bool(regions) and (splice.start < end or is_line_open)
         start = regions[-1][0] if is_together else before.rfind(b"\n", end, splice.start) + 1 or end
-        if not is_together or splice.end >= end:  # looked for once a line, however many splices are on it
+        if not is_together or splice.end >= end:  # one search per line, however many splices are on it
             newline = before.find(b"\n", splice.end)
             end, is_line_open = (len(before), True) if newline < 0 else (newline + 1, False)
         if is_together:
@@ -131,7 +131,7 @@ def _changes(before: bytes, regions: Sequence[_Change]) -> list[_Change]:
 
 
 def _narrowed(before: bytes, region: _Change) -> Iterator[_Change]:
-    """Without the lines that are the same at both ends, and, where that is cheap, in the middle."""
+    """Yield the change without the equal lines at both ends and, where that is cheap, in the middle."""
     old, new = before[region.start : region.end], region.new
     first = _common_beginning(old, new)
     old, new = old[first:], new[first:]
@@ -148,7 +148,7 @@ def _narrowed(before: bytes, region: _Change) -> Iterator[_Change]:
 
 
 def _few_lines(content: bytes) -> list[bytes]:
-    """Its lines, or none of them if they are too many to be compared."""
+    """Return the lines, or an empty list if there are too many lines to compare."""
     if content.count(b"\n") >= _MAX_COMPARED:
         return []
     *lines, last = content.split(b"\n")  # not splitlines: that ends lines at a lone carriage return too
@@ -165,7 +165,7 @@ def _compared(start: int, old: list[bytes], new: list[bytes]) -> Iterator[_Chang
 
 
 def _common_beginning(one: bytes, other: bytes) -> int:
-    """How many bytes of whole lines both begin with. By halves: comparing slices is quick."""
+    """Return how many bytes of whole lines both begin with. A binary search, because comparing slices is quick."""
     low, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         low = high
@@ -181,7 +181,7 @@ def _common_beginning(one: bytes, other: bytes) -> int:
 
 
 def _common_end(one: bytes, other: bytes) -> int:
-    """How many bytes of whole lines both end with. Both begin at the start of a line."""
+    """Return how many bytes of whole lines both end with. Both begin at the start of a line."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -190,7 +190,7 @@ def _common_end(one: bytes, other: bytes) -> int:
         else:
             high = middle - 1
     start = len(one) - low
-    # Where the shorter one is used up, its first byte begins a line; in the other one that must be so as well.
+    # If all of the shorter one is equal, its first byte begins a line. The same must be true in the other one.
     if _begins_line(one, start) and _begins_line(other, len(other) - low):
         return low
     newline = one.find(b"\n", start)
@@ -223,7 +223,7 @@ def _diff(
 
 
 class _Shown:
-    """Lines up to a bound. The first one that does not fit ends it, so that what is shown has no hole."""
+    """Lines up to a limit. The first line that does not fit ends the text, so that the text has no gap."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -253,23 +253,23 @@ def _header(names: tuple[str, str], changes: Sequence[_Change], modes: Modes | N
         yield b"old mode %06o\n" % (_REGULAR_FILE | old)
         yield b"new mode %06o\n" % (_REGULAR_FILE | new)
     if changes:
-        # A name may hold a line end, and the line after it would pass for one of the diff.
+        # A name may contain a line end, and the text after it would look like a line of the diff.
         yield f"--- {printable(names[0])}\n".encode()
         yield f"+++ {printable(names[1])}\n".encode()
 
 
 class _Hunk(NamedTuple):
     line: int
-    """Of the original, counted from 0, where the context begins."""
+    """The line of the original, from 0, where the context begins."""
     start: int
-    """The same, as a byte."""
+    """The byte where the context begins."""
     end: int
     """The byte where the context ends."""
     changes: list[_Change]
 
 
 def _hunks(before: bytes, changes: Sequence[_Change]) -> Iterator[Iterator[bytes]]:
-    """The changes with their context, those nearby joined."""
+    """Yield the hunks: the changes with their context. Changes close to each other are in one hunk."""
     shift = line = place = 0
     for hunk in _grouped(before, changes):
         line += before.count(b"\n", place, hunk.start)
@@ -321,7 +321,7 @@ def _render(before: bytes, hunk: _Hunk, shift: int) -> Iterator[bytes]:
 
 
 def _range(line: int, count: int) -> str:
-    """As `diff -u` has it: counted from 1, the line before where there is none, the count only where it is not one."""
+    """Return a range as `diff -u` writes it: counted from 1, the line before an empty range, no count if it is 1."""
     first = line + 1 if count else line
     return f"{first}" if count == 1 else f"{first},{count}"
 

@@ -1,4 +1,4 @@
-"""What a sandboxed process can do with any plan: JSON, YAML, patterns and schemas included."""
+"""The effects for any plan, with editors for JSON, YAML, patterns and schemas."""
 
 from functools import partial
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a sandboxed process can do with a plan that needs no parser of a file format. Its zygote stays small."""
+"""The effects for a plan that needs no parser of a file format. Their zygote stays small."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""Files as a plan's hands take them: read whole, told apart by their state, written under a name nobody else has.
+"""File operations of a plan: read a whole file, compare its state, write new bytes under a name of the plan's own.
 
-Works on the folders it was given, by one name at a time, and follows nothing. No name is ever overwritten here.
+Works in the folders of the order, on one name at a time, and follows no link. No name is ever overwritten here.
 """
 
 import binascii
@@ -31,7 +31,7 @@ _NOT_OURS_TO_SET: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOTSUP, e
 Likeness = Literal["absent", "before", "after", "other"]
 
 Fill = Callable[[int], object]
-"""Writes all bytes of a file to the descriptor of an empty one. Raises OSError, or one of ours."""
+"""A function that writes all bytes of a file to the descriptor of an empty one. Raises OSError or a `RemitError`."""
 
 
 class ReadFile(NamedTuple):
@@ -43,19 +43,19 @@ class ReadFile(NamedTuple):
 
 
 class FoundFile(NamedTuple):
-    """What has a name, in the words of a step: its state before, its state after, or something else."""
+    """The file at a name, compared with a step: as before the step, as after it, or another file."""
 
     likeness: Likeness
     identity: FileIdentity | None
 
 
 def read_plan(work: EffectContext) -> StepPlan:
-    """What the host sent along. Not checked further: the host made it."""
+    """Return the plan that the host sent. It is not checked further, because the host made it."""
     return parse_plan(read_given(work, "plan", MAX_PLAN_BYTES))
 
 
 def spot_of(work: EffectContext, path: int) -> PathHandle | None:
-    """None where the folder does not exist, and so nothing in it."""
+    """Return the folder and name of a path. None if the folder does not exist."""
     return work.spots.get(str(path))
 
 
@@ -71,7 +71,7 @@ def state_of(content: bytes, mode: int) -> State:
 
 
 def read_file(spot: PathHandle, most: int, *, where: str) -> ReadFile:
-    """All of it. Refuses what is missing, too large, not a plain file, or changes while it is read."""
+    """Read a whole file. Raises if it is missing, too large, not a regular file, or changes during the read."""
     descriptor = open_file(spot.folder, spot.name, where=where)
     try:
         before = identify(descriptor)
@@ -84,29 +84,29 @@ def read_file(spot: PathHandle, most: int, *, where: str) -> ReadFile:
     finally:
         os.close(descriptor)
     if after != before or len(content) != before.size:
-        raise mismatch("somebody wrote to the file while it was read", where)
+        raise mismatch("another program wrote to the file while Remit read it", where)
     return ReadFile(content, state_of(content, before.mode), before)
 
 
 def require_ordinary(identity: FileIdentity, *, where: str) -> None:
-    """A file that runs as somebody else, or shares its place in memory, is nobody's to rewrite by a plan."""
+    """Raise if the file has a set-id or sticky bit. A plan must not rewrite a file that runs as another user."""
     if identity.mode & _SPECIAL:
         raise RefusedError(
             Reason.PERMISSION_DENIED,
-            f"a file with the mode {stat.S_IMODE(identity.mode):04o} is neither modified nor deleted by a plan",
+            f"a plan cannot modify or delete a file with the mode {stat.S_IMODE(identity.mode):04o}",
             where=where,
-            next_step="Take the set-id and sticky bits away first, if the file may be changed.",
+            next_step="If the file may be changed, remove its set-id and sticky bits first.",
         )
 
 
 def find_path(work: EffectContext, path: int, before: State | None, after: State | None = None) -> FoundFile:
-    """What is at a path of the plan. Where there is no folder, there is nothing in it."""
+    """Return the file at a path of the plan. It is absent if its folder does not exist."""
     spot = spot_of(work, path)
     return FoundFile("absent", None) if spot is None else find(spot, spot.name, before, after)
 
 
 def find(spot: PathHandle, name: str, before: State | None, after: State | None) -> FoundFile:
-    """Compared by bytes and permissions. Whatever cannot be opened by the rules is something else."""
+    """Return the file at a name, compared by bytes and permissions. One that cannot be opened safely is `other`."""
     identity = peek(spot.folder, name, where=spot.path)
     if identity is None:
         return FoundFile("absent", None)
@@ -130,27 +130,27 @@ def find(spot: PathHandle, name: str, before: State | None, after: State | None)
     return FoundFile("after" if state.is_alike(after) else "other", opened)
 
 
-# --- names that are the plan's own -----------------------------------------------------------------------------------
+# --- names that belong to the plan -----------------------------------------------------------------------------------
 
 
 def old_name(plan: StepPlan, step: PlanStep) -> str:
-    """Where the old file of a modification or a deletion is set aside."""
+    """Return the name under which the old file of a modification or a deletion is set aside."""
     return (part_name if step.move == "modify" else aside_name)(plan.prefix, step.number)
 
 
 def fresh_name(plan: StepPlan, step: PlanStep) -> str:
-    """Where new bytes grow. For a modification not the name of the old file: what is there is never in doubt."""
+    """Return the name for new bytes. A modification uses another name for its old file: the two are never confused."""
     return (part_name if step.move == "create" else aside_name)(plan.prefix, step.number)
 
 
 def beside(spot: PathHandle, name: str) -> str:
-    """The path of a name in the folder of a spot, for people."""
+    """Return the path of a name in the folder of a spot, for messages."""
     return f"{spot.path.rpartition('/')[0]}/{name}"
 
 
 def write_fresh(spot: PathHandle, name: str, fill: Fill, mode: int, metadata: Mapping[str, Any] | None) -> int:
-    """New bytes under this name, on their way to the disk; the caller syncs and closes the descriptor."""
-    first = mode if metadata is None else _UNFINISHED  # closed to all others until it is known who may read it
+    """Write new bytes under this name. Return the descriptor, which the caller syncs and closes."""
+    first = mode if metadata is None else _UNFINISHED  # no other user may read it until its permissions are known
     descriptor = create_part(spot.folder, name, first, where=spot.path)
     try:
         _require_no_other_rights(descriptor, where=spot.path)
@@ -169,7 +169,7 @@ def write_fresh(spot: PathHandle, name: str, fill: Fill, mode: int, metadata: Ma
 
 
 def remove_temporary(spot: PathHandle, name: str, expected: FileIdentity | None = None) -> None:
-    """Remove what has this name of ours, if it is a plain file, and this very one where that is known."""
+    """Remove the file with this name of the plan, if it is a regular file, and the expected one if that is given."""
     identity = peek(spot.folder, name, where=spot.path)
     if identity is None or not stat.S_ISREG(identity.mode) or (expected is not None and not identity.is_file(expected)):
         return
@@ -182,7 +182,7 @@ def remove_temporary(spot: PathHandle, name: str, expected: FileIdentity | None 
 
 
 def sync_folders(spots: Iterable[PathHandle]) -> None:
-    """Each folder once, whichever of its names were touched."""
+    """Sync each folder once."""
     synced: set[tuple[int, int]] = set()
     for spot in spots:
         found = os.fstat(spot.folder)
@@ -197,35 +197,35 @@ def spots_of(work: EffectContext, steps: Iterable[PlanStep]) -> list[PathHandle]
 
 
 def require_hash(expected: str | None, state: State | None, where: str) -> None:
-    """What the plan says of a file's content, where it says anything."""
+    """Raise if the plan names a digest for the file's content and the file has another."""
     if expected is None or (state is not None and state.sha256 == expected):
         return
-    found = "nothing would be there" if state is None else f"it has {state.sha256}"
-    raise mismatch(f"the plan expects the content {expected}, and {found}", where)
+    found = "the file would not exist" if state is None else f"it has {state.sha256}"
+    raise mismatch(f"the plan expects the content {expected}, but {found}", where)
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def missing(where: str, what: str = "the file does not exist") -> RefusedError:
-    return RefusedError(Reason.FILE_MISSING, what, where=where, next_step="Check the path, and create it if due.")
+    return RefusedError(Reason.FILE_MISSING, what, where=where, next_step="Check the path, or create the file.")
 
 
 def too_large(size: int, most: int, where: str) -> RefusedError:
     return RefusedError(
         Reason.LIMIT_EXCEEDED,
-        f"the file has {size:,} bytes, and a plan takes files of at most {most:,}",
+        f"the file has {size:,} bytes; the limit for a file in a plan is {most:,}",
         where=where,
-        next_step="Raise limits.max_file_bytes in remit.yaml, if it may be larger.",
+        next_step="Raise limits.max_file_bytes in remit.yaml if the file may be larger.",
     )
 
 
 def inherited_rights_error(where: str) -> RemitError:
-    """The process that writes may not change permissions, so what the folder gives could not be taken away again."""
+    """The error for a folder with a default ACL. The process that writes cannot remove rights that the folder adds."""
     return EnvironmentFailureError(
         Reason.PERMISSION_DENIED,
-        "this folder gives new files access rights of its own (a default ACL), "
-        "so what is written there would not keep its permissions",
+        "this folder adds its own access rights to new files (a default ACL), "
+        "so a file written there would not keep its permissions",
         where=where,
         next_step="Remove the default ACL of the folder with `setfacl -k`, or make the change by hand.",
     )
@@ -236,12 +236,12 @@ def mismatch(what: str, where: str) -> RefusedError:
         Reason.HASH_MISMATCH,
         what,
         where=where,
-        next_step="Look at the file as it is now, and have the plan approved anew.",
+        next_step="Check the file, and have the plan approved again.",
     )
 
 
 def as_error(problem: Mapping[str, str]) -> RemitError:
-    """What the host says of a step, or a simulation said: an error as it travels."""
+    """Return the error that the host or a simulation recorded for a step."""
     return EnvironmentFailureError(
         Reason(problem["reason"]), problem["what"], where=problem["where"], next_step=problem["next_step"]
     )
@@ -251,7 +251,7 @@ def as_error(problem: Mapping[str, str]) -> RemitError:
 
 
 def _require_no_other_rights(descriptor: int, *, where: str) -> None:
-    """Asked of the empty file itself: the folder may have got a default ACL since somebody looked at it."""
+    """Raise if the new, empty file has an ACL. The folder may have got a default ACL since the host checked it."""
     try:
         names = os.listxattr(descriptor)
     except OSError as problem:
@@ -265,7 +265,7 @@ def _require_no_other_rights(descriptor: int, *, where: str) -> None:
 def _read_all(descriptor: int, size: int) -> bytes:
     pieces: list[bytes] = []
     done = 0
-    # One byte more than is due, so that a file that grew is noticed.
+    # One byte more than expected, to notice a file that grew.
     while piece := os.pread(descriptor, size + 1 - done, done):
         pieces.append(piece)
         done += len(piece)
@@ -275,9 +275,11 @@ def _read_all(descriptor: int, size: int) -> bytes:
 
 
 def _set_metadata(descriptor: int, metadata: Mapping[str, Any], *, where: str) -> None:
-    """Owner first, since changing it clears bits of the mode; times last, since everything else changes them.
+    """Set owner, attributes, mode and times. The owner is first, because changing it clears bits of the mode. The times
+    are last, because all other changes set them.
 
-    With `strict`, what this user may not give is a failure; else the bytes are what counts, and the rest is tried.
+    With `strict`, it is a failure if this user may not set one of them. Otherwise only the bytes are required, and the
+    rest is tried.
     """
     strict = bool(metadata.get("strict"))
     if "uid" in metadata:
@@ -298,7 +300,7 @@ def _try(call: Any, *arguments: Any, strict: bool, where: str) -> None:
         if strict:
             raise EnvironmentFailureError(
                 Reason.PERMISSION_DENIED,
-                f"the owner or an attribute of this file cannot be kept: {os.strerror(problem.errno)}",
+                f"the owner or an attribute of this file cannot be set: {os.strerror(problem.errno)}",
                 where=where,
                 next_step="Run Remit as the owner of the file, or set preserve_permissions to false.",
             ) from None

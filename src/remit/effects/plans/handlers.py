@@ -1,4 +1,4 @@
-"""What each kind of action does to one file's bytes and permissions. Pure: preview and effect ask the same handler."""
+"""Handlers: for each type of action, the new bytes and permissions of a file. Pure. Preview and effect use the same."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
@@ -11,22 +11,22 @@ from remit.effects.plans.steps import Move
 NEW_FILE: Final = 0o644
 
 Editors = Mapping[str, Editor]
-"""By the operation's type."""
+"""Editors, by the operation's type."""
 RequireSchema = Callable[[bytes, str], None]
-"""Refuses content that is no valid JSON Schema; the second argument is the operation's type."""
+"""A function that refuses content that is not a valid JSON Schema. Its second argument is the operation's type."""
 
 
 class Handler(Protocol):
-    """One kind of action."""
+    """One type of action."""
 
     action_type: str
     move: Move
 
     def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:
-        """The new content, or None: the file is gone. Pure; raises one of ours."""
+        """Return the new content, or None if the file is removed. Pure. Raises `RemitError`."""
 
     def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:
-        """The permission bits of the result."""
+        """Return the permission bits of the result."""
 
 
 class FileCreateHandler:
@@ -63,7 +63,7 @@ class FileDeleteHandler:
 
 
 class FileRenameHandler:
-    """The file stays the same one, so nothing of it changes but its name."""
+    """The file stays the same file. Only its name changes."""
 
     action_type = "FILE_RENAME"
     move: Move = "rename"
@@ -92,8 +92,8 @@ class SchemaUpdateHandler(FileModifyHandler):
 
 
 class PreparedHandler:
-    """For actions that were tried out on copies before the plan began: their new bytes come along with the step, and
-    are put in place as they are. There is nothing to edit.
+    """For actions that ran on copies before the plan began. Their new bytes come with the step and are put in place
+    unchanged. There is nothing to edit.
     """
 
     move: Move = "modify"
@@ -101,8 +101,8 @@ class PreparedHandler:
     def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:  # noqa: ARG002
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            "the new bytes of this file were made before the plan began, and did not come along",
-            next_step="Nothing was done to the file. Have the plan approved anew.",
+            "the new bytes of this file were prepared before the plan began, and the order does not contain them",
+            next_step="The file was not changed. Have the plan approved again.",
         )
 
     def mode(self, before: int | None, operation: Mapping[str, Any], *, keep_permissions: bool) -> int:  # noqa: ARG002
@@ -110,19 +110,19 @@ class PreparedHandler:
 
 
 class SqlExecuteHandler(PreparedHandler):
-    """A database, or a file of rows, as the statements left it on a copy."""
+    """Puts a database, or a file of rows, in place as the statements left it on a copy."""
 
     action_type = "SQL_EXECUTE"
 
 
 class PipelineRunHandler(PreparedHandler):
-    """One of the files that the pipeline left on copies of them."""
+    """Puts a file in place as the pipeline left it on a copy."""
 
     action_type = "PIPELINE_RUN"
 
 
 def handlers(require_schema: RequireSchema | None = None) -> Mapping[str, Handler]:
-    """By the type of action. Without `require_schema`, no schema can be updated."""
+    """Return all handlers by the type of action. Without `require_schema`, SCHEMA_UPDATE is refused."""
     known: tuple[Handler, ...] = (
         FileCreateHandler(),
         FileModifyHandler(),
@@ -141,7 +141,7 @@ HANDLERS: Final = handlers()
 def edit_file(
     handler: Handler, path: str, before: bytes | None, operation: Mapping[str, Any], editors: Editors
 ) -> Edited | None:
-    """What the handler makes of the file. An editor knows no path, so what it refuses is given one here."""
+    """Return the result of the handler. An editor knows no path, so this function adds the path to its errors."""
     try:
         return handler.edit(before, operation, editors)
     except RemitError as problem:
@@ -157,15 +157,15 @@ def _edit(before: bytes | None, operation: Mapping[str, Any], editors: Editors) 
 
 
 def _requested_mode(operation: Mapping[str, Any]) -> int | None:
-    """As a plan writes it: "0644" or "0755". The contract lets nothing else through; this is the second lock."""
+    """Return the mode that the plan asks for, "0644" or "0755". The contract refuses others, and so does this check."""
     mode = operation.get("mode")
     if mode is None:
         return None
     if mode not in {"0644", "0755"}:
         raise RefusedError(
             Reason.MALFORMED,
-            "a mode is 0644 or 0755",
-            next_step="Give one of the two, or leave it out.",
+            "the mode of a file must be 0644 or 0755",
+            next_step="Use one of the two, or leave it out.",
         )
     return int(mode, 8)
 
@@ -173,6 +173,6 @@ def _requested_mode(operation: Mapping[str, Any]) -> int | None:
 def _not_loaded(kind: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.INTERNAL,
-        f"an operation {kind!r} was sent to a sandboxed process that has no editor for it",
-        next_step="This is a bug in Remit: report the plan's operations.",
+        f"the sandboxed process has no editor for the operation {kind!r}",
+        next_step="This is a bug in Remit. Report the plan's operations.",
     )

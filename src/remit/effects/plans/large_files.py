@@ -1,4 +1,4 @@
-"""Files of any size, as a plan's hands take them: hashed and copied piece by piece. Memory does not grow with them."""
+"""Hashes and copies files of any size in a plan, piece by piece. Memory does not grow with the file."""
 
 import os
 from typing import Any, Final
@@ -20,9 +20,10 @@ _NOT_HASHED: Final = ""
 
 
 def observe_state(spot: PathHandle, expected: State | None, *, where: str) -> tuple[State, FileIdentity]:
-    """What it is now. Not hashed if it has not the expected size: it is another file then, and may be huge.
+    """Return the current state of a file. A file of another size than expected is not hashed. It is another file then,
+    and may be very large.
 
-    Refuses what is missing, not a plain file, or changes while it is read.
+    Raises if the file is missing, is not a regular file, or changes during the read.
     """
     descriptor = open_file(spot.folder, spot.name, where=where)
     try:
@@ -35,18 +36,18 @@ def observe_state(spot: PathHandle, expected: State | None, *, where: str) -> tu
     finally:
         os.close(descriptor)
     if after != before:
-        raise mismatch("somebody wrote to the file while it was read", where)
+        raise mismatch("another program wrote to the file while Remit read it", where)
     return State(digest, before.size, before.mode & PERMISSIONS), before
 
 
 def copy_expected(source: int, target: int, expected: State, *, where: str) -> None:
-    """All of the source into an empty file. Refused if what arrives there is not what was expected. Raises OSError."""
+    """Copy the whole source into an empty file. Raises if the copied bytes are not the expected ones, or OSError."""
     if os.fstat(source).st_size != expected.size or _copy_hashed(source, target, expected.size) != expected.sha256:
         raise _source_changed_error(where)
 
 
 def _copy_hashed(source: int, target: int, size: int) -> str:
-    """The digest of what arrived. Each piece is hashed while it is in memory, and sent on to the disk."""
+    """Return the digest of the copied bytes. Each piece is hashed while it is in memory, and its write is started."""
     digest = sha256()
     hashed = flushed = 0
     try:
@@ -72,7 +73,7 @@ def _hash_on(digest: Any, descriptor: int, start: int, end: int) -> int:
 def _source_changed_error(where: str) -> RemitError:
     return EnvironmentFailureError(
         Reason.HASH_MISMATCH,
-        "the bytes that were kept ready for this file are not the ones that were looked at: changed or damaged since",
+        "the new bytes that were stored for this file have changed since they were checked, or are damaged",
         where=where,
-        next_step="Nothing was done to the file. Try it anew; if it happens again, check the disk and the memory.",
+        next_step="The file was not changed. Try again. If it happens again, check the disk and the memory.",
     )

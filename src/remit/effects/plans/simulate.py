@@ -1,7 +1,7 @@
-"""A plan looked at before anything is done: every step over the files as the steps before it would leave them.
+"""Simulates a plan without changing anything: each step works on the files as the earlier steps would leave them.
 
-Read-only. For each step the host is told its state before and after, the diff, and what in the new content calls for an
-approval; or the problem that would stop it. The effect must later arrive at exactly these states.
+Read-only. For each step the host receives its state before and after, the diff, and the findings that need an approval,
+or the problem that would stop the step. The effect must later produce exactly these states.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,15 +33,15 @@ from remit.fs.openat import already_exists, exists
 MAX_PIECE: Final = 64 << 10
 """Characters of a diff in one message."""
 MAX_DIFFS: Final = 8 << 20
-"""Characters of all diffs of a plan. Of what is past that, the lines are counted."""
+"""Characters of all diffs of a plan. Lines past this limit are only counted."""
 
 MAX_COMPARED: Final = 4 << 20
-"""Bytes of a file that was prepared. Of a larger one no lines are told."""
+"""Bytes of a prepared file. A larger file has no diff."""
 
 MAX_FINDINGS: Final = 100
-"""Of one step. More of them say nothing more."""
+"""The limit for one step. Further findings would tell the reader nothing new."""
 MAX_WORDS: Final = 500
-"""Of what is said of a finding."""
+"""Characters of the text of a finding."""
 
 _SYNTAX: Final = "syntax"
 _PREPARED_TYPES: Final = frozenset({"SQL_EXECUTE", "PIPELINE_RUN"})
@@ -49,7 +49,7 @@ _NO_DIFF: Final = Diff(0, 0, "")
 
 
 class Flagged(NamedTuple):
-    """What is to be approved by name."""
+    """A finding that needs an approval by name."""
 
     rule: str
     where: str
@@ -57,7 +57,7 @@ class Flagged(NamedTuple):
 
 
 FindInResult = Callable[[str, Edited, int], Sequence[Any]]
-"""Path, edit and mode of a result: what in it calls for an approval, each with `rule`, `where` and `what`."""
+"""A function from path, edit and mode of a result to its findings, each with `rule`, `where` and `what`."""
 
 
 class _Simulated(NamedTuple):
@@ -70,7 +70,7 @@ class _Simulated(NamedTuple):
 
 
 class Simulate:
-    """Changes nothing, and has nothing to settle."""
+    """The simulation. It changes nothing, so `settle` has nothing to do."""
 
     def __init__(self, editors: Editors, handlers: Mapping[str, Handler], find_in_result: FindInResult) -> None:
         self._editors = editors
@@ -127,7 +127,7 @@ class _Simulator:
         self._editors, self._handlers, self._find = editors, handlers, find_in_result
 
     def simulate(self, step: PlanStep) -> _Simulated:
-        """One step, and the tree as it leaves it. If it raises, the tree is as before."""
+        """Simulate one step and update the tree. If it raises, the tree is as before."""
         tree, path = self._tree, self._plan.paths[step.path]
         for named in (step.path, step.new_path):
             if named is not None:
@@ -145,12 +145,13 @@ class _Simulator:
         return self._simulate_delete(step, before) if step.move == "delete" else self._simulate_content(step, before)
 
     def simulate_prepared(self, step: PlanStep, content: bytes) -> _Simulated:
-        """New bytes that somebody else made: looked through like those of an edit. Their lines are for a preview only,
-        since they may be anybody's data, so no report has one.
+        """Simulate a step with prepared bytes, which are searched for findings like those of an edit.
+
+        Only a preview shows their lines. Reports leave them out, because they may be personal data.
         """
         path, before, after = self._plan.paths[step.path], step.before, step.after
         if after is None or not after.is_alike(state_of(content, after.mode)):
-            raise mismatch("what was prepared is not what was told", path)
+            raise mismatch("the prepared file does not have the reported content", path)
         old = None if before is None else self._tree.content(step.path)
         edited = Edited(content, None, step.summary)
         findings = self._find_all(step, path, edited, after.mode)
@@ -196,7 +197,8 @@ class _Simulator:
             raise already_exists(new_name)
         require_hash(step.expected_after, before, name)
         content = tree.content(step.path) or b""
-        # What the file had before the plan is not the plan's; a name that makes it a program, or broken data, is.
+        # Content that is older than the plan needs no approval. A new name that makes it a program, or broken data,
+        # does.
         moved = Edited(content, None if tree.is_planned(step.path) else (), "")
         findings = self._find_by_name(step, name, new_name, moved, before.mode if before is not None else 0)
         tree.rename(step.path, new_path)
@@ -205,13 +207,13 @@ class _Simulator:
         return _Simulated(before, before, summary, diff, findings, remarks(new_name, moved))
 
     def _find_by_name(self, step: PlanStep, name: str, new_name: str, moved: Edited, mode: int) -> tuple[Flagged, ...]:
-        """What would be found under the new name and was not under the old one: a name decides what bytes mean."""
+        """Return the findings under the new name that the old name did not have. The name decides what bytes mean."""
         under_old_name = {(found.rule, found.what) for found in self._find_all(step, name, moved, mode)}
         found = self._find_all(step, new_name, moved, mode)
         return tuple(one for one in found if (one.rule, one.what) not in under_old_name)
 
     def _find_all(self, step: PlanStep, name: str, edited: Edited, mode: int) -> tuple[Flagged, ...]:
-        """Whether the syntax is right is asked of the last state of a file only."""
+        """Return all findings of a result. The syntax is checked only in the last state of a file."""
         result = step.path if step.new_path is None else step.new_path
         is_last = self._tree.is_last_use(result, step.number)
         found = self._find(name, edited, mode)
@@ -225,12 +227,12 @@ class _Simulator:
 
 
 def _is_known_to_host(step: PlanStep) -> bool:
-    """Whether the host knows what comes of it: it was tried on a copy before, or could not be."""
+    """Whether the host knows the result of the step already, because it ran on a copy before or could not run."""
     return bool(step.problem or step.source) or (step.unchanged and step.action_type in _PREPARED_TYPES)
 
 
 def _from_host(step: PlanStep) -> _Simulated:
-    """Its file is not read: it may be larger than memory."""
+    """Return the result that the host knows. The file is not read, because it may be larger than memory."""
     return _Simulated(step.before, step.after, step.summary, _NO_DIFF, ())
 
 
@@ -247,13 +249,13 @@ def _require_needed(plan: StepPlan, step: PlanStep, failing: Collection[int]) ->
             action_id = next(other.action_id for other in plan.steps if other.number == number)
             raise RefusedError(
                 Reason.DEPENDENCY_FAILED,
-                f"this action needs {action_id}, which cannot be done",
+                f"this action needs the action {action_id}, which would fail",
                 where=plan.paths[step.path],
-                next_step=f"Mend {action_id} first.",
+                next_step=f"Fix {action_id} first.",
             )
 
 
-# --- what the host is told -------------------------------------------------------------------------------------------
+# --- messages to the host --------------------------------------------------------------------------------------------
 
 
 def _step_frame(step: PlanStep, simulated: _Simulated, left_out: int) -> dict[str, Any]:

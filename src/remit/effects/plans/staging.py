@@ -1,7 +1,7 @@
-"""One step made ready for its switch: its file is as it was seen, and its new bytes lie whole beside it.
+"""Prepares one step for its switch: checks that its file is as simulated, and writes all of its new bytes beside it.
 
-New bytes come from an edit, or from a file that the host gave along: a backup, or what was prepared on a copy. Only an
-edit holds a file in memory, and has a largest size; everything else is hashed and copied in pieces.
+New bytes come from an edit, or from a file that comes with the order: a backup, or a prepared file. Only an edit holds
+a file in memory, and has a size limit. All other files are hashed and copied in pieces.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from remit.fs.openat import FileIdentity, already_exists, exists, identify
 
 
 class Staged:
-    """A step that is ready for its switch, or why it cannot be."""
+    """A step that is ready for its switch, or the reason why it is not."""
 
     __slots__ = ("fresh", "observed", "part", "problem", "step")
 
@@ -39,21 +39,21 @@ class Staged:
         self.step = step
         self.problem: RemitError | None = None
         self.observed: FileIdentity | None = None
-        """The file that is to be changed, as it was when it was read."""
+        """The identity of the file to be changed, from the time when it was read."""
         self.part: int | None = None
         self.fresh: FileIdentity | None = None
-        """The new file, once its bytes are there."""
+        """The identity of the new file, once its bytes are written."""
 
 
 class Staging:
-    """For the steps of one order."""
+    """Stages the steps of one order."""
 
     def __init__(self, work: EffectContext, plan: StepPlan, editors: Editors, handlers: Mapping[str, Handler]) -> None:
         self._work, self._plan = work, plan
         self._editors, self._handlers = editors, handlers
 
     def stage(self, one: Staged) -> None:
-        """Raises what keeps the step from being done; then nothing of it is left."""
+        """Stage one step. If it raises, nothing of the step is left on the disk."""
         step = one.step
         if step.problem is not None:
             raise as_error(step.problem)
@@ -73,7 +73,7 @@ class Staging:
         reach("plan.staged")
 
     def _require_before(self, one: Staged, spot: PathHandle) -> bytes | None:
-        """The file is as the simulation saw it, or nothing is where it saw nothing. Its bytes, if they are edited."""
+        """Raise unless the file is as in the simulation. Return its bytes if the step edits them."""
         step = one.step
         if step.move == "create":
             _require_free(spot)
@@ -85,7 +85,7 @@ class Staging:
             state, observed = observe_state(spot, step.before, where=spot.path)
         if not state.is_alike(step.before):
             path = self._plan.paths[step.path]
-            raise mismatch(f"{path} is not as it was when the plan was looked at", spot.path)
+            raise mismatch(f"{path} has changed since the plan was simulated", spot.path)
         if step.move != "rename":
             require_ordinary(observed, where=spot.path)
         one.observed = observed
@@ -96,9 +96,9 @@ class Staging:
         if step.source not in self._work.given:
             raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
-                "the new bytes of this file were not given along: what was prepared ended with its process",
+                "the prepared bytes of this file no longer exist, because the process that prepared them has ended",
                 where=where,
-                next_step="Nothing was done to the file. Have the plan approved anew.",
+                next_step="The file was not changed. Have the plan approved again.",
             )
         return partial(copy_expected, self._work.given[step.source], expected=after, where=where)
 
@@ -115,9 +115,9 @@ class Staging:
     def _other_content(self, step: PlanStep) -> RemitError:
         return EnvironmentFailureError(
             Reason.INTERNAL,
-            "the edit did not arrive at the content that was previewed",
+            "the edit produced other content than its preview",
             where=self._plan.paths[step.path],
-            next_step="This is a bug in Remit: report the operation and, if you may, the file.",
+            next_step="This is a bug in Remit. Report the operation and, if you may share it, the file.",
         )
 
 

@@ -1,8 +1,9 @@
-"""A plan as host and sandboxed process speak of it: paths, states, steps and waves. Standard library only.
+"""The data model of a plan for host and sandboxed process: paths, states, steps and waves. Needs the standard library
+only.
 
-A *step* is one action in its place of the order. The *state* of a path is what a look at it can tell. Steps run in
-*waves*, in which no path stands twice, so that a look at the tree tells which steps of the wave were done; which wave
-it is, is noted. A *switch* is the one system call by which a step becomes visible.
+A *step* is one action at its place in the order. The *state* of a path is the content and mode of its file. Steps run
+in *waves*. No path occurs twice in a wave, so the files themselves show which steps of the wave were done. The number
+of the wave is in a note. A *switch* is the one system call by which a step becomes visible.
 """
 
 import json
@@ -35,9 +36,13 @@ ABOUT_ONE_ACTION: Final = frozenset(
         Reason.PIPELINE_FAILED,
     }
 )
-"""The action cannot be done on the file that is there, and nothing says that the others are in danger. Not among them:
-bytes that are not as they were approved, a path that leads elsewhere, a text of SQL that tries what is not for a plan
-(SQL_REFUSED: no half of such a plan is kept), a disk or a machine in trouble."""
+"""Reasons that stop one action and not the whole plan: the action does not fit its file, and the other actions are
+safe.
+
+These reasons stop the plan and are not in the set: bytes that are not as they were approved, a path that leads to
+another place, SQL that a plan may not run (SQL_REFUSED, because no part of such a plan is kept), a failing disk or
+machine.
+"""
 
 Move = Literal["create", "modify", "delete", "rename"]
 StepEnd = Literal["done", "failed", "skipped"]
@@ -46,7 +51,7 @@ _ASIDE: Final = 0x8000
 
 
 class State(NamedTuple):
-    """A file that is there. `None` in its place: nothing is."""
+    """The state of a file that exists. `None` is used where no file exists."""
 
     sha256: str
     """`sha256:` and 64 hexadecimal digits."""
@@ -55,12 +60,12 @@ class State(NamedTuple):
     """The permission bits."""
 
     def is_alike(self, other: "State | None") -> bool:
-        """The same bytes and the same permissions."""
+        """Whether both have the same bytes and the same permissions."""
         return other is not None and (self.sha256, self.mode) == (other.sha256, other.mode)
 
 
 class PlanStep(NamedTuple):
-    """What is done, and, once it was simulated, from which state to which."""
+    """One action of a plan and, once it was simulated, the states before and after it."""
 
     number: int
     """Its place in the order, from 0."""
@@ -68,35 +73,35 @@ class PlanStep(NamedTuple):
     action_type: str
     move: Move
     path: int
-    """Which of the plan's paths."""
+    """The index in the plan's paths."""
     new_path: int | None = None
     operation: Mapping[str, Any] = {}
-    """The operation as the plan has it, or as much as the handler needs."""
+    """The operation of the plan, or the part of it that the handler needs."""
     needs: tuple[int, ...] = ()
     """Numbers of the steps that must be done before it."""
     expected_before: str | None = None
     expected_after: str | None = None
     before: State | None = None
-    """Of `path`, at its turn."""
+    """The state of `path` right before this step."""
     after: State | None = None
-    """Of `path`, or of `new_path` for a rename."""
+    """The state of `path`, or of `new_path` for a rename, after this step."""
     summary: str = ""
     """The sentence for the report."""
     unchanged: bool = False
-    """Bytes and permissions stay as they are, so nothing is switched."""
+    """Whether bytes and permissions stay the same, so that nothing is switched."""
     problem: Mapping[str, str] | None = None
-    """Why it cannot be done, as found by the simulation: reason, what, where, next_step."""
+    """Why the simulation found that it cannot be done: reason, what, where, next_step."""
     source: str = ""
-    """The name of a given descriptor with the new bytes, where they come from a backup."""
+    """The name of the given descriptor with the new bytes, where they come from a backup or a prepared file."""
     metadata: Mapping[str, Any] | None = None
-    """Owner, mode, times and attributes to give to the new file."""
+    """Owner, mode, times and attributes of the new file."""
 
 
 class StepPlan(NamedTuple):
-    """All that the sandboxed process is told."""
+    """Everything that the sandboxed process receives about a plan."""
 
     prefix: str
-    """Twenty hexadecimal digits, drawn at random: the first part of every name that stands for bytes on their way."""
+    """Twenty random hexadecimal digits: the first part of the name of every temporary file of the plan."""
     paths: tuple[str, ...]
     """Relative to the root."""
     steps: tuple[PlanStep, ...]
@@ -116,13 +121,13 @@ class Result(NamedTuple):
     started_at: str = ""
     ended_at: str = ""
     error: Mapping[str, str] | None = None
-    """reason, what, where, next_step, of a step that failed."""
+    """The error of a failed step: reason, what, where, next_step."""
     reason: str = ""
-    """Why it was skipped, in words."""
+    """Why the step was skipped: a sentence for the report."""
 
 
 class Ids(NamedTuple):
-    """The ids of a run's papers, drawn when it began."""
+    """The ids of a run's reports, drawn when the run began."""
 
     envelope_id: str
     report_id: str
@@ -131,10 +136,12 @@ class Ids(NamedTuple):
 
 
 class StepProgress(NamedTuple):
-    """How far a run came, by its notes."""
+    """The progress of a run, from its notes."""
 
     wave: int = 0
-    """The only wave that may be half done. Those before are whole but for `not_done`, those after are not begun."""
+    """The only wave that may be partly done. Earlier waves are complete except for `not_done`. Later waves have not
+    begun, except that the next one may be staged.
+    """
     not_done: frozenset[int] = frozenset()
     undone: int | None = None
     """This wave and all later ones are undone."""
@@ -143,16 +150,18 @@ class StepProgress(NamedTuple):
     results: tuple[Result, ...] = ()
     kept: frozenset[int] = frozenset()
     clearing: bool = False
-    """It was verified and reported, and old files may be gone: there is only forward."""
+    """Whether the run is verified and reported, so that old files may be removed and an undo is not possible."""
 
 
 def part_name(prefix: str, number: int) -> str:
-    """Bytes on their way; after a modification was switched, the old file."""
+    """Return the name for unfinished bytes. After the switch of a modification the old file has this name."""
     return f".remit-{prefix}{number:04x}.part"
 
 
 def aside_name(prefix: str, number: int) -> str:
-    """A file that goes away. Another name than the part's: unfinished bytes are never taken for somebody's file."""
+    """Return the name for a file that is set aside. It differs from the part name, so that unfinished bytes are never
+    mistaken for a user's file.
+    """
     return f".remit-{prefix}{number | _ASIDE:04x}.part"
 
 
@@ -161,7 +170,7 @@ def encode_plan(plan: StepPlan) -> bytes:
 
 
 def parse_plan(raw: bytes) -> StepPlan:
-    """The inverse of `encode_plan`. ValueError, TypeError or KeyError for anything else."""
+    """Return the plan that `encode_plan` encoded. Raises ValueError, TypeError or KeyError for other bytes."""
     plan = StepPlan(*json.loads(raw))
     return plan._replace(
         paths=tuple(plan.paths),
@@ -172,7 +181,7 @@ def parse_plan(raw: bytes) -> StepPlan:
 
 
 def as_json(step: PlanStep) -> list[Any]:
-    """As plain JSON, for a checkpoint. `step_of` is the inverse."""
+    """Return the step as plain JSON, for a checkpoint. `step_of` is the inverse."""
     tree: list[Any] = json.loads(json.dumps(step))
     return tree
 
@@ -184,7 +193,7 @@ def step_of(tree: Sequence[Any]) -> PlanStep:
 
 
 def ends(step: PlanStep) -> dict[int, State | None]:
-    """What a step leaves, by path."""
+    """Return the states that a step leaves, by path."""
     if step.move == "rename" and step.new_path is not None:
         return {step.path: None, step.new_path: step.after}
     return {step.path: None if step.move == "delete" else step.after}
@@ -193,7 +202,7 @@ def ends(step: PlanStep) -> dict[int, State | None]:
 def final_states(
     plan: StepPlan, first: Mapping[int, State | None], done: "frozenset[int] | None" = None
 ) -> dict[int, State | None]:
-    """Every path after the steps, or after those that were `done`."""
+    """Return the state of every path after the steps, or after the steps in `done`."""
     states = dict(first)
     for step in plan.steps:
         if done is None or step.number in done:
@@ -204,9 +213,11 @@ def final_states(
 def make_waves(
     steps: Sequence[PlanStep], sizes: Mapping[int, int], levels: Sequence[Sequence[int]] | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    """The steps in order, cut so that no path stands twice in a wave; where levels are given, one wave holds no two.
+    """Divide the steps into waves, in order, so that no path occurs twice in a wave. With `levels`, all steps of a wave
+    are of one level.
 
-    `sizes` are the bytes that a step stages. A wave is bounded in steps and bytes: all of it lies beside the old files.
+    `sizes` are the bytes that a step stages. A wave has a limit of steps and of bytes, because all of its new files are
+    on the disk beside the old ones.
     """
     level_of = {number: level for level, numbers in enumerate(levels or ()) for number in numbers}
     ordered = sorted(steps, key=lambda step: (level_of.get(step.number, 0), step.number))
@@ -230,37 +241,37 @@ def make_waves(
 
 
 def note_wave(wave: int, not_done: Sequence[int]) -> dict[str, Any]:
-    """Before the switches of every wave but the first."""
+    """Return the note that is recorded before the switches of every wave except the first."""
     return {"wave": wave, "not_done": list(not_done)}
 
 
 def note_undo(status: str, results: Sequence[Result]) -> dict[str, Any]:
-    """Before going back: whoever goes on with it knows what it ends as, and why."""
+    """Return the note that is recorded before an undo. It tells a process that continues the undo status and reason."""
     return {"back": status, "results": [list(result) for result in results]}
 
 
 def note_partial(kept: Sequence[int], results: Sequence[Result]) -> dict[str, Any]:
-    """Before clearing up after a plan of which only a part was done, and is to stay."""
+    """Return the note that is recorded before the cleanup of a plan that was partly done and is kept."""
     return {"keep": list(kept), "results": [list(result) for result in results]}
 
 
 def note_clearing() -> dict[str, Any]:
-    """Before the first old file is removed."""
+    """Return the note that is recorded before the first old file is removed."""
     return {"clearing": True}
 
 
 def note_undone(wave: int) -> dict[str, Any]:
-    """When a wave was undone and another, earlier one follows."""
+    """Return the note that is recorded after the undo of a wave, if an earlier wave follows."""
     return {"undone": wave}
 
 
 def read_progress(notes: Sequence[Mapping[str, Any]]) -> StepProgress:
-    """What the notes of a run say, the latest word of each kind."""
+    """Return the progress of a run from its notes. The latest note of each kind is valid."""
     progress = StepProgress()
     for note in notes:
         match note:
             case {"wave": int(wave), "not_done": [*numbers]}:
-                # Whatever was noted before is over: a run that was taken back and begun again notes its waves anew.
+                # Earlier notes are no longer valid: a run that was undone and begun again notes its waves again.
                 progress = StepProgress(wave, frozenset(numbers))
             case {"undone": int(wave)}:
                 progress = progress._replace(undone=wave)

@@ -1,36 +1,37 @@
-"""A plan taken back, wave by wave and step by step, whether a step was done or not: told by the tree, by renames only.
+"""Undoes the steps of a plan, wave by wave and step by step, by renames only.
 
-A step knows the state of its path before and after it. Whatever is in neither state is somebody else's: it is never
-lost, and where it stands in the way of an old file, both are left where they are and named. Taking back may be cut
-short itself and done again: each of its calls leaves one of the rows below.
+The files themselves show whether a step was done, because a step knows the state of its path before and after it. A
+file in neither state belongs to another program. It is never lost. If it occupies the name of an old file, both stay
+where they are, and the error names them. An undo may be interrupted and repeated: each of its system calls leaves one
+of the rows below.
 
-P is the path, Q the new path of a rename; T the part name, S the aside name. B and A are the states before and after,
-X anything else, - nothing.
+P is the path, Q the new path of a rename, T the part name, S the aside name. B and A are the states before and after,
+X is any other state, - means no file, and "foreign" means that the file belongs to another program.
 
-    modify  P any, T -             nothing to do; S, unfinished bytes, is removed in every case
-            P B,   T A or B        remove T; with B, somebody put the same bytes back himself
+    modify  P any, T -             nothing to do; S (unfinished bytes) is removed in every case
+            P B,   T A or B        remove T; with B, another program restored the same bytes
             P A,   T B             exchange, remove T
-            P A,   T X             T was caught at the last moment: exchange, remove T
-            P A,   T A             P is somebody's, made alike: remove T
-            P X,   T A             P is somebody's, never switched: remove T
-            P -,   T B             somebody removed P: T gets its name
+            P A,   T X             T was changed at the last moment: exchange, remove T
+            P A,   T A             P is foreign and equal to the new file: remove T
+            P X,   T A             P is foreign and was never switched: remove T
+            P -,   T B             another program removed P: rename T to P
             P -,   T A             remove T
-            all others             refused, nothing is touched
-    create  T there                not switched: remove T
-            P any, S A             was cut short: remove S
-            P A,   S -             P is set aside as S, remove S
-            P -,   S X             S was caught at the last moment: S gets its name
-            P X,   S -             somebody's: left alone
+            all others             refuse, change nothing
+    create  T exists               not switched: remove T
+            P any, S A             the undo was interrupted: remove S
+            P A,   S -             rename P to S, remove S
+            P -,   S X             S was changed at the last moment: rename S to P
+            P X,   S -             P is foreign: leave it unchanged
             P -,   S -             nothing to do
-            all others             refused, nothing is touched
+            all others             refuse, change nothing
     delete  P any, S -             nothing to do
-            P -,   S there         S gets its name
-            P B,   S B             somebody put the same bytes back himself: remove S
-            all others             refused, nothing is touched
-    rename  P -,   Q B             Q gets its name
-            P B                    nothing to do; what is at Q is somebody's
-            P X,   Q B             refused, nothing is touched
-            all others             somebody's: left alone
+            P -,   S exists        rename S to P
+            P B,   S B             another program restored the same bytes: remove S
+            all others             refuse, change nothing
+    rename  P -,   Q B             rename Q to P
+            P B                    nothing to do; a file at Q is foreign
+            P X,   Q B             refuse, change nothing
+            all others             the files are foreign: leave them unchanged
 """
 
 from collections.abc import Callable, Collection
@@ -57,36 +58,39 @@ from remit.fs.openat import FileIdentity, peek, rename_exchange, rename_noreplac
 
 
 def undo_step(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
-    """Take it back. False: a file of somebody else's was left where it is, so the path is not as before.
+    """Undo one step. Return False if another program's file stays at the path, so that the path is not as before.
 
-    Raises `EnvironmentFailureError(DRIFTED)`, with nothing touched, where only a person can say what is right.
+    Raises `EnvironmentFailureError(DRIFTED)`, and changes nothing, where only a person can decide which file is right.
     """
     if not is_done_on_disk(step):
         return True
-    if spot_of(work, step.path) is None:  # somebody removed the folder, and all that was in it
+    if spot_of(work, step.path) is None:  # another program removed the folder with its content
         return step.move == "create"
     return _UNDO[step.move](work, plan, step)
 
 
 def clear_unswitched(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
-    """For a step that is known not to be done: what it may have left, and no look at what only seems to be its work."""
+    """Remove the temporary files of a step that is known not to be done.
+
+    A file at the path that only looks like the result of the step stays.
+    """
     if not is_done_on_disk(step) or spot_of(work, step.path) is None:
         return True
-    if step.move in {"modify", "delete"}:  # what they set aside is proof of them
+    if step.move in {"modify", "delete"}:  # the file that they set aside proves that they were done
         return _UNDO[step.move](work, plan, step)
     clear_fresh(work, plan, step)
     return True
 
 
 def clear_fresh(work: EffectContext, plan: StepPlan, step: PlanStep) -> None:
-    """For a step whose wave was never begun: it can only have left new bytes."""
+    """Remove the new bytes of a step whose wave never began. The step can have left no other file."""
     spot = spot_of(work, step.path)
     if spot is not None and step.move in {"create", "modify"}:
         remove_temporary(spot, fresh_name(plan, step))
 
 
 def is_switched(work: EffectContext, step: PlanStep) -> bool:
-    """Whether the path is in the state after the step, whatever is set aside."""
+    """Whether the path is in the state after the step. Files that are set aside do not matter."""
     if not is_done_on_disk(step):
         return True
     here = find_path(work, step.path, step.before, step.after)
@@ -98,7 +102,7 @@ def is_switched(work: EffectContext, step: PlanStep) -> bool:
 
 
 def is_done_on_disk(step: PlanStep) -> bool:
-    """Whether it is one that does something, as far as the simulation could tell."""
+    """Whether the step changes a file, according to the simulation."""
     return not step.unchanged and step.problem is None
 
 
@@ -106,7 +110,7 @@ def is_done_on_disk(step: PlanStep) -> bool:
 
 
 def is_whole(work: EffectContext, plan: StepPlan, wave: int, not_done: Collection[int]) -> bool:
-    """Whether the last wave was begun and all of it, and all before it, is there."""
+    """Whether the last wave began, and all of its steps and all earlier steps are done."""
     return (
         wave == len(plan.waves) - 1
         and not not_done
@@ -116,15 +120,15 @@ def is_whole(work: EffectContext, plan: StepPlan, wave: int, not_done: Collectio
 
 
 def make_durable(work: EffectContext, plan: StepPlan) -> None:
-    """Sync what is to stay."""
+    """Sync the folders of all files that stay."""
     sync_folders(spots_of(work, plan.steps))
 
 
 def undo_wave(work: EffectContext, plan: StepPlan, wave: int, not_done: Collection[int]) -> list[int]:
-    """The steps of one wave, the last one first. The wave after it may have been staged, and no more.
+    """Undo the steps of one wave, the last step first. The next wave may have been staged, but not switched.
 
-    No two steps of a wave have to do with each other: one that cannot be taken back does not keep the others from it.
-    Gives the numbers of those whose path is not as before.
+    The steps of a wave are independent, so a step that cannot be undone does not stop the others. Return the numbers of
+    the steps whose path is not as before.
     """
     left: list[int] = []
     first_problem: RemitError | None = None
@@ -228,7 +232,7 @@ def _undo_rename(work: EffectContext, plan: StepPlan, step: PlanStep) -> bool:
         return False
     if here.likeness != "absent":
         raise _drifted_error(
-            f"the file was renamed to {target.path}, and somebody put another in its old place", spot.path, target.path
+            f"the file was renamed to {target.path}, and another file is at its old path now", spot.path, target.path
         )
     _rename_found(target, target.name, spot, spot.name, moved.identity)
     return True
@@ -246,18 +250,18 @@ _UNDO: Final[dict[str, Callable[[EffectContext, StepPlan, PlanStep], bool]]] = {
 
 
 def _rename_found(old: PathHandle, old_as: str, new: PathHandle, new_as: str, expected: FileIdentity) -> None:
-    """Rename the file that was looked at. If another was put in its place meanwhile, that one gets its name back."""
+    """Rename the expected file. If another file has replaced it, give that one its old name again and raise."""
     where, where_new = beside(old, old_as), beside(new, new_as)
     rename_noreplace(old.folder, old_as, new.folder, new_as, where=where, where_new=where_new)
     found = peek(new.folder, new_as, where=where_new)
     if found is not None and found.has_content_of(expected):
         return
     rename_noreplace(new.folder, new_as, old.folder, old_as, where=where_new, where_new=where)
-    raise _drifted_error("somebody exchanged the file while it was taken back", where, where_new)
+    raise _drifted_error("another program replaced the file during the undo", where, where_new)
 
 
 def _exchange_found(spot: PathHandle, old: str, aside: FileIdentity, here: FoundFile) -> None:
-    """Exchange the two files that were looked at. If either is another by now, they are exchanged again."""
+    """Exchange the two expected files. If either of them has been replaced, exchange them again and raise."""
     rename_exchange(spot.folder, old, spot.name, where=spot.path)
     now_here, now_aside = (peek(spot.folder, name, where=spot.path) for name in (spot.name, old))
     if (
@@ -273,7 +277,7 @@ def _exchange_found(spot: PathHandle, old: str, aside: FileIdentity, here: Found
 
 
 def _doubt_error(spot: PathHandle, aside: str) -> EnvironmentFailureError:
-    what = "somebody changed this file while the plan was under way, so it is left as it is"
+    what = "another program changed this file during the plan, so it is left unchanged"
     return _drifted_error(what, spot.path, beside(spot, aside))
 
 
@@ -282,5 +286,5 @@ def _drifted_error(what: str, where: str, other: str) -> EnvironmentFailureError
         Reason.DRIFTED,
         what,
         where=where,
-        next_step=f"Compare it with {other}, give the right one its name, remove the other, and run `remit recover`.",
+        next_step=f"Compare it with {other}, keep the right one here, remove the other, and run `remit recover`.",
     )

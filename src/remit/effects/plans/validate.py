@@ -1,6 +1,6 @@
-"""The rules of a plan, looked at when it was carried out. Read-only.
+"""Checks the rules of a plan after its steps. Read-only.
 
-The rules come in the plan, and so do the paths they name, in `paths`; the folders as spots, as everywhere in plans.
+The rules come with the plan, and the paths that they name are in its `paths`. The folders come as spots.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,22 +13,23 @@ from remit.effects.plans.steps import StepPlan
 from remit.fs.openat import exists
 
 ROWS: Final = "sql_expect"
-"""The type of rules about rows of a database. Others judge those: it takes an engine."""
+"""The type of rules about rows of a database. They are checked by other modules, because they need a database engine.
+"""
 
 Content = Callable[[str], bytes | None]
-"""The bytes of a path that a rule names; None: nothing is there."""
+"""A function that returns the bytes of a path in a rule, or None if there is no file."""
 Judge = Callable[[Mapping[str, Any], Content], str]
-"""Rule and content in; why the rule does not hold, or an empty text."""
+"""A function from rule and content to the reason why the rule does not hold. The reason is empty if it holds."""
 
 
 class RuleCheck:
-    """By the type of rule."""
+    """The check of all rules, with one judge for each type of rule."""
 
     def __init__(self, judges: Mapping[str, Judge]) -> None:
         self._judges = judges
 
     def run(self, work: EffectContext) -> dict[str, Any]:
-        """Refused, naming the first rule that does not hold."""
+        """Raise `RefusedError` with the first rule that does not hold."""
         plan = read_plan(work)
 
         def content(path: str) -> bytes | None:
@@ -41,7 +42,7 @@ class RuleCheck:
                     Reason.RULE_FAILED,
                     f"rule {place} of {len(plan.rules)} ({rule['type']}) does not hold: {why}",
                     where=str(rule.get("path", "")),
-                    next_step="Mend the plan or the rule, and have it approved anew.",
+                    next_step="Fix the plan or the rule, and have the plan approved again.",
                 )
         return {}
 
@@ -51,18 +52,18 @@ class RuleCheck:
     def _judge(self, rule: Mapping[str, Any], content: Content) -> str:
         kind = str(rule.get("type"))
         if kind not in self._judges:
-            raise UsageError(Reason.MISUSE, f"a rule {kind!r} was sent to a process that cannot judge it")
+            raise UsageError(Reason.MISUSE, f"this process cannot check a rule of the type {kind!r}")
         try:
             return self._judges[kind](rule, content)
         except (
             RefusedError
-        ) as problem:  # it cannot even be looked at: a link, a broken document, a path with two answers
+        ) as problem:  # the file cannot be read: a link, a broken document, a path that selects two values
             return problem.what
 
 
 def _content(work: EffectContext, plan: StepPlan, path: str) -> bytes | None:
     if path not in plan.paths:
-        raise UsageError(Reason.MISUSE, "a rule names a path that the plan's paths do not have", where=path)
+        raise UsageError(Reason.MISUSE, "a rule names a path that is not in the plan's paths", where=path)
     spot = spot_of(work, plan.paths.index(path))
     if spot is None or not exists(spot.folder, spot.name):
         return None
@@ -79,9 +80,9 @@ def judge_exists(rule: Mapping[str, Any], content: Content) -> str:
 def judge_absent(rule: Mapping[str, Any], content: Content) -> str:
     try:
         found = content(rule["path"]) is not None
-    except RefusedError:  # whatever it is, it is there
+    except RefusedError:  # something exists at the path, even if it is not a regular file
         found = True
-    return "there is something of this name" if found else ""
+    return "the path exists" if found else ""
 
 
 def judge_hash(rule: Mapping[str, Any], content: Content) -> str:
@@ -89,7 +90,7 @@ def judge_hash(rule: Mapping[str, Any], content: Content) -> str:
     if found is None:
         return "the file does not exist"
     digest = state_of(found, 0).sha256
-    return "" if digest == rule["digest"] else f"the file has {digest}, and not {rule['digest']}"
+    return "" if digest == rule["digest"] else f"the file has {digest}, not {rule['digest']}"
 
 
 PLAIN_JUDGES: Final[Mapping[str, Judge]] = {

@@ -1,4 +1,4 @@
-"""The rules of a plan that look into a JSON or YAML document. Needs their parsers."""
+"""Checks the rules of a plan about the content of a JSON or YAML document. Needs the parsers of these formats."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,9 +19,10 @@ _LONGEST_POINTER: Final = 200
 
 
 def judge_json_schema(rule: Mapping[str, Any], content: Content) -> str:
-    """Nothing is fetched: a schema that refers to elsewhere does not hold. Patterns never backtrack.
+    """Check a document against a JSON Schema.
 
-    Neither the document nor the schema is quoted: who may read the answer may not be allowed to read them.
+    Nothing is fetched, so a schema that refers to another document does not hold. Patterns never backtrack. The answer
+    quotes neither the document nor the schema, because its reader may not be allowed to read them.
     """
     document = _document(rule["path"], content)
     named = rule.get("schema_file")
@@ -32,14 +33,14 @@ def judge_json_schema(rule: Mapping[str, Any], content: Content) -> str:
         validator = jsonschema_rs.validator_for(schema, offline=True, pattern_options=jsonschema_rs.RegexOptions())
         error = next(validator.iter_errors(document), None)
     except jsonschema_rs.ValidationError as problem:
-        return f"the schema cannot be used: {_broken_at(problem)}"  # that of all schemas
+        return f"the schema cannot be used: {_broken_at(problem)}"  # the schema itself breaks the meta-schema
     except (jsonschema_rs.ReferencingError, ValueError, TypeError):
         return "the schema cannot be used"
     return "" if error is None else _broken_at(error)
 
 
 def _broken_at(error: jsonschema_rs.ValidationError) -> str:
-    """Which place of the document, as a JSON pointer, breaks which keyword of the schema."""
+    """Say which place of the document, as a JSON pointer, breaks which keyword of the schema."""
     pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in error.instance_path)
     shown = pointer if len(pointer) <= _LONGEST_POINTER else pointer[:_LONGEST_POINTER] + "..."
     return f"at {shown or 'the top'} it breaks the keyword {error.kind.name} of its schema"
@@ -50,7 +51,7 @@ def judge_json_path(rule: Mapping[str, Any], content: Content) -> str:
     value = document
     for step in select_one(document, rule["expression"]):
         value = value[step]
-    return "" if is_equal(value, rule["expected"]) else f"what {rule['expression']} selects is not as expected"
+    return "" if is_equal(value, rule["expected"]) else f"the value at {rule['expression']} is not as expected"
 
 
 FULL_JUDGES: Final[Mapping[str, Judge]] = {
@@ -69,7 +70,7 @@ def _document(path: str, content: Content) -> Any:
     except RefusedError as problem:
         if problem.reason is not Reason.SYNTAX_BROKEN:
             raise
-        # The parsers' own words have names and characters of the text in them.
+        # The parsers' own messages contain names and characters of the text.
         kind = "YAML" if path.lower().endswith(_YAML) else "JSON"
         place = f" at {problem.where}" if problem.where else ""
         raise RefusedError(Reason.SYNTAX_BROKEN, f"{path} is not {kind}{place}", where=path) from None

@@ -1,4 +1,4 @@
-"""The plan's files as the steps so far would leave them. Nothing is written; each file is read once, when it is due."""
+"""The plan's files as the steps so far would leave them. Nothing is written. Each file is read once, when needed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -13,11 +13,11 @@ class _Entry(NamedTuple):
     state: State
     content: bytes
     original: FileIdentity | None
-    """The file on the disk, as long as it is still that one."""
+    """The file on the disk, while no step has changed its content."""
 
 
 class VirtualTree:
-    """By the number of the path. Content is kept only as long as a later step needs it."""
+    """The files, by the number of the path. Content is kept only as long as a later step needs it."""
 
     def __init__(self, paths: Sequence[str], steps: Sequence[PlanStep], read: Callable[[int], ReadFile | None]) -> None:
         self._paths = paths
@@ -28,7 +28,7 @@ class VirtualTree:
         self._names = frozenset(paths)
 
     def state(self, path: int) -> State | None:
-        """None: nothing is there. Raises what reading the file raised, each time."""
+        """Return the state of a path, or None if there is no file. If the file cannot be read, raises at each call."""
         entry = self._entry(path)
         return entry.state if entry is not None else None
 
@@ -37,12 +37,12 @@ class VirtualTree:
         return entry.content if entry is not None else None
 
     def is_planned(self, path: int) -> bool:
-        """Whether the bytes there come, at least in part, from a step before."""
+        """Whether the bytes of the file come, at least in part, from an earlier step."""
         entry = self._entry(path)
         return entry is not None and entry.original is None
 
     def require_ordinary(self, path: int) -> None:
-        """That a plan may change or remove it, as far as its permissions tell."""
+        """Raise if its permissions say that a plan may not change or remove the file."""
         entry = self._entry(path)
         if entry is not None and entry.original is not None:
             require_ordinary(entry.original, where=self._paths[path])
@@ -57,7 +57,7 @@ class VirtualTree:
         self._entries[new_path], self._entries[path] = self._entry(path), None
 
     def forget(self, step: PlanStep) -> None:
-        """The step is over: what no later one needs is let go."""
+        """Drop the content of files that no step after this one needs."""
         for path in (step.path, step.new_path):
             entry = None if path is None else self._entries.get(path)
             if path is not None and entry is not None and self.is_last_use(path, step.number):
@@ -67,7 +67,7 @@ class VirtualTree:
         return self._last_use.get(path, -1) == number
 
     def require_place(self, path: int) -> None:
-        """Refuses a path that would have to be a file for one step and a folder for another."""
+        """Raise if the path is a file for one step and a folder for another."""
         name = self._paths[path]
         above = [folder for folder in _folders_of(name) if folder in self._names]
         if above or name in self._folders:
@@ -75,7 +75,7 @@ class VirtualTree:
                 Reason.PATH_REFUSED,
                 f"in this plan {above[0] if above else name} is a file for one action and a folder for another",
                 where=name,
-                next_step="Make two plans of it: one that removes, and one that creates.",
+                next_step="Make two plans: one that removes the path, and one that creates it.",
             )
 
     def _entry(self, path: int) -> _Entry | None:
@@ -86,7 +86,7 @@ class VirtualTree:
 
 
 def last_uses(steps: Sequence[PlanStep]) -> Mapping[int, int]:
-    """The last step that names a path, by path."""
+    """Return the last step that names a path, by path."""
     return {path: step.number for step in steps for path in (step.path, step.new_path) if path is not None}
 
 

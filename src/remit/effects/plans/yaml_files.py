@@ -1,4 +1,4 @@
-"""Whether a YAML file says what it should be able to say. Needs the YAML parser."""
+"""Checks YAML files: syntax, and tags that create objects. Needs the YAML parser."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -14,7 +14,7 @@ _CORE: Final = frozenset({"!", *(f"tag:yaml.org,2002:{name}" for name in _CORE_N
 
 
 def check_yaml(content: bytes) -> list[ContentFinding]:
-    """Its syntax, and tags that ask the reader to make an object."""
+    """Return findings about the syntax, and about tags that tell a reader to create an object."""
     if len(content) > MAX_BYTES:
         return [too_large_to_be_checked(MAX_BYTES)]
     try:
@@ -43,4 +43,4 @@ FULL_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         ".yml": check_yaml,
     }
 )
-"""By the end of a file's name."""
+"""The checks, by the end of a file's name."""
