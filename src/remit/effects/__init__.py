@@ -1,1 +1,1 @@
-"""The code that runs inside the sandboxed process. It knows its inputs and its output; no key, ledger or store."""
+"""The code that runs inside the sandboxed process. It has its inputs and its output, and no key, ledger or store."""

@@ -1,7 +1,7 @@
-"""The bytes of one open file into another, on their way to a name that nobody else has.
+"""Copies the bytes of one open file into another, and renames, removes and syncs files safely.
 
-A duplicate grows under the task's part name, which is taken with O_EXCL, and is not given its real name before it is
-whole, verified and on the disk. Works on descriptors only. Memory does not grow with the file.
+A copy is written under the task's part name, which is created with O_EXCL. It gets its real name when it is complete,
+verified and on the disk. Works on descriptors only. Memory does not grow with the file.
 """
 
 import errno
@@ -20,30 +20,33 @@ except ImportError:  # a Python without OpenSSL
 CHUNK: Final = 1 << 20
 SLICE: Final = 8 << 20
 
-# Not every pair of filesystems can copy inside the kernel, and a sandbox may forbid it: then through our memory.
+# Not every pair of filesystems can copy inside the kernel, and a sandbox may forbid it. Then the copy uses our memory.
 _NO_KERNEL_COPY: Final = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 
 Progress = Callable[[int, int], None]
 
 
 def create_part(folder: int, part_name: str, mode: int, *, where: str) -> int:
-    """A new, empty file that is certainly ours. Its mode is final at once, provided the umask is 0."""
+    """Create a new, empty file that certainly belongs to this task. Its mode is final at once, if the umask is 0."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(part_name, flags, mode & 0o777, dir_fd=folder)
     except FileExistsError:
         raise RefusedError(
             Reason.FILE_CONFLICT,
-            f"a file named {part_name}, which is this task's own name for unfinished bytes, is in the way",
+            f"a file named {part_name} exists already, and the task needs this name for its unfinished bytes",
             where=where,
-            next_step="Find out who put it there, remove it, and send a new task.",
+            next_step="Find out which program created it, remove it, and send a new task.",
         ) from None
     except OSError as problem:
         raise failure(problem, where, "could not be created") from None
 
 
 def copy_content(source: int, target: int, size: int, progress: Progress = lambda _done, _total: None) -> None:
-    """The first `size` bytes; a hole stays a hole. Refuses a source that became shorter. At most some 50 reports."""
+    """Copy the first `size` bytes. A hole stays a hole. Refuses a source that became shorter.
+
+    Reports progress about 50 times at most.
+    """
     step = max(SLICE, size // 50)
     due = step
     for at in copy_pieces(source, target, size):
@@ -53,9 +56,9 @@ def copy_content(source: int, target: int, size: int, progress: Progress = lambd
 
 
 def copy_pieces(source: int, target: int, size: int) -> Iterator[int]:
-    """The same, piece by piece: after each one, up to where the target has its bytes.
+    """Copy like `copy_content`, and yield after each piece the offset up to which the target is complete.
 
-    Goes by places in the files, not by the one that `read` goes on from: other processes may have the source as well.
+    Uses explicit offsets and not the shared file offset, because other processes may have the source open as well.
     """
     os.ftruncate(target, size)
     in_kernel = True
@@ -72,7 +75,7 @@ def copy_pieces(source: int, target: int, size: int) -> Iterator[int]:
 
 
 def sha256_of(descriptor: int) -> str:
-    """`sha256:<hex>` of the whole file, holes included."""
+    """Return `sha256:<hex>` of the whole file, holes included."""
     digest = sha256()
     offset = 0
     while chunk := os.pread(descriptor, CHUNK, offset):
@@ -84,10 +87,10 @@ def sha256_of(descriptor: int) -> str:
 def rename_checked(
     old: tuple[int, str], new: tuple[int, str], expected: FileIdentity, *, where: str, where_new: str
 ) -> None:
-    """Rename, provided that it is this very file. If another was put in its place, that one gets its name back.
+    """Rename the file if it is the expected one. If another file is in its place, that file gets its name again.
 
-    `RefusedError` if it did, so that nothing was touched; if its name was taken meanwhile, `EnvironmentFailureError`
-    says where.
+    Raises `RefusedError` if the other file got its name again, so that nothing is changed. If that name is in use by
+    then, `EnvironmentFailureError` says where the file is.
     """
     rename_noreplace(*old, *new, where=where, where_new=where_new)
     try:
@@ -101,29 +104,29 @@ def rename_checked(
 
 
 def restore_name(old: tuple[int, str], new: tuple[int, str], *, where: str, where_new: str) -> None:
-    """Take a rename back. A failure is never `RefusedError`: the file is left under a name that is not its own."""
+    """Undo a rename. A failure is never `RefusedError`, because it leaves the file under a name that is not its own."""
     try:
         rename_noreplace(*old, *new, where=where, where_new=where_new)
     except RemitError as problem:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            f"a file that was renamed to this could not be given its name back: {problem.what}",
+            f"Remit renamed a file to this name and could not undo the rename: {problem.what}",
             where=where,
-            next_step=f"Compare it with what is at {where_new} now, and give it the name that is right.",
+            next_step=f"Compare the file with the one at {where_new}, and rename it to the right name.",
         ) from None
 
 
 def changed(where: str) -> RefusedError:
     return RefusedError(
         Reason.FILE_CONFLICT,
-        "the file is not as it was when the task was looked at: somebody else has changed or replaced it",
+        "another program has changed or replaced the file since the task was checked",
         where=where,
-        next_step="Look at it again, and send a new task if the file shall still be acted on.",
+        next_step="Look at the file, and send a new task if it is still wanted.",
     )
 
 
 def remove_if_same(folder: int, name: str, expected: FileIdentity, *, where: str) -> bool:
-    """Remove the file if the name still stands for it, durably; say whether it did."""
+    """Remove the file durably if the name still belongs to it. Return whether it was removed."""
     found = peek(folder, name, where=where)
     if found is None or not found.is_file(expected):
         return False
@@ -143,7 +146,7 @@ def sync(descriptor: int, *, where: str) -> None:
 
 
 def require_equal(source: int, target: int, before: FileIdentity, *, where: str) -> str:
-    """The digest of both, or a refusal: the source changed meanwhile, or the copy is not what was written."""
+    """Return the digest of both files. Raise if the source has changed meanwhile or the copy has other bytes."""
     wanted = sha256_of(source)
     if identify(source) != before:
         raise changed(where)
@@ -158,13 +161,13 @@ def require_equal(source: int, target: int, before: FileIdentity, *, where: str)
 
 
 def _data_ranges(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where the file has bytes. One range for all of it where the filesystem does not tell."""
+    """The ranges of the file that hold data. One range for all of it where the filesystem does not report holes."""
     offset = 0
     while offset < size:
         try:
             start = os.lseek(descriptor, offset, os.SEEK_DATA)
         except OSError as problem:
-            if problem.errno == errno.ENXIO:  # nothing but a hole from here on
+            if problem.errno == errno.ENXIO:  # only a hole from here on
                 return
             if problem.errno != errno.EINVAL:
                 raise
@@ -176,7 +179,7 @@ def _data_ranges(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _copy_in_kernel(source: int, target: int, at: int, wanted: int) -> int:
-    """How many bytes were copied; 0 where the kernel does not do it."""
+    """Return how many bytes were copied, and 0 where the kernel cannot copy."""
     try:
         return os.copy_file_range(source, target, wanted, at, at)
     except OSError as problem:
@@ -191,10 +194,10 @@ def _copy_through_memory(source: int, target: int, at: int, wanted: int) -> int:
         raise RefusedError(
             Reason.FILE_CONFLICT,
             "the file became shorter while it was being copied",
-            next_step="Find out who else writes to it, then send a new task.",
+            next_step="Find out which program writes to it, then send a new task.",
         )
     view = memoryview(chunk)
     written = 0
-    while written < len(chunk):  # a full disk may take less than it was given, without an error
+    while written < len(chunk):  # a full disk may accept fewer bytes without an error
         written += os.pwrite(target, view[written:], at + written)
     return len(chunk)

@@ -1,10 +1,10 @@
-"""Values as JSON has them, compared. Standard library only: every sandboxed process may load it."""
+"""Equality of JSON values. Needs the standard library only, so every sandboxed process may load it."""
 
 from typing import Any
 
 
 def is_equal(one: Any, other: Any) -> bool:
-    """As JSON has it: 1 and 1.0 are one number, and no number is true."""
+    """Return whether two values are equal as JSON: 1 and 1.0 are the same number, and no number equals true."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):

@@ -214,7 +214,7 @@ def test_a_link_planted_under_the_part_name_is_refused_and_not_followed(ws: Plac
     target = ws.outside / ("secret.txt" if kind == "link to a secret" else "new")
     (ws.there / work.part_name).symlink_to(target)
     was = world(ws.root)
-    with pytest.raises(RefusedError, match="in the way"):
+    with pytest.raises(RefusedError, match="exists already, and the task needs this name"):
         COPY.run(work)
     assert world(ws.root) == was
     assert ws.settle(work, finish=True) is None, "and recovery neither follows nor removes it"

@@ -164,7 +164,7 @@ def test_a_planted_part_file_is_refused_and_left_alone(two_disks: Place) -> None
     work = two_disks.prepare("FILE_MOVE", source_path=source, destination_path=target)
     planted = two_disks.there / work.part_name
     planted.write_bytes(b"planted")
-    with pytest.raises(RefusedError, match="in the way"):
+    with pytest.raises(RefusedError, match="exists already, and the task needs this name"):
         MOVE.run(work)
     assert (source.exists(), planted.read_bytes(), target.exists()) == (True, b"planted", False)
 

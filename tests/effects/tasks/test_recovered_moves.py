@@ -44,7 +44,7 @@ def test_a_move_is_not_taken_back_over_a_new_file(place: Place, a: Path) -> None
     work = transfer(place)
     killed_at(place, work, "effect.moved")
     a.write_bytes(b"new")
-    with pytest.raises(EnvironmentFailureError, match="could not be given its name back"):
+    with pytest.raises(EnvironmentFailureError, match="could not undo the rename"):
         place.settle(work, finish=False)
     assert (a.read_bytes(), (place.there / "b").read_bytes()) == (b"new", CONTENT)
 
@@ -139,7 +139,7 @@ def test_two_saves_in_the_instant_of_a_rename_are_a_failure_that_says_where_the_
         real(*args, **named)
 
     monkeypatch.setattr(duplicate, "rename_noreplace", rename)
-    with pytest.raises(EnvironmentFailureError, match="could not be given its name back") as caught:
+    with pytest.raises(EnvironmentFailureError, match="could not undo the rename") as caught:
         (MOVE if capability_id == "FILE_MOVE" else DELETE).run(work)
     assert len(calls) == 2
     assert Path(caught.value.where).read_bytes() == b"first save"

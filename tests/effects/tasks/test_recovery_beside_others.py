@@ -134,7 +134,7 @@ def test_a_file_set_aside_whose_name_was_taken_is_never_lost_in_silence(place: P
     (place.here / work.part_name).write_bytes(b"edited")
     a.write_bytes(b"new")
     was = world(place.here)
-    with pytest.raises(EnvironmentFailureError, match="could not be given its name back") as caught:
+    with pytest.raises(EnvironmentFailureError, match="could not undo the rename") as caught:
         place.settle(work, finish=call == "finish", notes=notes)
     assert caught.value.where.endswith(work.part_name)
     assert world(place.here) == was
