@@ -31,7 +31,7 @@ def shortened(text: str, most: int) -> str:
 _escape: Final = codecs.lookup("unicode_escape").encode
 
 UNICODE: Final = "16.0.0"
-"""A text of all characters in the given ranges, for the two lists below."""
+"""The version of Unicode that the two lists below are taken from."""
 
 # Default_Ignorable_Code_Point, from https://www.unicode.org/Public/16.0.0/ucd/DerivedCoreProperties.txt. A renderer
 # that has no glyph for one of these shows nothing. Code points without an assigned character are included.

@@ -1,1 +1,1 @@
-"""What Remit says about itself: metrics, JSON logs and spans."""
+"""Metrics, JSON logs and spans: how an operator observes Remit."""

@@ -1,7 +1,7 @@
-"""What the browser door counts, under the names that its specification gives, for Prometheus.
+"""Metrics of browser actions for Prometheus, under the names that their specification gives.
 
-Labels are the kind of an action and how it ended, and nothing else: no URL, no name and no value of anybody's can get
-into a metric. The registry is our own, so that nothing else of the process is told.
+The labels are the kind of an action and how it ended. No URL, name or value of a user can get into a metric. Remit uses
+a registry of its own, so that it publishes nothing else about the process.
 """
 
 from collections.abc import Callable
@@ -14,19 +14,19 @@ DURATION: Final = "abos_executor_duration_seconds"
 PENDING: Final = "abos_executor_approvals_pending"
 BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 SUCCESS: Final = "success"
-"""The status of an action that succeeded. Of any other, it is the code of its error."""
+"""The status of an action that succeeded. The status of any other action is the code of its error."""
 
 
 INSTALL: Final = "pip install 'remit[browser]'; in a clone: .venv/bin/python -m pip install -e '.[browser]'"
-"""How the browser's extra is had: everything that needs it says the same."""
+"""The command that installs the browser extra. Every message about a missing extra shows it."""
 
 
 class Metrics:
-    """`pending` is asked for the number of open questions whenever somebody reads the metrics."""
+    """The metrics of this process. Each scrape calls `pending` for the number of pending approval requests."""
 
     def __init__(self, pending: Callable[[], int]) -> None:
         try:
-            # An extra, and heavy: loaded by whoever counts.
+            # An extra that loads slowly: only a process that counts pays for it.
             from prometheus_client import (  # noqa: PLC0415 - see above
                 CollectorRegistry,
                 Counter,
@@ -38,10 +38,10 @@ class Metrics:
         except ImportError:
             raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
-                "the package that counts for Prometheus is not installed",
+                "the package prometheus_client is not installed; the browser's metrics need it",
                 next_step=f"Install it with: {INSTALL}",
             ) from None
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # each would bring a fourth and fifth metric along
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they are not in the specification
         registry = CollectorRegistry()
         self.content_type: str = CONTENT_TYPE_PLAIN_0_0_4
         self._requests = Counter(REQUESTS, "Total executor requests", ["action", "status"], registry=registry)
@@ -53,10 +53,10 @@ class Metrics:
         self._render: Callable[[], bytes] = lambda: generate_latest(registry)
 
     def count(self, action: str, status: str, seconds: float) -> None:
-        """One action that ended, allowed or not."""
+        """Count one action that ended, allowed or not."""
         self._requests.labels(action, status).inc()
         self._duration.labels(action).observe(seconds)
 
     def render(self) -> bytes:
-        """The text that Prometheus reads."""
+        """Return the text that Prometheus reads."""
         return self._render()

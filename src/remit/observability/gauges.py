@@ -1,4 +1,4 @@
-"""What is not counted but looked up when somebody scrapes: how things stand at that moment."""
+"""Gauges: values that are not counted but looked up at each scrape."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from remit.core.metrics import Labels
 from remit.store.connection import Connection
 
 MOST_CHAINS: Final = 1_000
-"""Chains that are looked at: a scrape must stay quick."""
+"""The most chains that one scrape reads, so that a scrape stays quick."""
 
 
 class Gauge(NamedTuple):
@@ -18,17 +18,17 @@ class Gauge(NamedTuple):
 
 
 GaugeValues = Mapping[Gauge, Mapping[Labels, float]]
-"""What was found. A gauge that could not be looked up is not in it, and then not told at all."""
+"""The values found, by gauge. A gauge that could not be looked up is missing, and the scrape leaves it out."""
 
 BUILD: Final = Gauge("remit_build_info", "Always 1; the label says which version this is", ("version",))
 CHAINS: Final = Gauge("remit_ledger_chains", "Chains of entries, one for each tenant")
 LENGTH: Final = Gauge("remit_ledger_length", "Entries in all chains")
-HEAD_AGE: Final = Gauge("remit_ledger_head_age_seconds", "Since the newest signed head of any chain")
-SANDBOX_READY: Final = Gauge("remit_sandbox_ready", "Sandboxed processes that were started ahead and wait for work")
-JOBS: Final = Gauge("remit_jobs", "Work begun over HTTP or MCP, by state: running, waiting", ("state",))
-LISTENERS: Final = Gauge("remit_event_listeners", "Connections that listen to the stream of events")
-QUESTIONS: Final = Gauge("remit_questions_open", "Questions that wait for a person", ("kind",))
-OLDEST: Final = Gauge("remit_questions_oldest_seconds", "Age of the question that has waited longest", ("kind",))
+HEAD_AGE: Final = Gauge("remit_ledger_head_age_seconds", "Age of the newest signed head of any chain")
+SANDBOX_READY: Final = Gauge("remit_sandbox_ready", "Sandboxed processes, started in advance, that wait for work")
+JOBS: Final = Gauge("remit_jobs", "Work started over HTTP or MCP, by state: running, waiting", ("state",))
+LISTENERS: Final = Gauge("remit_event_listeners", "Connections that receive the event stream")
+QUESTIONS: Final = Gauge("remit_questions_open", "Approval requests that wait for a person", ("kind",))
+OLDEST: Final = Gauge("remit_questions_oldest_seconds", "Age of the oldest pending approval request", ("kind",))
 HOST_UP: Final = Gauge("remit_browser_host_up", "Whether the browser host of this workspace answered the scrape")
 
 GAUGES: Final = (
@@ -56,7 +56,7 @@ class Chains:
 
 
 def read_chains(connection: Connection) -> Chains:
-    """By their heads, skipping through the index: no chain is read. Nothing of it is verified here."""
+    """Return the number of chains and entries, from the heads alone. No chain is read, and nothing is verified."""
     count, entries, newest = 0, 0, ""
     tenant = ""
     while count < MOST_CHAINS and (row := connection.one(_NEXT_CHAIN, (tenant,))) and row[0] is not None:

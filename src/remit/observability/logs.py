@@ -1,9 +1,9 @@
-"""Logs as JSON lines: one record, one line, every text in it masked.
+"""Logs as JSON lines: each record is one line, and every text in it is masked.
 
-Whatever a caller puts into a record (newlines, terminal escapes, half a character, an object that cannot be printed,
-a megabyte) comes out as one ASCII line of bounded size, and logging never raises into the work it reports on. Limit: a
-record that cannot be written (the disk is full, the reader is gone) is lost without a word. The ledger is the record;
-logs are for people who look for a fault.
+A record may contain newlines, terminal escapes, half a character, an object that cannot be printed, or a megabyte. It
+is written as one ASCII line of bounded size. Logging never raises into the work that it reports on. Limit: a record
+that cannot be written, because the disk is full or the reader has gone, is lost without notice. The evidence is in the
+ledger; logs are for people who look for a fault.
 """
 
 import contextlib
@@ -22,14 +22,15 @@ from remit.masking import Json, mask_json, mask_text
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 IDS: Final = ("request_id", "trace_id", "correlation_id", "task_id", "capability_id", "plan_id", "tenant_id")
-"""What records are found by. They stand at the top of a record; every other extra stands in `fields`."""
+"""The ids that records are searched by. They are at the top level of a record; every other extra is in `fields`."""
 
 MAX_TEXT: Final = 2_000
 MAX_ID: Final = 200
 MAX_TRACE: Final = 8_000
 MAX_RECORD: Final = 65_536
 MAX_DEPTH: Final = 6
-# Read this much before masking, keep less: what the cut left of a secret must not be what is shown.
+# More is read and masked than is kept: a secret that the first cut divides is not recognised, and the second cut
+# removes it.
 _MAX_READ: Final = 32_768
 _CUT_EDGE: Final = 4_096
 _MAX_VALUES: Final = 200
@@ -41,7 +42,7 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 @contextlib.contextmanager
 def bind_ids(**ids: str) -> Iterator[None]:
-    """Every record made inside carries these ids, in this thread and the tasks it starts."""
+    """Add these ids to every record made inside, in this thread and in the tasks that it starts."""
     token = _ids.set({**_ids.get(), **ids})
     try:
         yield
@@ -50,12 +51,12 @@ def bind_ids(**ids: str) -> Iterator[None]:
 
 
 def current_ids() -> Mapping[str, str]:
-    """What is bound here and now."""
+    """Return the ids that are bound now."""
     return _ids.get()
 
 
 def parse_level(text: str) -> int:
-    """A level by its name, as in REMIT_LOG."""
+    """Return the level with this name, as in REMIT_LOG."""
     level = LEVELS.get(text.strip().lower())
     if level is None:
         raise RefusedError(
@@ -68,7 +69,10 @@ def parse_level(text: str) -> int:
 
 
 def configure_logging(stream: TextIO, level: int) -> logging.Handler:
-    """Send Remit's records from `level` on, and other libraries' warnings, to `stream`. Again: replaces the first."""
+    """Send Remit's records from `level` up, and other libraries' warnings, to `stream`.
+
+    A second call replaces the first.
+    """
     root = logging.getLogger()
     for handler in list(root.handlers):
         if isinstance(handler, JsonLinesHandler):
@@ -81,7 +85,7 @@ def configure_logging(stream: TextIO, level: int) -> logging.Handler:
 
 
 def configure_warnings(stream: TextIO) -> logging.Handler:
-    """Without REMIT_LOG: warnings alone, in words for a person. Again: replaces the first."""
+    """Send warnings alone to `stream`, as sentences. Used without REMIT_LOG. A second call replaces the first."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         if isinstance(handler, TextHandler):
@@ -93,20 +97,20 @@ def configure_warnings(stream: TextIO) -> logging.Handler:
 
 
 class TextHandler(logging.Handler):
-    """Writes each record as one line of words."""
+    """Writes each record as one line of plain text."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
 
     def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(Exception):  # as below
+        with contextlib.suppress(Exception):  # logging never raises, as in JsonLinesHandler
             self._stream.write(render_text(record) + "\n")
             self._stream.flush()
 
 
 def render_text(record: logging.LogRecord) -> str:
-    """One masked line: how grave, what, and what else the record says, such as the task and why. Never raises."""
+    """Return one masked line: the level, the message, and the ids and fields of the record. Never raises."""
     try:
         document = _document(record)
         named = {name: document[name] for name in IDS if name in document}
@@ -119,7 +123,7 @@ def render_text(record: logging.LogRecord) -> str:
 
 
 class JsonLinesHandler(logging.Handler):
-    """Writes each record with one call, so that threads do not mix their lines."""
+    """Writes each record as one JSON line with one call, so that threads do not mix their lines."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -133,14 +137,14 @@ class JsonLinesHandler(logging.Handler):
 
 
 def render_record(record: logging.LogRecord) -> str:
-    """One line of JSON, ASCII only, at most `MAX_RECORD` characters. Never raises."""
+    """Return the record as one line of JSON: ASCII only, at most `MAX_RECORD` characters. Never raises."""
     try:
         document = _document(record)
         line = json.dumps(document, allow_nan=False)
         if len(line) > MAX_RECORD:
             shortened = {name: value for name, value in document.items() if name not in {"fields", "error"}}
             line = json.dumps({**shortened, "truncated": True}, allow_nan=False)
-    except Exception as problem:  # noqa: BLE001 - whatever was logged, the work that logged it goes on
+    except Exception as problem:  # noqa: BLE001 - a fault of logging must not stop the work
         lost = f"a record was lost: {type(problem).__name__}"
         return json.dumps({"level": "error", "logger": __name__, "message": lost})
     return line
@@ -170,13 +174,13 @@ def _document(record: logging.LogRecord) -> dict[str, Any]:
 def _fields(extras: dict[str, object]) -> Any:
     try:
         return _shorten(mask_json(_PlainCopier().copy(extras)))
-    except Exception as problem:  # noqa: BLE001 - a container of somebody else's that cannot be walked
+    except Exception as problem:  # noqa: BLE001 - a container of another library that cannot be walked
         return {"unreadable": type(problem).__name__}
 
 
 def _error(problem: BaseException) -> dict[str, str]:
     trace = "".join(traceback.format_exception(problem, limit=-20))
-    # The end names the error and its nearest cause: of a long trace it is the part worth keeping.
+    # A long trace keeps its end, because the end names the error and its nearest cause.
     text = _mask(trace, limit=MAX_TRACE, keeps_end=True)
     return {"type": type(problem).__name__, "message": _mask(_text_of(problem)), "trace": text}
 
@@ -191,7 +195,7 @@ def _message(record: logging.LogRecord) -> str:
 def _text_of(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - somebody else's __str__
+    except Exception:  # noqa: BLE001 - the `__str__` of another library
         return f"<{type(value).__name__}>"
 
 
@@ -214,7 +218,7 @@ def _shorten(value: Json) -> Json:
 
 
 class _PlainCopier:
-    """Copies anything into a JSON tree of bounded size: so deep, so many values, so much text."""
+    """Copies any object into a JSON tree. Depth, number of values and amount of text are bounded."""
 
     def __init__(self) -> None:
         self._values = _MAX_VALUES
@@ -246,7 +250,7 @@ class _PlainCopier:
         return [self.copy(item, depth + 1) for item in value if self._values > 0]
 
     def _text(self, text: str) -> str:
-        # A text is taken whole or not at all: half a secret would not be recognised.
+        # A text is copied whole or left out: half a secret would not be recognised.
         if len(text) > self._characters:
             return f"<{len(text)} characters>"
         self._characters -= len(text)

@@ -1,10 +1,8 @@
-"""The text that Prometheus reads: this process's counters, how things stand, and what the browser host counted.
+"""The text that Prometheus reads: the counters of this process, its gauges, and the metrics of the browser host.
 
-The specification's counters of browser actions, as several processes count them, put together.
-
-Actions are carried out in the browser host, and some in the server itself. Each tells its own text; only the two
-families that the specification names, with exactly its labels and buckets, are taken from it. The third, how many
-questions are open, is the same in each and is asked of the store.
+Browser actions run in the browser host, and some run in the server itself. Each process renders its own text. This
+module adds them up. It takes only the two metric families that the specification names, with exactly its labels and
+buckets. The third metric, the number of pending approvals, is the same in each process and is read from the store.
 """
 
 import contextlib
@@ -37,7 +35,10 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def fetch_text(connection: socket.socket) -> str | None:
-    """GET /metrics over a socket of the browser host, within a second and a quarter megabyte; None if it is not so."""
+    """Return the answer to GET /metrics over a socket of the browser host, or None if there is no valid answer.
+
+    Reads for at most a second, and at most 256 KiB.
+    """
     deadline = time.monotonic() + SCRAPE_SECONDS
     pieces: list[bytes] = []
     try:
@@ -56,7 +57,7 @@ def fetch_text(connection: socket.socket) -> str | None:
 
 
 def sum_texts(texts: Iterable[str]) -> "Iterator[Metric]":
-    """The two families, the sum of what the texts say. A text that cannot be read counts for nothing."""
+    """Yield the two families with the sums over all texts. A text that cannot be parsed adds nothing."""
     from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily  # noqa: PLC0415 - an extra
 
     sums: dict[Key, float] = {}
@@ -98,11 +99,11 @@ PROCESS: Final = (
     "process_start_time_seconds",
     "process_virtual_memory_bytes",
 )
-"""What the package adds about the server's process."""
+"""The metrics that the package `prometheus_client` adds about the server's process."""
 
 
 class MetricInfo(NamedTuple):
-    """A metric as the documentation and the dashboard may name it."""
+    """A metric with its labels and meaning, for the documentation and the dashboard."""
 
     name: str
     kind: str
@@ -111,13 +112,13 @@ class MetricInfo(NamedTuple):
 
 
 def list_metrics() -> list[MetricInfo]:
-    """Every metric that a scrape of the server can show, in the order of the text."""
+    """Return every metric that a scrape of the server can show, in the order of the text."""
     return [
         MetricInfo(
             REQUESTS, "counter", ("action", "status"), "Total executor requests: browser actions, by how they ended"
         ),
         MetricInfo(DURATION, "histogram", ("action",), "Executor request duration, in seconds"),
-        MetricInfo(PENDING, "gauge", (), "Pending human approvals: requests of the browser that wait for a person"),
+        MetricInfo(PENDING, "gauge", (), "Pending human approvals: browser requests that wait for a person"),
         *(MetricInfo(one.name, "counter", one.labels, one.meaning) for one in COUNTERS),
         *(MetricInfo(one.name, "histogram", one.labels, one.meaning) for one in DISTRIBUTIONS),
         *(MetricInfo(one.name, "gauge", one.labels, one.meaning) for one in GAUGES),
@@ -129,15 +130,15 @@ def list_metrics() -> list[MetricInfo]:
 
 
 def render(gauge_values: GaugeValues, texts: Sequence[str] = (), pending: int | None = None) -> tuple[bytes, str]:
-    """The text and its content type. `texts` are those of the processes that carry out browser actions."""
+    """Return the text and its content type. `texts` come from the processes that run browser actions."""
     try:
-        # An extra, and heavy: loaded by whoever scrapes.
+        # An extra that loads slowly: only a process that is scraped pays for it.
         from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415 - see above
         from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest  # noqa: PLC0415
     except ImportError:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            "the package that writes for Prometheus is not installed",
+            "the package prometheus_client is not installed; /metrics needs it",
             next_step=f"Install it with: {INSTALL}",
         ) from None
     registry = CollectorRegistry(auto_describe=False)

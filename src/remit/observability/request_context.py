@@ -1,7 +1,7 @@
-"""To which request something belongs that is done for it: for the ids in its records, and for its spans.
+"""The request that work belongs to: its log records carry the ids of the request, and its spans lie below its span.
 
-Both follow the task or thread that a request is served in. What serves several in one task, such as a session of MCP,
-says for each of them whose it is.
+Both follow the task or thread that serves the request. A task that serves several requests, such as an MCP session,
+binds each of them separately.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """`ids` are those of `bind_ids`; `span` is there if somebody traces."""
+    """The ids of a request, as for `bind_ids`, and its span if tracing is on."""
 
     ids: Mapping[str, str]
     span: "Span | None" = None
@@ -31,7 +31,10 @@ def new_request_id() -> str:
 
 @contextlib.contextmanager
 def bind_request(state: Any) -> Iterator[None]:
-    """As what `Watching` left in the state of an HTTP request says; without one, as a request of its own."""
+    """Bind the request context that the web server stored in the state of an HTTP request.
+
+    Without one, bind a new request id.
+    """
     found = getattr(state, "belonging", None)
     if not isinstance(found, RequestContext):
         found = RequestContext({"request_id": new_request_id()})

@@ -1,7 +1,9 @@
-"""Spans for OpenTelemetry, for whoever asked for them: an extra, loaded only then. Without, the road looks at one name.
+"""Spans for OpenTelemetry, if the environment asks for them.
 
-A span says which door, which step, how it ended and by which code, and under which correlation (masked). Nothing of
-what was asked for, seen or answered gets into one: no path, no value, no text of an error.
+The packages are an extra and are loaded only then. Without them the engine reads one global name.
+
+A span says which operation, which step, how it ended and with which code, and under which correlation (masked). Nothing
+from the request or its result gets into a span: no path, no value, no text of an error.
 """
 
 import contextlib
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 INSTALL: Final = "pip install 'remit[otel]'; in a clone: .venv/bin/python -m pip install -e '.[otel]'"
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""One of these in the environment has spans sent there, over HTTP."""
+"""If the environment has one of these variables, spans are sent to that address over HTTP."""
 END_SECONDS: Final = 2.0
-"""That an end waits for whoever takes spans."""
+"""How long the end of tracing waits for the collector."""
 MAX_CORRELATION: Final = 200
 
 STEPS: Final[Mapping[str, str]] = {
@@ -47,12 +49,12 @@ STEPS: Final[Mapping[str, str]] = {
     "record_outcome": "10. outcome",
     "record_refusal": "10. refusal",
 }
-"""What is walked with, by the names of the door's and the journal's methods. The eleventh step is the return."""
+"""The span names of the steps, by the methods of the operation and the journal. The eleventh step is the return."""
 _TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
 REPORT: Final = "11. report"
 
 tracer: "Tracer | None" = None
-"""None unless somebody traces."""
+"""None unless tracing is on."""
 
 
 def is_enabled(environ: Mapping[str, str]) -> bool:
@@ -62,11 +64,12 @@ def is_enabled(environ: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def tracing(environ: Mapping[str, str], exporter: "SpanExporter | None" = None) -> Iterator[bool]:
-    """Spans are sent while inside, if the environment says where to; whether it does. What waits is sent at the end.
+    """Send spans while inside, if the environment names an address, and yield whether it does.
 
-    `exporter` takes them in its place, at once. Raises EnvironmentFailureError where the extra is missing.
+    The spans that are left are sent at the end. An `exporter` receives each span at once instead. Raises
+    EnvironmentFailureError if the extra is missing.
     """
-    global tracer  # noqa: PLW0603 - looked at by every request: the cheapest look there is
+    global tracer  # noqa: PLW0603 - every request reads it, and nothing is cheaper to read than a global
     if exporter is None and not is_enabled(environ):
         yield False
         return
@@ -78,9 +81,9 @@ def tracing(environ: Mapping[str, str], exporter: "SpanExporter | None" = None) 
     except ImportError as missing:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            f"what sends spans is not installed ({missing.name}), and the environment asks for it",
+            f"the environment asks for spans, and the package that sends them is not installed ({missing.name})",
             where=next(name for name in ENDPOINTS if environ.get(name)),
-            next_step=f"Install it with: {INSTALL}; or take the variable out of the environment.",
+            next_step=f"Install it with: {INSTALL}; or remove the variable from the environment.",
         ) from None
     named = {SERVICE_NAME: environ.get("OTEL_SERVICE_NAME") or "remit", SERVICE_VERSION: __version__}
     provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
@@ -97,8 +100,9 @@ def tracing(environ: Mapping[str, str], exporter: "SpanExporter | None" = None) 
 
 
 def _end(provider: "TracerProvider") -> None:
-    """Sends what waits, in a thread, and does not wait long for it: where nobody takes it, the SDK tries ten seconds
-    and more.
+    """Send the spans that are left, in a thread, with a short wait.
+
+    If no collector answers, the SDK itself tries for ten seconds and more.
     """
 
     def send() -> None:
@@ -113,7 +117,7 @@ def _end(provider: "TracerProvider") -> None:
 def server_span(
     tracer: "Tracer", headers: Iterable[tuple[bytes, bytes]], method: str
 ) -> "contextlib.AbstractContextManager[Span]":
-    """Of a request over HTTP, below the caller's own span where the header `traceparent` names one."""
+    """Start the span of an HTTP request, below the caller's own span if the header `traceparent` names one."""
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra, and loaded by now
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
@@ -130,7 +134,7 @@ def server_span(
 
 @contextlib.contextmanager
 def activate_span(span: "Span | None") -> Iterator[None]:
-    """What is begun in here lies below that span, whoever's task it runs in."""
+    """Put the spans that start inside below this span, in any task."""
     if span is None:
         yield
         return
@@ -141,7 +145,7 @@ def activate_span(span: "Span | None") -> Iterator[None]:
 
 
 class TraceRecorder:
-    """The spans of one request: one for all of it, and one below that for each step."""
+    """The spans of one request: one for the whole request, and below it one for each step."""
 
     def __init__(self, tracer: "Tracer", operation: str) -> None:
         self._tracer = tracer
@@ -158,7 +162,7 @@ class TraceRecorder:
         self._stack.close()
 
     def add_attributes(self, name: str, args: tuple[Any, ...], result: Any) -> None:
-        """What the whole request is known by: its correlation, and the code of its failure."""
+        """Add the attributes of the whole request to its span: its correlation, and the code of its failure."""
         if name == "trace":
             self._span.set_attribute("remit.correlation_id", mask_text(result.correlation_id[:MAX_CORRELATION]))
         elif name == "fail":
@@ -178,7 +182,7 @@ class TraceRecorder:
 
 
 class _TracedOperation:
-    """A door or a journal: whatever is done with it is a step, or is not of interest."""
+    """An operation or a journal whose steps are recorded as spans. Its other methods are passed through."""
 
     __slots__ = ("_operation", "_recorder")
 
@@ -194,7 +198,7 @@ class _TracedOperation:
 
 
 def record_problem(span: "Span", problem: BaseException) -> None:
-    """With the code, or the name of the class. Not with its text, which may say anything."""
+    """Mark the span as failed, with the code or the name of the class. The text of the problem may hold any data."""
     from opentelemetry.trace import StatusCode  # noqa: PLC0415 - an extra, and loaded by now
 
     span.set_status(StatusCode.ERROR)
@@ -205,7 +209,7 @@ def record_problem(span: "Span", problem: BaseException) -> None:
 def _span(
     tracer: "Tracer", name: str, attributes: Mapping[str, str] | None = None
 ) -> "contextlib.AbstractContextManager[Span]":
-    # Neither an exception nor its text: `record_problem` says which code.
+    # OpenTelemetry must not record the exception and its text: `record_problem` adds the code alone.
     return tracer.start_as_current_span(
         name, attributes=attributes, record_exception=False, set_status_on_exception=False
     )
