@@ -57,7 +57,7 @@ def test_a_missing_kind_of_action_is_a_missing_field() -> None:
 
 
 @pytest.mark.req("PX-21")
-def test_what_to_write_for_reversible_is_said_with_the_field_that_is_missing() -> None:
+def test_the_message_for_a_missing_reversible_says_what_to_write() -> None:
     action = {"action_id": "a1", "action_type": "PIPELINE_RUN", "operation": {"type": "pipeline_run", "pipeline": "p"}}
     problem = refused({"plan_id": "p", "action_plan": [action]})
     assert problem.where == "plan.json, $.action_plan[0].reversible"
@@ -70,14 +70,14 @@ def test_a_guess_repeats_nothing_of_the_input() -> None:
 
 def test_broken_json_says_where_and_what_to_do(subtests: pytest.Subtests) -> None:
     for text, told in [
-        (b"", "there is nothing in it"),
+        (b"", "the document is empty"),
         (b'{"plan_id": }', "a value is expected here"),
         (b'{"a": 1 "b": 2}', "a comma or a closing bracket is expected here"),
         (b'{"a" 1}', "a colon is expected after the key"),
         (b"{'a': 1}", "a key in double quotes is expected here"),
-        (b"{} {}", "something follows the end of the document"),
+        (b"{} {}", "after the end of the document"),
         (b'{"a": "x\ny"}', "a line break or another control character"),
-        (b'{"a": "\\q"}', "a backslash stands before"),
+        (b'{"a": "\\q"}', "a backslash is followed by"),
         (b'{"a": "b}', "no closing quote"),
     ]:
         with subtests.test(told):
@@ -88,7 +88,7 @@ def test_broken_json_says_where_and_what_to_do(subtests: pytest.Subtests) -> Non
             assert "double quotes" in problem.next_step
 
 
-def test_a_plan_and_an_envelope_are_told_apart() -> None:
+def test_a_plan_in_place_of_an_envelope_is_named_in_the_message() -> None:
     problem = refused(plan(), Envelope)
     assert problem.what == "this is a plan, and an envelope is wanted here"
     assert problem.next_step.endswith("remit approve plan.json -o envelope.json")

@@ -21,7 +21,7 @@ BILLION_LAUGHS = "a: &a [x]\n" + "".join(
     [
         # the attack catalogue's parse cases 3, 5, 7 and 11
         pytest.param("&a [*a]", Reason.MALFORMED, "anchors", "line 1, column 1", id="self reference"),
-        pytest.param("a: 1\na: 2", Reason.MALFORMED, "'a' stands twice", "line 2, column 1", id="duplicate key"),
+        pytest.param("a: 1\na: 2", Reason.MALFORMED, "'a' twice", "line 2, column 1", id="duplicate key"),
         pytest.param("a:\n\t- b", Reason.MALFORMED, "not YAML", "line 2, column 1", id="tab as indentation"),
         pytest.param("[" * 50_000, Reason.TOO_DEEP, "32 levels", "line 1, column 33", id="deep brackets"),
         pytest.param("[" * 100_000, Reason.TOO_LARGE, "65,536 bytes", "input", id="100,000 deep"),
@@ -35,7 +35,7 @@ BILLION_LAUGHS = "a: &a [x]\n" + "".join(
         pytest.param("a: 1\n---\nb: 2", Reason.MALFORMED, "second document", "line 2, column 1", id="two documents"),
         pytest.param("%YAML 1.1\n---\na: 1", Reason.MALFORMED, "directives", "line 2", id="version directive"),
         pytest.param("%TAG ! !x\n---\na: 1", Reason.MALFORMED, "directives", "line 2", id="tag directive"),
-        pytest.param("{a: 1, 'a': 2}", Reason.MALFORMED, "'a' stands twice", "column 8", id="twice in flow style"),
+        pytest.param("{a: 1, 'a': 2}", Reason.MALFORMED, "'a' twice", "column 8", id="twice in flow style"),
         pytest.param("1: a", Reason.MALFORMED, "not a string", "column 1", id="number as key"),
         pytest.param("? [a]\n: b", Reason.MALFORMED, "not a string", "column 3", id="list as key"),
         pytest.param("a: .nan", Reason.MALFORMED, "finite", "column 4", id="NaN"),
@@ -47,8 +47,8 @@ BILLION_LAUGHS = "a: &a [x]\n" + "".join(
         pytest.param("a: [1", Reason.MALFORMED, "not YAML", "line 1", id="unfinished list"),
         pytest.param('a: "x', Reason.MALFORMED, "not YAML", "line 1", id="unfinished string"),
         pytest.param('a: "\\U99999999"', Reason.MALFORMED, "not YAML", "input", id="escape past Unicode"),
-        pytest.param("", Reason.MALFORMED, "nothing in it", "input", id="nothing"),
-        pytest.param("# only a comment\n", Reason.MALFORMED, "nothing in it", "input", id="only a comment"),
+        pytest.param("", Reason.MALFORMED, "empty", "input", id="nothing"),
+        pytest.param("# only a comment\n", Reason.MALFORMED, "empty", "input", id="only a comment"),
         pytest.param("\ufeffa: 1", Reason.MALFORMED, "byte-order mark", "byte 0", id="byte-order mark"),
         pytest.param("- 1\n" * 10_001 + "- 1\n" * 6_000, Reason.TOO_LARGE, "", "", id="many values"),
     ],

@@ -1,4 +1,4 @@
-"""Untrusted bytes to plain values, within bounds, or a refusal that says where and why."""
+"""Parsers that turn untrusted bytes into plain values, within bounds, or refuse and say where and why."""
 
 from remit.parsing.json import parse_json, read_bounded
 from remit.parsing.limits import Bounds

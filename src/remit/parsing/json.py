@@ -1,9 +1,9 @@
-"""JSON from strangers: RFC 8259 and no more, one value for each key, no surprises for a second parser.
+"""A strict parser for untrusted JSON: RFC 8259 and no more, one value for each key, the same for every other parser.
 
-The bytes are scanned once for shape (depth, item count, unfinished strings) before a parser builds anything: a million
-brackets cost as much as the first thirty-three. The most a document within the bounds can cost is some nine times its
-size (one character past U+FFFF makes Python hold every character of a text in four bytes, once in the decoded document
-and once in the value), plus some 200 bytes an item.
+The bytes are scanned once for their shape (depth, item count, unfinished strings) before a parser builds anything. So
+a million brackets cost as much as the first thirty-three. A document within the bounds needs at most some nine times
+its size in memory, plus some 200 bytes an item. The nine times are possible because one character past U+FFFF makes
+Python hold every character of a text in four bytes, once in the decoded document and once in the value.
 """
 
 import functools
@@ -19,40 +19,40 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{},]', re.DOTALL
 _COLON: Final = re.compile(rb"[ \t\r\n]*:")
 _STRING_OR_NUMBER: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|NaN|-?Infinity|-?[0-9][0-9.eE+-]*+', re.DOTALL)
 _SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-# Everything up to the first half pair, in a JSON text already known to be valid.
+# Matches up to the first lone surrogate, in a text that is known to be valid JSON.
 _WHOLE_CHARACTERS: Final = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+", re.DOTALL
 )
 _DEFAULT: Final = Bounds()
 FIX_ADVICE: Final = (
-    "Mend it there. Keys and texts stand in double quotes; JSON has no comments and no comma at the end."
+    "Fix the JSON there. Keys and strings need double quotes. JSON has no comments and no trailing commas."
 )
 _MESSAGES: Final = {
     "Expecting value": "a value is expected here",
     "Expecting ',' delimiter": "a comma or a closing bracket is expected here",
     "Expecting ':' delimiter": "a colon is expected after the key",
     "Expecting property name enclosed in double quotes": "a key in double quotes is expected here",
-    "Illegal trailing comma before end of object": "a comma stands before the closing bracket",
-    "Illegal trailing comma before end of array": "a comma stands before the closing bracket",
-    "Extra data": "something follows the end of the document",
-    "Invalid control character at": "a text holds a line break or another control character",
-    "Invalid \\escape": "a backslash stands before a character that cannot be escaped",
+    "Illegal trailing comma before end of object": "there is a comma before the closing bracket",
+    "Illegal trailing comma before end of array": "there is a comma before the closing bracket",
+    "Extra data": "there is more text after the end of the document",
+    "Invalid control character at": "a string contains a line break or another control character",
+    "Invalid \\escape": "a backslash is followed by a character that cannot be escaped",
     "Invalid \\uXXXX escape": "a \\u is not followed by four hex digits",
 }
 
 
 def read_bounded(stream: IO[bytes], bounds: Bounds = _DEFAULT, *, source: str = "input") -> bytes:
-    """Read a whole stream, but never more than the bound and one byte."""
+    """Return all bytes of a stream. Reads at most one byte more than the bound, and refuses a stream that has more."""
     raw = stream.read(bounds.max_bytes + 1)
     _refuse_oversize(raw, bounds, source)
     return raw
 
 
 def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") -> Any:
-    """Bytes to dict, list, str, int, float, bool or None.
+    """Return the value: a dict, list, str, int, float, bool or None.
 
-    Refused: more bytes, depth or items than the bounds; invalid UTF-8; a byte-order mark; duplicate keys; NaN and
-    infinities; numbers too large for their kind; lone surrogates; anything after the value.
+    Refuses more bytes, depth or items than the bounds; invalid UTF-8; a byte-order mark; duplicate keys; NaN and
+    infinities; numbers too large for their kind; lone surrogates; and any text after the value.
     """
     _refuse_oversize(raw, bounds, source)
     if not _is_too_small_to_harm(raw, bounds):
@@ -62,7 +62,7 @@ def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") 
     except UnicodeDecodeError as problem:
         _refuse("this is not UTF-8", f"{source}, byte {problem.start}", "Save the file as UTF-8.")
     if text.startswith("\ufeff"):
-        _refuse("this is not JSON: it begins with a BOM", f"{source}, line 1, column 1", "Save it without.")
+        _refuse("this is not JSON: it begins with a BOM", f"{source}, line 1, column 1", "Save it without a BOM.")
     try:
         value = _decoder(bounds).decode(text)
     except _TooManyMembersError as problem:
@@ -74,18 +74,18 @@ def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") 
         ) from None
     except _DuplicateKeyError as duplicate:
         _refuse(
-            f"the key {duplicate.key!r} stands twice in one object",
+            f"one object has the key {duplicate.key!r} twice",
             f"{source}, {_locate_duplicate(raw)}",
-            "Keep one of the two: readers disagree on which one counts.",
+            "Remove one of the two: JSON parsers disagree on which value to use.",
         )
     except _BadNumberError as number:
         place = _locate_number(raw, number.text)
         _refuse(number.why, f"{source}, {place}", "Use a finite number; send very large integers as strings.")
     except json.JSONDecodeError as problem:
-        _scan_shape(raw, bounds, source)  # says more of a bracket or a quote
+        _scan_shape(raw, bounds, source)  # its message about a bracket or a quote is more exact
         place = f"{source}, line {problem.lineno}, column {problem.colno}"
         _refuse(f"this is not JSON: {_describe_error(problem.msg, text)}", place, FIX_ADVICE)
-    except RecursionError:  # the scan bounds the depth; this is for bounds set past the interpreter's own
+    except RecursionError:  # only if the caller's bound on the depth is larger than the interpreter's own
         raise RefusedError(Reason.TOO_DEEP, "the nesting is too deep", where=source) from None
     if _SURROGATE_ESCAPE.search(raw):
         _refuse_lone_surrogates(raw, source)
@@ -120,7 +120,7 @@ class _BadNumberError(Exception):
 
 def _describe_error(reported: str, text: str) -> str:
     if not text.strip():
-        return "there is nothing in it"
+        return "the document is empty"
     return next((words for start, words in _MESSAGES.items() if reported.startswith(start)), reported)
 
 
@@ -139,7 +139,10 @@ def _refuse_oversize(raw: bytes, bounds: Bounds, source: str) -> None:
 
 
 def _is_too_small_to_harm(raw: bytes, bounds: Bounds) -> bool:
-    """Counted in C, strings and all: what has so few brackets and commas is within the bounds, however it is built."""
+    """Return whether the document has so few brackets and commas that it is within the bounds in any arrangement.
+
+    The count is made in C and includes those inside of strings.
+    """
     containers = raw.count(b"[") + raw.count(b"{")
     return containers <= bounds.max_depth and containers + raw.count(b",") <= bounds.max_items
 
@@ -161,14 +164,15 @@ def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
         elif first in b"]}":
             depth -= 1
             if depth < 0:
-                _refuse("a bracket closes what nothing opened", f"{source}, byte {match.start()}", FIX_ADVICE)
+                _refuse("a closing bracket has no opening one", f"{source}, byte {match.start()}", FIX_ADVICE)
         elif first == 0x2C:  # a comma
             items += 1
         elif match.end() == match.start() + 1:
             _refuse("a string has no closing quote", f"{source}, byte {match.start()}", FIX_ADVICE)
         else:
             strings += 1
-        # A valid document has at most two strings an item; without this, a run of quotes would be walked to its end.
+        # A valid document has at most two strings an item. Without this limit, a long run of quotes would be scanned
+        # to its end.
         if items > bounds.max_items or strings > 2 * bounds.max_items + 1:
             raise RefusedError(
                 Reason.TOO_LARGE,
@@ -213,13 +217,14 @@ def _refuse_lone_surrogates(raw: bytes, source: str) -> None:
     end = whole.end() if whole else 0
     if end < len(raw):
         place = _line_and_column(raw, end)
-        _refuse("a string holds half a surrogate pair", f"{source}, {place}", "Send the whole character.")
+        _refuse("a string contains half a surrogate pair", f"{source}, {place}", "Send the whole character.")
 
 
 def _locate_duplicate(raw: bytes) -> str:
-    """Line and column of the second of two equal keys. Only walked once the parser has met a duplicate.
+    """Return the line and column of the second of two equal keys. Called only after the parser has met a duplicate.
 
-    The parser speaks of the first object that closes with one, so this does too: up to there the text is valid JSON.
+    The parser reports the first object that ends with a duplicate, so this function does the same. Up to that place the
+    text is valid JSON.
     """
     open_objects: list[tuple[set[str], list[int]]] = []
     for match in _TOKEN.finditer(raw):

@@ -1,7 +1,7 @@
-"""YAML from people: the part of YAML 1.2 that says no more than JSON can, one document, one value for each key.
+"""A strict parser for YAML files: the part of YAML 1.2 that JSON can express, one document, one value for each key.
 
-Built on the parser's events, so that nothing is constructed before it is checked. The parser is pure Python and costs
-some 5 ms a KiB: keep `max_bytes` small. Not imported with the package, since only configuration is YAML.
+It is built on the parser's events, so that nothing is constructed before it is checked. The parser is pure Python and
+needs some 5 ms a KiB, so keep `max_bytes` small. The package does not import this module: only configuration is YAML.
 """
 
 import math
@@ -30,13 +30,13 @@ from remit.parsing.limits import Bounds
 
 YAML_BOUNDS: Final = Bounds(max_bytes=64 << 10, max_items=10_000)
 
-FIX_ADVICE: Final = "Mend it there. Indent with spaces, and put a text in quotes if it holds `: ` or ` #`."
+FIX_ADVICE: Final = "Fix the YAML there. Indent with spaces, and put a text in quotes if it contains `: ` or ` #`."
 _MESSAGES: Final = {
-    "mapping values are not allowed here": "a key with its value cannot stand here",
+    "mapping values are not allowed here": "a key with its value is not allowed here",
     "could not find expected ':'": "a colon is missing after the key",
     "while scanning for the next token": "a character that cannot begin a value",
-    "found character '\\t' that cannot start any token": "a tab stands where spaces should",
-    "expected <block end>": "the indentation does not fit what stands above",
+    "found character '\\t' that cannot start any token": "there is a tab where spaces are expected",
+    "expected <block end>": "the indentation does not match the lines above",
     "found unexpected end of stream": "the text ends inside of quotes",
 }
 
@@ -54,11 +54,11 @@ _DIRECTIVE: Final = re.compile(r"^%", re.MULTILINE)
 
 
 def parse_yaml(raw: bytes, bounds: Bounds = YAML_BOUNDS, *, source: str = "input") -> Any:
-    """Bytes to dict, list, str, int, float, bool or None; a date stays a string.
+    """Return the value: a dict, list, str, int, float, bool or None. A date stays a string.
 
-    Refused: more bytes, depth or items than the bounds; invalid UTF-8; a byte-order mark; duplicate keys and keys that
+    Refuses more bytes, depth or items than the bounds; invalid UTF-8; a byte-order mark; duplicate keys and keys that
     are not strings; anchors, aliases, tags and directives; no document or several; NaN, infinities and numbers too
-    large for their kind; whatever the YAML grammar refuses, tabs as indentation included.
+    large for their kind; and invalid YAML, including tabs as indentation.
     """
     text = _decode(raw, bounds, source)
     reading = _Reading(text, bounds, source)
@@ -81,11 +81,11 @@ def _events(text: str, source: str) -> Iterator[Event]:
     except YAMLError as problem:
         _refuse(f"this is not YAML: {problem}", source, FIX_ADVICE)
     except (ValueError, OverflowError):  # the scanner does not check that a \\U escape is a character
-        _refuse("this is not YAML: an escape stands for no character", source, "Send the whole character.")
+        _refuse("this is not YAML: an escape names no character", source, "Write the character itself.")
 
 
 class _Open:
-    """A collection whose end has not come yet."""
+    """A collection that the parser has not finished yet."""
 
     def __init__(self, value: dict[str, Any] | list[Any]) -> None:
         self.value = value
@@ -103,7 +103,7 @@ class _Reading:
 
     def result(self) -> Any:
         if not self._documents:
-            _refuse("there is nothing in it", self._source, "Write at least one setting.")
+            _refuse("the document is empty", self._source, "Write at least one setting.")
         return self._documents[0]
 
     def feed(self, event: Event) -> None:
@@ -124,11 +124,11 @@ class _Reading:
 
     def _refuse_clever_nodes(self, event: NodeEvent) -> None:
         if isinstance(event, AliasEvent):
-            self._refuse_at(event, "aliases are not allowed", "Write the value out.")
+            self._refuse_at(event, "aliases are not allowed", "Write the value itself.")
         if event.anchor is not None:
-            self._refuse_at(event, "anchors are not allowed", "Write the value out where it is used.")
+            self._refuse_at(event, "anchors are not allowed", "Write the value at each place that uses it.")
         if isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag is not None:
-            self._refuse_at(event, "tags are not allowed", "Remove the tag; quote what shall be a string.")
+            self._refuse_at(event, "tags are not allowed", "Remove the tag, and put a string in quotes.")
 
     def _count(self, event: NodeEvent) -> None:
         self._items += 1
@@ -172,13 +172,13 @@ class _Reading:
         if not isinstance(key, str):
             self._refuse_at(event, "a key is not a string", "Put the key in quotes.")
         if key in mapping:
-            self._refuse_at(event, f"the key {key!r} stands twice in one mapping", "Keep one of the two.")
+            self._refuse_at(event, f"one mapping has the key {key!r} twice", "Keep one of the two.")
         return key
 
     def _scalar(self, event: ScalarEvent) -> Any:
         text = str(event.value)
         if _SURROGATE.search(text):
-            self._refuse_at(event, "a string holds half a surrogate pair", "Send the whole character.")
+            self._refuse_at(event, "a string contains half a surrogate pair", "Write the whole character.")
         if event.style is not None:  # quoted or a block: always a string
             return text
         if text in _NULL:
