@@ -129,7 +129,7 @@ def other_algorithm(file: Path, _: Path) -> None:
         pytest.param(lambda file, _: file.write_bytes(b""), "not a readable Ed25519 key", id="empty"),
         pytest.param(lambda file, _: file.write_bytes(file.read_bytes()[:60]), "not a readable", id="cut short"),
         pytest.param(other_algorithm, "not a readable Ed25519 key", id="another algorithm"),
-        pytest.param(swap, "not the one the keyring names", id="exchanged"),
+        pytest.param(swap, "does not belong to the public key", id="exchanged"),
         pytest.param(lambda file, _: file.unlink(), "is missing", id="missing"),
     ],
 )
@@ -163,7 +163,7 @@ def edit_keyring(change: Callable[[list[dict[str, Any]]], Any]) -> Spoil:
         pytest.param(lambda file, _: file.write_bytes(b"{}"), "missing", id="another document"),
         pytest.param(lambda file, _: file.write_bytes(b"\xff"), "not UTF-8", id="garbage"),
         pytest.param(lambda file, _: file.unlink(), "is missing", id="missing"),
-        pytest.param(edit_keyring(lambda keys: keys.append(keys[0])), "stands there twice", id="a key twice"),
+        pytest.param(edit_keyring(lambda keys: keys.append(keys[0])), "lists a key twice", id="a key twice"),
         pytest.param(
             edit_keyring(lambda keys: keys[0].update(key_id=keys[1]["key_id"])), "does not fit its key", id="key id"
         ),

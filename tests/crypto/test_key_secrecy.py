@@ -144,7 +144,7 @@ def test_an_error_while_loading_shows_no_key_even_with_all_variables_printed(key
     """An exchanged key file: the loader has read a whole, valid private key when it refuses it."""
     (file,) = (keys / "executor").glob("*.pem")
     file.write_bytes(pem_of(keys, "kernel"))
-    with pytest.raises(EnvironmentFailureError, match="not the one the keyring names") as refused:
+    with pytest.raises(EnvironmentFailureError, match="does not belong to the public key") as refused:
         load_signer(keys, "executor")
     assert secrets_in(full_report(refused), keys, "kernel") == []
 

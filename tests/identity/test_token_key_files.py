@@ -127,7 +127,7 @@ def test_a_private_key_that_was_exchanged_is_refused(keys: Path) -> None:
     key = create_policy_key(keys, system_clock)
     path = keys / "policy" / f"{key.kid}.pem"
     path.write_bytes(rsa_key("evil").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    with pytest.raises(EnvironmentFailureError, match="not the one that the list of token keys names") as caught:
+    with pytest.raises(EnvironmentFailureError, match="does not belong to the public key") as caught:
         load_token_signer(keys)
     assert "PRIVATE" not in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""Key files on disk: who may change them, and reading what nobody else could have read or planted."""
+"""Key files on disk: a lock for changes, and a read that refuses files which other users could read or replace."""
 
 import contextlib
 import fcntl
@@ -13,12 +13,15 @@ from remit.fs.atomic_write import sync_directory
 from remit.fs.state_dir import privacy_problem, require_private, unreadable
 
 MAX_KEY_FILE: Final = 512 * 1024
-"""Room for every key that a ring may hold."""
+"""Large enough for every key that a keyring may hold."""
 
 
 @contextlib.contextmanager
 def changing_keys(folder: Path) -> Iterator[None]:
-    """Nobody else changes keys meanwhile. The lock goes away with its holder, so a crash leaves none behind."""
+    """Lock the key folder while inside, so that no other process changes keys.
+
+    The operating system releases the lock with the process, so a crash leaves no lock.
+    """
     require_private(folder, what="the key folder")
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -35,11 +38,14 @@ def destroy_key_file(path: Path) -> None:
 
 
 def read_private(path: Path, *, what: str) -> bytes:
-    """Read through one descriptor: what was checked is what is read."""
+    """Return the content of a private file. The checks and the read use one descriptor, so they see the same file.
+
+    Raises EnvironmentFailureError if the file is missing, is accessible to other users, or is not a plain key file.
+    """
     require_private(path, what=what)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:  # since the line above
+    except FileNotFoundError:  # removed after the check above
         raise EnvironmentFailureError(Reason.STATE_MISSING, f"{what} is missing", where=str(path)) from None
     except OSError as problem:
         raise unreadable(what, path, problem) from None
@@ -48,7 +54,7 @@ def read_private(path: Path, *, what: str) -> bytes:
         why = privacy_problem(found) or _shape_problem(found)
         if why:
             raise EnvironmentFailureError(
-                Reason.STATE_UNSAFE, f"{what} {why}", where=str(path), next_step="Find out who changed it."
+                Reason.STATE_UNSAFE, f"{what} {why}", where=str(path), next_step="Find out who changed the file."
             )
         return os.read(descriptor, MAX_KEY_FILE)
     finally:
@@ -58,6 +64,6 @@ def read_private(path: Path, *, what: str) -> bytes:
 def _shape_problem(found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"
-    if found.st_nlink > 1:  # none at all: it was replaced this instant, and is what we would have read a moment ago
+    if found.st_nlink > 1:  # 0 is fine: another process replaced the file just now, and this is its last valid content
         return "has a second name (a hard link)"
     return "is too large to be a key file" if found.st_size > MAX_KEY_FILE else ""

@@ -1,9 +1,9 @@
-"""Keys on disk: one folder a role, one 0600 file a private key, and a keyring of the public ones.
+"""Keys on disk: a folder for each role, a file of mode 0600 for each private key, and a keyring of the public keys.
 
-`keys/<role>/<key_id>.pem` holds a private key (PKCS 8), `keys/keyring.json` every public key that Remit ever used here.
-A process loads the one role it needs. The order of writes makes a crash harmless: a private key that no keyring names
-is never used, and a retired private key is destroyed only once the keyring no longer needs it. Whoever changes keys
-holds a lock on the folder, and first finishes what a crash interrupted.
+`keys/<role>/<key_id>.pem` holds a private key (PKCS 8). `keys/keyring.json` holds every public key that this workspace
+ever used. A process loads only the role that it needs. The order of writes makes a crash harmless: a private key that
+is missing from the keyring is never used, and a retired private key is destroyed only after the keyring says that it is
+retired. A process that changes keys locks the folder, and first finishes a change that a crash interrupted.
 """
 
 import os
@@ -43,7 +43,7 @@ from remit.fs.state_dir import privacy_problem, require_private
 
 MAX_KEYS: Final = 1_000
 RESERVED_FOR_REVOKING: Final = 100
-"""Places that plain rotations leave free, so that a key which leaked can always be replaced."""
+"""The number of keys that plain rotations leave free, so that a key which leaked can always be replaced."""
 
 
 class KeyringEntry(Contract):
@@ -61,7 +61,7 @@ class KeyringFile(Contract):
 
 
 def create_keys(folder: Path, clock: Clock) -> Keyring:
-    """Make one key for each role that has none yet. Running it again, or twice at once, changes nothing."""
+    """Make one key for each role that has none yet. A second call, also a concurrent one, changes nothing."""
     make_private_directory(folder)
     with changing_keys(folder):
         known = list(load_keyring(folder)) if _keyring_path(folder).exists() else []
@@ -76,9 +76,9 @@ def create_keys(folder: Path, clock: Clock) -> Keyring:
 
 
 def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) -> tuple[PublicKey, PublicKey]:
-    """A new key for a role; the old one is retired, or revoked when it may have leaked. Returns (old, new).
+    """Make a new key for a role and retire the old one, or revoke it if it may have leaked. Returns (old, new).
 
-    The old private key is destroyed. If this is interrupted, the role has exactly one usable key, the old or the new.
+    The old private key is destroyed. After an interruption, the role has exactly one usable key, the old or the new.
     """
     with changing_keys(folder):
         ring = load_keyring(folder)
@@ -89,7 +89,7 @@ def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) 
                 Reason.STATE_MISSING,
                 f"there is no active {role} key to rotate",
                 where=str(folder),
-                next_step="`remit keys list` shows what there is; `remit init` makes a missing key.",
+                next_step="`remit keys list` shows the keys, and `remit init` makes a missing one.",
             )
         _require_capacity(folder, len(list(ring)) + 1, MAX_KEYS if revoke else MAX_KEYS - RESERVED_FOR_REVOKING)
         new = _write_new_key(folder, role, clock)
@@ -101,29 +101,33 @@ def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) 
 
 
 def revoke_key(folder: Path, key_id: str, clock: Clock) -> PublicKey:
-    """Mark a retired key as one that may have leaked. An active one is rotated with `revoke` instead."""
+    """Mark a retired key as one that may have leaked. To revoke an active key, rotate it with `revoke`."""
     with changing_keys(folder):
         ring = load_keyring(folder)
         found = next((key for key in ring if key.key_id == key_id), None)
         if found is None or not found.retired_at:
             what = "this key is still active" if found else "no key has this id"
-            advice = f"remit keys rotate {found.role} --revoke" if found else "`remit keys list` shows the ids."
+            advice = f"Run: remit keys rotate {found.role} --revoke" if found else "`remit keys list` shows the ids."
             raise RefusedError(Reason.KEY_UNKNOWN, what, where=key_id, next_step=advice)
         if found.revoked_at:
-            raise RefusedError(Reason.REVOKED, f"this key was revoked at {found.revoked_at} already", where=key_id)
+            raise RefusedError(Reason.REVOKED, f"this key was already revoked at {found.revoked_at}", where=key_id)
         revoked = PublicKey(found.role, found.public, found.created_at, found.retired_at, render_time(clock()))
         _write_keyring(folder, [revoked if key.key_id == key_id else key for key in ring])
         return revoked
 
 
 def load_keyring(folder: Path) -> Keyring:
-    """The public keys. They decide who is believed, so the file and its folder must be ours and closed to others."""
+    """Return the public keys.
+
+    They decide which signatures are accepted. So the file and its folder must belong to this user, and other users must
+    have no access to them.
+    """
     require_private(folder, what="the key folder")
     raw = read_private(_keyring_path(folder), what="the keyring")
     entries = KeyringFile.parse(raw, source="keyring.json").keys
     keys = [_public_key(entry) for entry in entries]
     if len({key.key_id for key in keys}) != len(keys):
-        raise RefusedError(Reason.EVIDENCE_INVALID, "a key stands there twice", where="keyring.json")
+        raise RefusedError(Reason.EVIDENCE_INVALID, "the keyring lists a key twice", where="keyring.json")
     active = Counter(key.role for key in keys if not key.retired_at and not key.revoked_at)
     for role, count in active.items():
         if count > 1:
@@ -132,13 +136,14 @@ def load_keyring(folder: Path) -> Keyring:
 
 
 def load_signer(folder: Path, role: Role) -> Signer:
-    """The private key of one role. Refuses a file that others could have read or planted."""
+    """Return the signer with the private key of one role. Refuses a file that other users could read or replace."""
     active = _active_key(folder, role)
     while True:
         try:
             return _load_private(folder, active)
         except EnvironmentFailureError as problem:
-            # Another process may have rotated the key, and again, between our looks at its name and at its file.
+            # Another process may have rotated the key, even more than once, after this one read its name and before it
+            # read its file.
             before, active = active, _active_key(folder, role)
             if problem.reason is not Reason.STATE_MISSING or active.key_id == before.key_id:
                 raise
@@ -161,7 +166,7 @@ def _load_private(folder: Path, key: PublicKey) -> Signer:
     path = _private_path(folder, role, key.key_id)
     advice = f"Restore it from a backup, or make a new one: remit keys rotate {role}"
     require_private(path.parent, what=f"the folder of the {role} key", if_missing=advice)
-    # The bytes of the file never get a name in this frame, so a traceback that prints variables cannot show them.
+    # No variable of this frame holds the bytes of the file, so a traceback that prints variables cannot show them.
     private = _parse_private(read_private(path, what=f"the {role} private key"))
     if private is None:
         raise EnvironmentFailureError(
@@ -174,9 +179,9 @@ def _load_private(folder: Path, key: PublicKey) -> Signer:
     if signer.key_id != key.key_id:
         raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
-            f"the {role} private key is not the one the keyring names",
+            f"the {role} private key does not belong to the public key in the keyring",
             where=str(path),
-            next_step="Somebody exchanged the file: find out who before you go on.",
+            next_step="The file was replaced. Find out who did that before you continue.",
         )
     return signer
 
@@ -187,7 +192,7 @@ def render_public_pem(key: PublicKey) -> str:
 
 
 def parse_public_pem(raw: bytes, role: Role, *, source: str) -> Keyring:
-    """One or more PEM public keys that somebody trusts for `role`, as handed to an auditor."""
+    """Return a keyring of one or more PEM public keys that an auditor trusts for `role`."""
     blocks = raw.split(b"-----END PUBLIC KEY-----")[:-1]
     keys = []
     for block in blocks:
@@ -205,13 +210,13 @@ def parse_public_pem(raw: bytes, role: Role, *, source: str) -> Keyring:
             Reason.MALFORMED,
             "there is no public key in this file",
             where=source,
-            next_step="`remit keys export audit` writes the file that belongs here.",
+            next_step="`remit keys export audit` writes the file that is needed here.",
         )
     return Keyring(keys)
 
 
 def private_key_problems(folder: Path) -> list[str]:
-    """What is wrong with the files in the key folder, for `remit doctor`. Loads no private key."""
+    """Return the problems of the files in the key folder, for `remit doctor`. Loads no private key."""
     if not folder.exists():
         return [f"{folder} is missing"]
     problems = []
@@ -223,7 +228,7 @@ def private_key_problems(folder: Path) -> list[str]:
 
 
 def _finish_interrupted(folder: Path, ring: Keyring) -> None:
-    """Destroy what a crash kept alive: private keys already retired, and half-written files."""
+    """Destroy the files that a crash left: private keys that are already retired, and incomplete files."""
     for key in ring:
         if key.retired_at or key.revoked_at:
             destroy_key_file(_private_path(folder, key.role, key.key_id))
@@ -260,13 +265,16 @@ def _write_new_key(folder: Path, role: Role, clock: Clock) -> PublicKey:
 
 
 def _require_capacity(folder: Path, count: int, most: int) -> None:
-    """Before a private key is written: one that no keyring names would lie there for ever."""
+    """Refuse more than `most` keys.
+
+    Called before a private key is written, because a private key that never gets into the keyring would stay on disk.
+    """
     if count > most:
         raise EnvironmentFailureError(
             Reason.RESOURCE_EXHAUSTED,
             f"the keyring would hold more than {most:,} keys",
             where=str(_keyring_path(folder)),
-            next_step="Start a new workspace, and keep this keyring with the old ledger."
+            next_step="Create a new workspace, and keep this keyring with the old ledger."
             + (" A key that leaked can still be replaced, with --revoke." if most < MAX_KEYS else ""),
         )
 

@@ -1,9 +1,9 @@
-"""RSA keys for capability tokens, on disk: our own private one, and every public one that tokens are believed by.
+"""RSA keys for capability tokens on disk: the workspace's own private key, and all public keys that verify tokens.
 
-`keys/policy/<kid>.pem` holds the private key (PKCS 8, 0600), `keys/policy.json` the public keys: our own, made when the
-first token is issued, and those of issuers elsewhere that somebody here chose to trust. Not in the keyring: that one
-knows Ed25519 alone. The order of writes is the same: a private key that the file does not name is never used, and is
-destroyed by the next change.
+`keys/policy/<kid>.pem` holds the private key (PKCS 8, mode 0600). `keys/policy.json` holds the public keys: the
+workspace's own, which is made when the first token is issued, and those of other issuers that a person here trusted.
+They are not in the keyring, which holds Ed25519 keys only. The order of writes is the same as there: a private key that
+is missing from `policy.json` is never used, and the next change destroys it.
 """
 
 from dataclasses import replace
@@ -44,7 +44,7 @@ RING_FILE: Final = "policy.json"
 OWN_BITS: Final = 3_072
 MAX_TOKEN_KEYS: Final = 250
 RESERVED_FOR_REVOKING: Final = 20
-"""Places that only a rotation with `revoke` may take, so that a key which leaked can always be replaced."""
+"""The number of keys that only a rotation with `revoke` may add, so that a key which leaked can always be replaced."""
 
 
 class TokenKeyEntry(Contract):
@@ -62,21 +62,24 @@ class TokenKeyFile(Contract):
 
 
 def load_token_keys(folder: Path) -> TokenKeys:
-    """The public keys; none where no token was ever issued or trusted. They decide who is believed."""
+    """Return the public keys, which decide which tokens are accepted.
+
+    There are none if no token was issued here and no issuer is trusted.
+    """
     require_private(folder, what="the key folder")
     if not _ring_path(folder).exists():
         return TokenKeys()
     raw = read_private(_ring_path(folder), what="the list of token keys")
     keys = [_token_key(entry) for entry in TokenKeyFile.parse(raw, source=RING_FILE).keys]
     if len({key.kid for key in keys}) != len(keys):
-        raise RefusedError(Reason.EVIDENCE_INVALID, "a key stands there twice", where=RING_FILE)
+        raise RefusedError(Reason.EVIDENCE_INVALID, "the file lists a token key twice", where=RING_FILE)
     if sum(key.origin == "own" and key.is_active for key in keys) > 1:
         raise RefusedError(Reason.EVIDENCE_INVALID, "there is more than one active policy key", where=RING_FILE)
     return TokenKeys(keys)
 
 
 def create_policy_key(folder: Path, clock: Clock) -> TokenKey:
-    """Our own key, made if there is none yet. Running it again, or twice at once, changes nothing."""
+    """Return the workspace's own key, and make it if there is none. A second or concurrent call changes nothing."""
     with changing_keys(folder):
         ring = load_token_keys(folder)
         _finish_interrupted(folder, ring)
@@ -89,13 +92,13 @@ def create_policy_key(folder: Path, clock: Clock) -> TokenKey:
 
 
 def policy_key_file(folder: Path) -> Path | None:
-    """Where the private half of our active key belongs; None where no token was ever issued here."""
+    """Return the path of the active private key, or None if no token was ever issued here."""
     own_key = load_token_keys(folder).own_key()
     return _private_path(folder, own_key.kid) if own_key else None
 
 
 def load_token_signer(folder: Path) -> TokenSigner:
-    """Our private key. Refuses a file that others could have read or planted."""
+    """Return the signer with the active private key. Refuses a file that other users could read or replace."""
     for last in (False, True):
         own_key = load_token_keys(folder).own_key()
         if own_key is None:
@@ -108,16 +111,16 @@ def load_token_signer(folder: Path) -> TokenSigner:
         try:
             return _load_private(folder, own_key)
         except EnvironmentFailureError as problem:
-            # Another process may have rotated the key after we read its name and before we read its file.
+            # Another process may have rotated the key after this one read its name and before it read its file.
             if problem.reason is not Reason.STATE_MISSING or last:
                 raise
     raise AssertionError("the second try returns or raises")
 
 
 def rotate_policy_key(folder: Path, clock: Clock, *, revoke: bool = False) -> tuple[TokenKey | None, TokenKey]:
-    """A new key of our own. The old one, if any, is retired, or revoked when it may have leaked. Returns (old, new).
+    """Make a new policy key and retire the old one, if any, or revoke it if it may have leaked. Returns (old, new).
 
-    A retired key still vouches for tokens that were issued before; of a revoked one no token counts any more.
+    A retired key still verifies tokens that were issued before. No token of a revoked key is valid.
     """
     with changing_keys(folder):
         ring = load_token_keys(folder)
@@ -133,7 +136,10 @@ def rotate_policy_key(folder: Path, clock: Clock, *, revoke: bool = False) -> tu
 
 
 def trust_token_key(folder: Path, pem: bytes, clock: Clock, *, kid: str | None = None, source: str) -> TokenKey:
-    """Believe tokens that the holder of this public key signs. `kid` is what they call it; else its thumbprint."""
+    """Accept tokens that the holder of this public key signs.
+
+    `kid` is the key id that the issuer writes into its tokens. Without it, the thumbprint of the key is used.
+    """
     public = parse_rsa_pem(pem, source=source)
     with changing_keys(folder):
         ring = load_token_keys(folder)
@@ -141,9 +147,9 @@ def trust_token_key(folder: Path, pem: bytes, clock: Clock, *, kid: str | None =
         if ring.get(key.kid) is not None:
             raise RefusedError(
                 Reason.IDEMPOTENCY_CONFLICT,
-                "a key of this id is known already",
+                "a token key with this id is known already",
                 where=key.kid,
-                next_step="`remit token keys` shows it. A key that was revoked stays so: ask for another one.",
+                next_step="`remit token keys` shows it. A revoked key stays revoked: ask the issuer for another key.",
             )
         _require_capacity(ring, MAX_TOKEN_KEYS - RESERVED_FOR_REVOKING)
         _write_ring(folder, [*ring, key])
@@ -151,16 +157,19 @@ def trust_token_key(folder: Path, pem: bytes, clock: Clock, *, kid: str | None =
 
 
 def revoke_token_key(folder: Path, kid: str, clock: Clock) -> TokenKey:
-    """Believe no token that this key ever signed. Our own active one is rotated with `revoke` instead."""
+    """Revoke a key, so that no token that it ever signed is valid.
+
+    To revoke the workspace's own active key, rotate it with `revoke`.
+    """
     with changing_keys(folder):
         ring = load_token_keys(folder)
         found = ring.get(kid)
         if found is None or found == ring.own_key():
-            what = "this key signs our own tokens" if found else "no token key has this id"
-            advice = "remit token rotate-key --revoke" if found else "`remit token keys` shows the ids."
+            what = "this workspace signs its tokens with this key" if found else "no token key has this id"
+            advice = "Run: remit token rotate-key --revoke" if found else "`remit token keys` shows the ids."
             raise RefusedError(Reason.KEY_UNKNOWN, what, where=kid, next_step=advice)
         if found.revoked_at:
-            raise RefusedError(Reason.REVOKED, f"this key was revoked at {found.revoked_at} already", where=kid)
+            raise RefusedError(Reason.REVOKED, f"this key was already revoked at {found.revoked_at}", where=kid)
         revoked = replace(found, revoked_at=render_time(clock()))
         _write_ring(folder, [revoked if key.kid == kid else key for key in ring])
         return revoked
@@ -196,14 +205,14 @@ def _load_private(folder: Path, key: TokenKey) -> TokenSigner:
     path = _private_path(folder, key.kid)
     advice = "Restore it from a backup, or make a new one: remit token rotate-key"
     require_private(path.parent, what="the folder of the policy key", if_missing=advice)
-    # The bytes of the file never get a name in this frame, so a traceback that prints variables cannot show them.
+    # No variable of this frame holds the bytes of the file, so a traceback that prints variables cannot show them.
     private = _parse_private(read_private(path, what="the policy private key"))
     if private is None or key_thumbprint(private.public_key()) != key.kid:
         raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
-            "the policy private key is not the one that the list of token keys names",
+            "the policy private key does not belong to the public key in the list of token keys",
             where=str(path),
-            next_step="Somebody exchanged or damaged the file: find out who, then: remit token rotate-key --revoke",
+            next_step="The file was replaced or damaged. Find out who did that, then: remit token rotate-key --revoke",
         )
     return TokenSigner(private)
 
@@ -217,7 +226,7 @@ def _parse_private(raw: bytes) -> RSAPrivateKey | None:
 
 
 def _finish_interrupted(folder: Path, ring: TokenKeys) -> None:
-    """Destroy what a crash kept alive: every private key but the active one, and half-written files."""
+    """Destroy the files that a crash left: every private key except the active one, and incomplete files."""
     own_key = ring.own_key()
     active_file = _private_path(folder, own_key.kid) if own_key else None
     for path in [*(folder / "policy").glob("*.pem"), *(folder / "policy").glob(".*.tmp")]:
@@ -244,13 +253,13 @@ def _write_ring(folder: Path, keys: list[TokenKey]) -> None:
 
 
 def _require_capacity(ring: TokenKeys, most: int) -> None:
-    """Before a private key is written."""
+    """Refuse a key past `most`. Called before a private key is written."""
     if len(list(ring)) >= most:
         raise EnvironmentFailureError(
             Reason.RESOURCE_EXHAUSTED,
             f"there are {most:,} token keys already",
             where=RING_FILE,
-            next_step="Start a new workspace, and keep this one's keys with its ledger.",
+            next_step="Create a new workspace, and keep the keys of this one with its ledger.",
         )
 
 

@@ -1,4 +1,4 @@
-"""RSA keys for capability tokens: the public ones that tokens are believed by, and our own private one, in memory."""
+"""RSA keys for capability tokens, in memory: the public keys that verify tokens, and the workspace's private key."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,14 @@ from remit.crypto.signing import encode_base64url
 
 LEAST_BITS: Final = 2_048
 MOST_BITS: Final = 8_192
-"""A longer one makes every look at a token slow, and somebody may want that."""
+"""A longer key makes every verification of a token slow, which an attacker could use."""
 LEAST_EXPONENT: Final = 65_537
 Origin = Literal["own", "trusted"]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenKey:
-    """A public key that tokens may be signed with. Once retired, only those issued before; once revoked, none."""
+    """A public key that verifies tokens. A retired key verifies only tokens issued before; a revoked key, none."""
 
     kid: str
     origin: Origin
@@ -40,7 +40,7 @@ class TokenKey:
 
 
 class TokenKeys:
-    """The keys that we know, by `kid`. An unknown one verifies nothing, and nobody is asked for it."""
+    """The known keys, by `kid`. An unknown key verifies nothing, and Remit fetches no key from another place."""
 
     def __init__(self, keys: Iterable[TokenKey] = ()) -> None:
         self._keys = {key.kid: key for key in keys}
@@ -52,12 +52,12 @@ class TokenKeys:
         return self._keys.get(kid)
 
     def own_key(self) -> TokenKey | None:
-        """The one that we sign with now."""
+        """Return the key that this workspace signs with now."""
         return next((key for key in self if key.origin == "own" and key.is_active), None)
 
 
 class TokenSigner:
-    """Our private key. Signs tokens and nothing else."""
+    """The workspace's private key for tokens. It signs nothing else."""
 
     def __init__(self, private: RSAPrivateKey) -> None:
         self.private = private
@@ -71,7 +71,7 @@ class TokenSigner:
 
 
 def key_thumbprint(public: RSAPublicKey) -> str:
-    """RFC 7638, of the public numbers."""
+    """Return the RFC 7638 thumbprint of the public numbers."""
     numbers = public.public_numbers()
     jwk = {"e": _base64_number(numbers.e), "kty": "RSA", "n": _base64_number(numbers.n)}
     return encode_base64url(hashlib.sha256(canonical_bytes(jwk)).digest())
@@ -81,9 +81,9 @@ def require_strong_key(public: RSAPublicKey, *, where: str) -> None:
     if not LEAST_BITS <= public.key_size <= MOST_BITS or public.public_numbers().e < LEAST_EXPONENT:
         raise RefusedError(
             Reason.MALFORMED,
-            f"an RSA key for tokens has {LEAST_BITS:,} to {MOST_BITS:,} bits and an exponent from {LEAST_EXPONENT} on",
+            f"an RSA key for tokens has {LEAST_BITS:,} to {MOST_BITS:,} bits and an exponent from {LEAST_EXPONENT} up",
             where=where,
-            next_step="Ask its owner for a stronger one.",
+            next_step="Ask the owner of the key for a new one.",
         )
 
 

@@ -1,7 +1,7 @@
 """Ed25519 signatures over typed bytes.
 
-What is signed is the DSSE pre-authentication encoding of a purpose and the canonical body, so a signature made for one
-kind of document can never pass for another. Each purpose belongs to exactly one key role.
+A signature covers the DSSE pre-authentication encoding of a purpose and the canonical body. So a signature that was
+made for one kind of document can never pass for another. Each purpose belongs to exactly one key role.
 """
 
 import base64
@@ -45,20 +45,22 @@ ROLE_OF: Final[dict[Purpose, Role]] = {
 }
 
 
-# Whoever publishes a point of small order can sign anything for it: there is no secret behind it. These are the heights
-# (y) of all eight, and the size of the field; a height past that is a second spelling of a lower one.
+# A public key of small order has no secret: anyone can make a signature that it verifies. These are the y coordinates
+# of all eight such points, and the size of the field. A coordinate past that is a second encoding of a lower one.
 _FIELD: Final = 2**255 - 19
 _OF_ORDER_EIGHT: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _OF_ORDER_EIGHT, _FIELD - _OF_ORDER_EIGHT})
 _MISMATCH_ADVICE: Final[dict[Purpose, str]] = {
-    "lease": "It was signed for another manifest, or one of the two was changed since."
+    "lease": "It was signed for another manifest, or one of the two was changed afterwards."
     " Ask the kernel for a lease of this manifest: remit task lease"
 }
 
 
 class _VerifiedSignatures:
-    """Signatures that are known to fit: made by this process, or found good before. Which key made one and whether that
-    key still counts is asked each time; here is only the arithmetic, which is the same for ever.
+    """Signatures that are known to be correct: this process made them or verified them before.
+
+    Which key made a signature, and whether that key is still valid, is checked each time. Only the arithmetic is
+    cached, because its result never changes.
     """
 
     MOST: Final = 1_024
@@ -84,20 +86,20 @@ def pre_authentication_encoding(purpose: str, body: bytes) -> bytes:
 
 
 def key_id_of(public: bytes) -> str:
-    """The RFC 7638 thumbprint of the RFC 8037 form of an Ed25519 public key."""
+    """Return the RFC 7638 thumbprint of the RFC 8037 form of an Ed25519 public key."""
     jwk = {"crv": "Ed25519", "kty": "OKP", "x": encode_base64url(public)}
     return encode_base64url(hashlib.sha256(canonical_bytes(jwk)).digest())
 
 
 def require_sound_key(public: bytes, *, where: str) -> None:
-    """Refuse what looks like an Ed25519 key and proves nothing: a point of small order, or one spelled another way."""
+    """Refuse an Ed25519 key whose signatures prove nothing: a point of small order, or a second encoding of a point."""
     height = int.from_bytes(public, "little") & ~(1 << 255)
     if len(public) != 32 or height >= _FIELD or height in _SMALL_ORDER:
         raise RefusedError(
             Reason.MALFORMED,
-            "this is not a sound Ed25519 public key: anybody could sign for it",
+            "this Ed25519 public key is unsafe: anyone could make signatures that it verifies",
             where=where,
-            next_step="Do not trust whoever gave it to you; ask for the file that `remit keys export audit` writes.",
+            next_step="Do not trust the sender of this key. Ask for the file that `remit keys export audit` writes.",
         )
 
 
@@ -106,7 +108,10 @@ def encode_base64url(data: bytes) -> str:
 
 
 def decode_base64url(text: str) -> bytes:
-    """Strict: exactly one text for each byte string, so that a signature has one spelling. ValueError otherwise."""
+    """Decode strictly: each byte string has exactly one text, so that a signature has one spelling.
+
+    Raises ValueError for any other text.
+    """
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -117,7 +122,7 @@ def decode_base64url(text: str) -> bytes:
 
 
 class Signer:
-    """One private key of one role. Signs only what that role may sign."""
+    """One private key of one role. It signs only the documents that this role may sign."""
 
     def __init__(self, role: Role, private: Ed25519PrivateKey) -> None:
         self.role: Role = role
@@ -142,7 +147,10 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that may verify. Once retired it verifies only what it signed before; once revoked, nothing."""
+    """A key that verifies signatures.
+
+    A retired key verifies only what it signed before it was retired. A revoked key verifies nothing.
+    """
 
     role: Role
     public: bytes
@@ -157,7 +165,7 @@ class PublicKey:
 
 
 class Keyring:
-    """The public keys we know, by id. An unknown key verifies nothing."""
+    """The known public keys, by id. An unknown key verifies nothing."""
 
     def __init__(self, keys: Iterable[PublicKey]) -> None:
         self._keys = {key.key_id: key for key in keys}
@@ -167,12 +175,12 @@ class Keyring:
         return iter(self._keys.values())
 
     def active(self, role: Role) -> PublicKey | None:
-        """The key that signs for this role now."""
+        """Return the key that signs for this role now, or None."""
         usable = [key for key in self._keys.values() if key.role == role and not key.retired_at and not key.revoked_at]
         return usable[0] if len(usable) == 1 else None
 
     def verify(self, purpose: Purpose, key_id: str, body: bytes, signature: str, *, signed_at: str) -> None:
-        """Return if the signature is good; otherwise refuse and say which rule failed."""
+        """Return if the signature is valid. Otherwise refuse, and say which rule failed."""
         key = self._keys.get(key_id)
         if key is None or key.role != ROLE_OF[purpose]:
             raise RefusedError(
@@ -188,30 +196,30 @@ class Keyring:
         if key.retired_at and not _at_or_before(signed_at, key.retired_at):
             raise RefusedError(
                 Reason.KEY_RETIRED,
-                f"this key was retired at {key.retired_at} and cannot vouch for anything later",
+                f"this key was retired at {key.retired_at}; it verifies nothing that was signed later",
                 where=f"{purpose}, key_id {key_id}",
-                next_step="Have it signed again with the current key.",
+                next_step="Have the document signed again with the current key.",
             )
         if not self._matches(key, pre_authentication_encoding(purpose, body), signature):
             raise RefusedError(
                 Reason.SIGNATURE_INVALID,
-                "the signature does not fit the content",
+                "the signature does not match the content",
                 where=f"{purpose}, key_id {key_id}",
                 next_step=_MISMATCH_ADVICE.get(
-                    purpose, "The document was changed after signing, or was signed for something else."
+                    purpose, "The document was changed after it was signed, or was signed for another purpose."
                 ),
             )
 
     def signed(self, purpose: Purpose, key_id: str, body: bytes, signature: str) -> bool:
-        """Did a key that we know sign this, at whatever time, retired or revoked since or not?"""
+        """Return whether a known key signed this at any time, even if it was retired or revoked later."""
         key = self._keys.get(key_id)
         if key is None or key.role != ROLE_OF[purpose]:
             return False
         return self._matches(key, pre_authentication_encoding(purpose, body), signature)
 
     def _matches(self, key: PublicKey, message: bytes, signature: str) -> bool:
-        # Authority is checked again right before the intent, under the write lock, and a head by everybody who believes
-        # an entry below it.
+        # The cache saves time: authority is checked again right before the intent, under the write lock, and a head is
+        # checked for each entry below it that is read.
         signature_key = (key.key_id, hashlib.sha256(message).digest(), signature)
         if signature_key in _VERIFIED:
             return True
@@ -227,7 +235,7 @@ class Keyring:
 
 
 def _at_or_before(signed_at: str, retired_at: str) -> bool:
-    """A time that cannot be read is not before anything: it may come from a row that somebody edited."""
+    """Return whether the first time is not later. False for an invalid time: it may come from an edited row."""
     try:
         return parse_time(signed_at) <= parse_time(retired_at)
     except ValueError:
