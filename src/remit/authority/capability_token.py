@@ -1,9 +1,9 @@
-"""Capability tokens: a signed leave to use the browser or another door, for one agent, at some places, for a while.
+"""Capability tokens: signed permission for one agent to use the browser or other operations, within limits.
 
-A token is a JWT of one plain form: RS256, three segments, a header of exactly `alg`, `typ` and `kid`. `verify_token` is
-pure and looks nowhere: the key is one that we know by its `kid`, or there is none. The signature comes first, so that
-nothing unsigned is believed, not even for the choice of an error message. Whether it was revoked is asked of the store
-(`remit.store.tokens`), here and again right before the intent.
+A token is a JWT of one plain form: RS256, three segments, and a header of exactly `alg`, `typ` and `kid`.
+`verify_token` is pure: it fetches nothing, and the key is a known one or the token is refused. The signature is checked
+first, so that nothing unsigned is believed, not even to choose an error message. The store (`remit.store.tokens`) knows
+whether a token was revoked. It is asked when a token is verified, and again right before the intent.
 """
 
 import shlex
@@ -25,21 +25,21 @@ from remit.parsing import Bounds, parse_json
 MAX_TOKEN: Final = 16 << 10
 MAX_LIFE: Final = timedelta(days=31)
 CLOCK_SKEW: Final = timedelta(seconds=60)
-"""How far ahead the issuer's clock may be. Expiry has no such grace."""
+"""How far ahead the issuer's clock may be. Expiry has no such tolerance."""
 ALGORITHM: Final = "RS256"
 MAX_CACHED: Final = 1_000
 _HEADER: Final = frozenset({"alg", "typ", "kid"})
 _HEADER_BOUNDS: Final = Bounds(max_bytes=1_024, max_items=50)
 _SEGMENTS: Final = 3
-_REISSUE_ADVICE: Final = "Have a new one issued: remit token issue"
+_REISSUE_ADVICE: Final = "Ask for a new token: remit token issue"
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that was verified. Made by `verify_token` and nothing else."""
+    """A verified token. Only `verify_token` makes one."""
 
     agent_id: str
-    """Its `sub`: whom it was issued to."""
+    """The `sub` of the token: the agent that it was issued to."""
     jti: str
     caps: frozenset[str]
     constraints: TokenConstraints
@@ -48,12 +48,12 @@ class Token:
     expires_at: datetime
     kid: str
     digest: str
-    """Of the token's text: two spellings of one token are two tokens, and there is only one."""
+    """The digest of the token's text. A token has exactly one valid text."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A new token and what it says. The text is the secret: whoever has it may act."""
+    """A new token and its claims. The text is secret: anyone who has it can act with it."""
 
     text: str
     claims: TokenClaims
@@ -69,7 +69,7 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """What a token is to allow, and to whom."""
+    """The agent that a token is for, and what it allows."""
 
     agent_id: str
     caps: tuple[str, ...]
@@ -79,7 +79,7 @@ class TokenRequest:
 
 
 def issue_token(signer: TokenSigner, request: TokenRequest, issuer: str, audience: str, now: datetime) -> IssuedToken:
-    """Sign a token. The policy authority's side. Refuses a constraint that no check would enforce."""
+    """Sign a token, as the policy authority. Refuses a constraint that no check would enforce."""
     for problem in unchecked_constraints(request.caps, request.constraints.given()):
         where = f"constraints.{problem.constraint}"
         raise RefusedError(Reason.MALFORMED, problem.why, where=where, next_step=problem.next_step)
@@ -89,8 +89,8 @@ def issue_token(signer: TokenSigner, request: TokenRequest, issuer: str, audienc
     if request.life < timedelta(seconds=1) or expires_at - issued_at > MAX_LIFE.total_seconds():
         raise RefusedError(
             Reason.TOO_LARGE,
-            f"a token lives between a second and {MAX_LIFE.days} days, counted from now",
-            next_step="Ask for a shorter life; a token can be issued again.",
+            f"a token must be valid for at least one second and end within {MAX_LIFE.days} days from now",
+            next_step="Choose a shorter lifetime. A token can be issued again.",
         )
     claims = {
         "iss": issuer,
@@ -107,22 +107,26 @@ def issue_token(signer: TokenSigner, request: TokenRequest, issuer: str, audienc
     headers = {"alg": ALGORITHM, "typ": "JWT", "kid": signer.kid}
     text = jwt.encode(claims, signer.private, algorithm=ALGORITHM, headers=headers)
     if len(text) > MAX_TOKEN:
-        raise RefusedError(Reason.TOO_LARGE, "the token would be too long", next_step="Name fewer domains.")
+        raise RefusedError(Reason.TOO_LARGE, "the token would be too long", next_step="List fewer domains.")
     return IssuedToken(text, checked, signer.kid)
 
 
 def verify_token(text: str, keys: TokenKeys, issuer: str, audience: str, now: datetime) -> Token:
-    """Form, header, key, signature, claims, issuer and audience, times; in that order, the first failure ends it."""
+    """Return the verified token.
+
+    Checks form, header, key, signature, claims, issuer and audience, and times, in that order. The first failure
+    raises.
+    """
     token = _verify_signed(text, keys, issuer, audience)
     require_in_time(token, now)
     return token
 
 
 class VerifiedTokens:
-    """Tokens that were found signed before: the same text, by the same keys, issuer and audience, is no new question.
+    """A cache of tokens whose signature was verified for the same text, keys, issuer and audience.
 
-    Times and revocation are asked each time; other keys, and nothing here counts. Kept is a digest: whoever reads this
-    memory later finds no token.
+    Times and revocation are checked each time. The cache is emptied when the keys change. It holds a digest of each
+    text, so that a later copy of this memory contains no token.
     """
 
     def __init__(self) -> None:
@@ -132,7 +136,7 @@ class VerifiedTokens:
         return self._cache is not None and _digest(text) in self._cache[3]
 
     def verify(self, text: str, keys: TokenKeys, issuer: str, audience: str, now: datetime) -> Token:
-        """As `verify_token` does it."""
+        """Return the verified token, as `verify_token` does."""
         cached = self._cache
         if cached is None or cached[0] is not keys or cached[1:3] != (issuer, audience):
             cached = self._cache = keys, issuer, audience, {}
@@ -148,16 +152,16 @@ class VerifiedTokens:
 
 
 def _digest(text: str) -> str:
-    return digest_bytes(text.encode(errors="surrogatepass"))  # nobody has looked yet whether it is text at all
+    return digest_bytes(text.encode(errors="surrogatepass"))  # it may contain lone surrogates: it is unchecked
 
 
 def signed_jti(text: str, keys: TokenKeys, issuer: str, audience: str) -> str:
-    """Which token this is, whether it is in time or not. For telling what became of what it was used for."""
+    """Return the id of a signed token, even if it has expired. For a report on the requests it was used for."""
     return _verify_signed(text, keys, issuer, audience).jti
 
 
 def _verify_signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
-    """All but whether it counts now: not to be handed out."""
+    """Return the token after all checks except those of the current time. Not to be given to callers."""
     header, body = _split(text)
     key = _parse_header(header, keys)
     _require_signed(text, key, body)
@@ -183,7 +187,10 @@ def _verify_signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> To
 
 
 def require_in_time(token: Token, now: datetime) -> None:
-    """Not over, and begun. Asked again right before the intent, at a time that no clock set back makes earlier."""
+    """Refuse a token that has expired or is not valid yet.
+
+    This is checked again right before the intent, with a time that does not go back when a clock is set back.
+    """
     if now >= token.expires_at:
         raise RefusedError(
             Reason.EXPIRED,
@@ -196,27 +203,27 @@ def require_in_time(token: Token, now: datetime) -> None:
             Reason.NOT_YET_VALID,
             "the token was issued in the future",
             where="token, iat",
-            next_step="If this machine's clock is right, issue a new token and revoke this one, which becomes valid on"
-            f" its own date: remit token revoke {shlex.quote(token.jti)}. If it is wrong, set it.",
+            next_step="If the clock of this machine is right, issue a new token and revoke this one, because it becomes"
+            f" valid on its date: remit token revoke {shlex.quote(token.jti)}. If the clock is wrong, set it.",
         )
-    # A begin that the issuer chose has no grace; without one it is the time of issue, by the issuer's clock.
+    # A start that the issuer chose has no tolerance. Otherwise the start is the time of issue, by the issuer's clock.
     begins = token.not_before if token.not_before != token.issued_at else token.issued_at - CLOCK_SKEW
     if now < begins:
         raise RefusedError(
             Reason.NOT_YET_VALID,
-            f"the token is valid from {token.not_before:%Y-%m-%dT%H:%M:%SZ} on",
+            f"the token is not valid before {token.not_before:%Y-%m-%dT%H:%M:%SZ}",
             where="token, nbf",
             next_step="Wait until then.",
         )
 
 
 def require_key_valid(token: Token, keys: TokenKeys) -> None:
-    """The key that signed it is still one that is believed."""
+    """Refuse the token if the key that signed it is no longer valid."""
     _require_signed_in_time(token, _find_key(token.kid, keys))
 
 
 def claimed_agent(text: str) -> str:
-    """Whose token it says it is. Nobody has vouched for that: `verify_token` does. Empty where it says nothing."""
+    """Return the agent that the token names, or an empty text. It is unverified: `verify_token` verifies."""
     try:
         claims = parse_json(_split(text)[1], TokenClaims.bounds, source="token")
     except RefusedError:
@@ -226,7 +233,7 @@ def claimed_agent(text: str) -> str:
 
 
 def _split(text: str) -> tuple[Any, bytes]:
-    """The header as a tree, and the bytes of the claims. One text only for each token."""
+    """Return the header as a tree, and the bytes of the claims. Each token has only one valid text."""
     if len(text) > MAX_TOKEN:
         _refuse(f"a token has at most {MAX_TOKEN:,} characters", "token")
     segments = text.split(".")
@@ -244,13 +251,13 @@ def _split(text: str) -> tuple[Any, bytes]:
 
 def _parse_header(header: Any, keys: TokenKeys) -> TokenKey:
     if not isinstance(header, dict) or header.keys() != _HEADER:
-        _refuse("a token's header holds alg, typ and kid, and nothing else: no key, and no address of one", "header")
+        _refuse("the header of a token must have exactly alg, typ and kid: no key, and no address of one", "header")
     if header["alg"] != ALGORITHM:
-        _refuse(f"a token is signed with {ALGORITHM}, whatever its header says", "header, alg")
+        _refuse(f"a token must be signed with {ALGORITHM}", "header, alg")
     if header["typ"] != "JWT":
         _refuse("this is another kind of document", "header, typ")
     if not isinstance(header["kid"], str):
-        _refuse("a key id is a text", "header, kid")
+        _refuse("the key id must be a string", "header, kid")
     return _find_key(header["kid"], keys)
 
 
@@ -259,9 +266,9 @@ def _find_key(kid: str, keys: TokenKeys) -> TokenKey:
     if key is None:
         raise RefusedError(
             Reason.KEY_UNKNOWN,
-            "the token was signed with a key that is not known here",
+            "the token was signed with a key that this workspace does not know",
             where="token, header, kid",
-            next_step="`remit token keys` shows those that are; `remit token trust` adds an issuer's.",
+            next_step="`remit token keys` shows the known keys; `remit token trust` adds the key of an issuer.",
         )
     return key
 
@@ -274,16 +281,16 @@ def _require_signed(text: str, key: TokenKey, body: bytes) -> None:
     if signed != body:
         raise RefusedError(
             Reason.SIGNATURE_INVALID,
-            "the signature does not fit the token",
+            "the signature does not match the token",
             where="token",
-            next_step=f"It was changed, or signed with another key. {_REISSUE_ADVICE}",
+            next_step=f"The token was changed, or signed with another key. {_REISSUE_ADVICE}",
         )
 
 
 def _require_signed_in_time(token: Token, key: TokenKey) -> None:
-    """Its life is one that a token may have, and lies in the time in which its key was used."""
+    """Refuse a lifetime that is too long, and a token that was signed after its key was retired or revoked."""
     if not token.issued_at < token.expires_at <= token.issued_at + MAX_LIFE:
-        _refuse(f"a token lives at most {MAX_LIFE.days} days", "exp")
+        _refuse(f"a token may be valid for at most {MAX_LIFE.days} days", "exp")
     if key.revoked_at:
         raise RefusedError(
             Reason.REVOKED,
@@ -294,7 +301,7 @@ def _require_signed_in_time(token: Token, key: TokenKey) -> None:
     if key.retired_at and token.issued_at > parse_time(key.retired_at):
         raise RefusedError(
             Reason.KEY_RETIRED,
-            f"the key of this token was retired at {key.retired_at} and cannot vouch for anything later",
+            f"the key of this token was retired at {key.retired_at}, before the token was issued",
             where="token, kid",
             next_step=_REISSUE_ADVICE,
         )
@@ -304,9 +311,9 @@ def _require_same(found: str, expected: str, claim: str) -> None:
     if found != expected:
         raise RefusedError(
             Reason.BINDING_MISMATCH,
-            f"the token's {claim} is another than this workspace expects",
+            f"the token has another {claim} than this workspace expects",
             where=f"token, {claim}",
-            next_step=f"Expected is {expected!r}; see `browser` in remit.yaml.",
+            next_step=f"The expected value is {expected!r}. See `browser` in remit.yaml.",
         )
 
 

@@ -1,9 +1,9 @@
-"""Envelopes: the protocol layer's signed approval of one exact plan, on files as they were looked at.
+"""Envelopes: the protocol layer's signed approval of one exact plan, for the files as they were at the preview.
 
-`issue_envelope` needs the protocol layer's private key; `verify_envelope` needs only the public one and is pure. The
-plan is signed by its digest: a plan of five megabytes is brought into canonical form once, and whoever verifies has to
-say what he found. An `ApprovedPlan` is what comes out of verification: effects take it, never an `Envelope`, so a
-skipped check does not type-check.
+`issue_envelope` needs the protocol layer's private key. `verify_envelope` needs only the public key and is pure. The
+signature covers the digest of the plan, so that a plan of five megabytes is brought into canonical form only once. The
+caller of `verify_envelope` passes the digest that it computed itself. Verification returns an `ApprovedPlan`. Effects
+accept that type and never an `Envelope`, so the type checker finds a skipped verification.
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ DEFAULT_LIFE: Final = timedelta(hours=1)
 MAX_LIFE: Final = timedelta(days=7)
 
 _UNSIGNED: Final = frozenset({"signature", "plan"})
-_APPROVE_AGAIN: Final = "Look at the plan again, with `remit preview`, and approve it again."
+_APPROVE_AGAIN: Final = "Preview the plan again with `remit preview`, and approve it again."
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovedPlan:
-    """A plan whose approval was verified. Made by `verify_envelope` and nothing else."""
+    """A plan with a verified approval. Only `verify_envelope` makes one."""
 
     envelope: Envelope
     digest: str
-    """Of the envelope, see `digest_of_envelope`."""
+    """The digest of the envelope, see `digest_of_envelope`."""
     expires_at: datetime
 
 
@@ -45,12 +45,12 @@ def issue_envelope(
     now: datetime,
     life: timedelta = DEFAULT_LIFE,
 ) -> Envelope:
-    """Sign the approval of a plan. The protocol layer's side."""
+    """Sign the approval of a plan, as the protocol layer."""
     if not timedelta(0) < life <= MAX_LIFE:
         raise RefusedError(
             Reason.TOO_LARGE,
-            f"an approval lives between a second and {MAX_LIFE.days} days",
-            next_step="Ask for a shorter life; a plan can be approved again.",
+            f"an approval must be valid for between one second and {MAX_LIFE.days} days",
+            next_step="Choose a shorter lifetime. A plan can be approved again.",
         )
     draft = Envelope(
         envelope_id=uuid7(now),
@@ -69,26 +69,30 @@ def issue_envelope(
 
 
 def signed_body(envelope: Envelope) -> bytes:
-    """What the protocol layer signs: every field but the signature and the plan, for which its digest stands."""
+    """Return the bytes that the protocol layer signs: every field except the signature and the plan.
+
+    The digest of the plan is one of the fields.
+    """
     return envelope.canonical(without=_UNSIGNED)
 
 
 def digest_of_envelope(envelope: Envelope) -> str:
-    """The signature and all that it covers: which approval this is. It says nothing before the approval is verified."""
+    """Return the digest of the signature and all that it covers. It identifies the approval, once that is verified."""
     return digest_bytes(envelope.canonical(without=frozenset({"plan"})))
 
 
 def verify_envelope(
     envelope: Envelope, config_digest: str, keyring: Keyring, now: datetime, *, plan_digest: str
 ) -> ApprovedPlan:
-    """Signature, then plan, configuration and time, in that order; the first failure ends it.
+    """Return the approved plan.
 
-    The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
-    `plan_digest` is the plan's own, as the caller found it; what the envelope says of it is only compared.
+    Checks signature, plan, configuration and time, in that order. The first failure raises. The signature is checked
+    first, so that nothing unsigned is believed, not even to choose an error message.
+    `plan_digest` is the digest that the caller computed from the plan. The envelope's own value is only compared to it.
     """
     keyring.verify("envelope", envelope.key_id, signed_body(envelope), envelope.signature, signed_at=envelope.issued_at)
     if envelope.plan_digest != plan_digest:
-        raise _mismatch("the plan is not the one that was approved: it was changed since", "plan")
+        raise _mismatch("the plan was changed since it was approved", "plan")
     if envelope.config_digest != config_digest:
         raise _mismatch("the configuration was changed since the plan was approved", "config_digest")
     expires_at = _require_in_time(envelope, now)
@@ -114,7 +118,7 @@ def _require_in_time(envelope: Envelope, now: datetime) -> datetime:
     if expires_at - issued_at > MAX_LIFE:
         raise RefusedError(
             Reason.EXPIRED,
-            f"the approval would live longer than {MAX_LIFE.days} days, and none may",
+            f"the approval is valid for more than {MAX_LIFE.days} days, which is not allowed",
             where="envelope, expires_at",
             next_step=_APPROVE_AGAIN,
         )

@@ -1,9 +1,9 @@
-"""Leases: the kernel's signed leave to run one task, once, soon, on one executor.
+"""Leases: the kernel's signed permission to run one task, once, within minutes, on one executor.
 
-`issue_lease` needs the kernel's private key; `verify_lease` needs only the public one and is pure. The signature covers
-the lease's fields and the digest of the manifest it was issued for, though that digest is no field: whoever verifies a
-lease has the manifest at hand, and a manifest changed by one byte no longer fits. A `Lease` is what comes out of
-verification: effects take it, never a `LeaseToken`, so a skipped check does not type-check.
+`issue_lease` needs the kernel's private key. `verify_lease` needs only the public key and is pure. The signature covers
+the fields of the lease and the digest of its manifest. That digest is not a field: a verifier has the manifest, and a
+manifest that differs by one byte does not match. Verification returns a `Lease`. Effects accept that type and never a
+`LeaseToken`, so the type checker finds a skipped verification.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from remit.crypto.signing import Keyring, Signer
 
 MAX_LIFE: Final = timedelta(hours=1)
 CLOCK_SKEW: Final = timedelta(seconds=30)
-"""How far ahead the kernel's clock may be. Expiry has no such grace."""
+"""How far ahead the kernel's clock may be. Expiry has no such tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease that was verified for this task. Made by `verify_lease` and nothing else."""
+    """A lease that was verified for this task. Only `verify_lease` makes one."""
 
     lease_id: str
     task_id: str
@@ -34,12 +34,12 @@ class Lease:
 
 
 def issue_lease(signer: Signer, manifest: TaskManifest, executor_id: str, now: datetime, life: timedelta) -> LeaseToken:
-    """Sign a lease for one task. The kernel's side."""
+    """Sign a lease for one task, as the kernel."""
     if not timedelta(0) < life <= MAX_LIFE:
         raise RefusedError(
             Reason.TOO_LARGE,
-            f"a lease lives between a second and {MAX_LIFE}",
-            next_step="Ask for a shorter life; a lease can be issued again.",
+            f"a lease must be valid for between one second and {MAX_LIFE} (h:mm:ss)",
+            next_step="Choose a shorter lifetime. A lease can be issued again.",
         )
     unsigned = {
         "lease_id": uuid7(now),
@@ -55,13 +55,16 @@ def issue_lease(signer: Signer, manifest: TaskManifest, executor_id: str, now: d
 
 
 def signed_body(token: LeaseToken, manifest_digest: str) -> bytes:
-    """What the kernel signs: every field of the lease but the signature, and what exactly is to be run."""
+    """Return the bytes that the kernel signs: the lease's fields except the signature, and the manifest's digest."""
     fields = {name: value for name, value in token.tree().items() if name != "signature"}
     return canonical_bytes({**fields, "manifest_digest": manifest_digest})
 
 
 def parse_lease(raw: bytes) -> LeaseToken:
-    """Bytes to a lease that nobody has verified yet. What is no lease at all is a bad lease, not a bad request."""
+    """Parse a lease, which is not verified yet.
+
+    Bytes that are not a lease are refused as bad authority and not as a bad request.
+    """
     try:
         return LeaseToken.parse(raw, source="lease")
     except RefusedError as problem:
@@ -73,10 +76,10 @@ def parse_lease(raw: bytes) -> LeaseToken:
 def verify_lease(
     token: LeaseToken, manifest: TaskManifest, keyring: Keyring, executor_id: str, now: datetime, *, digest: str = ""
 ) -> Lease:
-    """Signature, then task, then expiry, in that order; the first failure ends it.
+    """Return the verified lease. Checks signature, task and times first, in that order; the first failure raises.
 
-    The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
-    `digest` is the manifest's own, where it is at hand.
+    The signature is checked first, so that nothing unsigned is believed, not even to choose an error message.
+    `digest` is the digest of the manifest, if the caller has it.
     """
     body = signed_body(token, digest or manifest.digest())
     keyring.verify("lease", token.key_id, body, token.signature, signed_at=token.issued_at)
@@ -98,7 +101,7 @@ def verify_lease(
         )
     if expires_at - issued_at > MAX_LIFE:
         raise RefusedError(
-            Reason.BINDING_MISMATCH, f"the lease lives longer than {MAX_LIFE}", where="lease, expires_at"
+            Reason.BINDING_MISMATCH, f"the lease is valid for more than {MAX_LIFE} (h:mm:ss)", where="lease, expires_at"
         )
     _require_same(token.capability_id, manifest.capability_id, "capability_id")
     _require_same(token.executor_id, executor_id, "executor_id")
@@ -111,5 +114,5 @@ def _require_same(leased: str, expected: str, field: str) -> None:
             Reason.BINDING_MISMATCH,
             f"the lease is for another {field}: {leased!r}, not {expected!r}",
             where=f"lease, {field}",
-            next_step="Ask the kernel for a lease of this very task.",
+            next_step="Ask the kernel for a lease of this task.",
         )

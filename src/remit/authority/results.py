@@ -1,4 +1,4 @@
-"""Signed results of tasks and of governed functions. An unsigned or altered result is no result."""
+"""Signed results of tasks and of governed functions. An unsigned or altered result is refused."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,9 +9,9 @@ from remit.contracts.tasks.result import ExecutionError, ExecutionResult
 from remit.crypto.signing import Keyring, Signer
 
 UNKNOWN_EXECUTOR: Final = "remit.unregistered"
-"""Whose name stands under a result when nobody here offers the capability."""
+"""The executor id in the result of a task whose capability no executor offers."""
 UNCONFINED: Final = "+unsafe-none"
-"""At the end of an executor's id: its effects were not confined by the Linux kernel."""
+"""The end of an executor's id if the Linux kernel did not confine its effects."""
 
 _UNSIGNED: Final = frozenset({"signature"})
 
@@ -57,7 +57,7 @@ def verify_result(result: ExecutionResult, keyring: Keyring, at: str) -> None:
 
 
 def sign_call_result(signer: Signer, unsigned: Mapping[str, Any]) -> CallResult:
-    """All fields but the key's id and the signature are given."""
+    """Sign the result of a call. `unsigned` has all fields except the key id and the signature."""
     draft = CallResult.from_tree({**unsigned, "key_id": signer.key_id, "signature": "A" * 86})
     body = draft.canonical(without=_UNSIGNED)
     return draft.model_copy(update={"signature": signer.sign("call-result", body)})

@@ -1,4 +1,4 @@
-"""Rollback orders: the protocol layer's signed word to take back the run of a plan, once and now."""
+"""Rollback orders: the protocol layer's signed permission to roll back the run of a plan, once and within minutes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from remit.crypto.signing import Keyring, Signer
 LIFE: Final = timedelta(minutes=5)
 
 _UNSIGNED: Final = frozenset({"signature"})
-_AGAIN: Final = "Ask again, with `remit rollback`."
+_AGAIN: Final = "Run `remit rollback` again."
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedRollback:
-    """An order that was verified. Made by `verify_rollback` and nothing else."""
+    """A verified order. Only `verify_rollback` makes one."""
 
     order: RollbackOrder
     digest: str
@@ -27,7 +27,7 @@ class AllowedRollback:
 
 
 def rollback_key(manifest_id: str, attempt: int) -> str:
-    """The id of an order, and of the claim on it: two who ask at once ask for the same."""
+    """Return the id of an order and of its claim. Two callers at the same time get the same id."""
     return f"rollback-{manifest_id}-{attempt}"
 
 
@@ -42,7 +42,7 @@ def issue_rollback(  # noqa: PLR0913 - an order has these parts
     force: bool,
     drift: str | None = None,
 ) -> RollbackOrder:
-    """Sign an order. No checkpoint named: all that are left."""
+    """Sign an order. Without checkpoints it covers all that are left."""
     draft = RollbackOrder(
         order_id=rollback_key(manifest_id, attempt),
         envelope_id=envelope_id,
@@ -61,13 +61,13 @@ def issue_rollback(  # noqa: PLR0913 - an order has these parts
 
 
 def verify_rollback(order: RollbackOrder, keyring: Keyring, now: datetime) -> AllowedRollback:
-    """Signature, then its id, then its time; the first failure ends it."""
+    """Return the verified order. Checks signature, id and times, in that order. The first failure raises."""
     body = order.canonical(without=_UNSIGNED)
     keyring.verify("rollback-order", order.key_id, body, order.signature, signed_at=order.issued_at)
     if order.attempt < 1 or order.order_id != rollback_key(order.manifest_id, order.attempt):
         raise RefusedError(
             Reason.BINDING_MISMATCH,
-            "the order's id is not that of its manifest and attempt",
+            "the id of the rollback order does not match its manifest and attempt",
             where="rollback order, order_id",
             next_step=_AGAIN,
         )
@@ -75,14 +75,14 @@ def verify_rollback(order: RollbackOrder, keyring: Keyring, now: datetime) -> Al
     if now >= expires_at or expires_at - issued_at > LIFE:
         raise RefusedError(
             Reason.EXPIRED,
-            f"the order expired at {order.expires_at}, and none lives longer than {LIFE.seconds // 60} minutes",
+            f"the rollback order expired at {order.expires_at}, or is valid for over {LIFE.seconds // 60} minutes",
             where="rollback order, expires_at",
             next_step=_AGAIN,
         )
     if issued_at > now + CLOCK_SKEW:
         raise RefusedError(
             Reason.NOT_YET_VALID,
-            f"the order was issued in the future, at {order.issued_at}",
+            f"the rollback order was issued in the future, at {order.issued_at}",
             where="rollback order, issued_at",
             next_step="Set the clocks of the protocol layer and of this machine.",
         )

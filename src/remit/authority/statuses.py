@@ -1,4 +1,4 @@
-"""How plans and rollbacks ended, signed by the executor's host. An unsigned or altered status is no status."""
+"""Signed outcomes of plans and rollbacks, made by the executor's host. An unsigned or altered status is refused."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ _UNSIGNED: Final = frozenset({"signature"})
 
 
 def sign_status(signer: Signer, unsigned: Mapping[str, Any]) -> CompletionStatus:
-    """All fields but the key's id and the signature are given."""
+    """Sign the status of a plan. `unsigned` has all fields except the key id and the signature."""
     draft = CompletionStatus.from_tree(_draft(signer, unsigned))
     body = draft.canonical(without=_UNSIGNED)
     return draft.model_copy(update={"signature": signer.sign("plan-status", body)})
@@ -24,7 +24,7 @@ def verify_status(status: CompletionStatus, keyring: Keyring) -> None:
 
 
 def sign_rollback_outcome(signer: Signer, unsigned: Mapping[str, Any]) -> RollbackOutcome:
-    """All fields but the key's id and the signature are given."""
+    """Sign the outcome of a rollback. `unsigned` has all fields except the key id and the signature."""
     draft = RollbackOutcome.from_tree(_draft(signer, unsigned))
     body = draft.canonical(without=_UNSIGNED)
     return draft.model_copy(update={"signature": signer.sign("rollback-outcome", body)})
