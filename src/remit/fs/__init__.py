@@ -1,1 +1,1 @@
-"""Where an effect may reach: paths judged as text, then opened below an allowed folder, following no link."""
+"""Files that an effect may reach: paths are checked as text, then opened below an allowed folder, without links."""

@@ -1,10 +1,10 @@
-"""Write, fsync, rename, fsync the directory: the one way a file of Remit's own comes into being.
+"""Durable, atomic writes of Remit's own files: write, fsync, rename, and fsync of the directory.
 
 After `write_durably` returns, the file holds the new bytes even after a power cut. If it raises or the machine dies
-inside it, the file holds either the old bytes (or does not exist) or the new ones, whole; only a machine that dies can
-leave a `.tmp` file behind. `write_together` does the same for several files of one folder, at the cost of about one.
+inside it, the file holds either all old bytes (or does not exist) or all new bytes. Only a crash of the machine can
+leave a `.tmp` file. `write_together` does the same for several files of one folder, at about the cost of one.
 
-Loaded in the sandboxed process too, for what it writes: standard library and the lowest rooms only, and few of those.
+The sandboxed process loads this module too, so it imports only the standard library and two modules of `remit.core`.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ if _sync_file_range is not None:
 
 
 def write_durably(path: "Path", data: bytes, *, mode: int = PRIVATE_FILE, replace: bool = True) -> None:
-    """Atomically give `path` these bytes and this mode. With `replace=False` an existing file is refused."""
+    """Write these bytes to `path` atomically, with this mode. With `replace=False`, refuse an existing file."""
     temporary = path.with_name(_temporary_name(path.name))
     try:
         descriptor = os.open(temporary, _NEW_FILE, mode)
@@ -60,9 +60,9 @@ def write_durably(path: "Path", data: bytes, *, mode: int = PRIVATE_FILE, replac
 
 
 def write_together(folder: int, files: Mapping[str, bytes], *, mode: int = 0o644) -> None:
-    """Give these names in the open folder these bytes, each file atomically; after it returns, all of it is durable.
+    """Write several files in the open folder, each atomically. After the return, all of them are durable.
 
-    If it raises or the machine dies inside it, some files may be new and the others old, but each is whole.
+    If it raises or the machine dies inside it, some files may be new and others old, but each is complete.
     """
     temporaries = {name: _temporary_name(name) for name in files}
     current = ""
@@ -87,19 +87,19 @@ def write_together(folder: int, files: Mapping[str, bytes], *, mode: int = 0o644
         for temporary in temporaries.values():
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
-        raise disk_failure(problem, current, "Check that the folder is still there and may be written to.") from problem
+        raise disk_failure(problem, current, "Check that the folder still exists and is writable.") from problem
 
 
 def start_writing(descriptor: int) -> None:
-    """Ask the kernel to begin with the bytes of this file, so that its fsync finds them on their way. No promise."""
+    """Ask the kernel to start writing this file to the disk, so that a later fsync is quicker. Guarantees nothing."""
     if _sync_file_range is not None:
-        _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)  # what it answers is for nobody: fsync tells
+        _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)  # the result is ignored: fsync reports any error
 
 
 def sync_all(descriptors: Sequence[int]) -> None:
-    """Make each of these files durable. All are begun first: one commit of the disk's journal may serve many.
+    """Make each of these files durable. Raises OSError.
 
-    Raises OSError.
+    All writes are started first, so that one commit of the disk's journal may serve many files.
     """
     for descriptor in descriptors:
         start_writing(descriptor)
@@ -112,8 +112,10 @@ def _temporary_name(name: str) -> str:
 
 
 def _rename_if_free(old: "Path", new: "Path") -> None:
-    """A rename that fails when the name is taken, also when it is taken this instant; in one step, so that a crash
-    leaves one name of the file and never two. Where the system has no such call: a link, then its old name removed.
+    """Rename a file, and fail if the new name exists, even if another process makes it at the same moment.
+
+    It is one step, so that a crash leaves one name of the file and never two. A system without such a call makes a link
+    and then removes the old name.
     """
     renameat2 = getattr(_libc, "renameat2", None)
     if renameat2 is not None:
@@ -127,7 +129,7 @@ def _rename_if_free(old: "Path", new: "Path") -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """`os.write` may write less than asked on a full disk without an error: go on until it is all there."""
+    """Write all bytes. One `os.write` may write fewer, for example on a full disk, without an error."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -150,7 +152,7 @@ def make_private_directory(path: "Path") -> None:
             missing.append(current)
             current = current.parent
         for directory in reversed(missing):
-            with contextlib.suppress(FileExistsError):  # somebody else was faster: just as good
+            with contextlib.suppress(FileExistsError):  # another process made it first, which is as good
                 directory.mkdir(mode=PRIVATE_DIRECTORY)
             sync_directory(directory.parent)
     except OSError as problem:
@@ -161,7 +163,7 @@ _CHECK_FOLDER: Final = "Check that this folder exists and that you may write the
 
 
 def disk_failure(problem: OSError, path: "Path | str", advice: str = _CHECK_FOLDER) -> EnvironmentFailureError:
-    """The advice is for all but a full disk."""
+    """Return the error for a failed write. `advice` is used unless the disk is full."""
     full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
     why = "the disk, or a quota on it, is full" if full else os.strerror(problem.errno) if problem.errno else problem
     return EnvironmentFailureError(

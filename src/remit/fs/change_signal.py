@@ -1,8 +1,8 @@
-"""A signal to the other processes of one machine: somebody answered a question, so read again.
+"""A signal to other processes on the same machine that an approval request has changed, so that they read it again.
 
-A file in the state directory. Whoever notifies writes to it, whoever listens is woken by the kernel (inotify). It
-carries nothing: what counts is in the store. A signal that is missed, or made on another machine, costs a few
-seconds, because everybody also looks now and then.
+The signal is a file in the state directory. A process notifies by writing to it, and the kernel wakes the listeners
+(inotify). The file carries no data: the state is in the store. A signal that is missed, or made on another machine,
+costs a few seconds, because every listener also polls.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 POLL_SECONDS: Final = 5.0
-"""How long a missed signal can go unnoticed."""
+"""The longest time until a listener notices a change without a signal."""
 _IN_MODIFY: Final = 0x2
 _MOST: Final = 64 << 10
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,13 +23,13 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class ChangeSignal:
-    """The signal at one path. Making it touches nothing."""
+    """The signal at one path. The constructor does not touch the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def notify(self) -> None:
-        """Never fails: what it tells of has happened, and is found without it."""
+        """Wake the listeners. Never raises, because the listeners also find the change by polling."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, _OPEN_FLAGS, 0o600)
             try:
@@ -39,7 +39,7 @@ class ChangeSignal:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator["ChangeListener"]:
-        """From here on no signal is missed. Listen first, look second, wait third."""
+        """Listen while inside, and miss no signal from the start on. Listen first, then read the store, then wait."""
         listener = self.listen()
         try:
             yield listener
@@ -47,11 +47,11 @@ class ChangeSignal:
             listener.close()
 
     def listen(self) -> "ChangeListener":
-        """The same, for whoever closes it himself."""
+        """Return a listener that the caller must close."""
         return ChangeListener(self._open())
 
     def _open(self) -> int:
-        """A descriptor that becomes readable with each signal; -1 where the kernel gives none, for lack of room."""
+        """Return a descriptor that becomes readable with each signal, or -1 if the kernel has no more of them."""
         with contextlib.suppress(OSError):
             os.close(os.open(self._path, _OPEN_FLAGS, 0o600))
         descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -68,7 +68,7 @@ class ChangeListener:
         self.descriptor = descriptor
 
     def wait(self, seconds: float) -> None:
-        """Until the next signal, or for so long; but never longer than one may go unnoticed."""
+        """Wait for the next signal, for at most `seconds` and at most `POLL_SECONDS`."""
         readable = [self.descriptor] if self.descriptor >= 0 else []
         if select.select(readable, [], [], max(0.0, min(seconds, POLL_SECONDS)))[0]:
             self.drain()
@@ -85,7 +85,7 @@ class ChangeListener:
 
 
 class AsyncListener:
-    """One for all who wait in an event loop: a process may have only so many listeners."""
+    """A listener that all waiting tasks of an event loop share, because a process may have only a few listeners."""
 
     def __init__(self, listener: ChangeListener) -> None:
         self._listener = listener
@@ -96,7 +96,7 @@ class AsyncListener:
             self._loop.add_reader(listener.descriptor, self._on_readable)
 
     def next_signal(self) -> "asyncio.Future[None]":
-        """Done with the next signal from now on."""
+        """Return a future that is done with the next signal."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)

@@ -1,9 +1,9 @@
-"""Open what a path names without following a link, leaving its directory, or crossing a mount point.
+"""Functions that open a file without following a link, leaving its directory, or crossing a mount point.
 
-openat2 does the walk, so there is no moment between looking and opening in which somebody could swap a component. What
-comes back is a descriptor, and all further work happens on it. Used in the sandboxed process too: standard library,
-`remit.core.errors` and `remit.core.syscalls` only. Limit: a descriptor says nothing of where its file is moved to
-afterwards.
+openat2 walks the path, so that no other process can replace a component between a check and the open. The result is a
+descriptor, and all further work uses it. The sandboxed process uses this module too, so it imports only the standard
+library, `remit.core.errors`, `remit.core.syscalls` and `remit.fs.statx`. Limit: a descriptor does not show if its file
+is moved afterwards.
 """
 
 import ctypes
@@ -23,7 +23,8 @@ _AT_FDCWD: Final = -100
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
 _CONFINED: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
-# The kernel answers EAGAIN when a rename elsewhere disturbed its walk; one who renames without end must not hold us.
+# The kernel answers EAGAIN if a rename of another process disturbed its walk. A process that renames without end must
+# not block Remit.
 _TRIES: Final = 200
 _DEFAULT_ACL: Final = "system.posix_acl_default"
 
@@ -32,14 +33,14 @@ _renameat2: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctyp
 
 
 def _how(flags: int, resolve: int) -> Any:
-    """A `struct open_how`: flags, mode, resolve. Made once: the calls only read it."""
+    """Return a `struct open_how`: flags, mode, resolve. It is made once, because the calls only read it."""
     return (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)
 
 
 _BASE: Final = _how(os.O_PATH | os.O_DIRECTORY, _NO_MAGICLINKS | _NO_SYMLINKS)
 # Not O_PATH: only a folder that is open for reading can be synced.
 _FOLDER: Final = _how(os.O_RDONLY | os.O_DIRECTORY, _CONFINED)
-# Without O_NOFOLLOW, which would hand out the link itself instead of refusing it.
+# Without O_NOFOLLOW, which would open the link itself instead of refusing it.
 _INSPECT: Final = _how(os.O_PATH, _CONFINED)
 _READ: Final = _how(os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY, _CONFINED)
 
@@ -54,11 +55,11 @@ _KINDS: Final = {
 
 
 class OtherFilesystemError(EnvironmentFailureError):
-    """A rename would have crossed from one filesystem, or mount, to another. Nothing was changed."""
+    """Raised if a rename would cross from one filesystem, or mount, to another. Nothing was changed."""
 
 
 class FileIdentity(NamedTuple):
-    """Which file this is, and in what state it was seen. Equal is what was the same file in the same state."""
+    """A file and the state in which it was seen. Two are equal if they are the same file in the same state."""
 
     dev: int
     ino: int
@@ -69,14 +70,14 @@ class FileIdentity(NamedTuple):
     uid: int
     gid: int
     nlink: int
-    # Equality leaves it out, since not every look may have been told it; `ctime_ns` is never before it.
+    # Equality leaves it out, since not every call gets it from the kernel. `ctime_ns` is never before it.
     birth_ns: int = 0
-    """When the file was made, or 0: a number that became free is given to the next file."""
+    """When the file was made, or 0 if unknown. It is needed because an inode number is reused for the next file."""
     folder_dev: int = 0
-    """The device of the folder it was looked at in: a disk may have another number after a reboot."""
+    """The device of the folder in which the file was seen. A disk may have another number after a reboot."""
 
     def as_json(self) -> dict[str, int]:
-        """Each value as two halves of 32 bits: the canonical form has no integer past 2^53, and times are larger."""
+        """Return each value as two halves of 32 bits, since the canonical form has no integers past 2^53."""
         halves: dict[str, int] = {}
         for (high, low), value in zip(_HALVES, self, strict=True):
             halves[high] = value >> 32
@@ -85,30 +86,30 @@ class FileIdentity(NamedTuple):
 
     @classmethod
     def from_json(cls, halves: Mapping[str, int]) -> "FileIdentity":
-        """The inverse of `as_json`. KeyError where a half is missing."""
+        """Parse the result of `as_json`. KeyError if a half is missing."""
         return cls(*[(halves[high] << 32) | halves[low] for high, low in _HALVES])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FileIdentity) and self[:_COMPARED] == other[:_COMPARED]
 
-    def __ne__(self, other: object) -> bool:  # a tuple has one of its own
+    def __ne__(self, other: object) -> bool:  # otherwise the tuple's own would be used
         return not self == other
 
     def __hash__(self) -> int:
         return hash(self[:_COMPARED])
 
     def seen_from(self, folder: int) -> "FileIdentity":
-        """The same, as it would be seen in its folder now, which may have been mounted anew since."""
-        # Where layers are stacked, a file's device may be another than its folder's: then nothing can be said.
+        """Return the identity with the present device of its folder, which may have been mounted again since."""
+        # With stacked layers, the device of a file may differ from its folder's. Then the present one is unknown.
         return FileIdentity(os.fstat(folder).st_dev, *self[1:]) if self.dev == self.folder_dev else self
 
     def is_file(self, other: "FileIdentity") -> bool:
-        """Whether both are the same file, changed meanwhile or not."""
+        """Return whether both are the same file, even if it has changed."""
         same_birth = self.birth_ns == other.birth_ns or not (self.birth_ns and other.birth_ns)
         return same_birth and (self.dev, self.ino) == (other.dev, other.ino)
 
     def has_content_of(self, other: "FileIdentity") -> bool:
-        """The same file, not written to since. Renaming, linking or chmod does not count."""
+        """Return whether it is the same file, not written to since. A rename, link or chmod makes no difference."""
         return self.is_file(other) and (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
 
 
@@ -117,21 +118,21 @@ _HALVES: Final = tuple((f"{name}_high", f"{name}_low") for name in FileIdentity.
 
 
 def open_base(path: str) -> int:
-    """An allowed directory, from the root down without a link. The caller closes the descriptor (O_PATH)."""
+    """Open an allowed directory, without a link from the root down. The caller closes the descriptor (O_PATH)."""
     return _open(_AT_FDCWD, os.fsencode(path), _BASE, path, "the allowed directory")
 
 
 def open_folder(base: int, parents: Sequence[str], *, where: str = "") -> int:
-    """The folder `parents` leads to, beneath `base`. Open for reading, so that it can be synced."""
+    """Open the folder that `parents` leads to, beneath `base`. It is open for reading, so that it can be synced."""
     for component in parents:
         _require_component(component, where)
     path = "/".join(parents) or "."
-    # By its name: `where` is most often the file that shall be in it.
+    # The message names the folder, because `where` is usually the file below it.
     return _open(base, os.fsencode(path), _FOLDER, where or path, f"the folder {path}" if parents else "the folder")
 
 
 def open_file(folder: int, name: str, *, where: str = "") -> int:
-    """A regular file with exactly one link, open for reading. Never waits for a FIFO and never wakes a device."""
+    """Open a regular file with exactly one link for reading. Never waits for a FIFO and never opens a device."""
     identity = inspect_file(folder, name, where=where)
     descriptor = _open(folder, os.fsencode(name), _READ, where or name, "the file")
     try:
@@ -143,7 +144,7 @@ def open_file(folder: int, name: str, *, where: str = "") -> int:
 
 
 def inspect_file(folder: int, name: str, *, where: str = "") -> FileIdentity:
-    """What the name stands for, without opening it. Refuses all but a regular file with exactly one link."""
+    """Return the identity of a file without opening it. Refuses all but a regular file with exactly one link."""
     _require_component(name, where)
     descriptor = _open(folder, os.fsencode(name), _INSPECT, where or name, "the file")
     try:
@@ -159,25 +160,28 @@ def identify(descriptor: int) -> FileIdentity:
 
 
 def peek(folder: int, name: str, *, where: str = "") -> FileIdentity | None:
-    """What has this name, of whatever kind, be it a dangling link; or None. It says nothing of what comes next."""
+    """Return the identity of what has this name, or None. Any kind is accepted, also a dangling link.
+
+    The next call may already find another file.
+    """
     _require_component(name, where)
     try:
         return FileIdentity(*stat_with_birth(folder, name))
     except FileNotFoundError:
         return None
     except OSError as problem:
-        raise failure(problem, where or name, "could not be looked at") from None
+        raise failure(problem, where or name, "could not be inspected") from None
 
 
 def exists(folder: int, name: str) -> bool:
-    """Whether anything has this name, be it a dangling link."""
+    """Return whether anything has this name, also a dangling link."""
     return peek(folder, name) is not None
 
 
 def rename_noreplace(
     folder_a: int, name_a: str, folder_b: int, name_b: str, *, where: str = "", where_new: str = ""
 ) -> None:
-    """Give the file its new name in one step. An existing file, or link, of that name is never replaced."""
+    """Rename the file in one step. An existing file or link with the new name is never replaced."""
     _require_component(name_a, where)
     _require_component(name_b, where_new)
     old, new = os.fsencode(name_a), os.fsencode(name_b)
@@ -193,15 +197,15 @@ def rename_noreplace(
     if code in {errno.EINVAL, errno.ENOSYS}:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            "this filesystem cannot rename without the danger of replacing a file",
+            "this filesystem cannot rename a file without the risk that it replaces another",
             where=where_new or name_b,
-            next_step="Use a directory on ext4, XFS, Btrfs, tmpfs or another filesystem that knows RENAME_NOREPLACE.",
+            next_step="Use a directory on ext4, XFS, Btrfs, tmpfs or another filesystem with RENAME_NOREPLACE.",
         )
     raise failure(OSError(code, os.strerror(code)), where or name_a, "could not be renamed")
 
 
 def rename_exchange(folder: int, name_a: str, name_b: str, *, where: str = "") -> None:
-    """Let the two names change places in one step: at every moment each of them stands for one of the two files."""
+    """Exchange two names in one step. At every moment each name belongs to one of the two files."""
     _require_component(name_a, where)
     _require_component(name_b, where)
     old, new = os.fsencode(name_a), os.fsencode(name_b)
@@ -213,21 +217,21 @@ def rename_exchange(folder: int, name_a: str, name_b: str, *, where: str = "") -
     if code in {errno.EINVAL, errno.ENOSYS}:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            "this filesystem cannot let two files change places in one step",
+            "this filesystem cannot exchange two files in one step",
             where=where or name_b,
-            next_step="Use a directory on ext4, XFS, Btrfs, tmpfs or another filesystem that knows RENAME_EXCHANGE.",
+            next_step="Use a directory on ext4, XFS, Btrfs, tmpfs or another filesystem with RENAME_EXCHANGE.",
         )
     raise failure(OSError(code, os.strerror(code)), where or name_b, "could not be exchanged")
 
 
 def make_folder(folder: int, name: str, *, where: str = "") -> bool:
-    """A new folder of mode 0755, less the umask. False if there is one already. The caller syncs `folder`."""
+    """Make a folder of mode 0755, less the umask. False if it exists already. The caller syncs `folder`."""
     _require_component(name, where)
     try:
         os.mkdir(name, 0o755, dir_fd=folder)
     except FileExistsError:
         found = peek(folder, name, where=where)
-        if found is None or stat.S_ISDIR(found.mode):  # None: gone again, as whoever opens it next will find
+        if found is None or stat.S_ISDIR(found.mode):  # None: removed again, which the next open reports
             return False
         kind = _KINDS.get(stat.S_IFMT(found.mode), "a file")
         raise RefusedError(
@@ -258,37 +262,37 @@ def remove_folder(folder: int, name: str, *, where: str = "") -> bool:
 
 
 def is_writable(folder: int) -> bool:
-    """Whether names can be made and removed in this folder, by the rights of the moment. It promises nothing.
+    """Return whether names can be made and removed in this folder with the present permissions. It may change.
 
-    Limit: in a folder with the sticky bit somebody else's file stays out of reach all the same.
+    Limit: in a folder with the sticky bit, another user's file cannot be removed even so.
     """
     return os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
 
 
 def has_default_acl(folder: int) -> bool:
-    """Whether what is made in this folder has access rights that its maker did not ask for: a default ACL.
+    """Return whether the folder has a default ACL, which gives new files permissions that their maker did not ask for.
 
-    The folder is open for reading. Limit: rights that a server adds on its side are not seen.
+    The folder is open for reading. Limit: permissions that a file server adds are not seen.
     """
     try:
         return _DEFAULT_ACL in os.listxattr(folder)
     except OSError as problem:
         if problem.errno == errno.ENOTSUP:
             return False
-        raise failure(problem, "a folder", "could not be asked for its default ACL") from None
+        raise failure(problem, "a folder", "could not be read for its default ACL") from None
 
 
 def already_exists(where: str) -> RefusedError:
     return RefusedError(
         Reason.FILE_CONFLICT,
-        "something exists here already, and is never overwritten",
+        "a file or folder exists here already, and is never overwritten",
         where=where,
-        next_step="Choose a destination that is free.",
+        next_step="Choose a destination that does not exist.",
     )
 
 
 def failure(problem: OSError, where: str, what: str) -> RemitError:
-    """A failed system call as one of our errors."""
+    """Return the error of Remit for a failed system call."""
     code = problem.errno or 0
     if code in {errno.ENOSPC, errno.EDQUOT}:
         return EnvironmentFailureError(
@@ -298,13 +302,13 @@ def failure(problem: OSError, where: str, what: str) -> RemitError:
             next_step="Free some space and try again.",
         )
     closed = code in {errno.EACCES, errno.EPERM, errno.EROFS}
-    advice = "Check who owns it and what its mode allows; Remit acts as the user it runs as." if closed else ""
+    advice = "Check who owns it, and its mode. Remit has the permissions of the user that it runs as." if closed else ""
     why = os.strerror(code) if code else type(problem).__name__
     return EnvironmentFailureError(
         Reason.PERMISSION_DENIED if closed else Reason.EFFECT_FAILED,
         f"this {what}: {why}",
         where=where,
-        next_step=advice or "`remit doctor` shows whether something is wrong with this machine or its disks.",
+        next_step=advice or "`remit doctor` shows problems of this machine and its disks.",
     )
 
 
@@ -325,12 +329,12 @@ def _refusal(code: int, where: str, what: str) -> RemitError:
             Reason.PATH_REFUSED,
             f"{what} is, or lies behind, a symbolic link",
             where=where,
-            next_step="Name the file by its real path: no component may be a link.",
+            next_step="Use the real path of the file: no component may be a link.",
         )
     if code == errno.EXDEV:
         return RefusedError(
             Reason.PATH_REFUSED,
-            f"{what} lies behind a mount point, or outside of its allowed directory",
+            f"{what} is behind a mount point, or outside of its allowed directory",
             where=where,
             next_step="List the mounted directory itself among the allowed directories if it may be used.",
         )
@@ -354,16 +358,16 @@ def _refusal(code: int, where: str, what: str) -> RemitError:
     if code == errno.ENOSYS:
         return EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            "this kernel has no openat2, without which no path can be confined",
+            "this kernel has no openat2, which Remit needs to confine paths",
             where=where,
-            next_step="Linux 5.6 or newer is needed; `remit doctor` shows what holds here.",
+            next_step="Use Linux 5.6 or newer. `remit doctor` shows what this machine supports.",
         )
     return failure(OSError(code, os.strerror(code)), where, "could not be opened")
 
 
 def _missing(what: str, where: str) -> RefusedError:
     return RefusedError(
-        Reason.FILE_MISSING, f"{what} does not exist", where=where, next_step="Check the path, and create it if due."
+        Reason.FILE_MISSING, f"{what} does not exist", where=where, next_step="Check the path, or create it."
     )
 
 
@@ -372,16 +376,16 @@ def _require_plain(identity: FileIdentity, where: str) -> None:
         kind = _KINDS.get(stat.S_IFMT(identity.mode), "something else")
         raise RefusedError(
             Reason.PATH_REFUSED,
-            f"only regular files can be acted on, and this is {kind}",
+            f"only regular files are allowed, and this is {kind}",
             where=where,
             next_step="Name a regular file.",
         )
     if identity.nlink != 1:
         raise RefusedError(
             Reason.PATH_REFUSED,
-            "this file does not have exactly one hard link, so it may also be one outside of the allowed directories",
+            "this file does not have exactly one hard link, so it may also be outside of the allowed directories",
             where=where,
-            next_step="Make a copy that stands alone, and name that.",
+            next_step="Make a copy of the file, and name the copy.",
         )
 
 
@@ -390,18 +394,18 @@ def _require_same(found: FileIdentity, identity: FileIdentity, where: str) -> No
     if not found.is_file(identity):
         raise RefusedError(
             Reason.FILE_CONFLICT,
-            "the file was exchanged for another while it was being opened",
+            "the file was replaced while it was being opened",
             where=where,
-            next_step="Find out who else works in this folder, then try again.",
+            next_step="Find out which other process works in this folder, then try again.",
         )
 
 
 def _require_component(name: str, where: str) -> None:
-    """The second lock: names were taken apart by `confine.names` before they came here."""
+    """Refuse a name with a separator. This is a second check: `remit.fs.paths` has split the path already."""
     if name in {"", ".", ".."} or "/" in name or "\0" in name:
         raise RefusedError(
             Reason.PATH_REFUSED,
             "this is not the name of one file or folder",
             where=where or name,
-            next_step="Give each component of the path by itself.",
+            next_step="Pass each component of the path by itself.",
         )

@@ -1,8 +1,8 @@
-"""Paths judged as text, before anything is opened: beneath an allowed directory, and of one spelling only.
+"""Checks of paths as text, before a file is opened: a path must be beneath an allowed directory and have one spelling.
 
-`locate`, for absolute paths, and `locate_below`, for those of a plan, are pure: what a path meets on the disk is found
-out by `confine.beneath`, at the moment it is opened. A name is never normalised into another one, except that `//` and
-`.` are left out; what would need more is refused.
+`locate`, for absolute paths, and `locate_below`, for those of a plan, are pure. `remit.fs.openat` finds out what a path
+names on the disk, at the moment it opens it. A path is never normalised into another one, except that `//` and `.` are
+left out. A path that needs more is refused.
 """
 
 import functools
@@ -18,11 +18,11 @@ MAX_PATH_BYTES: Final = 4095
 MAX_NAME_BYTES: Final = 255
 
 _NEVER: Final = ("proc", "sys", "dev")
-"""What the kernel shows as files there is not files; a task could reach processes and devices through them."""
+"""Folders in which the kernel shows processes and devices as files. A task must not reach those."""
 
 
 class Located(NamedTuple):
-    """A path taken apart: an allowed directory, the folders below it, a name."""
+    """The parts of a path: an allowed directory, the folders below it, and a name."""
 
     base: str
     parents: tuple[str, ...]
@@ -35,16 +35,19 @@ class Located(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The one spelling of this path."""
+        """The only spelling of this path that Remit uses."""
         return "/".join((self.base, *self.parents, self.name))
 
 
 def locate(path: str, bases: Sequence[str]) -> Located:
-    """Where the path lies. Of nested allowed directories the innermost counts. Refuses all that is not beneath one."""
+    """Return the parts of a path below an allowed directory. Refuses any other path.
+
+    If allowed directories are nested, the innermost one is used.
+    """
     components = _components(path)
     if path.endswith(("/", "/.")):
         raise _refused("this path ends in a slash or a dot, so it names a directory", path, "Name a file.")
-    # By components: as text, /project-evil begins with /project.
+    # Components are compared, because as text /project-evil begins with /project.
     by_depth = sorted(((_components(base), base) for base in bases), key=lambda pair: len(pair[0]), reverse=True)
     for inside, _ in by_depth:
         if inside == components:
@@ -53,7 +56,7 @@ def locate(path: str, bases: Sequence[str]) -> Located:
             below = components[len(inside) :]
             return Located("/" + "/".join(inside), below[:-1], below[-1])
     raise _refused(
-        "this path lies outside of every allowed directory",
+        "this path is outside of every allowed directory",
         path,
         f"Use a path beneath one of these: {', '.join(bases)}."
         if bases
@@ -61,9 +64,12 @@ def locate(path: str, bases: Sequence[str]) -> Located:
     )
 
 
-@functools.lru_cache(maxsize=4_096)  # each room that a plan passes asks again
+@functools.lru_cache(maxsize=4_096)  # each package that handles a plan calls it again
 def locate_below(root: str, path: str) -> Located:
-    """Where a path of a plan lies, which is relative to the root. Refuses what others could read as a way out of it."""
+    """Return the parts of a path of a plan, which is relative to the root.
+
+    Refuses a path that another program could read as one outside of the root.
+    """
     if path.startswith("/"):
         raise _refused("this path is absolute", path, "Name the file by its path below the root of the workspace.")
     components = _split(path)
@@ -82,15 +88,18 @@ def locate_below(root: str, path: str) -> Located:
 
 
 def plain_spelling(path: str) -> str:
-    """A path without what says nothing, `//` and `.`: two that are one file become equal. Judges nothing."""
+    """Return a path without `//` and `.`, so that two spellings of one file become equal. Checks nothing."""
     return "/".join(part for part in path.split("/") if part not in {"", "."})
 
 
 def _require_one_meaning(part: str, path: str) -> None:
-    """To the kernel these are names like any other; another program, system or font may see `..` or a slash in them."""
+    """Refuse a component that another program, system or font may show as `..` or a slash.
+
+    For the kernel it is an ordinary name.
+    """
     if ".." in part.split("\\"):
         raise _refused(
-            "a component of this path climbs up where a backslash separates", path, "Separate folders by a slash."
+            "a component of this path has `..` beside a backslash", path, "Separate folders by a slash."
         )
     plain = unicodedata.normalize("NFKC", part)
     if "/" in plain or "\0" in plain or ".." in plain.split("\\"):
@@ -102,10 +111,11 @@ def _require_one_meaning(part: str, path: str) -> None:
 
 
 def require_bases(bases: Iterable[str], state: Path) -> tuple[str, ...]:
-    """The allowed directories, each in its one spelling. Refuses one that leads elsewhere or overlaps Remit's state.
+    """Return the allowed directories, each in its only spelling.
 
-    Looks at the disk, once: what becomes of the directories later is the business of `confine.beneath.open_base`.
-    Limit: that a directory is mounted a second time is seen for itself, not for the folders below it.
+    Refuses a directory behind a link, and one that overlaps Remit's state. It reads the disk once. Later changes of the
+    directories are found by `remit.fs.openat.open_base`. Limit: a second mount of an allowed directory itself is
+    recognised, but not a second mount of a folder below it.
     """
     return tuple(_require_base(base, state) for base in bases)
 
@@ -115,11 +125,11 @@ def _require_base(base: str, state: Path) -> str:
     plain = "/" + "/".join(components)
     if not components or components[0] in _NEVER:
         raise _refused(
-            "this can never be an allowed directory", base, "Choose a directory that holds nothing but work."
+            "this can never be an allowed directory", base, "Choose a directory that contains only work files."
         )
     real = os.path.realpath(plain)
     if real != plain:
-        raise _refused("this allowed directory lies behind a symbolic link", base, f"Write its real path: {real}")
+        raise _refused("this allowed directory is behind a symbolic link", base, f"Write its real path: {real}")
     if not os.path.isdir(plain):
         raise _refused("this allowed directory does not exist, or is not one", base, "Create it, or correct the path.")
     if _overlaps(Path(plain), state):
@@ -140,20 +150,20 @@ def _overlaps(base: Path, state: Path) -> bool:
 
 
 def _is_one_of(place: Path, others: Iterable[Path]) -> bool:
-    """Compared by what they are on the disk: a second mount of the same folder has another name."""
+    """Return whether the folder is one of the others on the disk. A second mount of a folder has another name."""
     return place.exists() and any(other.exists() and os.path.samefile(place, other) for other in others)
 
 
 def _components(path: str) -> tuple[str, ...]:
     if not path.startswith("/"):
-        raise _refused("this path is not absolute", path, "Give the full path, from / on.")
+        raise _refused("this path is not absolute", path, "Use the full path, which begins with /.")
     return _split(path)
 
 
 def _split(path: str) -> tuple[str, ...]:
-    """The components of a path, less the empty ones and `.`; or a refusal."""
+    """Return the components of a path without empty ones and `.`. Refuses `..` and all that has a second spelling."""
     if "\0" in path:
-        raise _refused("a path cannot hold NUL", path, "Check the path.")
+        raise _refused("a path cannot contain a NUL character", path, "Check the path.")
     try:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError:

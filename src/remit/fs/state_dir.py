@@ -1,8 +1,8 @@
-"""Where Remit keeps what no agent may reach: keys, the ledger, snapshots, idempotency records.
+"""The state directory, which no agent may reach: keys, the ledger, snapshots, idempotency records.
 
-The state directory lies outside every root, because a sandbox that was granted a root cannot be refused a part of it.
-Its name is derived from the workspace's own path, never read from the workspace: a hostile repository cannot point
-Remit at somebody else's keys.
+It is outside of every workspace, because a sandbox grants whole folders and cannot take out a part of one. Its name is
+derived from the path of the workspace and never read from a file there, so that a hostile repository cannot make Remit
+use the keys of another workspace.
 """
 
 import errno
@@ -38,32 +38,32 @@ class StateDirectory:
 
     @property
     def snapshots(self) -> Path:
-        """Files as they were before a task removed them. Never pruned."""
+        """Copies of files that a task removed. Never pruned."""
         return self.path / "snapshots"
 
     @property
     def hosts(self) -> Path:
-        """One lock file for each process that runs tasks, shared with all that it starts."""
+        """A lock file for each process that runs tasks. The processes that it starts share the lock."""
         return self.path / "hosts"
 
     @property
     def work(self) -> Path:
-        """Copies of databases, on which the SQL of plans is run; one folder for each plan, while it is looked at."""
+        """Copies of databases, on which a preview runs the SQL of a plan. Each plan has a folder during its preview."""
         return self.path / "work"
 
     @property
     def change_signal_file(self) -> Path:
-        """Written to whenever a question to a person is asked or answered, for those who wait to hear of it."""
+        """The file that is written whenever an approval request is made or answered, to wake the waiting processes."""
         return self.path / "approvals.bell"
 
     @property
     def people(self) -> Path:
-        """Who was invited and who is logged in; of secrets only the digests."""
+        """The users, their invitations and their logins. Secrets are stored as digests only."""
         return self.path / "people"
 
     @property
     def clock(self) -> Path:
-        """What the clock showed when a process last wrote to the ledger, beside the time since boot. Only a hint."""
+        """The time of the last write to the ledger, with the time since boot. It is only a hint."""
         return self.path / "clock.json"
 
     @property
@@ -72,20 +72,20 @@ class StateDirectory:
 
 
 def locate_state(root: Path, environ: Mapping[str, str]) -> StateDirectory:
-    """The state directory of the workspace at `root`. Refuses one that lies beneath the root, or above it.
+    """Return the state directory of the workspace at `root`. Refuses one below the root or above it.
 
-    Links are followed before the comparison. Limit: two mounts of one folder are not seen to be the same.
+    Links are followed before the comparison. Limit: two mounts of one folder are not recognised as the same.
     """
     root = _resolved(root)
     home = _state_home(environ)
     state = home / workspace_id(root)
     real = _resolved(state)
     overlaps = any(place.is_relative_to(root) or root.is_relative_to(place) for place in (home, state, real))
-    # From the root down: the first folder that is closed to us is the one to be named.
+    # Checked from the root down, so that the message names the first folder that this user may not read.
     if overlaps or any(_is_workspace(folder) for folder in reversed(real.parents)):
         raise RefusedError(
             Reason.STATE_UNSAFE,
-            "the state directory overlaps a workspace, so an agent at work could reach the keys",
+            "the state directory overlaps a workspace, so an agent could reach the keys",
             where=str(state),
             next_step="Set REMIT_STATE to a folder outside of every workspace.",
         )
@@ -93,15 +93,18 @@ def locate_state(root: Path, environ: Mapping[str, str]) -> StateDirectory:
 
 
 def workspace_id(root: Path) -> str:
-    """A readable, unique folder name for an absolute path."""
+    """Return a readable, unique folder name for an absolute path."""
     readable = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-")[:32] or "root"
     return f"{readable}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
 
 
 def require_private(
-    path: Path, *, what: str, if_missing: str = "Restore it from a backup; `remit doctor` shows what else is amiss."
+    path: Path, *, what: str, if_missing: str = "Restore it from a backup; `remit doctor` shows other problems."
 ) -> os.stat_result:
-    """The file or folder must be ours and closed to everybody else. Does not follow a link."""
+    """Refuse a file or folder that does not belong to this user, or that other users can access.
+
+    Does not follow a link.
+    """
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -132,7 +135,7 @@ def unreadable(what: str, path: Path, problem: OSError) -> EnvironmentFailureErr
 
 
 def privacy_problem(found: os.stat_result) -> str:
-    """Why this is not private to us, or an empty string."""
+    """Return why this is not private to this user, or an empty string."""
     if stat.S_ISLNK(found.st_mode):
         return "is a symbolic link"
     if found.st_uid != os.geteuid():
@@ -148,8 +151,8 @@ def _privacy_advice(found: os.stat_result, path: Path) -> str:
             owner = pwd.getpwuid(found.st_uid).pw_name
         except KeyError:
             owner = f"number {found.st_uid}"
-        return f"Run Remit as the user who owns it ({owner}), or find out who took it over."
-    return f"Find out who changed it, then close it again: chmod -R go-rwx '{path}'"
+        return f"Run Remit as the user who owns it ({owner}), or find out who changed its owner."
+    return f"Find out who changed it, then remove the access of others: chmod -R go-rwx '{path}'"
 
 
 def _state_home(environ: Mapping[str, str]) -> Path:
@@ -160,11 +163,11 @@ def _state_home(environ: Mapping[str, str]) -> Path:
                 Reason.STATE_UNSAFE,
                 "REMIT_STATE is not an absolute path",
                 where=chosen,
-                next_step="Give the full path: a relative one would change with the folder you stand in.",
+                next_step="Use the full path: a relative one would change with the current folder.",
             )
         return _resolved(Path(chosen))
     base = environ.get("XDG_STATE_HOME", "")
-    # The XDG specification says to ignore a relative path; a relative HOME would change with the folder, too.
+    # The XDG specification says to ignore a relative path. A relative HOME would also change with the current folder.
     home = Path(base) if Path(base).is_absolute() else _home(environ) / ".local" / "state"
     return _resolved(home / "remit")
 
@@ -175,7 +178,7 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def _is_workspace(folder: Path) -> bool:
-    """Refuses a folder that we may not look into: what is above the keys must be known."""
+    """Return whether this folder is a workspace. Refuses an unreadable one, because it is above the keys."""
     try:
         return stat.S_ISREG(os.stat(folder / "remit.yaml").st_mode)
     except PermissionError as problem:
@@ -185,7 +188,7 @@ def _is_workspace(folder: Path) -> bool:
             raise RefusedError(closed.reason, closed.what, where=closed.where, next_step=closed.next_step) from None
         raise RefusedError(
             Reason.STATE_UNSAFE,
-            f"a folder above the state directory {privacy_problem(owner)}, and is closed to others",
+            f"a folder above the state directory {privacy_problem(owner)}, and this user cannot read it",
             where=str(folder),
             next_step=f"{_privacy_advice(owner, folder)} Or set REMIT_STATE, or HOME, to a folder of your own.",
         ) from None
@@ -201,7 +204,7 @@ def _resolved(path: Path) -> Path:
     except (OSError, RuntimeError):  # a loop of links is a RuntimeError here
         raise RefusedError(
             Reason.STATE_UNSAFE,
-            "this path cannot be followed to its end: its links go in a circle, or a folder is closed to us",
+            "this path cannot be resolved: its links go in a circle, or this user cannot read a folder",
             where=str(path),
             next_step="Give a path without links.",
         ) from None

@@ -1,7 +1,7 @@
-"""What the kernel says of a file, in one call, with the time of its birth: an inode number is given anew at once.
+"""The state of a file in one system call, with its time of birth, because the kernel reuses inode numbers at once.
 
-Standard library only: used in the sandboxed process too. Limit: where the filesystem, the kernel or a filter does not
-tell the birth, it is 0, and then a file can be mistaken for one that had its inode number before.
+The sandboxed process uses this module too, so it imports little. Limit: if the filesystem, the kernel or a filter does
+not report the birth, it is 0. Then a file can be mistaken for an earlier one with the same inode number.
 """
 
 import ctypes
@@ -29,10 +29,10 @@ Seen = tuple[int, int, int, int, int, int, int, int, int, int]
 
 
 def stat_with_birth(descriptor: int, name: str = "") -> Seen:
-    """Of the open file, or of what has this name in the open folder; a link is not followed. Raises OSError."""
+    """Return the state of the open file, or of this name in the open folder. Follows no link. Raises OSError."""
     if _STATX < 0:
         return _without_birth(descriptor, name)
-    buffer = _Buffer()  # one for each call: the host looks from many threads
+    buffer = _Buffer()  # one for each call, because the host calls it from many threads
     flags = _SYMLINK_NOFOLLOW if name else _EMPTY_PATH
     if _statx(_STATX, descriptor, os.fsencode(name), flags, _BASIC_AND_BIRTH, buffer) < 0:
         code = ctypes.get_errno()
@@ -51,7 +51,10 @@ def _ns(seconds: int, nanoseconds: int) -> int:
 
 
 def _is_overlay(descriptor: int) -> bool:
-    """There a file of a lower layer is born again, and keeps its number, when it is renamed or written to first."""
+    """Return whether the file is on overlayfs.
+
+    There, the first rename or write of a file of a lower layer changes its birth and keeps its inode number.
+    """
     buffer = _Buffer()
     return _libc.fstatfs(descriptor, buffer) == 0 and buffer[0] == _OVERLAY
 
