@@ -1,4 +1,4 @@
-"""One served workspace and one Chromium for each module; each test looks at it with a window of its own."""
+"""One served workspace and one Chromium for each module. Each test has a browser window of its own."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # As root, Chromium's own sandbox cannot be had; all that it opens here is our own server.
+        # As root, Chromium cannot use its own sandbox. It opens only the server of the test.
         sandboxed = os.geteuid() != 0
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", chromium_sandbox=sandboxed)
         yield browser
@@ -31,7 +31,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def window(chromium: Browser, stage: Stage) -> Iterator[Open]:
-    """A page for somebody: `window("ada", "admin")` is logged in; without a name, nobody is. Errors of scripts fail."""
+    """Open a page: `window("ada", "admin")` is logged in, `window()` is not. A script error fails the test."""
     opened: list[Page] = []
     problems: list[str] = []
 

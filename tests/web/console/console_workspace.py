@@ -1,4 +1,4 @@
-"""A workspace with something in every room of the console, and a real server in front of it."""
+"""A workspace with content for every section of the console, and a real server."""
 
 import http.client
 import json
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 class Stage:
-    """What the tests set up before a person looks at it."""
+    """The workspace, the server, and what agents did before a person opens the console."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -138,7 +138,7 @@ class Stage:
         return self.desk.plans.decide(ADMIN, made.proposal_id, approved=True, preview_digest=shown.preview_digest)
 
     def hold(self, url: str = "https://shop.example/checkout", agent: str = "shop-bot", **body: str) -> Approval:
-        """A question about a request, as the process that holds it asks: here, this one."""
+        """Ask for the approval of a held request. This process holds it."""
         preview = {
             "method": "POST",
             "url": url,
@@ -156,13 +156,13 @@ class Stage:
         )
 
     def cookie(self, name: str, role: Any) -> tuple[str, str]:
-        """Of somebody who has logged in: the header to send, and the csrf of his forms."""
+        """Log a person in. Return the Cookie header and the csrf token of their forms."""
         link = self.workspace.people.invite(name, role, actor="os:test")
         session = self.workspace.people.redeem(link.code)
         return f"remit_session={session.cookie}", session.csrf
 
     def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> Answer:
-        """One request as a browser sends it, without the browser. Underscores in names stand for hyphens."""
+        """Send one request like a browser. Underscores in header names mean hyphens."""
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=20)
         own = {"Accept": "text/html", "Origin": self.url, "Content-Type": "application/x-www-form-urlencoded"}
         given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -174,7 +174,7 @@ class Stage:
             connection.close()
 
     def invite(self, name: str, role: Any = "admin", **more: Any) -> str:
-        """The link that lets somebody in."""
+        """Return a link that lets a person log in."""
         return self.url + self.workspace.people.invite(name, role, actor="os:test", **more).path
 
 

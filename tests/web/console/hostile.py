@@ -1,4 +1,4 @@
-"""A workspace in which every text that somebody else can choose tries to become markup, or to change what is read."""
+"""A workspace in which every text that a caller can choose tries to become markup or to mislead the reader."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ MIA = PersonCaller(Person("link:mia"), "operator", USER, TENANT)
 
 
 class Filled(NamedTuple):
-    """The address of every page that there is, by name."""
+    """The address of every page, by name."""
 
     paths: dict[str, str]
 

@@ -1,4 +1,4 @@
-"""Who gets which page, what a form may hold, and what is said when something is wrong. No browser is needed."""
+"""Which role gets which page, what a form may contain, and the messages of errors. No browser is needed."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield made
 
 
-def test_nobody_is_sent_to_the_login_and_an_agent_is_told_that_pages_are_for_people(stage: Stage) -> None:
+def test_a_request_without_a_session_goes_to_the_login_and_an_agent_gets_no_page(stage: Stage) -> None:
     for path in PAGES:
         answer = stage.ask("GET", path)
         assert (answer.status, answer.headers["location"]) == (303, f"/login?next={path}"), path
@@ -42,10 +42,10 @@ def test_nobody_is_sent_to_the_login_and_an_agent_is_told_that_pages_are_for_peo
     late = stage.ask("POST", "/inbox/answer?kind=plan&id=x", urlencode({"csrf": csrf, "kind": "plan"}), Cookie=cookie)
     back = "/login?next=/inbox/question%3Fkind%3Dplan%26id%3Dx&said=ended"
     assert (late.status, late.headers["location"]) == (303, back)
-    assert "what you sent was not done" in stage.ask("GET", back).text
+    assert "request was not carried out" in stage.ask("GET", back).text
 
 
-def test_whoever_answers_sees_the_values_that_sql_is_given_and_no_password(stage: Stage) -> None:
+def test_an_approver_sees_the_parameters_of_sql_and_no_password(stage: Stage) -> None:
     given = {"role": "superadmin <b>", "password": "hunter2"}
     text = "CREATE TABLE staff AS SELECT $role AS role, $password AS hidden"
     operation = {"type": "sql_execute", "connection": "shop", "query": text, "parameters": given}
@@ -63,7 +63,7 @@ def test_whoever_answers_sees_the_values_that_sql_is_given_and_no_password(stage
     ]
 
 
-def test_every_page_is_for_every_role_and_every_button_is_for_whom_the_desk_lets(stage: Stage) -> None:
+def test_every_role_opens_every_page_and_each_button_needs_its_permission(stage: Stage) -> None:
     proposal = stage.propose("roles", created("x", "docs/roles.md", "x\n"))
     path = f"/inbox/question?kind=plan&id={proposal.proposal_id}"
     for role, answers in {"viewer": False, "operator": False, "approver": True, "admin": True}.items():
@@ -72,10 +72,10 @@ def test_every_page_is_for_every_role_and_every_button_is_for_whom_the_desk_lets
             assert stage.ask("GET", each, Cookie=cookie).status == 200, (role, each)
         assert ('value="approve"' in stage.ask("GET", path, Cookie=cookie).text) == answers
         assert ("Issue a token" in stage.ask("GET", "/tokens", Cookie=cookie).text) == (role == "admin")
-        assert ("Invite somebody" in stage.ask("GET", "/people", Cookie=cookie).text) == (role == "admin")
+        assert ("Invite a person" in stage.ask("GET", "/people", Cookie=cookie).text) == (role == "admin")
         if role == "admin":
             continue
-        # Whatever was offered, the desk decides.
+        # The services decide, whatever the page offered.
         yes = {"csrf": csrf, "confirmed": "yes"}
         forms = {
             "/tokens/issue": {"sub": "x", "life": "3600", "caps": "plan.propose"},
@@ -98,7 +98,7 @@ def test_every_page_is_for_every_role_and_every_button_is_for_whom_the_desk_lets
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
 
 
-def test_a_form_is_bounded_whole_and_of_this_very_session(stage: Stage) -> None:
+def test_a_form_is_bounded_complete_and_belongs_to_its_session(stage: Stage) -> None:
     cookie, csrf = stage.cookie("ada", "admin")
     _, other = stage.cookie("eve", "admin")
     fields = {"name": "x", "role": "viewer", "life": "15"}
@@ -123,7 +123,7 @@ def test_a_form_is_bounded_whole_and_of_this_very_session(stage: Stage) -> None:
     assert not [each for each in stage.workspace.people.listed() if each.id == "link:x"]
 
 
-def test_a_long_list_of_what_must_be_allowed_has_one_box_that_means_what_was_shown(stage: Stage) -> None:
+def test_a_long_list_of_exceptions_has_one_box_that_allows_what_was_shown(stage: Stage) -> None:
     many = [created(f"a{number}", f"scripts/{number}.sh", "#!/bin/sh\n") for number in range(41)]
     proposal = stage.propose("many", *many)
     cookie, csrf = stage.cookie("bob", "approver")
@@ -143,7 +143,7 @@ def test_a_long_list_of_what_must_be_allowed_has_one_box_that_means_what_was_sho
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "APPROVED"
 
 
-def test_lines_that_the_page_does_not_show_are_to_be_had_and_a_yes_says_that_one_knows(stage: Stage) -> None:
+def test_lines_that_do_not_fit_have_their_own_pages_and_an_approval_must_name_them(stage: Stage) -> None:
     text = "".join(f"line {number}\n" for number in range(4_100)) + "EVIL\n"
     proposal = stage.propose("long", created("a", "docs/long.md", text))
     cookie, csrf = stage.cookie("bob", "approver")
@@ -180,7 +180,7 @@ def test_lines_that_the_page_does_not_show_are_to_be_had_and_a_yes_says_that_one
 
 
 @pytest.mark.req("PV-07")
-def test_folded_files_count_as_not_shown_and_the_server_wants_a_tick_for_them(stage: Stage) -> None:
+def test_an_approval_with_folded_files_needs_a_tick(stage: Stage) -> None:
     text = "".join(f"line {number}\n" for number in range(450))
     proposal = stage.propose(
         "folded",
@@ -226,7 +226,7 @@ def test_a_file_is_folded_for_its_own_length_or_when_the_page_is_full(stage: Sta
     assert "807 lines in 4 files are folded on this page" in shown, "401 + 400 + 4 + 2"
 
 
-def test_a_forced_undo_is_to_the_files_that_were_shown(stage: Stage) -> None:
+def test_a_forced_rollback_overwrites_only_the_files_that_were_shown(stage: Stage) -> None:
     proposal = stage.approved("forced", created("a", "docs/one.md", "x\n"), created("b", "docs/two.md", "x\n"))
     assert stage.desk.plans.apply(stage.agent, proposal.proposal_id, 30).state == "APPLIED"
     cookie, csrf = stage.cookie("olga", "operator")
@@ -248,7 +248,7 @@ def test_a_forced_undo_is_to_the_files_that_were_shown(stage: Stage) -> None:
     assert not two.exists()
 
 
-def test_what_is_no_number_is_refused_however_it_looks(stage: Stage) -> None:
+def test_a_text_that_is_not_a_number_is_refused(stage: Stage) -> None:
     cookie, csrf = stage.cookie("ada", "admin")
     fields = {"csrf": csrf, "sub": "x", "life": "3600", "caps": "plan.propose", "currency": "EUR"}
     for name in ("amount", "max_actions"):
@@ -257,7 +257,7 @@ def test_what_is_no_number_is_refused_however_it_looks(stage: Stage) -> None:
             assert answer.status == 400, (name, text)
 
 
-def test_of_several_tenants_one_must_be_named_and_the_form_says_which_there_are(stage: Stage) -> None:
+def test_with_several_tenants_one_must_be_named_and_the_message_lists_them(stage: Stage) -> None:
     cookie, csrf = stage.cookie("ada", "admin")
     token = {"csrf": csrf, "sub": "asker", "life": "3600", "caps": "goal.ask", "user": "mia"}
     person = {"csrf": csrf, "name": "mia", "role": "operator", "life": "15", "user": "mia"}
@@ -267,7 +267,7 @@ def test_of_several_tenants_one_must_be_named_and_the_form_says_which_there_are(
         assert stage.ask("POST", path, urlencode({**fields, "tenant": "acme"}), Cookie=cookie).status == 200, path
 
 
-def test_links_of_answers_lead_to_the_question_whatever_somebody_called_his_goal(stage: Stage) -> None:
+def test_links_of_answers_lead_to_the_approval_request_for_every_goal_id(stage: Stage) -> None:
     cookie, _ = stage.cookie("ada", "admin")
     answer = stage.ask("GET", "/inbox/goal/acme/a%2F..%2Fb%3Fx", Cookie=cookie)
     assert answer.headers["location"] == "/inbox/question?kind=goal&tenant=acme&id=a%2F..%2Fb%3Fx"
@@ -276,7 +276,7 @@ def test_links_of_answers_lead_to_the_question_whatever_somebody_called_his_goal
     assert stage.ask("GET", "/inbox/picture?id=../../keys", Cookie=cookie).status == 404
 
 
-def test_only_the_files_of_the_pages_are_handed_out(stage: Stage) -> None:
+def test_only_the_static_files_of_the_console_are_served(stage: Stage) -> None:
     style = stage.ask("GET", "/static/css/console.css")
     assert (style.status, style.headers["content-type"]) == (200, "text/css; charset=utf-8")
     assert stage.ask("GET", "/static/css/console.css", If_None_Match=style.headers["etag"]).status == 304
@@ -284,17 +284,17 @@ def test_only_the_files_of_the_pages_are_handed_out(stage: Stage) -> None:
         assert stage.ask("GET", f"/static/{name}").status == 404, name
 
 
-def test_errors_are_pages_that_say_what_to_do(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_pages_with_a_next_step(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     cookie, _ = stage.cookie("ada", "admin")
     missing = stage.ask("GET", "/none", Cookie=cookie)
-    assert (missing.status, "There is nothing here" in missing.text, "Rooms" in missing.text) == (404, True, True)
+    assert (missing.status, "Not found" in missing.text, "Sections" in missing.text) == (404, True, True)
 
     def broken(*_: object) -> None:
         raise RuntimeError("the secret is hunter2")
 
     monkeypatch.setattr(stage.desk.catalogue, "list_simulations", broken)
     failed = stage.ask("GET", "/catalogue", Cookie=cookie)
-    assert (failed.status, "Something is broken in Remit" in failed.text) == (500, True)
+    assert (failed.status, "Internal error in Remit" in failed.text) == (500, True)
     assert "hunter2" not in failed.text
     monkeypatch.setattr("remit.web.security.middleware.Buckets.take", lambda *_: 3.0)
     limited = stage.ask("GET", "/inbox", Cookie=cookie)
@@ -302,7 +302,7 @@ def test_errors_are_pages_that_say_what_to_do(stage: Stage, monkeypatch: pytest.
     assert limited.headers["retry-after"]
 
 
-def test_settings_that_cannot_be_read_are_told_to_people_and_not_held_against_whoever_asks(
+def test_an_unreadable_configuration_is_shown_to_people_and_agents_get_503(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cookie, _ = stage.cookie("ada", "admin")
@@ -318,7 +318,7 @@ def test_settings_that_cannot_be_read_are_told_to_people_and_not_held_against_wh
         ready = stage.ask("GET", "/readyz", Accept="application/json")
         assert (ready.status, '"settings","ok":false' in ready.text.replace(" ", "")) == (503, True)
         assert str(stage.folder) not in ready.text
-        told = "agents are turned away"
+        told = "the requests of agents are refused"
         assert (told in before, told in stage.ask("GET", "/inbox", Cookie=cookie).text) == (False, True)
         assert stage.ask("GET", "/catalogue", Cookie=cookie).status == 503
         assert told not in stage.ask("GET", "/login").text
@@ -328,18 +328,18 @@ def test_settings_that_cannot_be_read_are_told_to_people_and_not_held_against_wh
     assert good_again.status == 200
     assert told not in stage.ask("GET", "/inbox", Cookie=cookie).text
     noted = capsys.readouterr().err
-    assert noted.count(f"Agents are turned away, for {CONFIG_NAME} cannot be read") == 1
+    assert noted.count(f"{CONFIG_NAME} cannot be read, so the requests of agents are refused") == 1
     assert noted.count(f"{CONFIG_NAME} can be read again.") == 1
 
 
-def test_a_new_tenant_counts_at_once_and_what_the_server_was_made_with_is_left_for_a_restart(
+def test_a_new_tenant_is_used_at_once_and_other_settings_need_a_restart(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cookie, _ = stage.cookie("ada", "admin")
     file = stage.root / CONFIG_NAME
     good = file.read_text()
     tree = json.loads(good)
-    told = "Restart the server to take up: "
+    told = "Restart the server to apply: "
     try:
         file.write_text(json.dumps({**tree, "tenants": {**tree["tenants"], "newcomer": {"users": ["mia"]}}}))
         shown = stage.ask("GET", "/catalogue", Cookie=cookie).text
@@ -353,11 +353,11 @@ def test_a_new_tenant_counts_at_once_and_what_the_server_was_made_with_is_left_f
         file.write_text(good)
     assert told not in stage.ask("GET", "/inbox", Cookie=cookie).text
     noted = capsys.readouterr().err
-    assert noted.count("restart the server to take up: timeouts, web.") == 1
-    assert noted.count("is again as the server began with it.") == 1
+    assert noted.count("restart the server to apply: timeouts, web.") == 1
+    assert noted.count("is again as it was when the server started.") == 1
 
 
-def test_the_run_of_a_goal_is_listed_by_its_simulation_and_no_plan_gets_such_a_name_by_itself(stage: Stage) -> None:
+def test_the_run_of_a_goal_is_listed_by_its_simulation_and_no_plan_can_take_such_a_name(stage: Stage) -> None:
     cookie, _ = stage.cookie("ada", "admin")
     for letter, actor in (("a", "simulation copy-form"), ("b", "os:somebody")):
         plan = {"plan_id": f"goal-{letter * 48}", "action_plan": [created("x", f"docs/{letter}.md", "x\n")]}
@@ -368,33 +368,33 @@ def test_the_run_of_a_goal_is_listed_by_its_simulation_and_no_plan_gets_such_a_n
     assert ("goal: copy-form" in listed, "a" * 48 in listed, "b" * 48 in listed) == (True, False, True)
 
 
-def test_what_was_changed_since_the_yes_is_named_and_nobody_is_offered_what_would_be_refused(stage: Stage) -> None:
+def test_changes_since_the_approval_are_named_and_no_button_offers_a_refused_action(stage: Stage) -> None:
     file = stage.write("docs/held.md", "one two\n")
     proposal = stage.approved("held", replaced("a", "docs/held.md", "two", "2"), created("b", "docs/more.md", "x\n"))
     cookie, csrf = stage.cookie("olga", "operator")
     pages = (f"/runs/{proposal.proposal_id}", f"/inbox/question?kind=plan&id={proposal.proposal_id}")
-    warning = "Something changed since the yes, so applying this plan is refused."
+    warning = "Something changed since the approval, so this plan cannot be applied."
     for path in pages:
         before = stage.ask("GET", path, Cookie=cookie).text
-        assert (warning in before, "it would end as success" in before) == (False, True), path
+        assert (warning in before, "would end as success" in before) == (False, True), path
     assert "Yes, apply it" in stage.ask("GET", pages[0], Cookie=cookie).text
     file.write_text("one two three\n")
     for path in pages:
         shown = stage.ask("GET", path, Cookie=cookie).text
         assert warning in shown, path
         assert "docs/held.md</span>: this file was changed since the plan was approved" in shown, path
-        assert ("On the files as they were then" in shown, "what was approved" in shown) == (True, True), path
+        assert ("with the files as they were then" in shown, "what was approved" in shown) == (True, True), path
         assert ("Yes, apply it" in shown, "Waits for agent" in shown) == (False, False), path
     fields = urlencode({"csrf": csrf, "name": proposal.proposal_id, "confirmed": "yes"})
     refused = stage.ask("POST", f"/runs/apply?name={proposal.proposal_id}", fields, Cookie=cookie)
-    assert (refused.status, "Nothing was applied: something changed since the yes." in refused.text) == (403, True)
+    assert (refused.status, "Nothing was applied: something changed since the approval." in refused.text) == (403, True)
     assert "remit preview" not in refused.text
     file.write_text("one two\n")
     assert stage.ask("POST", "/runs/apply", fields, Cookie=cookie).status == 303
     assert file.read_text() == "one 2\n"
 
 
-def test_one_run_has_one_address_and_says_who_applied_it_and_where_the_old_text_is(stage: Stage) -> None:
+def test_a_run_has_one_address_and_shows_who_applied_it_and_where_the_old_text_is(stage: Stage) -> None:
     proposal = stage.approved("once", created("a", "docs/deep/er/one.md", "x\n"))
     stage.desk.plans.apply(stage.agent, proposal.proposal_id, 30)
     cookie, csrf = stage.cookie("olga", "operator")
@@ -406,20 +406,20 @@ def test_one_run_has_one_address_and_says_who_applied_it_and_where_the_old_text_
     stage.write("docs/deep/er/one.md", "mine\n")
     fields = {"csrf": csrf, "name": proposal.proposal_id, "confirmed": "yes"}
     refused = stage.ask("POST", "/runs/undo", urlencode(fields), Cookie=cookie)
-    assert (refused.status, "“Overwrite and undo” replaces it all the same" in refused.text) == (409, True)
+    assert (refused.status, "“Overwrite and roll back” replaces these changes" in refused.text) == (409, True)
     assert ("--force" in refused.text, refused.text.count("nothing was restored")) == (False, 1)
     digest = re.search(r'name="drift_digest" value="(sha256:[0-9a-f]{64})"', refused.text)
     assert digest is not None
     said = urlencode({**fields, "drift_digest": digest[1]})
     assert stage.ask("POST", "/runs/undo", said, Cookie=cookie).status == 303
     shown = stage.ask("GET", own, Cookie=cookie).text
-    assert "1 file as before" in shown
+    assert "1 file restored" in shown
     kept = re.search(r"agent_outputs/[^<]+/backups/[^<]+\.drifted-[^<]+", shown)
     assert kept is not None
     assert (stage.root / kept[0]).read_text() == "mine\n"
 
 
-def test_whoever_reloads_the_answer_to_a_form_comes_to_the_page_of_the_thing(stage: Stage) -> None:
+def test_a_reload_of_a_form_response_leads_to_the_page_of_the_form(stage: Stage) -> None:
     cookie, csrf = stage.cookie("ada", "admin")
     routes = {
         route.path
@@ -448,7 +448,7 @@ def test_whoever_reloads_the_answer_to_a_form_comes_to_the_page_of_the_thing(sta
     assert 'action="/people/remove?x=1"' in asked.text
 
 
-def test_the_languages_of_the_catalogue_come_first_and_the_browser_says_which_is_meant() -> None:
+def test_the_languages_of_the_catalogue_come_first_and_the_browser_selects_one() -> None:
     found = languages_for(("en", "ar", "pt-BR"), "xx, ar-EG;q=0.8, en")
     assert [each.tag for each in found.here] == ["ar", "en", "pt-BR"]
     assert (found.chosen, found.here[0].name, found.here[2].name) == ("ar", "العربية", "português (pt-BR)")
@@ -459,12 +459,12 @@ def test_the_languages_of_the_catalogue_come_first_and_the_browser_says_which_is
     assert languages_for(("de", "en"), "", "de").chosen == "de"
 
 
-def test_the_answer_to_what_a_goal_asked_back_is_in_the_language_of_the_goal(stage: Stage) -> None:
+def test_the_reply_to_a_goal_is_read_in_the_language_of_the_goal(stage: Stage) -> None:
     link = stage.workspace.people.invite("mia", "operator", actor="os:test", user="mia", tenant="acme")
     session = stage.workspace.people.redeem(link.code)
     cookie = f"remit_session={session.cookie}"
     shown = stage.ask("GET", "/goals", Cookie=cookie, Accept_Language="de").text
-    assert '<optgroup label="What can be asked for here"><option value="en" selected>English</option>' in shown
+    assert '<optgroup label="Languages of the catalogue"><option value="en" selected>English</option>' in shown
     assert '<option value="ar">' in shown
     fields = {"csrf": session.csrf, "utterance": "copy the form", "language": "en-GB"}
     asked = stage.ask("POST", "/goals/ask", urlencode(fields), Cookie=cookie).headers["location"]

@@ -1,4 +1,4 @@
-"""Every page: accessible in light and dark, as wide as a phone, and nothing in it that somebody else made run."""
+"""Every page: accessible in light and dark, readable at the width of a phone, and safe against text of others."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ GRAVE = {"serious", "critical"}
 ALL_RULES: dict[str, Any] = {"resultTypes": ["violations"]}
 CONTRAST_ONLY = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
 ALIKE = {"search", "bad search", "404 of ours", "said", "closed request", "empty catalogue"}
-"""Drawn as others are: axe has seen those."""
+"""Pages that look like others that axe checks."""
 
 
 class Seen(NamedTuple):
@@ -36,7 +36,7 @@ def filled(stage: Stage) -> Filled:
 
 @pytest.fixture(scope="module")
 def walk(stage: Stage, filled: Filled, chromium: Browser) -> Iterator[dict[str, Seen]]:
-    """Every page once. The browser is told to ignore the content policy: what holds here holds without it."""
+    """Every page once. The browser ignores the content policy, so the results do not depend on it."""
     context = chromium.new_context(base_url=stage.url, bypass_csp=True, viewport=DESK)
     link = stage.workspace.people.invite("ada", "admin", actor="os:test", user=USER, tenant=TENANT)
     cookie = stage.workspace.people.redeem(link.code).cookie
@@ -56,7 +56,7 @@ def _look(page: Page, path: str, *, with_axe: bool) -> Seen:
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     findings: list[str] = []
     if with_axe:
-        page.evaluate(AXE_SCRIPT)  # once for both themes: reading it takes as long as a look
+        page.evaluate(AXE_SCRIPT)  # once for both themes, because loading axe takes as long as a run
         findings += _grave(page, ALL_RULES)
         page.emulate_media(color_scheme="dark")
         findings += _grave(page, CONTRAST_ONLY)
@@ -101,18 +101,18 @@ def test_axe_finds_nothing_serious_on_any_page_in_light_or_dark(walk: dict[str, 
     assert {name: seen.findings for name, seen in walk.items() if seen.findings} == {}
 
 
-def test_every_page_is_there_and_no_wider_than_a_phone(walk: dict[str, Seen]) -> None:
+def test_every_page_exists_and_is_no_wider_than_a_phone(walk: dict[str, Seen]) -> None:
     expected = {"404": 404, "404 of ours": 404, "bad search": 400}
     assert {name: seen.status for name, seen in walk.items()} == {name: expected.get(name, 200) for name in walk}
     assert {name: seen.too_wide for name, seen in walk.items() if seen.too_wide} == {}
 
 
-def test_no_text_of_others_becomes_markup_or_hides_anything_even_without_the_content_policy(
+def test_text_of_others_never_becomes_markup_or_hides_anything_even_without_the_content_policy(
     walk: dict[str, Seen],
 ) -> None:
     assert {name: seen.fired for name, seen in walk.items() if seen.fired is not None} == {}
     assert [name for name, seen in walk.items() if seen.unseen] == []
-    # It is there, to be read: else nothing was tried.
+    # The text is on the page. Otherwise the test tried nothing.
     for name in ("inbox", "plan", "request", "closed request", "runs", "run", "ledger"):
         assert "onerror=window.__fired=1" in walk[name].text, name
     for name in ("plan", "closed request", "request"):
@@ -120,7 +120,7 @@ def test_no_text_of_others_becomes_markup_or_hides_anything_even_without_the_con
     assert "copy the form as invoice-7" in walk["trace"].text
 
 
-def test_what_an_event_brings_is_shown_as_text(stage: Stage, filled: Filled, window: Open) -> None:
+def test_words_of_an_event_are_shown_as_text(stage: Stage, filled: Filled, window: Open) -> None:
     page = window("ada", bypass_csp=True)
     page.goto("/inbox")
     expect(page.locator("#live")).to_have_text("Live")
@@ -130,7 +130,7 @@ def test_what_an_event_brings_is_shown_as_text(stage: Stage, filled: Filled, win
     assert filled.paths
 
 
-def test_the_content_policy_stops_what_a_script_of_ours_would_get_wrong(window: Open, stage: Stage) -> None:
+def test_the_content_policy_stops_a_script_of_the_console_that_makes_markup(window: Open, stage: Stage) -> None:
     page = window("ada")
     page.goto("/inbox")
     tried = page.evaluate(
@@ -153,16 +153,16 @@ def test_without_scripts_a_person_logs_in_reads_and_approves(stage: Stage, windo
     expect(page.locator(".diff .added")).to_contain_text("plain")
     page.get_by_label("Reason").fill("fine")
     page.get_by_role("button", name="Approve").click()
-    # The server asks once more, where no script can.
+    # Without scripts the server asks for the confirmation.
     expect(page.get_by_role("heading", name="Approve this?")).to_be_visible()
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
     page.get_by_role("button", name="Yes, approve").click()
-    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    expect(page.get_by_text("Approved. The decision is recorded.")).to_be_visible()
     decided = stage.desk.plans.get(stage.agent, proposal.proposal_id)
     assert (decided.state, decided.reason) == ("APPROVED", "fine")
 
 
-def test_the_theme_that_was_chosen_stays_and_keys_can_be_turned_off(window: Open) -> None:
+def test_the_chosen_theme_is_stored_and_keys_can_be_turned_off(window: Open) -> None:
     page = window("ada", color_scheme="light")
     page.goto("/inbox")
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")

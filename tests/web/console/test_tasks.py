@@ -1,4 +1,4 @@
-"""What people do in the console, as they do it: with a mouse and a keyboard, in a real Chromium."""
+"""The work of people in the console, with mouse and keyboard, in a real Chromium."""
 
 import subprocess
 import sys
@@ -29,11 +29,11 @@ with Workspace.open(sys.argv[1], environ={"REMIT_STATE": sys.argv[2]}) as worksp
 
 
 def confirm(page: Page, words: str) -> None:
-    """In the dialog; or on the page that the server asks with, where the script was not loaded yet."""
+    """Confirm in the dialog, or on the page of the server if the script was not loaded yet."""
     page.get_by_role("button", name=words).click()
 
 
-def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(stage: Stage, window: Open) -> None:
+def test_a_person_logs_in_by_a_link_sees_a_new_plan_reads_it_and_approves_it(stage: Stage, window: Open) -> None:
     page = window()
     page.goto("/runs")
     assert page.url.endswith("/login?next=/runs")
@@ -41,7 +41,7 @@ def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(
     page.goto(stage.invite("ada"))
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
-    expect(page.get_by_text("Nothing waits for an answer")).to_be_visible()
+    expect(page.get_by_text("No open approval requests")).to_be_visible()
     expect(page.locator("#live")).to_have_text("Live")
 
     stage.write("src/fees.py")
@@ -51,10 +51,10 @@ def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(
         created("note", "docs/fees.md", "# Fees\n", "raise-fee"),
         note="Ticket 4711",
     )
-    # Without a reload: the page is told.
+    # The page updates without a reload.
     expect(page.get_by_role("link", name="plan fees")).to_be_visible()
     expect(page.locator("#open-count")).to_contain_text("1")
-    assert page.locator("#open-count > .unseen").count() == 1  # the word is for readers that see nothing, as at first
+    assert page.locator("#open-count > .unseen").count() == 1  # the word is for screen readers
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="plan fees")).to_be_visible()
@@ -67,7 +67,7 @@ def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(
     expect(page.locator("svg .edge")).to_have_count(1)
 
     page.get_by_label("Reason").fill("the board said so")
-    page.get_by_role("heading", name="Your answer").click()
+    page.get_by_role("heading", name="Your decision").click()
     page.keyboard.press("a")
     expect(page.get_by_role("dialog")).to_contain_text("Reason: the board said so")
     page.keyboard.press("Escape")
@@ -75,12 +75,12 @@ def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(
     page.locator("main").focus()
     page.keyboard.press("a")
     confirm(page, "Yes, approve")
-    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    expect(page.get_by_text("Approved. The decision is recorded.")).to_be_visible()
     decided = stage.desk.plans.get(stage.agent, proposal.proposal_id)
     assert (decided.state, decided.decided_by, decided.reason) == ("APPROVED", "link:ada", "the board said so")
     expect(page.get_by_text("Waits for agent:release-bot to apply it, until ")).to_be_visible()
     expect(page.locator(".diff tr.removed").first).to_contain_text("return amount * 0.02")
-    page.get_by_role("link", name="The plan, among the runs").click()
+    page.get_by_role("link", name="Open the plan under Runs").click()
     expect(page.locator(".diff tr.removed").first).to_contain_text("return amount * 0.02")
 
     page.get_by_role("button", name="Log out").click()
@@ -88,7 +88,7 @@ def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
-def test_an_approved_plan_is_applied_watched_and_taken_back_although_a_file_was_changed_since(
+def test_an_approved_plan_is_applied_and_rolled_back_although_a_file_changed_since(
     stage: Stage, window: Open
 ) -> None:
     file = stage.write("src/rates.py")
@@ -109,16 +109,16 @@ def test_an_approved_plan_is_applied_watched_and_taken_back_although_a_file_was_
     expect(page.get_by_text("2 of 2 done")).to_be_visible()
 
     file.write_text("somebody was here\n")
-    page.get_by_role("button", name="Undo", exact=True).click()
-    confirm(page, "Yes, undo it")
-    expect(page.get_by_text("“Overwrite and undo” replaces it all the same")).to_be_visible()
-    expect(page).to_have_url(f"{stage.url}/runs/{proposal.proposal_id}")  # so a reload is of the run itself
+    page.get_by_role("button", name="Roll back", exact=True).click()
+    confirm(page, "Yes, roll it back")
+    expect(page.get_by_text("“Overwrite and roll back” replaces these changes")).to_be_visible()
+    expect(page).to_have_url(f"{stage.url}/runs/{proposal.proposal_id}")  # a reload loads the run itself
     page.reload()
     expect(page.get_by_text("1 file changed since the run.")).to_be_visible()
-    page.get_by_role("button", name="Overwrite and undo").click()
+    page.get_by_role("button", name="Overwrite and roll back").click()
     expect(page.get_by_role("dialog")).to_contain_text("1 file changed since the run would be overwritten.")
-    confirm(page, "Yes, overwrite and undo")
-    expect(page.get_by_text("Taken back: the files are as they were before the run.")).to_be_visible()
+    confirm(page, "Yes, overwrite and roll back")
+    expect(page.get_by_text("Rolled back: the files are as they were before the run.")).to_be_visible()
     assert file.read_text() == APP
     assert not (stage.root / "docs/rates.md").exists()
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "UNDONE"
@@ -141,13 +141,13 @@ def test_a_plan_with_folded_files_is_approved_by_a_tick_that_states_the_count_or
     expect(page.get_by_text("SMALL")).to_be_visible()
     expect(page.get_by_text("422 lines in 1 file are folded on this page")).to_be_visible()
     page.locator("details.file > summary").first.click()
-    expect(page.get_by_text("EVIL")).to_be_visible()  # opened by hand, and the tick still says what is true
+    expect(page.get_by_text("EVIL")).to_be_visible()  # opened by hand, and the box is still needed
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_role("dialog")).to_have_count(0)  # the box must be ticked first
     page.get_by_label("Approve without “Unfold all files”").check()
     page.get_by_role("button", name="Approve").click()
     confirm(page, "Yes, approve")
-    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    expect(page.get_by_text("Approved. The decision is recorded.")).to_be_visible()
 
     page.goto(f"/inbox/plan/{read.proposal_id}")
     page.locator("aside").get_by_role("link", name="unfold all files").click()
@@ -155,12 +155,12 @@ def test_a_plan_with_folded_files_is_approved_by_a_tick_that_states_the_count_or
     expect(page.get_by_role("checkbox")).to_have_count(0)
     page.get_by_role("button", name="Approve").click()
     confirm(page, "Yes, approve")
-    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    expect(page.get_by_text("Approved. The decision is recorded.")).to_be_visible()
     states = [stage.desk.plans.get(stage.agent, each.proposal_id).state for each in (ticked, read)]
     assert states == ["APPROVED", "APPROVED"]
 
 
-def test_what_needs_a_word_of_its_own_is_ticked_and_what_changed_meanwhile_is_shown_again(
+def test_exceptions_are_ticked_and_a_changed_file_needs_a_new_preview(
     stage: Stage, window: Open
 ) -> None:
     stage.write("src/app.py")
@@ -173,7 +173,7 @@ def test_what_needs_a_word_of_its_own_is_ticked_and_what_changed_meanwhile_is_sh
     page.goto(f"/inbox/plan/{proposal.proposal_id}")
     assert "hunter2" not in page.content()
     page.get_by_role("button", name="Approve").click()
-    expect(page.get_by_role("dialog")).to_have_count(0)  # a box that must be ticked holds it back
+    expect(page.get_by_role("dialog")).to_have_count(0)  # a box must be ticked first
     for box in page.get_by_role("checkbox").filter(visible=True).all():
         box.check()
     stage.write("src/app.py", APP + "# changed meanwhile\n")
@@ -181,7 +181,7 @@ def test_what_needs_a_word_of_its_own_is_ticked_and_what_changed_meanwhile_is_sh
     confirm(page, "Yes, approve")
     expect(page.get_by_role("alert").first).to_be_visible()
     expect(page.get_by_text("This preview is stale")).to_be_visible()
-    expect(page.get_by_role("button", name="Compute again")).to_have_count(0)  # an approver does not compute
+    expect(page.get_by_role("button", name="Compute again")).to_have_count(0)  # approvers cannot compute
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
     other = window("olga", "operator")
     other.goto(f"/inbox/plan/{proposal.proposal_id}")
@@ -194,16 +194,16 @@ def test_what_needs_a_word_of_its_own_is_ticked_and_what_changed_meanwhile_is_sh
         box.check()
     page.get_by_role("button", name="Approve").click()
     confirm(page, "Yes, approve")
-    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    expect(page.get_by_text("Approved. The decision is recorded.")).to_be_visible()
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "APPROVED"
     page.goto(f"/runs/{proposal.proposal_id}")
-    expect(page.get_by_role("button", name="Apply")).to_have_count(0)  # an approver does not apply
-    page.get_by_role("button", name="Cancel it").click()
+    expect(page.get_by_role("button", name="Apply")).to_have_count(0)  # approvers cannot apply
+    page.get_by_role("button", name="Cancel the plan").click()
     confirm(page, "Yes, cancel it")
     expect(page.locator("h1 + .row").get_by_text("void")).to_be_visible()
 
 
-def test_a_page_whose_diff_is_stale_says_so_and_its_form_never_gets_the_digest_of_another_diff(
+def test_a_stale_page_says_so_and_its_form_never_gets_the_digest_of_another_diff(
     stage: Stage, window: Open
 ) -> None:
     stage.write("pay.txt", "to: ACME\namount: 10 two\n")
@@ -214,9 +214,9 @@ def test_a_page_whose_diff_is_stale_says_so_and_its_form_never_gets_the_digest_o
     digest, approve = page.locator("input[name=digest]"), page.get_by_role("button", name="Approve")
     shown = digest.get_attribute("value")
     stage.write("pay.txt", "to: MALLORY\namount: 999999 two\n")
-    # Any event makes the page ask for itself anew.
+    # Any event makes the page load itself again.
     stage.propose("unrelated", created("other", "docs/other.md", "# Other\n"))
-    expect(page.locator("[data-stale]")).to_contain_text("What is shown here is stale")
+    expect(page.locator("[data-stale]")).to_contain_text("This page is out of date")
     expect(page.locator("[data-stale]")).to_be_visible()
     expect(page.locator(".diff").first).to_contain_text("ACME")
     assert digest.get_attribute("value") == shown
@@ -224,7 +224,7 @@ def test_a_page_whose_diff_is_stale_says_so_and_its_form_never_gets_the_digest_o
     page.locator("main").focus()
     page.keyboard.press("a")
     expect(page.locator("dialog[open]")).to_have_count(0)
-    # What is sent is what was shown, and that is refused now, whatever the button says.
+    # The form sends the digest of what was shown, and the services refuse it even if the button is enabled.
     approve.evaluate("button => { button.disabled = false; }")
     approve.click()
     confirm(page, "Yes, approve")
@@ -238,14 +238,14 @@ def test_a_page_whose_diff_is_stale_says_so_and_its_form_never_gets_the_digest_o
     expect(page.locator(".diff").first).to_contain_text("MALLORY")
     assert digest.get_attribute("value") != shown
     expect(approve).to_be_enabled()
-    # Answered by somebody else meanwhile: then there is no form any more.
+    # Another person decides meanwhile. Then there is no form any more.
     stage.desk.plans.decide(ADMIN, proposal.proposal_id, approved=False, reason="no")
     expect(approve).to_have_count(0)
     expect(page.locator("h1 + .row").get_by_text("denied")).to_be_visible()
     expect(page.get_by_text("Denied: nothing was done: no")).to_be_visible()
 
 
-def test_a_held_request_is_answered_and_one_whose_host_died_is_void(stage: Stage, window: Open) -> None:
+def test_a_held_request_is_decided_and_one_whose_process_died_is_void(stage: Stage, window: Open) -> None:
     page = window("bob", "approver")
     held = stage.hold()
     page.goto("/inbox")
@@ -256,7 +256,7 @@ def test_a_held_request_is_answered_and_one_whose_host_died_is_void(stage: Stage
     page.get_by_label("Reason").fill("within the budget")
     page.get_by_role("button", name="Approve").click()
     confirm(page, "Yes, approve")
-    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    expect(page.get_by_text("Approved. The decision is recorded.")).to_be_visible()
     found = stage.workspace.approvals.show(held.approval_id)
     assert (found.state, found.decided_by, found.reason) == ("APPROVED", "link:bob", "within the budget")
 
@@ -265,7 +265,7 @@ def test_a_held_request_is_answered_and_one_whose_host_died_is_void(stage: Stage
     page.locator("main").focus()
     page.keyboard.press("d")
     confirm(page, "Yes, deny")
-    expect(page.get_by_text("Denied. The answer is on record; nothing was done.")).to_be_visible()
+    expect(page.get_by_text("Denied. The decision is recorded, and nothing was done.")).to_be_visible()
     assert stage.workspace.approvals.show(other.approval_id).state == "DENIED"
 
     command = [sys.executable, "-c", DYING, str(stage.root), stage.environ["REMIT_STATE"]]
@@ -277,7 +277,7 @@ def test_a_held_request_is_answered_and_one_whose_host_died_is_void(stage: Stage
     expect(page.locator("tr", has_text="doomed").get_by_text("void", exact=True)).to_be_visible()
 
 
-def test_a_call_is_called_that_and_its_page_says_what_came_of_it_by_itself(stage: Stage, window: Open) -> None:
+def test_a_call_is_labelled_as_one_and_its_page_shows_the_outcome_without_a_reload(stage: Stage, window: Open) -> None:
     @governed(stage.workspace, "crm.set_discount", risk="HIGH")
     def set_discount(customer: str, percent: int) -> str:
         """Set a customer's discount."""
@@ -294,14 +294,14 @@ def test_a_call_is_called_that_and_its_page_says_what_came_of_it_by_itself(stage
     expect(page.locator("#live")).to_have_text("Live")
     stage.workspace.approvals.decide(waiting.approval_id, approved=True, who=Person("os:x"))
     expect(page.get_by_text("it is done when agent:crm-bot makes the same call again")).to_be_visible()
-    # What others did under the same id is none of it.
+    # A call of another token under the same id does not change it.
     other = {**given, "token": stage.token("other-bot", "plan.propose").text}
     assert result_of(set_discount.call(**other)).status == "FAILURE"
     page.reload()
     expect(page.get_by_text("it is done when agent:crm-bot makes the same call again")).to_be_visible()
     expect(page.locator("#live")).to_have_text("Live")
     assert result_of(set_discount.call(**given)).status == "SUCCESS"
-    expect(page.get_by_text("It succeeded: it is done.")).to_be_visible()
+    expect(page.get_by_text("It succeeded: the effect took place.")).to_be_visible()
     page.goto("/inbox")
     closed = page.locator("tr", has_text="crm.set_discount")
     expect(closed.get_by_text("used", exact=True)).to_be_visible()
@@ -309,7 +309,7 @@ def test_a_call_is_called_that_and_its_page_says_what_came_of_it_by_itself(stage
     expect(page.locator("tbody tr")).to_contain_text("crm.set_discount: SUCCESS, effect done")
 
 
-def test_what_was_closed_lately_has_its_time_whether_it_was_answered_withdrawn_or_applied(
+def test_recently_closed_requests_show_when_they_were_decided_withdrawn_or_applied(
     stage: Stage, window: Open
 ) -> None:
     ended = {"done-deal": stage.approved("done-deal", created("x", "docs/done-deal.md", "x\n"))}
@@ -324,7 +324,7 @@ def test_what_was_closed_lately_has_its_time_whether_it_was_answered_withdrawn_o
         assert row.locator("time").count() == 1, name
 
 
-def test_a_user_asks_in_the_console_and_its_page_says_where_the_goal_stands(stage: Stage, window: Open) -> None:
+def test_a_user_asks_in_the_console_and_the_page_of_the_goal_shows_its_status(stage: Stage, window: Open) -> None:
     page = window("mia", "operator", user=USER, tenant=TENANT)
     page.goto("/goals")
     page.get_by_label("Ask, as mia of acme").fill("make me a sandwich")
@@ -344,7 +344,7 @@ def test_a_user_asks_in_the_console_and_its_page_says_where_the_goal_stands(stag
     expect(other.get_by_role("link", name="make me a sandwich")).to_be_visible()
 
 
-def test_a_user_confirms_his_goal_in_his_own_words_and_somebody_else_approves_it(stage: Stage, window: Open) -> None:
+def test_a_user_confirms_a_goal_in_their_own_words_and_another_person_approves_it(stage: Stage, window: Open) -> None:
     mia = PersonCaller(Person("link:mia"), "operator", USER, TENANT)
     asked = stage.desk.goals.ask(mia, "copy the form as invoice-7", "en", None, None, 10)
     assert asked.waiting_for == "confirmation"
@@ -355,12 +355,12 @@ def test_a_user_confirms_his_goal_in_his_own_words_and_somebody_else_approves_it
     expect(page.get_by_text("decided after your answer")).to_be_visible()
     page.get_by_label("In your own words").fill("hm")
     page.get_by_role("button", name="Answer").click()
-    expect(page.get_by_text("That was no clear yes or no, so nothing is decided")).to_be_visible()
-    assert page.get_by_text("Your answer is on record.").count() == 0
+    expect(page.get_by_text("That is not a clear yes or no.")).to_be_visible()
+    assert page.get_by_text("Your answer is recorded.").count() == 0
     page.get_by_label("In your own words").fill("yes")
     page.get_by_role("button", name="Answer").click()
-    expect(page.get_by_text("Your answer is on record.")).to_be_visible()
-    expect(page.get_by_text("for somebody else's approval")).to_be_visible()
+    expect(page.get_by_text("Your answer is recorded.")).to_be_visible()
+    expect(page.get_by_text("for the approval of another person")).to_be_visible()
 
     approver = window("bob", "approver")
     approver.goto("/inbox")
@@ -368,21 +368,21 @@ def test_a_user_confirms_his_goal_in_his_own_words_and_somebody_else_approves_it
     expect(approver.get_by_text("copies-need-a-second-pair-of-eyes").first).to_be_visible()
     approver.get_by_role("button", name="Approve").click()
     confirm(approver, "Yes, approve")
-    expect(approver.get_by_text("Approved. The answer is on record.")).to_be_visible()
-    assert approver.get_by_role("button", name="Go on").count() == 0  # it is his whose goal it is
+    expect(approver.get_by_text("Approved. The decision is recorded.")).to_be_visible()
+    assert approver.get_by_role("button", name="Continue").count() == 0  # only the user of the goal continues it
     page.reload()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.locator("h1 + .row").get_by_text("done")).to_be_visible()
     assert (stage.base / "invoice-7.txt").exists()
-    page.get_by_role("button", name="Take it back").click()
-    confirm(page, "Yes, take it back")
-    expect(page.get_by_text("Nothing is done before you have answered.")).to_be_visible()  # by a goal of its own
+    page.get_by_role("button", name="Roll back").click()
+    confirm(page, "Yes, roll it back")
+    expect(page.get_by_text("Nothing is done before you have answered.")).to_be_visible()  # a goal of its own
     with stage.workspace.store.reading() as connection:
         found = connection.one("SELECT actor FROM ledger_entries WHERE kind = 'agent.approval'", ())
     assert found is not None
     assert found[0] == "link:bob"
     approver.goto(f"/ledger/trace?tenant={TENANT}&correlation={asked.correlation_id}")
-    expect(approver.get_by_text("Everything that is shown is covered by signed heads.")).to_be_visible()
+    expect(approver.get_by_text("Signed heads cover everything on this page.")).to_be_visible()
     expect(approver.locator(".tree").get_by_text("copy the form as invoice-7").first).to_be_visible()
 
 
@@ -418,13 +418,13 @@ def test_tokens_are_issued_and_revoked_simulations_promoted_and_retired_people_i
     assert stage.workspace.promotion.states(TENANT)["ping"].state == "ACTIVE"
     page.get_by_role("button", name="Retire").click()
     confirm(page, "Yes, retire it")
-    expect(page.get_by_text("Retired: nobody can ask for it from now on.")).to_be_visible()
+    expect(page.get_by_text("Retired. Users can no longer request it.")).to_be_visible()
 
     page.goto("/people")
-    page.get_by_text("Invite somebody").click()
+    page.get_by_text("Invite a person").click()
     page.get_by_label("Name").fill("grace")
     page.get_by_label("Role").select_option("viewer")
-    page.get_by_role("button", name="Make a link").click()
+    page.get_by_role("button", name="Create link").click()
     link = page.locator("#link").inner_text()
     other = window()
     other.goto(link)
@@ -434,7 +434,7 @@ def test_tokens_are_issued_and_revoked_simulations_promoted_and_retired_people_i
     page.locator("tr", has_text="link:grace").get_by_role("button", name="Remove").click()
     confirm(page, "Yes, remove")
     expect(page.get_by_text("Removed. All sessions of that person have ended.")).to_be_visible()
-    expect(other.locator("#live")).to_have_text("Your session is over: log in again")
+    expect(other.locator("#live")).to_have_text("Your session has ended: log in again")
     other.goto("/inbox")
     expect(other.get_by_role("heading", name="Log in")).to_be_visible()
 
@@ -451,18 +451,18 @@ def test_the_ledger_is_searched_drawn_and_verified(stage: Stage, window: Open) -
     expect(rows.first).to_contain_text("token.issued")
     page.get_by_label("From (UTC)").fill("2999-01-01")
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_text("No entry fits")).to_be_visible()
+    expect(page.get_by_text("No matching entry")).to_be_visible()
     page.get_by_label("From (UTC)").fill("yesterday")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("alert")).to_be_visible()
     page.goto("/ledger?kind=token.")
     page.locator("tbody a").first.click()
-    expect(page.get_by_text("A signed head covers this entry, and its hash is right.")).to_be_visible()
+    expect(page.get_by_text("A signed head covers this entry, and its hash is correct.")).to_be_visible()
     page.goto("/ledger/verify")
-    expect(page.get_by_text("No check has run since this server began.")).to_be_visible()
+    expect(page.get_by_text("No check has run since this server started.")).to_be_visible()
     page.goto("/ledger")
     page.get_by_role("button", name="Verify the chains").click()
-    expect(page.get_by_text("It holds.")).to_be_visible()
+    expect(page.get_by_text("The ledger is valid.")).to_be_visible()
     with page.expect_download() as exported:
         page.get_by_role("link", name="Export evidence of default").click()
     assert exported.value.suggested_filename == "evidence.jsonl"

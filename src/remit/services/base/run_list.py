@@ -20,7 +20,8 @@ MIN_SHORT_LENGTH: Final = 8
 NO_LIMIT: Final = 1_000_000
 NEWEST_FIRST_START: Final = ("9999", "")
 """Later than every run: where a list of the newest begins."""
-NOT_VOUCHED_FOR: Final = "NOT VOUCHED FOR"
+NOT_VOUCHED_FOR: Final = "NOT_VOUCHED_FOR".replace("_", " ")
+"""The status of a run that the ledger does not prove. Pages call it "not verified"."""
 _NEWEST: Final = """SELECT scope, key, at FROM (
     SELECT scope, key, coalesce(finished_at, claimed_at) AS at FROM claims
     WHERE tenant_id = ? AND scope IN ('plan', 'rollback')) AS runs

@@ -1,7 +1,7 @@
-"""What this server is called, and by which names: for the Host header, the Origin header, cookies and links.
+"""The host names and origins of this server, for the Host header, the Origin header, cookies and links.
 
-A page of another site can have the browser ask 127.0.0.1 under a name of its own (DNS rebinding); such a name is none
-of ours, and is refused before anything else is looked at.
+A page of another site can make the browser call 127.0.0.1 under a name of that site (DNS rebinding). The server refuses
+an unknown name before it checks anything else.
 """
 
 import functools
@@ -17,7 +17,7 @@ SESSION_COOKIE: Final = "remit_session"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it. A name other than localhost may lead anywhere."""
+    """Whether only this machine can reach the host. A name other than localhost may resolve to any address."""
     if host.lower() == "localhost":
         return True
     try:
@@ -27,7 +27,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_host(text: str) -> tuple[str, str] | None:
-    """Name and port of a Host header, in lower case; None if it is no such thing."""
+    """Return the name and port of a Host header, in lower case. None if the header is not valid."""
     try:
         parts = urlsplit(f"//{text}")
         name, port = parts.hostname, parts.port
@@ -40,7 +40,7 @@ def split_host(text: str) -> tuple[str, str] | None:
 
 @functools.lru_cache(1_024)
 def rate_key(text: str) -> str | None:
-    """What an address is counted as. Of IPv6 its network: whoever has one address there has them all."""
+    """Return the rate limit key of an address. For IPv6 it is the network, because one client has all its addresses."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -52,13 +52,13 @@ def rate_key(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Everything that follows from the settings about names and schemes."""
+    """The host names, origins and cookie name that follow from the settings."""
 
     names: frozenset[tuple[str, str]]
-    """Host names that may be asked for, each with its port, or with none for any."""
+    """Accepted host names, each with its port. Without a port, any port is accepted."""
     public_origin: str | None
     is_secure: bool
-    """Whether browsers reach it by TLS, here or at a proxy."""
+    """Whether browsers reach the server by TLS, directly or through a proxy."""
 
     @classmethod
     def of(cls, settings: WebSettings) -> Self:
@@ -75,20 +75,20 @@ class Addresses:
         return cls(frozenset(names), origin, is_secure)
 
     def is_known_host(self, host: str) -> bool:
-        """Whether a request with this Host header is meant for us."""
+        """Whether this Host header names this server."""
         found = split_host(host)
         return found is not None and (found in self.names or (found[0], "") in self.names)
 
     def is_own_origin(self, origin: str, scheme: str, host: str) -> bool:
-        """Whether a page of this origin is one of ours. `host` was found to be ours before."""
+        """Whether a page of this origin belongs to this server. The caller has already checked `host`."""
         return origin.lower() in {_origin(scheme, host), self.public_origin}
 
     @property
     def session_cookie(self) -> str:
-        """Under TLS with a prefix that binds it to this very host: no other one, and no plain HTTP, can set it."""
+        """The cookie's name. Under TLS it has a prefix, so that no other host and no plain HTTP can set the cookie."""
         return f"__Host-{SESSION_COOKIE}" if self.is_secure else SESSION_COOKIE
 
 
 def _origin(scheme: str, host: str) -> str:
-    """As a browser spells it: in lower case, and without the scheme's own port."""
+    """Return the origin as a browser writes it: in lower case and without the default port of the scheme."""
     return f"{scheme}://{host}".lower().removesuffix({"https": ":443", "http": ":80"}.get(scheme, ""))

@@ -1,9 +1,10 @@
-"""Whether remit.yaml can be read now, and what of it is not taken up yet. A server lives long, and somebody edits the
-file meanwhile. Tenants and rules count as soon as they stand there; what the server itself was made with, when it is
-started again.
+"""Watch remit.yaml while a server runs: can it be read, and which changed settings need a restart.
 
-While it cannot be read, no token is believed, since what it may do is said there too. That is not the fault of whoever
-shows it: so he is told to come again, and not where the file lies; people are told all of it, and so is standard error.
+Changed tenants and rules are used at once. The settings that the server was built with need a restart.
+
+While the file cannot be read, every token is refused, because the file also limits what a token may do. That is not
+the fault of the agent. So the agent receives 503 without the path of the file. Logged-in people and standard error get
+the whole message.
 """
 
 import os
@@ -18,11 +19,11 @@ from remit.workspace.container import READ_AT_OPENING
 from remit.workspace.open import read_config
 from remit.workspace.workspace import Workspace
 
-SETTINGS: Final = Topic("settings", "all that remit.yaml decides")
+SETTINGS: Final = Topic("settings", "the settings of remit.yaml")
 
 
 class SettingsWatcher:
-    """Of one workspace. The file is read again only when it is another; a look costs one `stat`."""
+    """Watches the configuration of one workspace. It reads the file only after a change; a check costs one `stat`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._root = workspace.root
@@ -33,11 +34,11 @@ class SettingsWatcher:
         self._pending_restart: tuple[str, ...] = ()
 
     def problem(self) -> RemitError | None:
-        """What is wrong with it now. Told on standard error too, once for each change."""
+        """Return why the file cannot be read now. Each change is also written to standard error once."""
         return self._refresh()[0]
 
     def pending_restart(self) -> tuple[str, ...]:
-        """The settings that were changed since this server began, and that it does not go by yet."""
+        """Return the settings that changed since this server started and that need a restart."""
         return self._refresh()[1]
 
     def _refresh(self) -> tuple[RemitError | None, tuple[str, ...]]:
@@ -53,17 +54,17 @@ class SettingsWatcher:
             return self._problem, self._pending_restart
 
     def require(self) -> None:
-        """For whoever is no person of this workspace: without a path."""
+        """Refuse while the file cannot be read. The message has no path, because agents receive it."""
         if self.problem() is not None:
             raise EnvironmentFailureError(
                 Reason.STATE_UNSAFE,
-                "the settings of this workspace cannot be read now, so nothing is decided",
+                "the configuration of this workspace cannot be read now, so every request is refused",
                 where=CONFIG_NAME,
-                next_step="Try again later. Whoever runs the server sees what is wrong there: remit doctor",
+                next_step="Try again later. The person who runs the server finds the fault with: remit doctor",
             )
 
     def is_about(self, error: RemitError) -> bool:
-        """Whether it was refused because of the settings, and not because of what was asked."""
+        """Whether the error is about the configuration, and not about the request."""
         found = self.problem()
         return found is not None and (found.what, found.where) == (error.what, error.where)
 
@@ -86,9 +87,9 @@ class SettingsWatcher:
         except OSError as problem:
             return EnvironmentFailureError(
                 Reason.STATE_UNSAFE,
-                f"the settings cannot be read: {problem.strerror}",
+                f"the configuration cannot be read: {problem.strerror}",
                 where=str(self._root / CONFIG_NAME),
-                next_step="Make the file readable for whoever runs the server.",
+                next_step="Make the file readable for the account that runs the server.",
             )
         self._pending_restart = tuple(
             name for name in READ_AT_OPENING if getattr(now, name) != getattr(self._initial, name)
@@ -98,7 +99,7 @@ class SettingsWatcher:
 
 def _report_problem(before: RemitError | None, now: RemitError | None) -> None:
     if now is not None:
-        sys.stderr.write(f"Agents are turned away, for {CONFIG_NAME} cannot be read: {now}\n")
+        sys.stderr.write(f"{CONFIG_NAME} cannot be read, so the requests of agents are refused: {now}\n")
     elif before is not None:
         sys.stderr.write(f"{CONFIG_NAME} can be read again.\n")
     sys.stderr.flush()
@@ -106,7 +107,7 @@ def _report_problem(before: RemitError | None, now: RemitError | None) -> None:
 
 def _report_pending(left: tuple[str, ...]) -> None:
     if left:
-        sys.stderr.write(f"{CONFIG_NAME} was changed: restart the server to take up: {', '.join(left)}.\n")
+        sys.stderr.write(f"{CONFIG_NAME} was changed; restart the server to apply: {', '.join(left)}.\n")
     else:
-        sys.stderr.write(f"{CONFIG_NAME} is again as the server began with it.\n")
+        sys.stderr.write(f"{CONFIG_NAME} is again as it was when the server started.\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""How one server runs: `web:` of remit.yaml, and what the command line said instead."""
+"""The settings of one server: `web:` of remit.yaml, with the overrides of the command line."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 from remit.contracts.config.web import Web
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "::1")
-ANYWHERE: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104 - what somebody may have told it; no name to ask for
+ANYWHERE: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104 - compared only; nothing binds to them here
 
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """`host` and `port` are where it listens; `config` says the rest."""
+    """The settings of one server. It listens at `host` and `port`; `config` has the rest."""
 
     config: Web
     host: str
@@ -22,7 +22,7 @@ class WebSettings:
         return cls(config, config.host if host is None else host, config.port if port is None else port)
 
     def listening_at(self, port: int) -> "WebSettings":
-        """The same, once the system has said which port is free."""
+        """Return a copy with the port that the system assigned."""
         return WebSettings(self.config, self.host, port)
 
     @property
@@ -35,7 +35,7 @@ class WebSettings:
 
     @property
     def url(self) -> str:
-        """How people and agents reach it, without a slash at the end."""
+        """The address at which people and agents reach the server, without a slash at the end."""
         if self.config.public_url is not None:
             return self.config.public_url
         host = "localhost" if self.host in ANYWHERE else self.host

@@ -1,10 +1,10 @@
-"""The console: pages for people, rendered on the server. Each page asks the services, and has no rule of its own.
+"""The console: pages for people, rendered on the server. Each page calls the services and has no rules of its own.
 
-templating      the one environment that pages are rendered in: escaped always, and nothing in it that cannot be seen
-pages           who looks, what every page shows, the error pages
-forms           what a person filled in: bounded, and only with the session's own csrf
-confirm_page, confirm   what is asked once more before anything is decided or undone
-router          all of the console, for the app
+templating      the environment that renders every page: escapes every value, makes invisible characters visible
+pages           the viewer, what every page shows, the error pages
+forms           submitted forms: bounded, and accepted only with the csrf token of the session
+confirm_page, confirm   the confirmation before a decision or a rollback
+router          all routes of the console, for the app
 inbox, runs, ledger, tokens, catalogue, people, slo     one section of the console each
-diffs, graphs, charts                                   what is drawn: pure, from data to places on the page
+diffs, graphs, charts                                   layout of drawings: pure functions from data to positions
 """

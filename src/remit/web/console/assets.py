@@ -1,4 +1,4 @@
-"""Style sheet, scripts and icon, from the package: a closed list, read once, the same for everybody."""
+"""The style sheet, the scripts and the icon of the package: a closed list, read once, the same for every caller."""
 
 from functools import cache
 from importlib.resources import files
@@ -21,7 +21,7 @@ class Asset(NamedTuple):
 
 @cache
 def assets() -> dict[str, Asset]:
-    """By their path below /static. What is not in the package at the first look is not there."""
+    """Return the files by their path below /static. The list is fixed after the first call."""
     found: dict[str, Asset] = {}
     root = files("remit.web.console") / "static"
     for folder in ("", "css", "js"):
@@ -38,7 +38,7 @@ def serve_asset(request: Request, name: str) -> Response:
     asset = assets().get(name)
     if asset is None:
         raise RefusedError(
-            Reason.STATE_MISSING, "there is no such file", where="/static", next_step="Go back to /inbox."
+            Reason.STATE_MISSING, "there is no such file", where="/static", next_step="Open /inbox."
         )
     headers = {"ETag": asset.tag, "Cache-Control": "no-cache", "Content-Type": asset.media}
     if request.headers.get("if-none-match") == asset.tag:

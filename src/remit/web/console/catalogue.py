@@ -1,4 +1,4 @@
-"""The catalogue: what users of a tenant can ask for; looked at, promoted and retired."""
+"""The catalogue pages: list the simulations of a tenant, show one, promote it, retire it."""
 
 import json
 from typing import Final

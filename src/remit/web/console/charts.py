@@ -1,4 +1,4 @@
-"""Small bar charts: from numbers to places on the page. Pure; the page draws them without a line of script."""
+"""Layout of small bar charts: pure functions from numbers to positions. The page draws them without scripts."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -11,11 +11,11 @@ BOTTOM: Final = 22
 LEFT: Final = 8
 GAP: Final = 0.25
 LABEL: Final = 62
-"""What a name needs of the width; where there is less, some names are left away."""
+"""The width that a name needs. Where there is less space, some names are left out."""
 
 
 class Value(NamedTuple):
-    """One bar: what it is called, how much it is, and how much of that is bad."""
+    """One bar: its name, its amount, and the part of the amount that is bad."""
 
     name: str
     amount: float
@@ -50,7 +50,7 @@ class Chart(NamedTuple):
 
 
 def draw_bars(title: str, values: Sequence[Value], unit: str = "", width: int = NARROW) -> Chart:
-    """Bars from left to right, the highest as high as the chart."""
+    """Place the bars from left to right. The highest bar is as high as the chart."""
     most = max((value.amount for value in values), default=0.0)
     across = (width - 2 * LEFT) / max(len(values), 1)
     space = HEIGHT - BOTTOM - TOP

@@ -1,4 +1,4 @@
-"""What is said once more before anything is decided or undone: the same in a dialog and on a page."""
+"""The texts of the confirmation before a decision or a rollback, for the dialog and for the page."""
 
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ class Confirmation(NamedTuple):
     detail: str
     button: str
     tone: str = "no"
-    """How the button looks: `yes`, `no`, or `final` where something of somebody's is lost."""
+    """The style of the button: `yes`, `no`, or `final` where later changes of a person are overwritten."""
 
 
 def approve(title: str, detail: str) -> Confirmation:
@@ -26,7 +26,7 @@ def apply(title: str) -> Confirmation:
 
 
 def compute(title: str) -> Confirmation:
-    detail = f"{title}: its SQL and its pipelines run to find out what they would do. Nothing of that is kept."
+    detail = f"{title}: its SQL and pipelines run to find out what they would do. Their changes are discarded."
     return Confirmation("Compute this preview again?", detail, "Yes, compute it", "yes")
 
 
@@ -37,34 +37,35 @@ def cancel(title: str) -> Confirmation:
 def undo(title: str, drifted: int) -> Confirmation:
     if drifted:
         detail = f"{counted(drifted, 'file')} changed since the run would be overwritten."
-        return Confirmation("Overwrite what was changed since, and undo?", detail, "Yes, overwrite and undo", "final")
-    return Confirmation("Undo this run?", f"{title}: the files become as they were before it.", "Yes, undo it")
+        return Confirmation("Overwrite later changes and roll back?", detail, "Yes, overwrite and roll back", "final")
+    detail = f"{title}: the files become as they were before the run."
+    return Confirmation("Roll back this run?", detail, "Yes, roll it back")
 
 
 def undo_goal(utterance: str) -> Confirmation:
-    return Confirmation("Take this back?", f"{utterance}: a goal of its own undoes what it did.", "Yes, take it back")
+    return Confirmation("Roll back this goal?", f"{utterance}: a new goal reverses its effect.", "Yes, roll it back")
 
 
 def revoke(holder: str) -> Confirmation:
-    detail = "What waits for a person on its behalf becomes void. This cannot be taken back."
+    detail = "Its open approval requests become void. A revocation cannot be reversed."
     return Confirmation(f"Revoke the token of {holder}?", detail, "Yes, revoke it")
 
 
 def promote(name: str, tenant: str) -> Confirmation:
-    detail = f"Users of {tenant} can have it done by asking, exactly as it was shown."
+    detail = f"Users of {tenant} can then request it, exactly as it was shown."
     return Confirmation(f"Promote {name}?", detail, "Yes, promote it", "yes")
 
 
 def retire(name: str, tenant: str) -> Confirmation:
-    return Confirmation(f"Retire {name}?", f"Users of {tenant} can no longer have it done.", "Yes, retire it")
+    return Confirmation(f"Retire {name}?", f"Users of {tenant} can no longer request it.", "Yes, retire it")
 
 
-def remove(name: str, is_me: bool = False, is_only_admin: bool = False) -> Confirmation:  # noqa: FBT001, FBT002 - said in a template
-    detail = "All sessions and links end at once."
+def remove(name: str, is_me: bool = False, is_only_admin: bool = False) -> Confirmation:  # noqa: FBT001, FBT002 - used in a template
+    detail = "All their sessions and links end at once."
     if is_me:
         detail = f"This is you: you are logged out at once. {detail}"
     if is_only_admin:
-        detail = f"{detail} Nobody else is an admin: the next one is let in at the server's own machine."
+        detail = f"{detail} There is no other admin: a new one can only be invited at a terminal of the server."
     return Confirmation(f"Remove {name}?", detail, "Yes, remove")
 
 

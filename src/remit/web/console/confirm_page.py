@@ -1,6 +1,6 @@
-"""A word before anything is decided or undone: what will happen, said once more, and a yes to that.
+"""The confirmation before a decision or a rollback: what will happen, and a button.
 
-With a script the page asks in a dialog; without one, or before it was loaded, the server does, with a page of its own.
+With scripts the page asks in a dialog. Without scripts, or before they are loaded, the server asks with this page.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ def is_confirmed(form: FormFields) -> bool:
 
 
 def render_confirmation(request: Request, form: FormFields, confirmation: Confirmation, cancel_path: str) -> Response:
-    """The same form once more, with nothing to fill in: only a yes, or the way back."""
+    """Render the same form again with nothing to fill in: only a button to confirm, and a link to return."""
     fields = [(name, value) for name, value in form.everything() if name not in _RESERVED_FIELDS]
     query = f"?{request.url.query}" if request.url.query else ""
     action = request.url.path + query

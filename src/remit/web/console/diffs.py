@@ -6,11 +6,11 @@ from typing import Final, Literal, NamedTuple
 from remit.plans.reports.diff_lines import DiffLine, hunk_starts, parse_diff
 
 MOST_ROWS: Final = 2_000
-"""For one file on one page. The rest of them have pages of their own."""
+"""Rows of one file on one page. The other rows have pages of their own."""
 TAB: Final = "    "
 MINUS: Final = "\u2212"
 LEAST_COMMON: Final = 0.4
-"""Of the shorter line: two lines that have less in common are just different, and marking parts of them is noise."""
+"""The least common part of the shorter line. If two lines have less in common, no part of them is marked."""
 
 Kind = Literal["added", "removed", "same", "hunk", "header", "note"]
 
@@ -31,9 +31,9 @@ class DiffRow(NamedTuple):
 class DiffShown(NamedTuple):
     rows: tuple[DiffRow, ...]
     on_other_pages: int
-    """Lines that are to be seen elsewhere."""
+    """Lines that other pages show."""
     omitted: int = 0
-    """Lines that no page has: the diff was too long for the preview."""
+    """Lines that no page shows: the diff was too long for the preview."""
 
     @property
     def left_out(self) -> int:
@@ -41,7 +41,7 @@ class DiffShown(NamedTuple):
 
 
 def build_rows(diff: str, left_out: int = 0, first: int = 0, most: int = MOST_ROWS) -> DiffShown:
-    """The file's own header lines are left away: the page says which file it is."""
+    """Build the rows without the header lines of the file: the page names the file itself."""
     rows = [row for row in _numbered(parse_diff(diff.removesuffix("\n"))) if not _is_file_header(row)]
     shown = rows[first : first + most]
     return DiffShown(tuple(_mark_changes(shown)), len(rows) - len(shown), left_out)
@@ -64,7 +64,7 @@ def _numbered(lines: Iterator[DiffLine]) -> Iterator[DiffRow]:
 
 
 def _mark_changes(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
-    """Where as many lines went as came, the parts that differ are marked, line by line."""
+    """Mark the parts that differ, line by line, where as many lines were added as removed."""
     start = 0
     while start < len(rows):
         removed = _run(rows, start, "removed")

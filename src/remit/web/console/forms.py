@@ -1,4 +1,4 @@
-"""What a person filled in: bounded, and decoded strictly. The guard has looked at whose session it came from."""
+"""Submitted forms: bounded, and decoded strictly. The middleware has already checked the session."""
 
 from typing import Annotated, Final
 from urllib.parse import parse_qs
@@ -29,27 +29,27 @@ class FormFields:
         return self.one(name) or None
 
     def many(self, name: str) -> tuple[str, ...]:
-        """Every box of this name that was ticked."""
+        """Return the value of every ticked box with this name."""
         return tuple(self._fields.get(name, ()))
 
     def lines(self, name: str) -> tuple[str, ...]:
-        """One thing a line, or with commas or spaces between; browsers send lines with a carriage return."""
+        """Split a text at lines, commas and spaces. Browsers also send carriage returns."""
         return tuple(self.one(name).replace(",", " ").split())
 
 
 async def _read(request: Request) -> FormFields:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != _MEDIA:
-        raise _unreadable("it is not said to be a form")
+        raise _unreadable("its content type is not that of a form")
     raw = await request.body()
     if len(raw) > MOST_BYTES:
         raise RefusedError(
-            Reason.TOO_LARGE, "the form is larger than is read", where="body", next_step="Send less at once."
+            Reason.TOO_LARGE, "the form is too large", where="body", next_step="Send less at once."
         )
     try:
         fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:
-        raise _unreadable("it is not encoded as forms are") from None
+        raise _unreadable("it is not encoded like a form") from None
     return FormFields(fields)
 
 

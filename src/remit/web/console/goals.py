@@ -1,4 +1,4 @@
-"""Goals: what was asked for and where it stands, in the goal door's own words; and asking, for whoever is a user."""
+"""The goal pages: the requests of users and their status, and the form with which a user asks."""
 
 from typing import Final, NamedTuple
 
@@ -18,24 +18,24 @@ from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 ASK_WAIT: Final = 5.0
-"""Seconds: most goals ask back, or are done, by then; the page of one that runs follows it."""
+"""Seconds. Most goals are done or have a question by then. The page of a running goal follows it."""
 MOST_LISTED: Final = 20
 MOST_WORDS: Final = 200
 
 
 _NEXT: Final = {
-    "confirmation": "Only {user} can answer, in the console or wherever it was asked for.",
-    "approval": "Somebody else has to approve it, in the inbox.",
-    "clarification": "{user} answers by asking once more.",
+    "confirmation": "Only {user} can answer, in the console or where the request was made.",
+    "approval": "Another person has to approve it, in the inbox.",
+    "clarification": "{user} answers by asking again.",
 }
 _NEXT_MINE: Final = {
     "confirmation": "Nothing is done before you have answered.",
-    "approval": "Somebody else has to approve it, in the inbox. Then go on with it here.",
-    "clarification": "Your answer goes on with it.",
+    "approval": "Another person has to approve it, in the inbox. Then continue it here.",
+    "clarification": "Your answer continues the goal.",
 }
 
 
-_ASK_AGAIN: Final = "Whoever still wants it asks anew."
+_ASK_AGAIN: Final = "The user can ask again."
 
 
 class GoalLine(NamedTuple):
@@ -55,9 +55,9 @@ def goal_path(tenant: str, correlation: str, **more: str) -> str:
 
 
 def list_next_steps(goal: GoalAnswer, *, is_mine: bool) -> tuple[str, ...]:
-    """What a person does now; the desk's own words are for whoever writes programs."""
+    """Return what a person does next. The next steps of the services are written for programs."""
     if goal.state == "running":
-        return ("This page shows when it has ended.",)
+        return ("This page shows when the goal has ended.",)
     steps = (_NEXT_MINE if is_mine else _NEXT).get(goal.waiting_for or "")
     return (steps.format(user=goal.user_id),) if steps else goal.next
 
@@ -106,7 +106,7 @@ def ask(request: Request, form: Filled) -> Response:
 
 @router.post("/goals/go-on")
 def continue_goal(request: Request, form: Filled) -> Response:
-    """With what somebody else has approved meanwhile. It says no yes for anybody."""
+    """Continue a goal that another person has approved. This approves and confirms nothing itself."""
     viewer = require_viewer(request)
     found = get_services(request).goals.resume(viewer.caller, form.one("id"), ASK_WAIT)
     return redirect_to(goal_path(found.tenant_id, found.correlation_id))
@@ -114,7 +114,7 @@ def continue_goal(request: Request, form: Filled) -> Response:
 
 @router.post("/goals/undo")
 def undo(request: Request, form: Filled) -> Response:
-    """By a goal of its own, which asks for its user's yes as every other does."""
+    """Roll back by a new goal, which asks its user for a confirmation like every other goal."""
     viewer, tenant, name = require_viewer(request), form.one("tenant"), form.one("id")
     if not is_confirmed(form):
         utterance = get_services(request).goals.read_utterance(viewer.caller, tenant, name)
@@ -154,7 +154,7 @@ def _render_goals(
 
 
 def _languages(request: Request, viewer: Viewer, language: str) -> Languages | None:
-    """For whoever can ask."""
+    """Return the languages of the form, or None for a viewer who cannot ask."""
     caller = viewer.caller
     if caller.tenant is None or not viewer.has_right("ask"):
         return None
@@ -163,7 +163,7 @@ def _languages(request: Request, viewer: Viewer, language: str) -> Languages | N
 
 
 def _is_over(request: Request, found: GoalAnswer) -> bool:
-    """Whether it waits for an answer that would come too late. Nothing moves such a goal any more."""
+    """Whether the time for the answer is over. Nothing continues such a goal."""
     waits = found.waiting
     return waits is not None and waits.expires is not None and seconds_until(waits.expires, get_time(request)) <= 0
 

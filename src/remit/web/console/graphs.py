@@ -1,6 +1,6 @@
-"""Where the boxes and arrows of a picture go: the actions of a plan, in layers from left to right.
+"""Layout of the graph of a plan: its actions in layers from left to right.
 
-Pure, and bounded: past `MOST_NODES` a picture tells nobody anything, and the page lists the actions instead.
+Pure, and bounded: a graph with more than `MOST_NODES` boxes is not readable, and the page lists the actions instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ MOST_LETTERS: Final = 23
 
 
 class GraphBox(NamedTuple):
-    """What one box says."""
+    """The text and state of one box."""
 
     name: str
     label: str
@@ -51,7 +51,7 @@ class Graph(NamedTuple):
 
 
 def lay_out(boxes: Sequence[GraphBox]) -> Graph | None:
-    """None where there are too many to draw, or where they wait for each other."""
+    """Place the boxes. Return None if there are too many, or if they wait for each other in a circle."""
     if not boxes or len(boxes) > MOST_NODES:
         return None
     layers = _layers(boxes)
@@ -73,7 +73,7 @@ def lay_out(boxes: Sequence[GraphBox]) -> Graph | None:
 
 
 def _layers(boxes: Sequence[GraphBox]) -> dict[str, int] | None:
-    """How many boxes come before each, on the longest way."""
+    """Return the number of boxes before each box, on the longest path."""
     names = {box.name for box in boxes}
     waiting = {box.name: [name for name in box.after if name in names] for box in boxes}
     layers: dict[str, int] = {}
@@ -89,7 +89,7 @@ def _layers(boxes: Sequence[GraphBox]) -> dict[str, int] | None:
 
 
 def _ordered(boxes: Sequence[GraphBox], layers: Mapping[str, int]) -> list[list[GraphBox]]:
-    """Each layer from top to bottom, so that few arrows cross: by the middle of what a box comes after."""
+    """Order each layer from top to bottom by the mean position of the boxes before, so that few arrows cross."""
     rows: list[list[GraphBox]] = [[] for _ in range(max(layers.values()) + 1)]
     for box in boxes:
         rows[layers[box.name]].append(box)

@@ -1,4 +1,4 @@
-"""The inbox: what waits for a person, all of one question, and the answer."""
+"""The inbox pages: open approval requests, one request in full, and the decision."""
 
 from collections.abc import Sequence
 from typing import Final, get_args
@@ -59,7 +59,7 @@ def question(request: Request, kind: str = "", id: str = "", tenant: str = "", f
 
 @router.get("/inbox/picture")
 def picture(request: Request, id: str = "") -> Response:  # noqa: A002 - as in the address
-    """The screenshot of a held request. It is a picture whatever is in it: no browser may take it for anything else."""
+    """Return the screenshot of a held request. It is always sent as a PNG, so no browser treats it as another type."""
     viewer = require_viewer(request)
     body = get_services(request).inbox.read_picture(viewer.caller, id)
     return Response(body, media_type="image/png", headers={"Cache-Control": "no-store"})
@@ -67,14 +67,14 @@ def picture(request: Request, id: str = "") -> Response:  # noqa: A002 - as in t
 
 @router.get("/inbox/diff")
 def diff(request: Request, id: str = "", digest: str = "", file: int = 0, first: int = 0) -> Response:  # noqa: A002 - as in the address
-    """The lines of one file's diff that the question's own page has no room for."""
+    """Show the lines of one diff that do not fit on the page of the approval request."""
     viewer = require_viewer(request)
     item = InboxItem(get_services(request).inbox.show(viewer.caller, "plan", id).question)
     preview = get_services(request).plans.read_preview(viewer.caller, id)
     rest = read_rest(preview, file, first)
     if rest is None:
         raise RefusedError(
-            Reason.STATE_MISSING, "there is no such part of a diff", where=id, next_step="See the inbox."
+            Reason.STATE_MISSING, "there is no such part of a diff", where=id, next_step="Open the inbox."
         )
     stale = preview.preview_digest != digest
     return page(request, "diff.html", here="/inbox", item=item, rest=rest, first=first, stale=stale)
@@ -82,9 +82,9 @@ def diff(request: Request, id: str = "", digest: str = "", file: int = 0, first:
 
 @router.get("/inbox/{rest:path}")
 def open_link(request: Request) -> Response:
-    """The address that answers carry: `/inbox/plan/ID`, of a goal with the tenant before the id.
+    """Redirect from the address that answers contain: `/inbox/plan/ID`, or for a goal the tenant before the id.
 
-    Taken apart before it is decoded: whoever asks for a goal chooses its id, and a slash in it is no separator.
+    The path is split before it is decoded: a caller chooses the id of a goal, and a slash in it is no separator.
     """
     parts = [unquote(part) for part in request.scope["raw_path"].decode("ascii", "replace").split("/")[2:]]
     if not 2 <= len(parts) <= 3:
@@ -106,16 +106,16 @@ def answer(request: Request, form: Filled) -> Response:
     try:
         notice = _decide(request, viewer, form)
     except RefusedError as problem:
-        # What was filled in is lost with the page; the question as it is now, and why it was refused, stand there.
+        # The form is lost with the page. The new page shows the present request and why the decision was refused.
         return _render_question(request, viewer, kind, name, tenant, problem, is_unfolded=_is_unfolded(form))
     if kind in {"goal", "confirmation"} and notice != "unclear":
-        return redirect_to(goal_path(tenant, name, said=notice))  # from here on the goal itself says where it stands
+        return redirect_to(goal_path(tenant, name, said=notice))  # the page of the goal shows its further status
     return redirect_to(address("/inbox/question", kind=kind, tenant=tenant, id=name, said=notice))
 
 
 @router.post("/inbox/compute")
 def compute_preview(request: Request, form: Filled) -> Response:
-    """Compute the preview of a proposed plan again. No page does that by being opened."""
+    """Compute the preview of a proposed plan again. To open a page never does that."""
     viewer, name = require_viewer(request), form.one("id")
     item = InboxItem(get_services(request).inbox.show(viewer.caller, "plan", name).question)
     if not is_confirmed(form):
@@ -174,7 +174,7 @@ def _render_question(
 def _read_plan(
     request: Request, viewer: Viewer, view: QuestionView, *, is_unfolded: bool
 ) -> tuple[ProposalView | None, PreviewShown | None, RemitError | None]:
-    """The stored preview, until the plan is applied; after that, only what became of it. Nothing is executed."""
+    """Return the stored preview until the plan is applied, after that only its state. Nothing is executed."""
     if view.question.kind != "plan":
         return None, None, None
     plans = get_services(request).plans
@@ -184,26 +184,26 @@ def _read_plan(
     try:
         stored = plans.read_preview(viewer.caller, view.question.id)
         return proposal, PreviewShown.of(stored, is_unfolded=is_unfolded), None
-    except RemitError as problem:  # the question can still be denied
+    except RemitError as problem:  # the request can still be denied
         return proposal, None, problem
 
 
 def _draw_plan(request: Request, viewer: Viewer, view: QuestionView) -> Graph | None:
-    """Where one action waits for another; else the list of files says as much."""
+    """Draw the plan if one action waits for another. Otherwise the list of files shows the same."""
     steps = get_services(request).plans.list_actions(viewer.caller, view.question.id)
     return draw_steps(steps, {}) if any(step.depends_on for step in steps) else None
 
 
 def _reason_not_to_approve(view: QuestionView, preview: PreviewShown | None, problem: RemitError | None) -> str:
-    """Why nobody should say yes to it now. The desk decides; this is only what the button says."""
+    """Return why the request cannot be approved now. The services decide; this only disables the button."""
     if problem is not None:
-        return "Nobody can see what it would do, so it cannot be approved now."
+        return "The preview cannot be shown, so this plan cannot be approved now."
     if preview is not None and preview.changed_since and view.question.state == "PENDING":
-        return "Its inputs were changed since this preview was computed: it must be computed again first."
+        return "Something changed since this preview was computed. Compute the preview again first."
     if preview is not None and preview.document.doomed:
-        return "It would fail, and nothing of it would be done. Deny it, and write in the reason what has to change."
+        return "This plan would fail and change nothing. Deny it, and say in the reason what has to change."
     if view.goal is not None and view.goal.problem:
-        return "Nobody can see what it would do: deny it, and let the user ask again."
+        return "The effect of this goal cannot be shown. Deny it, and let the user ask again."
     return ""
 
 
@@ -216,7 +216,7 @@ def _neighbours(request: Request, viewer: Viewer, item: InboxItem) -> tuple[str 
 
 
 def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
-    """Carried out by the desk. Which word the next page says."""
+    """Send the decision to the services. Return the key of the notice for the next page."""
     services = get_services(request)
     kind, name, tenant = _kind(form.one("kind")), form.one("id"), form.given("tenant")
     if kind == "confirmation":
@@ -225,7 +225,7 @@ def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
         return "unclear" if left.state == "PENDING" else "answered"
     choice = form.one("decision")
     if choice not in {"approve", "deny"}:
-        raise RefusedError(Reason.MALFORMED, "the form says neither yes nor no", where="field decision")
+        raise RefusedError(Reason.MALFORMED, "the form has neither an approval nor a denial", where="field decision")
     approved = choice == "approve"
     tree = {
         "approved": approved,
@@ -251,19 +251,19 @@ def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
 
 
 def _require_unseen_acknowledged(request: Request, viewer: Viewer, form: FormFields) -> None:
-    """A page shows a part of a long preview. The approver says, for this preview, that the rest was not shown.
+    """Require that the approver of a partly shown preview has ticked the box about the rest.
 
-    What the page left out is computed here: a form without a field does not say anything about it. That the files are
-    still as they were shown, the desk checks.
+    What the page left out is computed here, because a form could lack the field. The services check that the files
+    are still as they were shown.
     """
     preview = get_services(request).plans.read_preview(viewer.caller, form.one("id"))
     shown = PreviewShown.of(preview, is_unfolded=_is_unfolded(form))
     if shown.unseen and form.one("unseen") != form.one("digest"):
         raise RefusedError(
             Reason.MALFORMED,
-            f"the page does not show all of the diffs ({shown.unseen:,} more), and you did not say that you know",
+            f"the page does not show all of the diffs ({shown.unseen:,} more), and the box for that is not ticked",
             where="field unseen",
-            next_step="Read them, or tick the box above the answer.",
+            next_step="Read the other lines, or tick the box above the decision.",
         )
     if shown.folded and form.one("folded") != form.one("digest"):
         lines, files = counted(shown.folded_lines, "line"), counted(len(shown.folded), "file")
@@ -272,7 +272,7 @@ def _require_unseen_acknowledged(request: Request, viewer: Viewer, form: FormFie
             Reason.MALFORMED,
             f"{lines} in {files} {verb} folded on the page, and the box for that is not ticked; nothing was approved",
             where="field folded",
-            next_step="Unfold all files and read them, or tick the box above the answer.",
+            next_step="Unfold all files and read them, or tick the box above the decision.",
         )
 
 
@@ -282,8 +282,8 @@ def _is_unfolded(form: FormFields) -> bool:
 
 
 def _allowed(request: Request, viewer: Viewer, form: FormFields) -> dict[str, Sequence[str]]:
-    """What was ticked, each by its name. A long list has one box: that means all that the preview named, and the yes is
-    bound to that preview by its digest.
+    """Return what was ticked, each by its name. One box for a long list means everything that the preview named. The
+    digest binds the approval to that preview.
     """
     named: dict[str, Sequence[str]] = {each: form.many(each) for each in ALLOWANCES}
     if whole := [each for each in ALLOWANCES if form.one(f"{each}_all") == "yes"]:
@@ -300,4 +300,6 @@ def _kind(text: str) -> QuestionKind:
 
 
 def _no_question(where: str) -> RefusedError:
-    return RefusedError(Reason.STATE_MISSING, "there is no such question", where=where, next_step="See the inbox.")
+    return RefusedError(
+        Reason.STATE_MISSING, "there is no such approval request", where=where, next_step="Open the inbox."
+    )

@@ -1,4 +1,4 @@
-"""A question of the inbox in words for people: what it is, what a yes and a no do, how it was closed."""
+"""Texts of an approval request: its kind, the effect of an approval and a denial, how it was closed."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -16,16 +16,16 @@ class InboxTexts(NamedTuple):
 
 
 _TEXTS: Final[dict[str, InboxTexts]] = {
-    "request": InboxTexts("Held request", "it goes on, once, exactly as shown.", "it is not sent or done."),
-    "plan": InboxTexts("Plan", "the plan may be applied, exactly as shown.", "the plan cannot be applied."),
-    "goal": InboxTexts("Goal", "the goal goes on, exactly as shown.", "nothing is done."),
-    "confirmation": InboxTexts("Your own goal", "it goes on.", "nothing is done."),
+    "request": InboxTexts("Held request", "it is done once, exactly as shown.", "it is not done."),
+    "plan": InboxTexts("Plan", "the plan can be applied, exactly as shown.", "the plan cannot be applied."),
+    "goal": InboxTexts("Goal", "the goal continues, exactly as shown.", "nothing is done."),
+    "confirmation": InboxTexts("Your own goal", "the goal continues.", "nothing is done."),
 }
-_CALL: Final = InboxTexts("Call", "it is made, once, exactly as shown.", "it is not made.")
+_CALL: Final = InboxTexts("Call", "the call is made once, exactly as shown.", "the call is not made.")
 _CLOSED: Final = {
     "APPROVED": "Approved",
     "DENIED": "Denied: nothing was done",
-    "EXPIRED": "Expired: nobody answered in time, and nothing was done",
+    "EXPIRED": "Expired: no decision in time, and nothing was done",
     "VOID": "Void",
     "USED": "Approved, and used",
 }
@@ -47,7 +47,7 @@ class InboxItem:
 
     @property
     def _texts(self) -> InboxTexts:
-        """Of what an agent asks, only a call of a governed function has a risk of its own."""
+        """A request with a risk of its own is a call of a governed function. A held request has none."""
         is_call = self.question.kind == "request" and self.question.risk is not None
         return _CALL if is_call else _TEXTS[self.question.kind]
 
@@ -69,7 +69,7 @@ class InboxItem:
 
     @property
     def closed_text(self) -> str:
-        """Empty while it is open. A void question says why: most often, the process that held the request died."""
+        """How the request was closed; empty while it is open. A void request says why."""
         question = self.question
         if question.state == "PENDING":
             return ""

@@ -1,5 +1,5 @@
-"""The languages that somebody can ask in: first those that his tenant's catalogue has phrases for, then all others in
-which a yes can be said.
+"""The languages that a user can ask in: first those of the tenant's catalogue, then all others in which a user can
+confirm.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Languages(NamedTuple):
 
 
 def languages_for(phrases: Iterable[str], accepted: str, last_used: str = "") -> Languages:
-    """`phrases`: the tags of the catalogue's phrases. `accepted`: what the browser says that its user reads."""
+    """`phrases`: the tags of the catalogue's phrases. `accepted`: the Accept-Language header of the browser."""
     here = tuple(Language(tag, _name(tag)) for tag in sorted(set(phrases)))
     languages = {each.tag for each in here}
     others = tuple(Language(key, entry.own_name) for key, entry in load_lexicon().languages().items())
@@ -38,7 +38,7 @@ def _name(tag: str) -> str:
 
 
 def _chosen(here: tuple[Language, ...], accepted: str, last_used: str) -> str:
-    """What was asked in last; else the first language of the browser that the catalogue has; else English."""
+    """Return the language used last, or the first language of the browser that the catalogue has, or English."""
     if last_used:
         return last_used
     by_language = {

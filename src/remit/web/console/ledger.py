@@ -1,4 +1,4 @@
-"""The ledger: searched, drawn as a chain, verified, one entry whole, and the trace of one correlation as a tree."""
+"""The ledger pages: search, the drawn chain, verification, one whole entry, and the trace of a correlation."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _DATE_LENGTH: Final = 10
 
 
 class LedgerLine(NamedTuple):
-    """One entry in a list, with what is worth reading of its payload."""
+    """One entry in a list, with a summary of its payload."""
 
     view: EntryView
     summary: str
@@ -48,7 +48,7 @@ class LedgerLine(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One entry in the picture of the chain: the newest stands at the right, and names the hash of the one before."""
+    """One entry in the drawing of the chain. The newest entry is on the right."""
 
     x: int
     seq: int
@@ -110,7 +110,7 @@ def trace(request: Request, tenant: str = DEFAULT_TENANT, correlation: str = "")
 
 @router.get("/ledger/verify")
 def verified(request: Request) -> Response:
-    """What the last check found, if one ran lately; nothing is begun by looking."""
+    """Show the result of the last check, if this server ran one. To open the page starts no check."""
     viewer = require_viewer(request)
     services = get_services(request)
     known = services.jobs.find("verify:all tenants") is not None
@@ -121,7 +121,7 @@ def verified(request: Request) -> Response:
 
 
 @router.post("/ledger/verify")
-def verify(request: Request, form: Filled) -> Response:  # noqa: ARG001 - it carries the csrf, and says nothing else
+def verify(request: Request, form: Filled) -> Response:  # noqa: ARG001 - it has only the csrf token
     viewer = require_viewer(request)
     get_services(request).ledger.verify(viewer.caller, None, VERIFY_WAIT)
     return redirect_to("/ledger/verify")
@@ -129,21 +129,21 @@ def verify(request: Request, form: Filled) -> Response:  # noqa: ARG001 - it car
 
 @router.get("/ledger/evidence")
 def evidence(request: Request, tenant: str = DEFAULT_TENANT, correlation: str = "") -> Response:
-    """The same bundle that programs get: a browser sends the session there too."""
+    """Redirect to the bundle that programs get. A browser sends the session there too."""
     require_viewer(request)
     query = f"?{urlencode({'correlation_id': correlation})}" if correlation else ""
     return redirect_to(f"/v1/ledger/{quote(tenant, safe='')}/bundle{query}")
 
 
 def summarise_entry(entry: LedgerEntry) -> str:
-    """What the entry says, in the same few words as at a terminal."""
+    """Summarise the entry in the same words as at a terminal."""
     tree = entry.tree()
     text = json.dumps(tree["payload"], ensure_ascii=False)
     return render_meaning(Entry(**{name: tree[name] for name in Entry._fields if name != "payload"}, payload=text))
 
 
 class TraceFacts(NamedTuple):
-    """Of one link of a trace: what a reader wants first, and the ids and digests that prove it."""
+    """The facts of one node of a trace: the main facts, and the ids and digests that prove them."""
 
     primary: list[tuple[str, str]]
     further: list[tuple[str, str]]
@@ -177,7 +177,7 @@ def _filter(filters: Mapping[str, str]) -> EntryFilter:
 
 
 def _time(text: str) -> str | None:
-    """A day, or a day and a time, as browsers send them; all in UTC."""
+    """Read a day, or a day with a time, as browsers send it. All times are UTC."""
     if not text:
         return None
     if len(text) == _DATE_LENGTH:

@@ -1,4 +1,4 @@
-"""What comes after a yes: whom it waits for now, and what became of it as far as that is on record."""
+"""The status after an approval: who acts next, and the recorded outcome."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -19,27 +19,27 @@ _VOIDED: Final = {"proposal.voided": "proposal_id", "approval.voided": "approval
 _MOST_VOIDED: Final = 100
 _EFFECTS: Final = {
     "none": "nothing was changed",
-    "done": "it is done",
-    "undone": "it was taken back",
-    "unknown": "nobody knows whether it was done, and it is not tried again",
+    "done": "the effect took place",
+    "undone": "the effect was undone",
+    "unknown": "it is not known whether the effect took place, and it is not tried again",
 }
 
 
 _RUN_TEXTS: Final = {
-    "RUNNING": "It is being applied.",
-    "UNFINISHED": "The process that applied it is gone; the next run, or `remit recover`, settles what it left.",
-    "APPLIED": "It was applied.",
-    "PARTIAL": "It was applied in part.",
-    "FAILED": "It was applied, and failed.",
-    "ROLLED_BACK": "It failed, and all of it was taken back.",
-    "CANCELLED": "It was stopped, and all of it was taken back.",
-    "UNDONE": "It was applied, and taken back since.",
+    "RUNNING": "The plan is being applied.",
+    "UNFINISHED": "The process that applied it has ended. The next run, or `remit recover`, finishes or undoes it.",
+    "APPLIED": "The plan was applied.",
+    "PARTIAL": "The plan was applied in part.",
+    "FAILED": "The plan was applied, and failed.",
+    "ROLLED_BACK": "The plan failed, and all its changes were undone.",
+    "CANCELLED": "The plan was stopped, and all its changes were undone.",
+    "UNDONE": "The plan was applied, and rolled back since.",
 }
-"""What has come of a plan, by its state."""
+"""A sentence for each state of a plan."""
 
 
 class QuestionOutcome(NamedTuple):
-    """Of what was approved: how it ended, when, and where all of it is written down."""
+    """The outcome of an approved request: a sentence, the time, and the address of its ledger entries."""
 
     text: str
     at: str
@@ -49,28 +49,28 @@ class QuestionOutcome(NamedTuple):
 def describe_next_step(
     view: QuestionView, proposal: ProposalView | None, outcome: QuestionOutcome | None, *, is_stale: bool = False
 ) -> str:
-    """Of a question that was answered with yes: who has to do something now. Empty where nobody has.
+    """Return who has to act next after an approval. Empty if no step is left.
 
-    `is_stale`: the files are not those that the yes was for.
+    `is_stale`: the files changed since the approval.
     """
     question = view.question
     if proposal is not None and proposal.state == "APPROVED":
         if is_stale:
-            return "It cannot be applied as things are now: something was changed since the yes."
+            return "The plan cannot be applied now: something changed since the approval."
         until = f", until {minute(proposal.apply_until)} UTC" if proposal.apply_until else ""
         who = proposal.proposed_by if proposal.token_jti else "an operator or an admin"
         return f"Waits for {who} to apply it{until}."
     if proposal is not None:
         return _RUN_TEXTS.get(proposal.state, "")
     if view.request is not None and question.state == "APPROVED" and outcome is None:
-        what = "makes the same call again" if view.request.url is None else "goes on"
-        return f"Nothing has come of it yet: it is done when {question.asked_by} {what}."
+        what = "makes the same call again" if view.request.url is None else "continues"
+        return f"Not done yet. It is done when {question.asked_by} {what}."
     return ""
 
 
 def find_outcome(request: Request, viewer: Viewer, view: QuestionView) -> QuestionOutcome | None:
-    """The newest entry that says how a held request, or a call, ended; of this very token, since an agent chooses the
-    id of what it does.
+    """Return the newest entry with the outcome of a held request or a call. The entry must be of the same token,
+    because an agent chooses the id of its action.
     """
     wanted = view.request
     if wanted is None or view.question.state not in {"APPROVED", "USED"}:
@@ -87,7 +87,7 @@ def find_outcome(request: Request, viewer: Viewer, view: QuestionView) -> Questi
 
 
 def list_closing_times(request: Request, viewer: Viewer, questions: Sequence[Question]) -> dict[str, str | None]:
-    """By id: when each was answered, or ended without an answer."""
+    """Return by id when each request was decided, or ended without a decision."""
     voided: dict[str, str] = {}
     if any(each.state == "VOID" and each.decided_at is None for each in questions):
         record = get_services(request).ledger

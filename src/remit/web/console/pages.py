@@ -1,4 +1,4 @@
-"""What every page has: who looks, the sections, a notice of what was done; and the pages of errors."""
+"""The common parts of all pages: the viewer, the sections, the notice after a form; and the error pages."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -49,44 +49,44 @@ class Notice(NamedTuple):
     tone: str = "good"
 
 
-# What the page after a form says. Only the key is in the address, so nobody can put words of his own on a page.
+# The notice after a form. Only the key is in the address, so a link cannot put text of its own on a page.
 NOTICES: Final[dict[str, Notice]] = {
-    "approved": Notice("Approved. The answer is on record."),
-    "denied": Notice("Denied. The answer is on record; nothing was done."),
-    "unclear": Notice("That was no clear yes or no, so nothing is decided: the question stands as it was.", "care"),
-    "answered": Notice("Your answer is on record."),
-    "computed": Notice("The preview was computed again, and that is on record. This page shows it."),
-    "applied": Notice("It was begun. This page shows how far it is."),
-    "undone": Notice("Taken back: the files are as they were before the run."),
-    "undone_partly": Notice("Some of it was taken back; below is what is left.", "care"),
+    "approved": Notice("Approved. The decision is recorded."),
+    "denied": Notice("Denied. The decision is recorded, and nothing was done."),
+    "unclear": Notice("That is not a clear yes or no. Nothing was decided, and the request is still open.", "care"),
+    "answered": Notice("Your answer is recorded."),
+    "computed": Notice("The preview was computed again and recorded. This page shows it."),
+    "applied": Notice("The plan is being applied. This page shows the progress."),
+    "undone": Notice("Rolled back: the files are as they were before the run."),
+    "undone_partly": Notice("Partly rolled back. The rest is listed below.", "care"),
     "cancelled": Notice("Cancelled."),
-    "revoked": Notice("Revoked: nothing can be done with that token any more."),
-    "promoted": Notice("Promoted: users of that tenant can ask for it from now on."),
-    "retired": Notice("Retired: nobody can ask for it from now on."),
+    "revoked": Notice("Revoked. The token cannot be used any more."),
+    "promoted": Notice("Promoted. Users of that tenant can request it now."),
+    "retired": Notice("Retired. Users can no longer request it."),
     "ended": Notice(
-        "You are not logged in any more, so what you sent was not done. Log in, and send it again.", "care"
+        "Your session has ended, so your request was not carried out. Log in and send it again.", "care"
     ),
     "removed": Notice("Removed. All sessions of that person have ended."),
 }
 
 _HEADINGS: Final[dict[int, str]] = {
-    400: "That cannot be read",
+    400: "Invalid request",
     401: "Please log in",
     403: "Not allowed",
-    404: "There is nothing here",
-    405: "There is nothing here",
-    409: "It is not as it was",
-    413: "Too much at once",
-    422: "That cannot be done",
+    404: "Not found",
+    405: "Not found",
+    409: "Changed meanwhile",
+    413: "Request too large",
+    422: "Cannot be done",
     429: "Too many requests",
-    500: "Something is broken in Remit",
+    500: "Internal error in Remit",
     503: "Not available now",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """The person who looks at a page."""
+    """The logged-in person who opens a page."""
 
     caller: PersonCaller
     csrf: str
@@ -102,12 +102,12 @@ class Viewer:
         return self.caller.role
 
     def has_right(self, right: str) -> bool:
-        """Whether to offer a button. The desk decides, whatever was offered."""
+        """Whether to show a button. The services check the permission in any case."""
         return has_right(self.caller, Right(right))
 
 
 class LoginNeededError(Exception):
-    """Nobody is logged in."""
+    """The request has no valid session."""
 
 
 def get_services(request: Request) -> "Services":
@@ -116,7 +116,7 @@ def get_services(request: Request) -> "Services":
 
 
 def require_viewer(request: Request) -> Viewer:
-    """Whoever is logged in. An agent's token opens no page: the console is where people decide."""
+    """Return the logged-in person. An agent's token opens no page: the console is where people decide."""
     caller = get_caller(request)
     if caller is None:
         raise LoginNeededError
@@ -129,7 +129,7 @@ def require_viewer(request: Request) -> Viewer:
         )
     services = get_services(request)
     viewer = Viewer(caller, request.state.csrf or "", services.workspace.root.name)
-    request.state.viewer = viewer  # so that an error page has the sections too
+    request.state.viewer = viewer  # an error page shows the sections too
     waiting = min(len(services.inbox.list_open(caller)), MOST_COUNTED)
     viewer = Viewer(caller, viewer.csrf, viewer.workspace, waiting)
     request.state.viewer = viewer
@@ -142,7 +142,7 @@ def get_time(request: Request) -> datetime:
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """One page. `viewer` is in the context where somebody is logged in; `here` names the section."""
+    """Render one page. `viewer` is None if no person is logged in; `here` names the section."""
     now = get_time(request)
     shared: dict[str, Any] = {
         "viewer": getattr(request.state, "viewer", None),
@@ -163,7 +163,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
 
 
 def _settings_problem(request: Request) -> RemitError | None:
-    """For people who are in, on every page: nothing of what they decide is done while the settings are broken."""
+    """Return why the configuration cannot be read. Every page shows it to logged-in people."""
     read = getattr(request.app.state, "settings_read", None)
     if read is None or getattr(request.state, "viewer", None) is None:
         return None
@@ -172,7 +172,7 @@ def _settings_problem(request: Request) -> RemitError | None:
 
 
 def _settings_left(request: Request) -> tuple[str, ...]:
-    """For people who are in: what they changed, and the server does not go by yet."""
+    """Return the changed settings that need a restart, for logged-in people."""
     read = getattr(request.app.state, "settings_read", None)
     if read is None or getattr(request.state, "viewer", None) is None:
         return ()
@@ -184,7 +184,7 @@ def error_page(request: Request, status: int, problem: RemitError, retry_after: 
     heading = _HEADINGS.get(status) or HTTPStatus(status).phrase
     caller = getattr(request.state, "caller", None)
     if getattr(request.state, "viewer", None) is None and isinstance(caller, PersonCaller):
-        # Nothing is looked up here.
+        # An error page reads nothing from the store.
         request.state.viewer = Viewer(caller, getattr(request.state, "csrf", None) or "", "")
     answer = page(request, "error.html", status, heading=heading, code=status, error=problem)
     if retry_after is not None:
@@ -193,18 +193,18 @@ def error_page(request: Request, status: int, problem: RemitError, retry_after: 
 
 
 def wants_page(request: Request) -> bool:
-    """Whether whoever asks is a browser that shows a page, and not a program."""
+    """Whether the client is a browser that shows a page, and not a program."""
     programs = ("/v1/", "/mcp", "/metrics", "/healthz", "/readyz", "/static/")
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(programs)
 
 
 def redirect_to(path: str) -> RedirectResponse:
-    """After a form: 303, so that going back or reloading sends nothing twice."""
+    """Answer a form with 303, so that a reload or the back button sends nothing twice."""
     return RedirectResponse(path, HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
 
 
 def _login_path(request: Request) -> str:
-    """And from there to the page that was asked for, or that a form was on: what was sent with one is not kept."""
+    """Return the address of the login, with the page to open afterwards. The fields of a form are not kept."""
     if request.method == "GET":
         path, notice = request.url.path + (f"?{request.url.query}" if request.url.query else ""), ""
     else:
@@ -215,7 +215,7 @@ def _login_path(request: Request) -> str:
 
 
 class ConsoleRoute(APIRoute):
-    """A route whose errors are pages, and that sends whoever is not logged in to the login."""
+    """A route whose errors are pages. It redirects a request without a session to the login."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

@@ -1,4 +1,4 @@
-"""People: who may come in, with which role; inviting and removing."""
+"""The page of people: who can log in and with which role; invite and remove."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 LIVES: Final = {"15": "15 minutes", "60": "an hour", "1440": "a day", "10080": "a week"}
-"""By minutes, as the form has them."""
+"""Lifetimes of a link by minutes, as the form sends them."""
 
 
 @router.get("/people")
@@ -60,7 +60,7 @@ def remove(request: Request, form: Filled) -> Response:
 def _render_people(
     request: Request, viewer: Viewer, problem: RemitError | None = None, invited: Invitation | None = None
 ) -> Response:
-    """A link is shown once, on the page that answers the form: it is kept nowhere."""
+    """Render the page. A link is shown once, on the response to the form, and is not stored."""
     listed = get_services(request).people.list_people(viewer.caller)
     url = request.app.state.settings.url + invited.path if invited is not None else ""
     return page(
@@ -80,7 +80,7 @@ def _render_people(
 
 
 def _only_admin(listed: Sequence[Listed]) -> str:
-    """Empty where there are several, or none."""
+    """Return the id of the only admin. Empty if there are several or none."""
     admins = [each.id for each in listed if each.role == "admin"]
     return admins[0] if len(admins) == 1 else ""
 
@@ -90,11 +90,13 @@ def _role(text: str) -> Role:
         if role == text:
             return role
     raise RefusedError(
-        Reason.MALFORMED, "there is no such role", where="role", next_step=f"There are: {', '.join(ROLES)}."
+        Reason.MALFORMED, "there is no such role", where="role", next_step=f"Choose one of: {', '.join(ROLES)}."
     )
 
 
 def _minutes(text: str) -> int:
     if text not in LIVES:
-        raise RefusedError(Reason.MALFORMED, "a link cannot be made for that long", where="life", next_step="Pick one.")
+        raise RefusedError(
+            Reason.MALFORMED, "a link cannot be valid for that long", where="life", next_step="Choose one of the list."
+        )
     return int(text)

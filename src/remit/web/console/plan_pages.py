@@ -1,4 +1,4 @@
-"""What a plan would do, or did, as pages show it: files with their diffs, and the picture of its actions."""
+"""The effect of a plan as pages show it: files with their diffs, and the graph of its actions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from remit.web.console.templating import address
 LONGEST_OPEN: Final = 400
 """Lines. A file with a longer diff is folded."""
 MOST_OPEN: Final = 2_000
-"""Lines on one page. A file that would bring the page above it is folded too."""
+"""Lines on one page. A file that would bring the page above this limit is folded too."""
 ALL_FILES: Final = "all"
-"""In the address of a page, and in its form: every file is unfolded."""
+"""The value in the address of a page and in its form: every file is unfolded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class FileShown:
     shown: DiffShown
     open: bool
     changed: bool = False
-    """Whether it gets other bytes, with or without lines to show of them."""
+    """Whether the content changes, with or without lines to show."""
     rest: str = ""
     """The address of the lines that are not shown here."""
 
@@ -44,11 +44,11 @@ class PreviewShown:
     preview_digest: str
     files: tuple[FileShown, ...]
     changed_since: tuple[ChangedSince, ...] = ()
-    """Since the approval, of a plan that has one; else since the preview was computed."""
+    """Changes since the approval; without an approval, since the preview was computed."""
     unfold: str = ""
     """The address of the same page with every file unfolded."""
     is_unfolded: bool = False
-    """The page was asked for with every file unfolded."""
+    """The request was for the page with every file unfolded."""
     computed_at: str | None = None
     computed_by: str | None = None
 
@@ -67,17 +67,17 @@ class PreviewShown:
 
     @property
     def unseen(self) -> int:
-        """Lines of diffs that the page does not show. Whoever says yes has to say that he knows."""
+        """The number of diff lines that the page does not show. The approver has to tick a box for them."""
         return sum(each.shown.left_out for each in self.files)
 
     @property
     def folded(self) -> tuple[FileShown, ...]:
-        """Files whose lines are on the page, folded. A person who approves the page as it is has to say so."""
+        """Files whose lines are folded on the page. To approve without unfolding them, the approver ticks a box."""
         return tuple(each for each in self.files if not each.open and each.shown.rows)
 
     @property
     def folding(self) -> str:
-        """Which files are folded, for the page."""
+        """The sentence on the page about which files are folded."""
         return (
             f"A file with more than {LONGEST_OPEN:,} lines of diff is folded, and so is a file that would bring the"
             f" page above {MOST_OPEN:,} lines."
@@ -100,7 +100,7 @@ class StepView(Protocol):
 
 
 class RecordedStep(NamedTuple):
-    """An action of a plan whose own text is not kept: what the report and the change log say of it."""
+    """An action of a plan whose text is not stored, from the report and the change log."""
 
     action_id: str
     action_type: str
@@ -125,7 +125,7 @@ def list_steps(documents: RunDocuments | None) -> list[RecordedStep]:
 
 
 def draw_steps(steps: Iterable[StepView], states: dict[str, str], otherwise: str = "") -> Graph | None:
-    """The actions of a plan with what became of each; None where they are too many to draw."""
+    """Draw the actions of a plan with the state of each. Return None if they are too many to draw."""
     return lay_out(
         [
             GraphBox(
@@ -141,13 +141,13 @@ def draw_steps(steps: Iterable[StepView], states: dict[str, str], otherwise: str
 
 
 def _describe_step(step: StepView) -> str:
-    """`modify app.py`: what is done, and to which file."""
+    """Return the kind of the change and the file: `modify app.py`."""
     kind = step.action_type.removeprefix("FILE_").replace("_", " ").lower()
     return f"{kind} {(step.target or '').rpartition('/')[2]}".strip()
 
 
 def map_step_states(report: ExecutionReport | None) -> dict[str, str]:
-    """`completed`, `failed`, `skipped`; and `undone`, where the run itself took back what it had done."""
+    """Return the state of each action: `completed`, `failed`, `skipped`, or `undone` if the run undid it itself."""
     if report is None:
         return {}
     done = "undone" if report.rollback_performed else "completed"
@@ -159,7 +159,7 @@ def map_step_states(report: ExecutionReport | None) -> dict[str, str]:
 
 
 def show_changes(changes: Iterable[Change]) -> tuple[FileShown, ...]:
-    """Of a run that has ended. The record keeps the beginning of each diff, and no more."""
+    """Return the files of a run that has ended. Only the beginning of each diff is stored."""
     return tuple(
         FileShown(
             each.file_path,
@@ -177,7 +177,7 @@ def show_changes(changes: Iterable[Change]) -> tuple[FileShown, ...]:
 
 
 class RollbackView(NamedTuple):
-    """What one rollback did, by files and not by checkpoints: folders have those too."""
+    """The result of one rollback in files. Checkpoints include folders too."""
 
     status: str
     files: int
@@ -200,7 +200,7 @@ def _to_rollback_view(outcome: RollbackOutcome) -> RollbackView:
 
 
 class RestShown(NamedTuple):
-    """A part of one file's diff, on a page of its own."""
+    """One part of a file's diff, for a page of its own."""
 
     file: PreviewedFile
     shown: DiffShown
@@ -209,7 +209,7 @@ class RestShown(NamedTuple):
 
 
 def read_rest(preview: ProposalPreview, number: int, first: int) -> RestShown | None:
-    """None where there is no such file or part."""
+    """Return one part of a diff. None if there is no such file or part."""
     files = preview.document.files
     if not 0 <= number < len(files) or first < 0:
         return None

@@ -1,7 +1,7 @@
-"""Where the page that answers a form belongs.
+"""The page that belongs to each form address.
 
-Such a page stands at an address that takes forms and nothing else: whoever loads it again, and the script that asks for
-it anew, mean the page on which the form was. So each of these addresses is also one to go to, and leads there.
+The response to a form has an address that accepts only forms. A reload by the person or by the script must show the
+page that the form was on. So a GET of each form address redirects to that page.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,10 +54,10 @@ REDIRECTED_PATHS: Final[dict[str, Callable[[Query], str]]] = {
     "/people/invite": lambda _: "/people",
     "/people/remove": lambda _: "/people",
 }
-"""By the address of the form. What it is about is in the form's query too: a page that is asked for has no body."""
+"""The page by the address of the form. The form's query contains the id too, because a GET has no body."""
 
 
 def find_page(path: str, query: Query) -> str:
-    """Empty where the address is that of a page itself."""
+    """Return the page of a form address. Empty if the address is a page itself."""
     found = REDIRECTED_PATHS.get(path)
     return found(query) if found is not None else ""

@@ -1,4 +1,4 @@
-"""All of the console, for the app."""
+"""The router with all routes of the console."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ ROUTERS: Final = tuple(module.router for module in (inbox, runs, goals, ledger, 
 
 
 def console_router() -> APIRouter:
-    """Pages for people, and the files that they are drawn with. The latter are public: a login page needs them too."""
+    """Build the router of the pages and their static files. The files are public: the login page needs them too."""
     router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
     @router.get("/static/{name:path}")
@@ -27,7 +27,7 @@ def console_router() -> APIRouter:
         require_viewer(request)
         return redirect_to(find_page(request.url.path, request.query_params))
 
-    for path in REDIRECTED_PATHS:  # before the sections: `/runs/NAME` would take them for names
+    for path in REDIRECTED_PATHS:  # before the sections, because `/runs/NAME` would match these paths
         router.add_api_route(path, redirect_old_path, methods=["GET"], name=f"back from {path}")
     for router_part in ROUTERS:
         router.include_router(router_part)

@@ -1,4 +1,4 @@
-"""Runs: what was applied and what was taken back; one of them with its picture, its report, and the way back."""
+"""The pages of runs: the list, and one run with its graph, its report and its rollback."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -38,16 +38,16 @@ T = TypeVar("T")
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 EACH_PAGE: Final = 50
 APPLY_WAIT: Final = 0.2
-"""Seconds: what is done by then needs no page that says it runs."""
+"""Seconds. A run that ends within this time needs no page that shows progress."""
 _READY: Final[tuple[ProposalState, ...]] = ("APPROVED", "RUNNING", "UNFINISHED")
 _NOTICES: Final = {"EXECUTED": "undone", "NOTHING": "undone", "PARTIAL": "undone_partly"}
 _GOAL_PLAN_ID: Final = re.compile(r"goal-[0-9a-f]{48}")
-"""The plan of a goal has a digest for its name, and nobody knows a thing by that."""
+"""The id of a plan that a goal made. It contains a digest, which means nothing to a reader."""
 _SIMULATION: Final = "simulation "
 
 
 class RunPage(NamedTuple):
-    """All that there is of one: the proposal, the run, what is on record of it, and what an undo would meet."""
+    """Everything about one run: its proposal, its status, its documents, and the preview of a rollback."""
 
     name: str
     proposal: ProposalView | None
@@ -56,13 +56,13 @@ class RunPage(NamedTuple):
     picture: Graph | None
     undo_preview: UndoLook | None
     preview: PreviewShown | None = None
-    """Of one that was approved and not applied: what was approved."""
+    """What was approved, for a plan that is not applied yet."""
     display_name: str = ""
     applied_by: str = ""
 
     @property
     def canonical_name(self) -> str:
-        """One run, one address: that of its proposal, which it has from the yes on, where there is one."""
+        """The one address of a run: the id of its proposal if it has one, otherwise the id of its envelope."""
         if self.proposal is not None:
             return self.proposal.proposal_id
         return self.view.envelope_id if self.view is not None else self.name
@@ -81,7 +81,7 @@ class RunPage(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the page itself says that the yes was for other files."""
+        """Whether the page shows that files changed since the approval."""
         return self.preview is not None and bool(self.preview.changed_since)
 
     @property
@@ -185,14 +185,16 @@ def _build_page(
 
 
 def _find_run(request: Request, viewer: Viewer, name: str) -> RunPage:
-    """By the id of the proposal or of the envelope. Each part may be missing: not run yet, or run elsewhere."""
+    """Find a run by the id of its proposal or envelope. A part may be missing: a plan that has not run, or that was not
+    proposed here.
+    """
     plans, caller = get_services(request).plans, viewer.caller
     view = _find_or_none(lambda: plans.read_run(caller, name))
     proposal_id = view.proposal_id if view is not None else name
     proposal = _find_or_none(lambda: plans.get(caller, proposal_id)) if proposal_id is not None else None
     if view is None and proposal is None:
         raise RefusedError(
-            Reason.STATE_MISSING, "there is no such run", where=name, next_step="All runs are listed: /runs"
+            Reason.STATE_MISSING, "there is no such run", where=name, next_step="Open /runs for the list of all runs."
         )
     documents = _find_or_none(lambda: plans.read_report(caller, name)) if view is not None else None
     undo_preview = _find_or_none(lambda: plans.preview_undo(caller, name)) if documents is not None else None
@@ -213,12 +215,12 @@ def _preview(request: Request, viewer: Viewer, proposal: ProposalView | None) ->
         return None
     try:
         return PreviewShown.of(get_services(request).plans.read_preview(viewer.caller, proposal.proposal_id))
-    except RemitError:  # the plan itself may be gone; whoever applies it is told why not
+    except RemitError:  # the plan may be deleted already; an attempt to apply it says why
         return None
 
 
 def _steps(request: Request, viewer: Viewer, proposal: ProposalView | None) -> Sequence[StepView]:
-    """Of a plan that was proposed here. The text of one that is void or long over is kept no more."""
+    """Return the actions of a plan that was proposed here. The text of a void or old plan is no longer stored."""
     if proposal is None:
         return ()
     try:
@@ -237,7 +239,7 @@ def _find_or_none(ask: Callable[[], T]) -> T | None:
 
 
 def get_run_name(services: "Services", caller: Caller, run: RunView) -> str:
-    """Of a goal, the simulation that it was done by, as the record of its approval names that."""
+    """Return the name of a run. For a goal, that is the simulation that the ledger entry of its envelope names."""
     if not _GOAL_PLAN_ID.fullmatch(run.plan_id):
         return run.plan_id or "not known"
     actor = _find_actor(services, caller, "envelope.issued", run.envelope_id)
@@ -245,7 +247,7 @@ def get_run_name(services: "Services", caller: Caller, run: RunView) -> str:
 
 
 def find_applier(services: "Services", caller: Caller, run: RunView) -> str:
-    """Whoever had it carried out, as the record of its beginning says. Empty where nobody was named."""
+    """Return who applied the plan, by the ledger entry of its start. Empty if the entry names no actor."""
     return _find_actor(services, caller, "plan.intent", run.envelope_id)
 
 

@@ -1,4 +1,4 @@
-"""Service levels and metrics: what was promised, how it stands, and what this process has counted."""
+"""The page of service levels and metrics: the targets, the present values, and the metrics of this process."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ MOST_REFUSALS: Final = 12
 
 
 class Level(NamedTuple):
-    """One figure beside its promise."""
+    """One value with its target."""
 
     name: str
     value: str
@@ -54,8 +54,8 @@ def levels(request: Request) -> Response:
         levels=[_error_level(rate), *_waiting(services, now)],
         goals=hours,
         histograms=[
-            *_list_histograms(EXECUTION_SECONDS, "From the first step to the last"),
-            *_list_histograms(COMMITS, "A commit of the ledger"),
+            *_list_histograms(EXECUTION_SECONDS, "Duration of a request, from the first step to the last"),
+            *_list_histograms(COMMITS, "Duration of a commit of the ledger"),
         ],
         http=_all_of(HTTP_SECONDS),
         refusals=sorted(REFUSALS.read().items(), key=lambda each: -each[1])[:MOST_REFUSALS],
@@ -75,13 +75,13 @@ def _waiting(services: "Services", now: datetime) -> Iterator[Level]:
     names = {"request": "Held requests", "plan": "Proposed plans", "goal": "Goals to approve"}
     for kind, (count, oldest) in services.inbox.count_open().items():
         since = (
-            f"the oldest for {render_duration((now - parse_time(oldest)).total_seconds())}" if oldest else "none waits"
+            f"oldest for {render_duration((now - parse_time(oldest)).total_seconds())}" if oldest else "none waiting"
         )
         yield Level(names.get(kind, kind), f"{count:,}", since, "")
 
 
 def _count_by_hour(connection: Connection, tenants: list[str], now: datetime) -> Chart | None:
-    """Goals that ended in each of the last 24 hours; None if there were none."""
+    """Draw the goals that ended in each of the last 24 hours. Return None if there were none."""
     hours = [render_time(now - timedelta(hours=back))[:_HOUR_LENGTH] for back in range(23, -1, -1)]
     ended = dict.fromkeys(hours, 0)
     failed = dict.fromkeys(hours, 0)
@@ -93,7 +93,7 @@ def _count_by_hour(connection: Connection, tenants: list[str], now: datetime) ->
     if not any(ended.values()):
         return None
     values = [Value(f"{hour[-2:]}:00", ended[hour], failed[hour]) for hour in hours]
-    return draw_bars("Goals that ended, by the hour (UTC)", values, width=WIDE)
+    return draw_bars("Ended goals by hour (UTC)", values, width=WIDE)
 
 
 def _list_histograms(counted: Histogram, what: str) -> Iterator[Chart]:
@@ -103,16 +103,16 @@ def _list_histograms(counted: Histogram, what: str) -> Iterator[Chart]:
 
 
 def _all_of(counted: Histogram) -> Chart | None:
-    """Of every route together: which ones there are, the page of metrics says."""
+    """Draw the sum of all routes. The page /metrics lists each route."""
     spreads = list(counted.read().values())
     if not spreads:
         return None
     counts = tuple(map(sum, zip(*(spread.counts for spread in spreads), strict=True)))
-    return draw_bars("Answers to requests", _values(counted, HistogramData(counts, 0.0)))
+    return draw_bars("Responses to HTTP requests", _values(counted, HistogramData(counts, 0.0)))
 
 
 def _values(counted: Histogram, spread: HistogramData) -> list[Value]:
-    """Each bar by the bound that it lies below; what nobody reached is left away at the end."""
+    """Return one bar for each bound, without the empty bars at the end."""
     names = [f"≤ {_bound(bound)}" for bound in counted.bounds]
     names.append(f"> {_bound(counted.bounds[-1])}")
     last = max((index for index, count in enumerate(spread.counts) if count), default=0)

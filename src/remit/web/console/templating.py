@@ -1,8 +1,8 @@
-"""The one environment that pages are rendered in.
+"""The environment that renders every page.
 
-Two rules hold for every value that a template puts out, and no template can forget them: it is escaped, and whatever in
-it cannot be seen (control characters, bidirectional overrides, fillers) is spelled out, and letters that run from right
-to left are isolated. So text of an agent can neither become markup nor change how the words around it read.
+Two rules apply to every value that a template outputs, and no template can turn them off. The value is escaped.
+Invisible characters (control characters, bidirectional overrides, fillers) are spelled out, and right-to-left letters
+are isolated. So text of an agent can neither become markup nor change how the words around it read.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from remit.core.ids import parse_time
 from remit.core.text import isolated, printable
+from remit.services.base.run_list import NOT_VOUCHED_FOR
 
 MINUTE: Final = 60
 HOUR: Final = 3_600
@@ -31,7 +32,7 @@ _STEPS: Final = (
 Tone = str
 _TONES: Final[dict[str, Tone]] = {
     **dict.fromkeys(("APPLIED", "APPROVED", "SUCCESS", "ACTIVE", "EXECUTED", "ok", "holds", "valid", "LOW"), "good"),
-    **dict.fromkeys(("FAILED", "DENIED", "NOT VOUCHED FOR", "broken", "revoked", "HIGH", "CRITICAL"), "bad"),
+    **dict.fromkeys(("FAILED", "DENIED", NOT_VOUCHED_FOR, "broken", "revoked", "HIGH", "CRITICAL"), "bad"),
     **dict.fromkeys(("PARTIAL", "UNFINISHED", "ROLLED_BACK", "CANCELLED", "MEDIUM", "DRAFT", "NEEDS_APPROVAL"), "care"),
     **dict.fromkeys(("WOULD_FAIL", "REVOKED", "BREACHED"), "bad"),
     **dict.fromkeys(("PENDING", "RUNNING", "waiting", "running"), "live"),
@@ -41,30 +42,32 @@ _TONES: Final[dict[str, Tone]] = {
 
 
 def shown(value: Any) -> Any:
-    """What `{{ value }}` puts out, before it is escaped. Markup is what our own macros made."""
+    """Return what `{{ value }}` outputs, before it is escaped. Only macros of the console make Markup."""
     if value is None:
         return ""
     return value if isinstance(value, Markup) else isolated(printable(str(value)))
 
 
 def exact(text: str) -> Markup:
-    """For the value of a field that nobody reads and that comes back with the form: escaped, and not spelled out."""
+    """Escape the value of a form field without spelling anything out, so that it returns unchanged with the form."""
     return escape(text)
 
 
 def in_lines(text: str) -> list[str]:
-    """Each line by itself; tabs are kept as spaces, since a tab would be spelled out."""
+    """Split a text into lines. Tabs become spaces, because a tab would be spelled out."""
     return [line.replace("\t", "    ") for line in text.split("\n")]
 
 
 def address(path: str, /, **query: str | int | None) -> str:
-    """A link within the console. Whatever others chose goes into the query, where no dot or slash means anything."""
+    """Build a link within the console. Values that callers choose go into the query, where dots and slashes have no
+    meaning.
+    """
     given = {name: value for name, value in query.items() if value is not None and value != ""}
     return f"{quote(path)}?{urlencode(given)}" if given else quote(path)
 
 
 def render_duration(seconds: float) -> str:
-    """`9 min 12 s`: the two largest parts."""
+    """Return the two largest units of a duration, such as `9 min 12 s`."""
     whole = max(int(seconds), 0)
     for least, unit, name, rest, rest_name in _STEPS:
         if whole >= least:
@@ -86,7 +89,7 @@ def second(time: str | None) -> str:
 
 
 def short(identifier: str | None) -> str:
-    """The last part of an id: the first parts of those made in one minute are the same."""
+    """Return the last part of an id. The first parts are the same for ids of one minute."""
     if not identifier:
         return ""
     last = identifier.rpartition("-")[2]
@@ -95,7 +98,7 @@ def short(identifier: str | None) -> str:
 
 
 def tone(state: str | None) -> Tone:
-    """Which colour a state has. The word is always there too: nobody needs the colour."""
+    """Return the colour of a state. The page always shows the word too."""
     return _TONES.get(state or "", _TONES.get((state or "").upper(), ""))
 
 
@@ -104,12 +107,13 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def humanize(state: str) -> str:
-    """`ROLLED_BACK` as `rolled back`."""
-    return state.replace("_", " ").lower()
+    """Return a state as words: `ROLLED_BACK` becomes `rolled back`."""
+    words = state.replace("_", " ")
+    return "not verified" if words == NOT_VOUCHED_FOR else words.lower()
 
 
 def sentence(text: str) -> str:
-    """What a refusal says begins with a small letter, since more may stand before it; on a page nothing does."""
+    """Return a text with a capital first letter. Error texts begin in lower case, for use after a prefix."""
     return text[:1].upper() + text[1:]
 
 

@@ -1,4 +1,4 @@
-"""Tokens: what agents may do, until when; issuing and revoking."""
+"""The page of tokens: what agents may do and until when; issue and revoke."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from remit.web.http.problems import status_of
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 EACH_PAGE: Final = 50
 LIVES: Final = {"3600": "an hour", "28800": "8 hours", "86400": "a day", "604800": "a week", "2592000": "30 days"}
-"""By seconds, as the form has them."""
+"""Lifetimes by seconds, as the form sends them."""
 
 
 @router.get("/tokens")
@@ -57,7 +57,7 @@ def _render_tokens(
     issued: TokenIssued | None = None,
     filled: FormFields | None = None,
 ) -> Response:
-    """A token's text is shown once, on the page that answers the form: it is kept nowhere."""
+    """Render the page. The text of a token is shown once, on the response to the form, and is not stored."""
     viewer = request.state.viewer
     found = get_services(request).tokens.list_tokens(
         viewer.caller, request.query_params.get("cursor") or None, EACH_PAGE
@@ -81,7 +81,7 @@ def _render_tokens(
 
 def _parse_token_request(request: Request, form: FormFields) -> TokenWish:
     if form.one("life") not in LIVES:
-        raise _unclear("a token cannot be made for that long", "life")
+        raise _unclear("a token cannot be valid for that long", "life")
     constraints: dict[str, Any] = {}
     if form.lines("domains"):
         constraints["domains"] = list(form.lines("domains"))
@@ -104,11 +104,11 @@ def _parse_token_request(request: Request, form: FormFields) -> TokenWish:
 
 def _number(text: str) -> float:
     whole, _, part = text.partition(".")
-    # `isdigit` alone takes superscripts too, of which no number is made.
+    # `isdigit` alone accepts superscripts too, which `float` refuses.
     if not (text.isascii() and whole.isdigit() and len(text) <= 16 and (not part or part.isdigit())):
-        raise _unclear("that is no number", "amount")
+        raise _unclear("this is not a number", "amount")
     return float(text)
 
 
 def _unclear(what: str, where: str) -> RefusedError:
-    return RefusedError(Reason.MALFORMED, what, where=where, next_step="Fill in the form again.")
+    return RefusedError(Reason.MALFORMED, what, where=where, next_step="Correct the field and send the form again.")

@@ -1,4 +1,4 @@
-// A decision is sent only after it was confirmed: <button data-confirm="..."> opens a dialog that says what will happen.
+// A decision is sent only after a confirmation: <button data-confirm="..."> opens a dialog that says what will happen.
 function make(tag, text, className = "") {
   const made = document.createElement(tag);
   made.textContent = text;
@@ -18,7 +18,7 @@ function ask(button) {
   if (reason && reason.value) body.append(make("p", `Reason: ${reason.value}`, "quiet"));
   const row = make("div", "", "row");
   const yes = make("button", button.dataset.yes || button.textContent.trim(), button.className || "yes");
-  const no = make("button", "Cancel");
+  const no = make("button", "Back");
   yes.type = no.type = "button";
   row.append(yes, no);
   body.append(row);
@@ -27,7 +27,7 @@ function ask(button) {
   dialog.addEventListener("close", () => { dialog.remove(); button.focus(); });
   no.addEventListener("click", () => dialog.close());
   yes.addEventListener("click", () => {
-    const word = document.createElement("input"); // without it the server asks the same once more, on a page
+    const word = document.createElement("input"); // without this field the server asks for the confirmation on a page
     word.type = "hidden";
     word.name = "confirmed";
     word.value = "yes";

@@ -1,4 +1,4 @@
-// Buttons that copy what stands beside them.
+// Buttons that copy the text beside them.
 export function startCopying() {
   if (!navigator.clipboard) return;
   for (const button of document.querySelectorAll("button[data-copies]")) {
@@ -7,7 +7,7 @@ export function startCopying() {
     button.hidden = false;
     button.addEventListener("click", async () => {
       try {
-        // Marks of direction belong to the page, and not to what is copied.
+        // Direction marks belong to the page and are not copied.
         await navigator.clipboard.writeText(source.textContent.replace(/[\u2068\u2069]/g, ""));
         button.textContent = "Copied";
       } catch {

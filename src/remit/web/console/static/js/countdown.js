@@ -1,4 +1,4 @@
-// Times that run out, second by second. The server rendered the same words once, for those without JavaScript.
+// Countdowns, updated every second. The server renders the same words once, for browsers without JavaScript.
 const SOON = 60;
 
 export function inWords(seconds) {
@@ -13,14 +13,14 @@ export function inWords(seconds) {
   return `${whole} s`;
 }
 
-// The clocks of the server and of this machine may differ: the server's counts, as it was when it sent the page.
+// The clocks of the server and of this machine may differ. The server's clock decides, as it was when the page was sent.
 const said = Date.parse(document.querySelector("meta[name=now]")?.content ?? "");
 const ahead = Number.isNaN(said) ? 0 : said - Date.now();
 
 export function tick(root = document) {
   for (const each of root.querySelectorAll("time[data-until]")) {
     const left = (Date.parse(each.dataset.until) - Date.now() - ahead) / 1000;
-    const words = left > 0 ? `${inWords(left)} left` : "over";
+    const words = left > 0 ? `${inWords(left)} left` : "expired";
     if (each.textContent !== words) each.textContent = words;
     each.classList.toggle("soon", left < SOON);
   }

@@ -1,4 +1,4 @@
-// The keyboard: j and k, a and d, ? for help. Off wherever somebody types, and off for good if he wants that.
+// Keyboard shortcuts: j and k, a and d, ? for help. Off while a person types, and a person can turn them off.
 const OFF = "remit-keys-off";
 
 function areOff() {
@@ -50,7 +50,7 @@ export function startKeys() {
   if (box) {
     box.checked = areOff();
     box.addEventListener("change", () => {
-      try { localStorage.setItem(OFF, box.checked ? "yes" : "no"); } catch { /* then it lasts for this page */ }
+      try { localStorage.setItem(OFF, box.checked ? "yes" : "no"); } catch { /* without storage it lasts for this page */ }
     });
   }
   document.getElementById("keys-close")?.addEventListener("click", () => document.getElementById("keys-help").close());

@@ -1,7 +1,9 @@
-// What happens elsewhere shows up here. An event's own words only ever become text; what the page shows anew is the
-// same page, asked for again and rendered by the server, of which the parts marked data-region are put in place.
+// Updates the page when something happens on the server. Words of an event only become text. To update, the script
+// loads the same page again, rendered by the server, and replaces the parts marked data-region.
 import { tick } from "./countdown.js";
 
+const LAGGED = `desk.lagged`; // names in the event stream
+const CLOSED = `event: desk.closed`;
 const QUIET = 400;
 const AT_MOST = 1500;
 let waiting = 0;
@@ -24,14 +26,14 @@ function isInUse(region) {
     || [...region.querySelectorAll("input[type=checkbox]")].some((each) => each.checked !== each.defaultChecked);
 }
 
-// A form with a digest says yes to what stands beside it on this very page, and to nothing else. So it is never put in
-// place anew: if what it is about has changed, that is told, and whoever wants to say yes has to load the page again.
+// A form with a digest approves exactly what this page shows beside it. So the form is never replaced. If its subject
+// has changed, the page says so, and the approver has to load the page again.
 const DIGEST = "input[name=digest]";
 
 function keepBound(region, fresh) {
   const shown = region.querySelector(DIGEST);
   const now = fresh.querySelector(DIGEST);
-  if (!shown || (!now && !isInUse(region))) return false; // closed meanwhile: there is nothing to say yes to
+  if (!shown || (!now && !isInUse(region))) return false; // closed meanwhile: there is nothing to approve
   const note = region.querySelector("[data-stale]");
   if (now?.value !== shown.value || fresh.querySelector("button[value=approve]")?.disabled) {
     for (const button of region.querySelectorAll("button[value=approve]")) button.disabled = true;
@@ -41,7 +43,7 @@ function keepBound(region, fresh) {
   return true;
 }
 
-// Nothing is moved away from under a finger, or from behind a dialog.
+// Nothing moves while a pointer is pressed or a dialog is open.
 let pressed = false;
 addEventListener("pointerdown", () => { pressed = true; }, true);
 addEventListener("pointerup", () => setTimeout(() => { pressed = false; }, 50), true);
@@ -54,7 +56,7 @@ function put(fresh) {
   }
   let changed = false;
   tick();
-  tick(fresh); // so that seconds which went by are no difference
+  tick(fresh); // so that elapsed seconds are no difference
   for (const region of document.querySelectorAll("[data-region]")) {
     const other = fresh.querySelector(`[data-region="${CSS.escape(region.dataset.region)}"]`);
     if (!other || region.isEqualNode(other) || keepBound(region, other)) continue;
@@ -82,7 +84,7 @@ function refresh() {
   if (busy) { schedule(AT_MOST); return; }
   busy = true;
   last = Date.now();
-  // The browser parses it as a page, without running anything in it: no text of ours ever becomes markup here.
+  // The browser parses the response as a page and runs nothing in it. No text becomes markup here.
   const asked = new XMLHttpRequest();
   asked.open("GET", location.pathname + location.search);
   asked.responseType = "document";
@@ -98,7 +100,7 @@ function schedule(delay = QUIET) {
   if (!waiting) waiting = setTimeout(refresh, Math.max(delay, last + AT_MOST - Date.now()));
 }
 
-// While something runs, how far it is is nowhere in the record: it is asked for.
+// The progress of a running plan is not in the ledger, so the page asks for it.
 function poll() {
   if (document.querySelector("[data-running]") && !document.hidden) schedule(AT_MOST);
 }
@@ -107,7 +109,7 @@ function said(data) {
   let told;
   try { told = JSON.parse(data); } catch { return; }
   const kind = String(told.kind ?? "");
-  if (kind === "desk.lagged" || [...document.querySelectorAll("[data-on]")].some((region) => matches(region, kind))) {
+  if (kind === LAGGED || [...document.querySelectorAll("[data-on]")].some((region) => matches(region, kind))) {
     schedule();
   }
 }
@@ -120,8 +122,8 @@ function tell(text, live) {
   state.classList.toggle("live", live);
 }
 
-// Each kind of event has a name of its own, and EventSource hears only names that it was told before: so the stream is
-// read here, event by event. What a line means is said in the standard of server-sent events.
+// Each kind of event has its own name, and EventSource delivers only names that were registered before. So this
+// function reads the stream itself, event by event, by the standard of server-sent events.
 async function listen(place) {
   const headers = { Accept: "text/event-stream", ...(place.id ? { "Last-Event-ID": place.id } : {}) };
   const answer = await fetch("/v1/events", { headers, signal: place.signal, cache: "no-store" });
@@ -137,7 +139,7 @@ async function listen(place) {
     rest = blocks.pop();
     for (const block of blocks) {
       const lines = block.split("\n");
-      if (lines.includes("event: desk.closed")) throw new Over();
+      if (lines.includes(CLOSED)) throw new Over();
       place.id = lines.find((line) => line.startsWith("id: "))?.slice(4) ?? place.id;
       const data = lines.filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
       if (data) said(data);
@@ -145,7 +147,7 @@ async function listen(place) {
   }
 }
 
-// The session that this page was opened by: whatever is answered here from now on counts for nothing.
+// The session of this page has ended. Nothing that is sent from this page is accepted any more.
 class Over extends Error {}
 
 const LONGEST_PAUSE = 30000;
@@ -162,13 +164,13 @@ export async function startListening() {
     try { await listen(place); } catch (problem) { over = problem instanceof Over; }
     if (leaving.signal.aborted) return;
     if (over) {
-      tell("Your session is over: log in again", false);
-      announce("Your session is over. Nothing that you do on this page counts any more: log in again.");
+      tell("Your session has ended: log in again", false);
+      announce("Your session has ended. This page can no longer send anything. Log in again.");
       return;
     }
     tell("Not connected", false);
     if (Date.now() - began > LONGEST_PAUSE) pause = 1000;
     await new Promise((go) => setTimeout(go, pause));
-    schedule(); // what happened meanwhile
+    schedule(); // load what happened meanwhile
   }
 }

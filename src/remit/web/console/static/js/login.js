@@ -1,5 +1,5 @@
-// The code of a login link stands behind the #, where no server sees it. It goes into the form and out of the address,
-// and so out of the history; sending it stays a person's step.
+// The code of a login link is the part after the #, which browsers do not send to servers. This script moves it into the
+// form and removes it from the address and the history. The person still presses the button.
 
 const code = document.getElementById("code");
 const found = location.hash.slice(1);

@@ -1,4 +1,4 @@
-// The button that changes between light and dark, and remembers it.
+// The button that switches between light and dark, and stores the choice.
 const darkBySystem = matchMedia("(prefers-color-scheme: dark)");
 
 function isDark() {
@@ -14,7 +14,7 @@ export function startThemeSwitch() {
   button.addEventListener("click", () => {
     const next = isDark() ? "light" : "dark";
     document.documentElement.dataset.theme = next;
-    try { localStorage.setItem("remit-theme", next); } catch { /* then it lasts for this page */ }
+    try { localStorage.setItem("remit-theme", next); } catch { /* without storage it lasts for this page */ }
     tell();
   });
   darkBySystem.addEventListener("change", tell);
