@@ -66,9 +66,9 @@ def test_it_cannot_reach_anything_outside_of_its_copy(open_works: Callable[..., 
 @pytest.mark.parametrize(
     "code, words",
     [
-        ("pass", "did not leave this file"),
+        ("pass", "did not write this file"),
         ("os.makedirs('out/own.txt')", "a directory"),
-        ("os.rmdir('out'); open('out', 'w').close()", "cannot be taken"),
+        ("os.rmdir('out'); open('out', 'w').close()", "cannot be used"),
         ("os.mkfifo('out/own.txt')", "PermissionError"),
         ("os.symlink('/etc/passwd', 'out/own.txt')", "PermissionError"),
     ],

@@ -78,6 +78,6 @@ def test_a_file_that_fails_is_named_and_nothing_is_changed(store: Store) -> None
 @pytest.mark.req("PX-21")
 def test_one_that_cannot_be_taken_back_must_not_say_that_it_can(store: Store) -> None:
     store.write("sql/note.sql", "ALTER TABLE log ADD COLUMN at timestamptz;\nINSERT INTO log VALUES ($line, now());\n")
-    with pytest.raises(RefusedError, match="can be taken back, and it cannot"):
+    with pytest.raises(RefusedError, match="calls this pipeline reversible, and it is not"):
         store.workspace.preview(plan_of(nightly()))
     assert store.workspace.preview(plan_of(nightly(reversible=False))).document.needs.irreversible == ("p1",)

@@ -59,7 +59,7 @@ def test_of_what_cannot_be_taken_back_the_files_are_and_it_is_said_why_the_rows_
     assert restored.status == "PARTIAL"
     (kept,) = restored.kept
     assert kept.checkpoint_id == rows_id(outcome)
-    assert "Cannot be taken back" in kept.reason
+    assert "Cannot be rolled back" in kept.reason
     assert why in kept.reason
     assert restored.manifest.status == "ACTIVE"
     assert store.tree() == store.before[0]

@@ -46,7 +46,7 @@ def test_a_statement_that_misses_its_table_where_there_was_no_database_says_so(s
     """Most likely the path in remit.yaml is wrong."""
     preview = shop.workspace.preview(plan_of(sql("a1", "DELETE FROM orders", connection="new")))
     (problem,) = preview.document.problems
-    assert "there is no such database yet, so it began empty" in problem.message
+    assert "the database does not exist yet, so it started empty" in problem.message
     known = shop.workspace.preview(plan_of(sql("a1", "DELETE FROM nowhere"))).document.problems
     assert "empty" not in known[0].message
 

@@ -102,7 +102,7 @@ def test_rows_that_were_expected_and_are_not_there_are_a_failure(shop: Shop) -> 
 def test_to_change_a_database_and_to_save_rows_are_two_actions(shop: Shop) -> None:
     message = problem_of(shop, sql("a1", BOTH, save_results_to="x.csv"))
     assert "statement 1 (UPDATE)" in message
-    assert "Make two actions of it" in message
+    assert "Split it into two actions" in message
     assert "no SELECT gives any" in problem_of(
         shop, sql("a1", "CREATE TABLE t (a INTEGER)", connection="memory", save_results_to="x.csv")
     )

@@ -13,11 +13,11 @@ from remit.cli.plans.text import quoted, render_problem, render_status, row
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.rollback import Checkpoint, RowsCheckpoint
 from remit.core.text import counted
-from remit.plans.storage.manifest import AS_BEFORE, OTHER_OWNER
+from remit.plans.storage.manifest import OWNER_NOTE, UNTOUCHED_NOTE
 from remit.services.base.run_list import KnownRun, shorten_run_id
 
-_AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(AS_BEFORE)}")
-_OTHER_OWNER: Final = re.compile(rf"\d+ restored files {re.escape(OTHER_OWNER)}.*")
+_AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(UNTOUCHED_NOTE)}[^.]*\.")
+_OTHER_OWNER: Final = re.compile(rf"\d+ restored files {re.escape(OWNER_NOTE)}.*")
 
 
 AnyCheckpoint = Checkpoint | RowsCheckpoint

@@ -1,1 +1,1 @@
-"""What a plan's SQL and pipelines would produce, found out on copies before anything is changed."""
+"""Runs a plan's SQL and pipelines on copies, to find out what they would produce before anything is changed."""

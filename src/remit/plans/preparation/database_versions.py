@@ -1,7 +1,7 @@
-"""Files on their way through a plan: what the next action that is tried out finds, and what the last one left.
+"""The versions of files during a preview: what the last action left is what the next one finds.
 
-A database is copied when it is asked for first, and several actions on it work on what the one before left. What an
-action leaves is hashed, opened and unlinked: a *prepared file*, which no name leads to any more.
+A database is copied when an action needs it first. Several actions on it work on the result of the action before. The
+result of an action is hashed, opened and unlinked. It is then a *prepared file*, which has no name any more.
 """
 
 import itertools
@@ -42,11 +42,11 @@ FATAL_REASONS: Final = frozenset(
         Reason.INTERNAL,
     }
 )
-"""What says nothing of one action: then there is no preview at all."""
+"""The reasons that do not concern one action. With one of them there is no preview at all."""
 
 
 class DraftedPlan(NamedTuple):
-    """What a plan is about, and where."""
+    """A plan with its steps, its places and its configuration."""
 
     steps: StepPlan
     places: Mapping[int, Located]
@@ -56,21 +56,21 @@ class DraftedPlan(NamedTuple):
 
 
 class WorkingCopy:
-    """One database on its way through the plan: the file that the next action works on, and what it is."""
+    """The current version of one database during a preview: the file that the next action works on, and its state."""
 
     def __init__(self, place: Located, path: Path, most: int) -> None:
         self.place = place
         self.path = path
-        """Where a copy is, or is to be, in a folder of its own."""
+        """The path of the copy, in its own folder. The file may not exist yet."""
         self.state: State | None = None
-        """None: there is no such database, or not yet."""
+        """None if there is no such database, or not yet."""
         self.output: int | None = None
-        """What the last action that changed it left. Others rely on it, so it is copied before it is changed again."""
+        """The prepared file of the last action that changed it. It stays as it is: the next action changes a copy."""
         self._most = most
 
     @property
     def alias(self) -> str:
-        """As the engine itself would call a database in a file of this name."""
+        """The name that the engine itself would give a database in a file of this name."""
         return self.place.name.partition(".")[0] or "database"
 
     def begin(self, check_cancelled: Callable[[], None]) -> None:
@@ -78,22 +78,22 @@ class WorkingCopy:
             self.state = copy_database(self.place, self.path, self._most, check_cancelled)
 
     def ensure_file(self, check_cancelled: Callable[[], None]) -> None:
-        """A copy that can be worked on. None is made of what is not there."""
+        """Make a copy that an action can change. Does nothing if there is no such database."""
         if self.path.exists() or self.state is None:
             return
         if self.output is not None:
             clone(self.output, self.path, check_cancelled)
         elif copy_database(self.place, self.path, self._most, check_cancelled) != self.state:
-            raise mismatch("somebody changed the database since the plan was looked at", self.place.path)
+            raise mismatch("another process changed the database during the preview", self.place.path)
 
     def discard_work(self) -> None:
-        """What was half done on the copy: the next action starts from what was there before."""
+        """Remove the unfinished work on the copy. The next action starts from the version before it."""
         for path in (self.path, self.path.with_name(self.path.name + LOG)):
             path.unlink(missing_ok=True)
 
 
 class PreparationContext:
-    """What all actions of one plan that are tried out have in common."""
+    """The state that all actions of one preview share."""
 
     def __init__(
         self, drafted_plan: DraftedPlan, engines: Engines, times: StepTimes, folder: WorkFolder, prepared: PreparedAll
@@ -101,32 +101,32 @@ class PreparationContext:
         self.drafted_plan, self.engines, self.folder, self.prepared = drafted_plan, engines, folder, prepared
         self.config, self.root, self.engine = drafted_plan.config, drafted_plan.root, engines.engine
         self.inputs: dict[str, ApprovedInput] = {}
-        """What the approval binds of what is only read, by path."""
+        """The files that are only read and that the approval binds, by path."""
         self.outputs: dict[str, OpenCopy] = {}
-        """Other files than databases that an action has left, by path."""
+        """The files, except databases, that an action has left, by path."""
         self.done = self.total = 0
         self._times, self._deadline = times, time.monotonic() + (times.seconds or float(self.config.timeouts.task))
         self._working_copies: dict[str, WorkingCopy] = {}
         self._numbers = itertools.count()
         self._problems: dict[int, str] = {}
-        """Steps that cannot be done, with the ids of their actions."""
+        """The steps that cannot be done, with the ids of their actions."""
 
     def report_progress(self, what: str = "") -> None:
         self.engines.on_progress(self.done, self.total, what)
 
     def seconds_for(self, step: PlanStep) -> float:
-        """What is left for an action. TIMED_OUT if that is nothing."""
+        """Return the time that is left for an action. Raises TIMED_OUT if none is left."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise EnvironmentFailureError(
                 Reason.TIMED_OUT,
-                "the actions before it took all the time of the plan",
+                "the actions before it used all the time of the plan",
                 next_step="Give it less to do, or more time: `timeout_seconds` of the plan, or timeouts.task.",
             )
         return min(self._times.paces[step.number], left)
 
     def require_needed(self, step: PlanStep) -> None:
-        """DEPENDENCY_FAILED if an action that this one needs cannot be done."""
+        """Raise DEPENDENCY_FAILED if an action that this one needs cannot be done."""
         for number in step.needs:
             if number in self._problems:
                 action_id = self._problems[number]
@@ -134,7 +134,7 @@ class PreparationContext:
                     Reason.DEPENDENCY_FAILED,
                     f"this action needs {action_id}, which cannot be done",
                     where=self.drafted_plan.steps.paths[step.path],
-                    next_step=f"Mend {action_id} first.",
+                    next_step=f"Fix {action_id} first.",
                 )
 
     def remember_problem(self, step: PlanStep) -> None:
@@ -143,7 +143,7 @@ class PreparationContext:
     # --- databases
 
     def working_copy(self, name: str) -> WorkingCopy:
-        """Of the database of this path; copied when it is asked for first."""
+        """Return the working copy of the database at this path. The first call copies the database."""
         if name not in self._working_copies:
             folder = self.folder.folder(f"database-{next(self._numbers)}")
             working_copy = WorkingCopy(
@@ -152,16 +152,16 @@ class PreparationContext:
             working_copy.begin(self.engine.require_not_cancelled)
             self._working_copies[name] = working_copy
             if working_copy.state is not None:
-                # For an action that changes it, what is bound of the plan's own paths counts instead.
+                # If an action changes it, the approval binds it as a path of the plan instead.
                 self.bind(name, working_copy.state.sha256)
         return self._working_copies[name]
 
     def find_working_copy(self, name: str) -> WorkingCopy | None:
-        """The database of this path, if it was asked for."""
+        """Return the working copy of the database at this path, if there is one."""
         return self._working_copies.get(name)
 
     def find_state(self, name: str) -> State | None:
-        """Of a database, as far as it was looked at."""
+        """Return the state of a database, if it was read."""
         return self._working_copies[name].state if name in self._working_copies else None
 
     def detach_database(self, step: PlanStep, working_copy: WorkingCopy) -> OpenCopy:
@@ -170,7 +170,7 @@ class PreparationContext:
                 Reason.EFFECT_FAILED,
                 "the engine did not write all changes to the database",
                 where=working_copy.place.path,
-                next_step="This is a bug in Remit; nothing was changed.",
+                next_step="This is a bug in Remit. Nothing was changed.",
             )
         most, mode = self.config.limits.max_backup_bytes, self.mode(step, working_copy.state)
         detached = detach_file(
@@ -179,13 +179,13 @@ class PreparationContext:
         self.prepared.descriptors[source_of(step)] = detached.descriptor
         return detached
 
-    # --- what all need
+    # --- shared by all actions
 
     def bind(self, path: str, digest: str) -> None:
         self.inputs[path] = ApprovedInput.from_tree({"path": path, "digest": digest})
 
     def mode(self, step: PlanStep, before: State | None) -> int:
-        """Of the file that the step leaves."""
+        """Return the mode of the file that the step leaves."""
         old = before.mode if before is not None else None
         return HANDLERS[step.action_type].mode(old, {}, keep_permissions=self.drafted_plan.steps.keep_permissions)
 
@@ -195,7 +195,7 @@ def source_of(step: PlanStep) -> str:
 
 
 def changed_step(step: PlanStep, before: State | None, after: State) -> PlanStep:
-    """With its states; and with a source for its bytes, if they are others."""
+    """Return the step with its states, and with a source for its bytes if they changed."""
     step = step._replace(move="create" if before is None else "modify", before=before, after=after)
     if after.is_alike(before):
         return step._replace(unchanged=True)

@@ -1,4 +1,4 @@
-"""A pipeline of query files on a DuckDB database: run one after the other on a copy, and kept as one file."""
+"""Runs a pipeline of query files on a copy of a DuckDB database, one after the other. The result is one file."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from remit.plans.preparation.sql import TextInputs, read_query, record_sql_previ
 
 
 class QueryFiles:
-    """Of one action. `step_reports` grows with what was run."""
+    """The query files of one action. `step_reports` grows with each file that was run."""
 
     def __init__(self, context: PreparationContext, pipeline: SqlPipeline, action: PipelineAction) -> None:
         self._context, self._engine = context, context.engine
@@ -28,12 +28,12 @@ class QueryFiles:
         self.step_reports: list[ToldStep] = []
 
     def run(self, step: PlanStep) -> PlanStep:
-        """All of them, or nothing is left of it: the next action on the database finds what was there before."""
+        """Run all files, or leave no change: after a failure the next action finds the version before."""
         path = self._context.drafted_plan.steps.paths[step.path]
         working_copy = self._context.working_copy(path)
         before = working_copy.state
         require_hash(step.expected_before, before, path)
-        texts = [read_query(self._context, name) for name in self._names]  # all are bound, before any runs
+        texts = [read_query(self._context, name) for name in self._names]  # the approval binds all before one runs
         seconds = self._context.seconds_for(step)
         deadline = time.monotonic() + seconds
         working_copy.ensure_file(self._engine.require_not_cancelled)
@@ -64,7 +64,7 @@ class QueryFiles:
         report()
         try:
             if deadline <= began:
-                raise EnvironmentFailureError(Reason.TIMED_OUT, "its time was over")
+                raise EnvironmentFailureError(Reason.TIMED_OUT, "no time was left for it")
             answer = self._engine.run(
                 ContentQuestion(
                     text=text,
@@ -106,19 +106,20 @@ class QueryFiles:
 
     def _unchanged(self, step: PlanStep, working_copy: WorkingCopy) -> PlanStep:
         if working_copy.state is None:
-            raise missing(working_copy.place.path, "there is no such database, and none of the statements makes one")
+            raise missing(working_copy.place.path, "there is no such database, and no statement creates one")
         require_hash(step.expected_after, working_copy.state, working_copy.place.path)
         return changed_step(step, working_copy.state, working_copy.state)
 
 
 def merge_answers(answers: Sequence[DuckdbAnswer]) -> DuckdbAnswer:
-    """Of several texts as if they were one: the statements are numbered through, and the last rows are shown."""
+    """Merge the answers of several texts into one: statements are numbered consecutively, and the last rows are shown.
+    """
     statements: list[ToldStatement] = []
     texts: list[str] = []
     unseen: list[tuple[int, str]] = []
     total = 0
     for answer in answers:
-        if len(texts) == total:  # else one before it is not shown, and this would pass for that
+        if len(texts) == total:  # otherwise an earlier text is not shown, and this one would appear in its place
             texts += answer.texts
             unseen += ((total + number, what) for number, what in answer.unseen)
         statements += (one.model_copy(update={"number": total + one.number}) for one in answer.statements)
@@ -137,7 +138,7 @@ def merge_answers(answers: Sequence[DuckdbAnswer]) -> DuckdbAnswer:
 
 
 def _with_file(problem: RemitError, name: str, seconds: float) -> RemitError:
-    """In the words of a pipeline, with the file that it is about."""
+    """Return the problem as a problem of the pipeline, with the file that it concerns."""
     where = f"step {name}" if is_of_the_text(problem.where) else problem.where
     if problem.reason is Reason.TIMED_OUT:
         return EnvironmentFailureError(
@@ -153,7 +154,7 @@ def _with_file(problem: RemitError, name: str, seconds: float) -> RemitError:
     if problem.reason is Reason.TOO_LARGE:
         return EnvironmentFailureError(
             Reason.LIMIT_EXCEEDED,
-            "the parameters of the pipeline are too large to be handed over",
+            "the parameters of the pipeline are too large to be sent to the engine",
             where=where,
             next_step="Put large values into a table first.",
         )
@@ -161,7 +162,7 @@ def _with_file(problem: RemitError, name: str, seconds: float) -> RemitError:
 
 
 def _rows(statements: Sequence[ToldStatement]) -> int | None:
-    """Those that it changed; of one that only reads, those that it gave."""
+    """Return the number of changed rows, or of rows read if the statements only read."""
     changed = [one.rows_changed for one in statements if one.rows_changed is not None]
     read = [one.rows_read for one in statements if one.rows_read is not None]
     return sum(changed) if changed else sum(read) if read else None

@@ -1,8 +1,8 @@
 """The folder that a pipeline works in: a small project root, with copies of what it reads and of what it may change.
 
-The host fills it before the process is started, beneath the root and without following a link, and the approval binds
-what was copied: a file by its hash, a folder by one hash over the names and hashes of its files. When the process is
-dead, the host takes from it the files that the pipeline may write, and nothing else.
+The host fills it before it starts the process. It reads beneath the root and follows no link. The approval binds what
+was copied: a file by its hash, a folder by one hash over the names and hashes of its files. When the process has ended,
+the host takes only the files that the pipeline may write.
 """
 
 import os
@@ -42,15 +42,15 @@ from remit.plans.preparation.database_versions import PreparationContext
 MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
 _EXCLUDED: Final = frozenset({"__pycache__"})
-"""Never copied: what lies in them is made of the code, and others make it anew at any time."""
+"""Folders that are never copied. Python derives their files from the code, and may write them again at any time."""
 
 
 def folder_digest(
     root: str, path: str, config: SystemConfig, without: frozenset[str], digest_of: Callable[[int], str]
 ) -> str:
-    """What an approval binds of a folder that a pipeline reads, as the folder is now. Opens and hashes files only.
+    """Return the digest by which an approval binds a folder that a pipeline reads. Only opens and hashes files.
 
-    Of a folder in which the plan itself leaves files, the approval binds less: those are left out there.
+    For a folder in which the plan itself leaves files, the approval does not bind those files.
     """
     parts = tuple(path.split("/"))
     databases = database_files(config)
@@ -59,7 +59,7 @@ def folder_digest(
         for name, inside in _files_below(folder, parts, without, lambda each: bool(_exclusion_reason(each, config))):
             if len(hashes) >= MAX_FILES:
                 raise _path_refused_error(f"the folder has more than {MAX_FILES:,} files", path)
-            if name not in databases:  # bound by itself
+            if name not in databases:  # a database is bound separately
                 place = locate_below(root, name)
                 with closing(beneath.open_file(inside, place.name, where=name)) as file:
                     hashes.append([name, digest_of(file)])
@@ -69,7 +69,7 @@ def folder_digest(
 def _files_below(
     folder: int, parts: tuple[str, ...], without: frozenset[str], is_excluded: Callable[[str], bool]
 ) -> Iterator[tuple[str, int]]:
-    """Every file: its path, and the folder that it lies in, open as long as it is asked for. Refuses links."""
+    """Yield the path of every file and its open folder, which is valid until the next item. Refuses links."""
     path = "/".join(parts)
     for name in sorted(os.listdir(folder)):
         where = f"{path}/{name}"
@@ -79,34 +79,34 @@ def _files_below(
             raise _path_refused_error(f"a name in the folder {path} is not printable", path)
         found = beneath.peek(folder, name, where=where)
         if found is None:
-            raise mismatch("somebody changed the folder while it was being copied", path)
+            raise mismatch("another process changed the folder while it was being copied", path)
         if stat.S_ISLNK(found.mode):
-            raise _path_refused_error("a pipeline is given no symbolic link", where)
+            raise _path_refused_error("this is a symbolic link, and a pipeline gets none", where)
         if not stat.S_ISDIR(found.mode):
             yield where, folder
             continue
         if len(parts) >= MAX_DEPTH:
-            raise _path_refused_error(f"folders lie deeper than {MAX_DEPTH} in each other", where)
+            raise _path_refused_error(f"more than {MAX_DEPTH} folders are inside each other", where)
         with closing(beneath.open_folder(folder, (name,), where=where)) as below:
             yield from _files_below(below, (*parts, name), frozenset(), is_excluded)
 
 
 def _exclusion_reason(path: str, config: SystemConfig) -> str:
-    """What needs an approval by its own name is not copied with the folder that it lies in."""
+    """Return why a path is not copied with its folder, or an empty text. A protected file must be named itself."""
     if why := is_forbidden(path, config):
         return why
-    return "it is protected, and only its folder is named" if protecting_group(path, config) else ""
+    return "it is protected, and the pipeline names only its folder" if protecting_group(path, config) else ""
 
 
 class PipelineOutput(NamedTuple):
-    """What a pipeline left in the place of a file, open."""
+    """An open file that a pipeline left."""
 
     file: OpenCopy
     is_database: bool
 
 
 class PipelineScratch:
-    """One such folder. Files are named by their paths below the root, in their one spelling."""
+    """The work folder of one pipeline. Files are named by their paths below the root, in normal spelling."""
 
     def __init__(self, context: PreparationContext, path: Path) -> None:
         self.path = path
@@ -118,7 +118,7 @@ class PipelineScratch:
     # --- filling it
 
     def add(self, path: str, *, without: frozenset[str] = frozenset()) -> None:
-        """A file or a folder that the pipeline reads. `without` are names right below a folder."""
+        """Add a file or a folder that the pipeline reads. `without` are names directly below it to leave out."""
         place = locate_below(self._root, path)
         if path in self._databases or path in self._context.outputs:
             self._add_file(path)
@@ -126,14 +126,14 @@ class PipelineScratch:
         with opened(place.base, place.parents, where=path) as folder:
             found = beneath.peek(folder, place.name, where=path)
         if found is None:
-            raise missing(path, "there is no such file or folder, and a pipeline reads it")
+            raise missing(path, "a pipeline reads this file or folder, and it does not exist")
         if stat.S_ISDIR(found.mode):
             self._add_folder(path, without)
         else:
             self._context.bind(path, self._copy(place).sha256)
 
     def add_written(self, path: str) -> State | None:
-        """One that it may change, as it is at this point of the plan; None if there is none."""
+        """Add a file that the pipeline may change, in its version at this point of the plan. None if there is none."""
         if path in self._context.outputs:
             return self._add_file(path)
         if self._is_database(path):
@@ -175,8 +175,8 @@ class PipelineScratch:
         with opened(self._root, parts, where=path) as folder:
             for name, inside in _files_below(folder, parts, without, self._is_excluded):
                 if name in self._databases:
-                    self._add_database(name)  # bound by itself
-                elif name not in self._context.outputs:  # what the plan makes is bound by what makes it
+                    self._add_database(name)  # bound separately
+                elif name not in self._context.outputs:  # a file that the plan makes is bound by its inputs
                     hashes.append([name, self._copy_in(inside, locate_below(self._root, name)).sha256])
         for name in self._context.outputs:
             if name.startswith(f"{path}/"):
@@ -184,10 +184,10 @@ class PipelineScratch:
         self._context.bind(path, digest_bytes(canonical_bytes(sorted(hashes))))
 
     def _is_excluded(self, path: str) -> bool:
-        """A file or a whole folder; it is remarked upon."""
+        """Whether a file or a whole folder is left out. If so, add a remark about it."""
         why = _exclusion_reason(path, self._config)
         if why:
-            remark = PreviewedRemark(path=path, what=f"left out of what the pipeline sees: {why}")
+            remark = PreviewedRemark(path=path, what=f"not copied for the pipeline: {why}")
             self._context.prepared.remarks.append(remark)
         return bool(why)
 
@@ -196,7 +196,7 @@ class PipelineScratch:
             return self._copy_in(folder, place, writes=writes)
 
     def _copy_in(self, folder: int, place: Located, *, writes: bool = False) -> State:
-        """At one moment; a database only if nobody is at work on it."""
+        """Copy a file in one consistent state. Refuses a database that another process uses."""
         where = place.below
         with closing(beneath.open_file(folder, place.name, where=where)) as source:
             identity = beneath.identify(source)
@@ -212,11 +212,11 @@ class PipelineScratch:
                 require_no_log(folder, place.name, where=where)
                 require_unlocked(source, where, writes=False)
             if beneath.identify(source) != identity:
-                raise mismatch("somebody changed the file while it was being copied", where)
+                raise mismatch("another process changed the file while it was being copied", where)
         return State(digest, identity.size, identity.mode & 0o777)
 
     def _write(self, path: str, source: int, size: int) -> str:
-        if path in self._added:  # read and written, or by two folders
+        if path in self._added:  # both read and written, or in two folders
             return sha256_of(source)
         target = self._prepare_path(path)
         with new_file(target) as copy:
@@ -227,7 +227,7 @@ class PipelineScratch:
                 raise disk_failure(problem, target) from problem
 
     def _prepare_path(self, path: str) -> Path:
-        """Where it is, or is to be; the folders above it are there."""
+        """Return the path of the copy, and make the folders above it."""
         self._added.add(path)
         target = self.path / path
         try:
@@ -250,9 +250,9 @@ class PipelineScratch:
         if len(self._added) >= MAX_FILES or self._bytes > most:
             raise RefusedError(
                 Reason.LIMIT_EXCEEDED,
-                f"a pipeline is given at most {MAX_FILES:,} files, of {most:,} bytes together",
+                f"a pipeline gets at most {MAX_FILES:,} files, with {most:,} bytes together",
                 where=where,
-                next_step="Name fewer files in its `reads`; the bytes are limits.max_backup_bytes in remit.yaml.",
+                next_step="Name fewer files in its `reads`, or raise limits.max_backup_bytes in remit.yaml.",
             )
 
     def _require_not_cancelled(self) -> None:
@@ -261,7 +261,8 @@ class PipelineScratch:
     # --- taking from it
 
     def collect_output(self, path: str, mode: int) -> PipelineOutput:
-        """What the pipeline left under this name: a plain file, open, hashed by us. PIPELINE_FAILED for all else."""
+        """Open and hash the file that the pipeline left under this name. PIPELINE_FAILED for anything but a plain file.
+        """
         place = Located(str(self.path), *_split(path))
         try:
             with opened(place.base, place.parents, where=path) as folder, ExitStack() as undo:
@@ -281,7 +282,7 @@ class PipelineScratch:
             raise _output_error(beneath.failure(problem, path, "could not be read"), path) from None
 
     def clear(self) -> None:
-        """All of it, whatever was made there. What was taken from it stays open, and can be read."""
+        """Remove the folder with everything in it. The collected files stay open and can be read."""
         clear_scratch(self.path)
 
 
@@ -291,22 +292,22 @@ def _split(path: str) -> tuple[tuple[str, ...], str]:
 
 
 def _path_refused_error(what: str, where: str) -> RefusedError:
-    return RefusedError(Reason.PATH_REFUSED, what, where=where, next_step="Move it elsewhere, or name other `reads`.")
+    return RefusedError(Reason.PATH_REFUSED, what, where=where, next_step="Move it away, or name other `reads`.")
 
 
 def _output_error(problem: RemitError, path: str) -> RemitError:
-    """The pipeline is to leave a plain file there."""
+    """Return the error for an output that is not the plain file that the pipeline must leave."""
     if problem.reason is Reason.LIMIT_EXCEEDED or problem.reason is Reason.DISK_FULL:
         return problem
     if problem.reason is Reason.FILE_MISSING:
-        what = "the pipeline ended well, and did not leave this file, which it is to write"
+        what = "the pipeline succeeded and did not write this file, which is in its `writes`"
     elif problem.reason is Reason.DATABASE_BUSY:
         what = "the pipeline did not close this database: some of its changes are still in a log beside it"
     else:
-        what = f"what the pipeline left under this name cannot be taken: {problem.what}"
+        what = f"the output of the pipeline under this name cannot be used: {problem.what}"
     return EnvironmentFailureError(
         Reason.PIPELINE_FAILED,
         what,
         where=path,
-        next_step="Let its last step leave a plain, closed file there; or take it out of `writes`.",
+        next_step="Let its last step leave a plain, closed file there, or remove the name from `writes`.",
     )

@@ -1,8 +1,8 @@
-"""An action that runs a pipeline, run on copies before anything is decided: it becomes a change of each of its files.
+"""Runs a pipeline action on copies before any decision. The action becomes a change of each of its files.
 
-Nothing of it reaches the project before the intent, and nothing but the files that the configuration names for it ever
-does. It runs for the preview and again when the plan is applied, so what asks for the time or for chance may then leave
-something else than was seen.
+Nothing reaches the project before the intent. Only the files that the configuration names for the pipeline ever reach
+it. A pipeline runs for the preview, and again when the plan is applied. If it uses the time or random numbers, the
+second run may leave other content than the preview showed.
 """
 
 from collections.abc import Sequence
@@ -25,18 +25,21 @@ from remit.plans.preparation.pipeline_queries import QueryFiles
 from remit.plans.preparation.pipeline_scratch import PipelineOutput, PipelineScratch
 
 DBT_EXCLUDED: Final = frozenset({"target", "logs", "profiles.yml"})
-"""In the folder of a dbt project: what dbt itself wrote, and credentials. Its profile is made anew."""
+"""Names in the folder of a dbt project that are left out: what dbt wrote, and credentials. Remit makes a new profile.
+"""
 _MAX_PARTS: Final = 6
 
 
 class PipelinesOnCopies:
-    """The actions of one plan that run a pipeline."""
+    """Prepares the actions of one plan that run a pipeline."""
 
     def __init__(self, context: PreparationContext) -> None:
         self._context, self._config = context, context.config
 
     def prepare(self, steps: tuple[PlanStep, ...], action: PipelineAction) -> tuple[PlanStep, ...]:
-        """Its steps, one for each file. Raises why it cannot be done; how far it came is told all the same."""
+        """Return the steps of the action, one for each file. Raises if it cannot be done, but still records the steps
+        that ran.
+        """
         pipeline = pipeline_of(action, self._config)
         try:
             match pipeline:
@@ -48,7 +51,7 @@ class PipelinesOnCopies:
             if problem.reason in FATAL_REASONS:
                 raise
             raise _locate_problem(problem, action) from problem
-        raise UsageError(Reason.MISUSE, "a pipeline that is not known was not refused")
+        raise UsageError(Reason.MISUSE, "the policy did not refuse an unknown pipeline")
 
     # --- query files
 
@@ -94,7 +97,7 @@ class PipelinesOnCopies:
         action: PipelineAction,
         pipeline: PythonPipeline | DbtPipeline,
     ) -> list[State | None]:
-        """What was there of each file that it may change."""
+        """Fill the folder. Return the state of each file that the pipeline may change."""
         if isinstance(pipeline, DbtPipeline):
             scratch.add(plain_spelling(pipeline.project), without=DBT_EXCLUDED)
         else:
@@ -131,18 +134,18 @@ class PipelinesOnCopies:
         return step, before, output
 
     def _store_output(self, step: PlanStep, before: State | None, output: PipelineOutput) -> PlanStep:
-        """For the actions after it. Not before all of its files could be taken: of some of them nobody knows more."""
+        """Store an output for later actions. Only after all outputs were collected: some of them alone are useless."""
         path, file = self._context.drafted_plan.steps.paths[step.path], output.file
         if (working_copy := self._context.find_working_copy(path)) is not None:
             working_copy.discard_work()
             working_copy.output, working_copy.state = file
         else:
             self._context.outputs[path] = file
-        if output.is_database:  # whoever puts it in its place must look whether somebody has it open
+        if output.is_database:  # the process that installs it must check that no other process has it open
             step = step._replace(operation=dict(MARK))
         return changed_step(step, before, file.state)
 
-    # --- what is told
+    # --- reports
 
     def _report_progress(self, action: PipelineAction, number: int, total: int, what: str) -> None:
         of = f" ({number} of {total})" if total else ""
@@ -176,15 +179,15 @@ def _report_step(one: StepReport) -> ToldStep:
 
 
 def _with_step(result: PipelineResult) -> RemitError:
-    """Why it failed, with the step."""
-    problem = result.problem or EnvironmentFailureError(Reason.PIPELINE_FAILED, "it failed, and did not say why")
+    """Return why the pipeline failed, with its step."""
+    problem = result.problem or EnvironmentFailureError(Reason.PIPELINE_FAILED, "it failed without a reason")
     failed = next((one.name for one in result.steps if one.state == "failed"), "")
     where = ", ".join(dict.fromkeys(part for part in (f"step {failed}" if failed else "", problem.where) if part))
     return EnvironmentFailureError(problem.reason, problem.what, where=where, next_step=problem.next_step)
 
 
 def _locate_problem(problem: RemitError, action: PipelineAction) -> RemitError:
-    """With the pipeline, unless it is a file that it is about."""
+    """Return the problem with the name of its pipeline, unless it names a file."""
     if problem.where and not problem.where.startswith("step "):
         return problem
     where = ", ".join(part for part in (f"pipeline {action.operation.pipeline}", problem.where) if part)
@@ -192,7 +195,7 @@ def _locate_problem(problem: RemitError, action: PipelineAction) -> RemitError:
 
 
 def _summarize(action: PipelineAction, step_reports: Sequence[ToldStep]) -> str:
-    """`Pipeline nightly: etl.load:run 120 rows; etl.report:run`."""
+    """Return a summary such as `Pipeline nightly: etl.load:run 120 rows; etl.report:run`."""
     parts = [f"{one.name}{'' if one.rows is None else f' {one.rows:,} rows'}" for one in step_reports]
     shown = parts if len(parts) <= _MAX_PARTS else [*parts[: _MAX_PARTS - 2], "...", parts[-1]]
     return f"Pipeline {action.operation.pipeline}: {'; '.join(shown)}"

@@ -1,10 +1,10 @@
-"""The actions of a plan that run SQL or a pipeline, run on copies before anything is decided.
+"""Runs the SQL and pipeline actions of a plan on copies before any decision.
 
-Each becomes a change of the files that it leaves. Several actions on one file work on what the one before left. If the
-process dies, so does what it had prepared.
+Each action becomes a change of the files that it leaves. Several actions on one file work on the result of the action
+before. If the process dies, the prepared files are gone too.
 
-Rules about rows are tried on the databases as the actions would leave them, so that a rule that is written wrongly, or
-would not hold, is known before anybody approves the plan. All the same they are checked when it has run.
+Rules about rows are tried on the databases as the actions would leave them. So a faulty rule, or one that would not
+hold, is known before a person approves the plan. They are checked again after the plan has run.
 """
 
 import time
@@ -47,7 +47,7 @@ def prepare_all(
     engines: Engines,
     times: StepTimes,
 ) -> PreparedAll:
-    """Run what is SQL or a pipeline, in the order of the steps. What cannot be done is a problem of its step."""
+    """Run the SQL and pipeline actions in the order of the steps. A failure becomes the problem of its step."""
     trial = RuleTrial(places, lambda _: None, engines.engine, RuleTimes.of(config)) if engines.tries_rules else None
     actions = {one.action_id: one for one in plan.action_plan if isinstance(one, SqlAction | PipelineAction)}
     if any(uses_duckdb(one, config) for one in actions.values()) or any(rule["type"] == ROWS for rule in drafted.rules):
@@ -94,7 +94,7 @@ class _Preparation:
         return tuple(steps)
 
     def _prepare_action(self, steps: tuple[PlanStep, ...], action: SqlAction | PipelineAction) -> tuple[PlanStep, ...]:
-        """All steps of one action: there is one for each file that it changes."""
+        """Prepare all steps of one action. It has one step for each file that it changes."""
         try:
             self._context.require_needed(steps[0])
             if isinstance(action, PipelineAction):
@@ -108,7 +108,7 @@ class _Preparation:
 
     def _failed(self, step: PlanStep, problem: RemitError) -> PlanStep:
         self._context.remember_problem(step)
-        # Whatever is there is bound by the approval all the same.
+        # The approval binds the existing database even if the action fails.
         before = self._context.find_state(self._context.drafted_plan.steps.paths[step.path])
         return step._replace(before=before, problem=problem.as_json())
 
@@ -117,27 +117,27 @@ class _Preparation:
 
 
 class RuleTrial(NamedTuple):
-    """What rules are tried on, and with."""
+    """The databases and the engine with which rules are tried."""
 
     places: Mapping[int, Located]
     find_working_copy: Callable[[str], WorkingCopy | None]
-    """The database of this path, if an action of the plan worked on a copy of it."""
+    """Returns the working copy of the database at this path, if an action of the plan has one."""
     engine: Engine
     times: RuleTimes
     meanwhile: Callable[[], None] = lambda: None
 
 
 def try_rules(drafted: StepPlan, steps: Sequence[PlanStep], trial: RuleTrial) -> RemitError | None:
-    """What the first rule says that would not hold, or cannot be checked.
+    """Return the error of the first rule that would not hold or cannot be checked.
 
-    Nothing is tried of a plan that would fail anyway, and no rule about a file that another action changes: its bytes
-    are not there yet.
+    Tries no rule of a plan that would fail anyway, and no rule about a file that another action changes, since its new
+    bytes do not exist yet.
     """
     if any(step.problem is not None for step in steps):
         return None
     deadline = time.monotonic() + trial.times.together
     for number, rule in enumerate(drafted.rules, start=1):
-        if rule["type"] != ROWS or rule.get("path") is None:  # no file, but a server
+        if rule["type"] != ROWS or rule.get("path") is None:  # a server has no path
             continue
         try:
             _try_one(rule, drafted, steps, trial, deadline)

@@ -1,4 +1,4 @@
-"""What the actions of a plan left that were tried out on copies, and what they are tried out with."""
+"""The results of a plan's actions that ran on copies, and the engines that run them."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -18,27 +18,27 @@ from remit.plans.model.simulation_result import StepFinding
 from remit.plans.preparation.remote_sql import PreparedStatements, Servers
 
 OnAction = Callable[[int, int, str], None]
-"""So many of so many actions have run, and this one is running."""
+"""Called with the number of actions that have run, their total, and the name of the running one."""
 
 
 @dataclass(frozen=True)
 class PreparedAll:
-    """Of one plan. Nothing, for a plan that only edits files. Whoever has it closes it."""
+    """The prepared files of one plan, none for a plan that only edits files. The owner must close it."""
 
     steps: tuple[PlanStep, ...] = ()
     descriptors: dict[str, int] = field(default_factory=dict)
-    """By `PlanStep.source`."""
+    """Open files by `PlanStep.source`."""
     sql: dict[int, SqlPreviewed] = field(default_factory=dict)
-    """By the number of the step, of those that could be run."""
+    """The SQL actions that could be run, by the number of the step."""
     pipelines: dict[str, PipelineTold] = field(default_factory=dict)
-    """By the id of the action, also of those that failed half way."""
+    """The pipelines by the id of the action, including those that failed before their end."""
     remarks: list[PreviewedRemark] = field(default_factory=list)
     inputs: tuple[ApprovedInput, ...] = ()
-    """What is only read: texts, code, databases, and whole folders."""
+    """The files that are only read: queries, code, databases, and whole folders."""
     findings: list[tuple[str, StepFinding]] = field(default_factory=list)
-    """In files that an action made, by path: what a person has to approve."""
+    """Findings that a person must approve in files that an action made, with their paths."""
     broken_rule: RemitError | None = None
-    """What the first rule about rows says that would not hold, if the rules were tried."""
+    """The error of the first rule about rows that would not hold, if the rules were tried."""
 
     def close(self) -> None:
         while self.descriptors:
@@ -48,21 +48,21 @@ class PreparedAll:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What actions are tried out with."""
+    """The engines that run actions on copies."""
 
     engine: Engine
     programs: PipelineEngine
     work: Path
-    """Where work folders are made."""
+    """The folder in which work folders are made."""
     servers: Servers
     on_progress: OnAction = lambda _done, _total, _what: None
     tries_rules: bool = False
-    """Whether rules about rows are tried as well. Where the plan is carried out, they are checked afterwards."""
+    """Whether rules about rows are tried as well. When a plan is applied, they are checked afterwards instead."""
 
 
 class PreparedOutputs(NamedTuple):
-    """What was made ready before the intent, and dies with this process."""
+    """The results that were prepared before the intent. They end with this process."""
 
     files: Mapping[str, int]
-    """What actions have left, open, by the names of the steps' sources."""
+    """The open files that actions left, by the names of the steps' sources."""
     remote: PreparedStatements | None = None

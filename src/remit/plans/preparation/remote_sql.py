@@ -1,7 +1,7 @@
-"""What a plan would do on its database server: run there, in one transaction, which is rolled back.
+"""Previews the effect of a plan on its database server: runs it there in one transaction, and rolls that back.
 
-So what is told was seen, not guessed: tables and rows as the server counted them. What an approval binds is a digest of
-what the actions found. While it runs, the rows that it changes are locked, as they will be when it is in earnest.
+Therefore the preview reports tables and rows as the server counted them. An approval binds a digest of what the actions
+found. While the preview runs, the rows that it changes are locked, as they are when the plan is applied.
 """
 
 import os
@@ -34,20 +34,20 @@ _NAMED: Final = 5
 
 
 class Servers(NamedTuple):
-    """What servers are reached with."""
+    """The engines and addresses for database servers."""
 
     engine: PostgresEngine
     uncancellable: PostgresEngine
-    """One that nobody can cancel: to ask what became of a transaction."""
+    """An engine that cannot be cancelled. It finds out how a transaction ended."""
     find: Callable[[str], PostgresServer]
-    """By the name of a connection. Refuses one that is not there, or whose address is not known."""
+    """Returns the server of a connection by its name. Refuses an unknown connection or address."""
     work: Path
-    """Where work folders are made."""
+    """The folder in which work folders are made."""
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
 
 
 class PlanContext(NamedTuple):
-    """A plan, and what it is looked at with."""
+    """A plan with its configuration and root."""
 
     plan: Plan
     config: SystemConfig
@@ -55,7 +55,7 @@ class PlanContext(NamedTuple):
 
 
 class PreparedStatements(NamedTuple):
-    """What is to be run in earnest: the very texts that were tried out. It lives in memory only."""
+    """The statements to run when the plan is applied: exactly the texts of the preview. Kept in memory only."""
 
     server: PostgresServer
     texts: tuple[SqlText, ...]
@@ -67,7 +67,7 @@ class RemotePreview(NamedTuple):
     part: RemotePart
     statements: PreparedStatements
     inputs: tuple[ApprovedInput, ...]
-    """The texts, and what was found on the server."""
+    """The query files, and the state that was found on the server."""
 
 
 class SavedRows(NamedTuple):
@@ -75,15 +75,17 @@ class SavedRows(NamedTuple):
 
     answer: DuckdbAnswer
     read: Mapping[str, str]
-    """The files that the texts stand in, with their digests."""
+    """The files that hold the texts, with their digests."""
     server: str
 
 
 def preview_remote_part(
     plan_context: PlanContext, servers: Servers, first_number: int, seconds: float, *, in_earnest: bool
 ) -> RemotePreview | None:
-    """None for a plan without such a part. What an action cannot be done for is its problem, not raised; only a lock
-    that somebody holds is: nothing can be said of the plan then. `in_earnest`: it is about to be carried out.
+    """Preview the remote part of a plan, or return None for a plan without one.
+
+    The failure of an action becomes its problem and is not raised. A lock that another session holds is raised, since
+    nothing is known about the plan then. `in_earnest` means that the plan is about to be applied.
     """
     plan, config, root = plan_context
     actions = _ordered_actions(plan, config)
@@ -107,7 +109,7 @@ def preview_remote_part(
     except EnvironmentFailureError as problem:
         if problem.reason is not Reason.DATABASE_BUSY or not server.lock_seconds_left:
             raise
-        # Of two that wait for each other's locks, the server stops one: after the other it has its turn.
+        # If two transactions wait for each other's locks, the server stops one. After the other it can succeed.
         result = _try_statements(servers, statements, in_earnest=in_earnest)
     servers.on_progress(len(actions), len(actions))
     results = {one.number: one for one in result.actions}
@@ -125,7 +127,7 @@ def preview_remote_part(
 
 
 def bound_as(connection: str) -> str:
-    """Under which name an approval binds what was found on a server. No file is called so: it ends with a slash."""
+    """Return the name under which an approval binds the state of a server. It ends with a slash, as no file does."""
     return f"connection:{connection}/"
 
 
@@ -161,18 +163,20 @@ def save_server_rows(
             raise _error_of(one.problem)
     last = result.actions[-1]
     if last.answer is None or last.number != len(earlier):
-        raise EnvironmentFailureError(Reason.EFFECT_FAILED, "the server's rows were not saved, and nobody said why")
+        raise EnvironmentFailureError(Reason.EFFECT_FAILED, "the server's rows were not saved, for an unknown reason")
     if last.tables or last.irreversible:
         raise EnvironmentFailureError(
             Reason.SQL_REFUSED,
             "this text is to read only, and changes something",
-            next_step="Make two actions of it: one that changes the database, and one that saves rows of it.",
+            next_step="Split it into two actions: one that changes the database, and one that saves rows of it.",
         )
     return SavedRows(last.answer, bound, server.where)
 
 
 def summarize_remote_pipelines(plan: Plan, config: SystemConfig, part: RemotePart) -> dict[str, PipelineTold]:
-    """By the ids of their actions. The rows stand with the tables, under `sql`: a server counts them together."""
+    """Return the reports of remote pipelines by the ids of their actions. Row counts are with the tables under `sql`,
+    since a server counts the rows of all actions together.
+    """
     actions = {action.action_id: action for action in plan.action_plan if isinstance(action, PipelineAction)}
     return {
         acted.action_id: PipelineTold(
@@ -193,7 +197,7 @@ def summarize_remote_pipelines(plan: Plan, config: SystemConfig, part: RemotePar
 
 
 def _ordered_actions(plan: Plan, config: SystemConfig, before: Action | None = None) -> list[Action]:
-    """The actions of the part elsewhere, in the order in which they run; with `before`, those that run before it."""
+    """Return the actions of the remote part in the order of execution; with `before`, only those that run before it."""
     if not any(is_remote(action, config) for action in plan.action_plan):
         return []
     ordered = [plan.action_plan[index] for index in order_actions(plan.action_plan, touched_by(config))]
@@ -202,7 +206,7 @@ def _ordered_actions(plan: Plan, config: SystemConfig, before: Action | None = N
 
 
 def _texts(number: int, action: Action, config: SystemConfig, root: str, bound: dict[str, str]) -> list[SqlText]:
-    """Read by us, so that what runs is what the approval binds."""
+    """Return the texts of an action. The host reads them, so that what runs is what the approval binds."""
     operation: Any = action.operation
     most = min(config.limits.max_file_bytes, MAX_QUERY_BYTES)
     texts = []
@@ -211,7 +215,7 @@ def _texts(number: int, action: Action, config: SystemConfig, root: str, bound: 
         if one.query_file is not None:
             text, bound[one.query_file] = read_below(root, one.query_file, most)
         parameters = dict(operation.parameters)
-        if isinstance(action, PipelineAction):  # each of its files takes what it names
+        if isinstance(action, PipelineAction):  # each file takes the parameters that it names
             parameters = {name: value for name, value in parameters.items() if _mentions_parameter(text, name)}
         expects = isinstance(action, SqlAction) and action.operation.expect_results
         texts.append(SqlText(number, one.name, text, parameters, expects, None, None))
@@ -223,7 +227,7 @@ def _mentions_parameter(text: bytes, name: str) -> bool:
 
 
 def _try_statements(servers: Servers, statements: PreparedStatements, *, in_earnest: bool) -> PostgresResult:
-    """What fails is told of each action, not only of the first one."""
+    """Run all statements, and report the failure of each action, not only of the first one."""
     try:
         with WorkFolder.make(servers.work) as folder:
             return servers.engine.preview(
@@ -235,13 +239,13 @@ def _try_statements(servers: Servers, statements: PreparedStatements, *, in_earn
                 folder=folder,
                 in_earnest=in_earnest,
             )
-    except RemitError as problem:  # of all of them together
+    except RemitError as problem:  # it concerns all actions together
         where = statements.server.where if is_of_the_text(problem.where) else problem.where
         raise problem.with_changes(where=where) from None
 
 
 def _discard_images(result: PostgresResult) -> int:
-    """The rows of a transaction that was rolled back are kept for nobody; how many bytes they were."""
+    """Close the before-images of a transaction that was rolled back. Return their size."""
     if result.images is None:
         return 0
     os.close(result.images.descriptor)
@@ -271,7 +275,7 @@ def _build_action(
         left_out=answer.left_out,
         result_rows=answer.result_rows,
         columns=answer.columns,
-        query_file=next(iter(files)) if len(files) == 1 else None,  # of a pipeline with several, none alone
+        query_file=next(iter(files)) if len(files) == 1 else None,  # a pipeline with several files names none
         rows=answer.rows,
         **describe_text(answer, operation.parameters),
         server=server.where[:1_000],
@@ -283,11 +287,13 @@ def _build_action(
 
 
 def _mark_all_irreversible(actions: tuple[RemoteAction, ...]) -> tuple[RemoteAction, ...]:
-    """Rows are taken back all together, or not at all: half of them may be what nobody has thought of."""
+    """Mark all actions irreversible if one is: rows are rolled back together or not at all, since a half may be
+    inconsistent.
+    """
     irreversible = [one.action_id for one in actions if one.irreversible]
     if not irreversible:
         return actions
-    why = f"rows are taken back together with those of {', '.join(irreversible[:_NAMED])}, which cannot be"
+    why = f"rows are rolled back together with those of {', '.join(irreversible[:_NAMED])}, which cannot be"
     return tuple(
         one._replace(told=one.told.model_copy(update={"irreversible": why}))
         if one.told is not None and one.told.changes_database and not one.irreversible
@@ -297,7 +303,7 @@ def _mark_all_irreversible(actions: tuple[RemoteAction, ...]) -> tuple[RemoteAct
 
 
 def _locate_problem(problem: Mapping[str, str], action: Action, config: SystemConfig) -> dict[str, str]:
-    """With the place in the plan, where the process that ran the text could not know it."""
+    """Return the problem with its place in the plan, where the process that ran the text could not know it."""
     files = {one.query_file for one in texts_of(action, config)}
     where = problem.get("where", "")
     if where not in files:
@@ -309,14 +315,14 @@ def _locate_problem(problem: Mapping[str, str], action: Action, config: SystemCo
 
 
 def _require_declared_irreversible(actions: Sequence[Action], part: RemotePart) -> None:
-    """A pipeline must be called what it is."""
+    """Refuse a pipeline that the plan calls reversible and that is not."""
     for action, acted in zip(actions, part.actions, strict=True):
         if isinstance(action, PipelineAction) and action.reversible and acted.irreversible:
             raise RefusedError(
                 Reason.MALFORMED,
-                f"the plan says that this pipeline can be taken back, and it cannot: {acted.irreversible}",
+                f"the plan calls this pipeline reversible, and it is not: {acted.irreversible}",
                 where=f"action {action.action_id}, reversible",
-                next_step="Say `reversible: false`, and approve it with --allow-irreversible.",
+                next_step="Write `reversible: false`, and approve it with --allow-irreversible.",
             )
 
 
@@ -330,7 +336,7 @@ def _error_of(problem: Mapping[str, str]) -> RemitError:
 
 
 def _report_steps(names: Sequence[str], acted: RemoteAction) -> Iterator[ToldStep]:
-    """All done; or up to the one that the problem is about. One that is about none of them is the first one's."""
+    """Yield the steps: all done, or done up to the failed one. A problem without a step belongs to the first one."""
     where = (acted.problem or {}).get("where", "")
     failed = None if acted.problem is None else names.index(where) if where in names else 0
     for number, name in enumerate(names):

@@ -1,7 +1,7 @@
-"""An action that runs SQL, run on a copy before anything is decided: it becomes a change of a file.
+"""Runs a SQL action on a copy before any decision. The action becomes a change of a file.
 
-The step then has its states before and after, and takes its new bytes from the descriptor of a prepared file, as a file
-that is restored does. If the process dies, so does what it had prepared.
+The step then has its states before and after. It takes its new bytes from the descriptor of a prepared file, like a
+file that is restored. If the process dies, the prepared file is gone too.
 """
 
 from collections.abc import Mapping
@@ -27,26 +27,28 @@ from remit.plans.preparation.sql_preview import describe_text
 MAX_QUERY_BYTES: Final = 4 << 20
 
 _READ_ONLY: Final = "this text is to read only"
-"""The engine's words for a statement that may change what it must not."""
+"""The words of the engine for a statement that may change the database and must not."""
 
 
 class SqlOnCopies:
-    """The actions of one plan that run SQL."""
+    """Prepares the actions of one plan that run SQL."""
 
     def __init__(self, context: PreparationContext) -> None:
         self._context, self._config, self._engine = context, context.config, context.engine
         self._servers: dict[str, str] = {}
-        """By action: the address of the server that its rows are of."""
+        """The address of the server whose rows an action saves, by action."""
 
     def prepare(self, step: PlanStep, action: SqlAction) -> PlanStep:
-        """Raises what the action cannot be done for."""
+        """Return the step with its states. Raises if the action cannot be done."""
         files = sql_files(action, self._config)
         if files.results is None:
             return self._change_database(step, action, files)
         return self._save_results(step, action, files)
 
     def locate_problem(self, problem: RemitError, action: SqlAction) -> RemitError:
-        """With the place in the plan, or the file, where the process that ran the text could not know it."""
+        """Return the problem with its place in the plan or its file, where the process that ran the text could not
+        know it.
+        """
         return _locate_problem(problem, action, sql_files(action, self._config))
 
     # --- the two kinds
@@ -65,7 +67,7 @@ class SqlOnCopies:
         if not answer.changed:
             if before is None:
                 raise missing(
-                    working_copy.place.path, "there is no such database, and none of the statements makes one"
+                    working_copy.place.path, "there is no such database, and no statement creates one"
                 )
             require_hash(step.expected_after, before, working_copy.place.path)
             return self._record_preview(
@@ -126,7 +128,7 @@ class SqlOnCopies:
         self._servers[action.action_id] = saved.server
         return saved.answer
 
-    # --- what both need
+    # --- shared by both kinds
 
     def _run(
         self,
@@ -157,7 +159,7 @@ class SqlOnCopies:
         )
 
     def _text(self, action: SqlAction, files: SqlFiles) -> bytes:
-        """Read by us, so that what runs is what the approval binds."""
+        """Return the text. The host reads it, so that what runs is what the approval binds."""
         if files.query_file is None:
             return (action.operation.query or "").encode("utf-8", "surrogatepass")
         return read_query(self._context, files.query_file)
@@ -177,14 +179,14 @@ class SqlOnCopies:
 
 
 class _Saving(NamedTuple):
-    """Where rows are saved to, and the mode that the file will have."""
+    """The file that rows are saved to, and its mode."""
 
     path: Path
     mode: int
 
 
 class TextInputs(NamedTuple):
-    """What a text runs with."""
+    """The connection and the parameters that a text runs with."""
 
     connection: str
     parameters: Mapping[str, Any]
@@ -199,7 +201,7 @@ def record_sql_preview(
     *,
     changes_database: bool,
 ) -> None:
-    """What a preview tells of it, and what in its results a person has to approve."""
+    """Record what the preview shows of the action, and the findings in its results that a person must approve."""
     saves = files.results is not None and not step.unchanged
     if saves:
         context.prepared.findings.extend((files.changed, found) for found in answer.findings)
@@ -222,7 +224,7 @@ def record_sql_preview(
 
 
 def read_query(context: PreparationContext, path: str) -> bytes:
-    """The text of a query file, bound by the approval."""
+    """Return the text of a query file, which the approval binds."""
     text, digest = read_below(context.root, path, min(context.config.limits.max_file_bytes, MAX_QUERY_BYTES))
     context.bind(path, digest)
     return text
@@ -230,8 +232,8 @@ def read_query(context: PreparationContext, path: str) -> bytes:
 
 def _locate_problem(problem: RemitError, action: SqlAction, files: SqlFiles) -> RemitError:
     what, next_step = problem.what, problem.next_step
-    if problem.reason is Reason.TOO_LARGE:  # the text has a way of its own, so it is they that do not fit
-        what, where = "its parameters are too large to be handed over", f"action {action.action_id}, parameters"
+    if problem.reason is Reason.TOO_LARGE:  # the text is sent separately, so the parameters are too large
+        what, where = "its parameters are too large to be sent to the engine", f"action {action.action_id}, parameters"
         next_step = "Put large values into the text, or into a table first."
     elif is_of_the_text(problem.where):
         where = files.query_file or f"action {action.action_id}, query"
@@ -242,14 +244,14 @@ def _locate_problem(problem: RemitError, action: SqlAction, files: SqlFiles) -> 
         next_step = (
             f"Leave it out: the connection {action.operation.connection} is read_only in remit.yaml."
             if files.closed
-            else "Make two actions of it: one that changes the database, and one that saves rows of it."
+            else "Split it into two actions: one that changes the database, and one that saves rows of it."
         )
     return EnvironmentFailureError(problem.reason, what, where=where, next_step=next_step)
 
 
 def _explain_missing_database(problem: RemitError) -> RemitError:
-    """A wrong path in remit.yaml reads like a wrong statement else."""
+    """Add that the database is missing. Otherwise a wrong path in remit.yaml looks like a wrong statement."""
     if problem.reason is not Reason.SQL_FAILED:
         return problem
-    what = f"{problem.what}; there is no such database yet, so it began empty"
+    what = f"{problem.what}; the database does not exist yet, so it started empty"
     return problem.with_changes(what=what)

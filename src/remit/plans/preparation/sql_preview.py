@@ -1,4 +1,4 @@
-"""What a preview tells of the actions that run SQL, what of them it does not show, and how risky they are. Pure."""
+"""The part of a preview about SQL actions: what it shows, what it cannot show, and how risky they are. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -10,19 +10,21 @@ from remit.plans.model.parameters import show_parameters
 from remit.plans.policy.required_approvals import PathFinding
 
 MAX_SHOWN_CHARACTERS: Final = 1 << 20
-"""Of the rows of a whole preview, and of the texts: past it, those of further actions are left out."""
+"""The limit for the rows of a whole preview, and for its texts. Past it, those of further actions are left out."""
 _DESTROYING: Final = frozenset({"DELETE", "DROP"})
 
 
 def describe_text(answer: DuckdbAnswer, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The statements and what is bound to them, for a preview; and what of both it does not show."""
+    """Return the statements and their parameters for a preview, and the parts of both that it does not show."""
     shown = show_parameters(parameters)
     unseen = [UnseenSql(where=f"statement {number}", what=what) for number, what in answer.unseen]
     return {"texts": answer.texts, "parameters": shown.parameters, "unseen": (*shown.unseen, *unseen)}
 
 
 def findings_of_sql(summaries: Mapping[int, SqlPreviewed]) -> Iterator[PathFinding]:
-    """What would be run and is not shown whole is approved by name, as a line of a file that is not shown is."""
+    """Yield a finding for each statement that would run and is not shown in full. A person must approve it by name, as
+    for a line of a file that is not shown.
+    """
     for one in previewed_sql(summaries):
         path = one.saved_to or one.database or f"connection:{one.connection}"
         for unseen in one.unseen:
@@ -30,9 +32,7 @@ def findings_of_sql(summaries: Mapping[int, SqlPreviewed]) -> Iterator[PathFindi
 
 
 def previewed_sql(summaries: Mapping[int, SqlPreviewed]) -> list[SqlPreviewed]:
-    """In the order of the steps, with as many rows and texts as there is room for. They were masked when they were
-    read.
-    """
+    """Return the previews in the order of the steps, with rows and texts up to the limit. They are masked already."""
     rows, texts, shown = _Budget(), _Budget(), []
     for _, one in sorted(summaries.items()):
         left_out: dict[str, tuple[()]] = {}
@@ -45,7 +45,7 @@ def previewed_sql(summaries: Mapping[int, SqlPreviewed]) -> list[SqlPreviewed]:
 
 
 def _with_unseen(whole: SqlPreviewed, shown: SqlPreviewed) -> SqlPreviewed:
-    """What is not there at all is not seen either."""
+    """Add the statements and parameters that are left out to those that are not shown."""
     counts = {
         "statement": len(whole.statements) + whole.left_out - len(shown.texts),
         "parameter": len(whole.parameters) - len(shown.parameters),
@@ -63,15 +63,17 @@ class _Budget:
         self._left = MAX_SHOWN_CHARACTERS
 
     def spend(self, size: int) -> bool:
-        """Taken, if it has."""
+        """Spend the size if the budget has it. Return whether it had."""
         is_enough = size <= self._left
         self._left -= size if is_enough else 0
         return is_enough
 
 
 def risks_of_sql(summaries: Iterable[SqlTold]) -> list[RiskLevel]:
-    """What destroys is HIGH, and so is what cannot be undone, and what nobody was told of; another change of a database
-    MEDIUM, and so are rows that take the place of a file.
+    """Return the risk of each action.
+
+    Statements that destroy data, that cannot be undone, or that are not shown are HIGH. Other changes of a database,
+    and rows that replace a file, are MEDIUM.
     """
     return [_risk(one) for one in summaries]
 

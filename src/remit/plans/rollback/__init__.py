@@ -1,1 +1,1 @@
-"""Restores on request what a plan changed, in whole or in part."""
+"""Rolls a plan back on request, in whole or in part."""

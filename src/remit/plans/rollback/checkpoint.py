@@ -1,4 +1,4 @@
-"""What the rollback door writes down before it acts, and how its outcome is read back."""
+"""The checkpoint of a rollback, which is stored before it changes anything, and the loading of its outcome."""
 
 import json
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class RollbackCheckpoint:
-    """A rollback as its checkpoint knows it."""
+    """The data of a started rollback."""
 
     order: RollbackOrder
     root: str
     folder: str
     manifest: RollbackManifest
-    """As it was before."""
+    """The manifest from before the rollback."""
     steps: StepPlan
     first: tuple[State | None, ...]
     folders: tuple[str, ...]
@@ -38,18 +38,18 @@ class RollbackCheckpoint:
         return select(self.manifest, self.order.checkpoints)
 
     def rows(self) -> RowsCheckpoint | None:
-        """Those on a server that are to be restored."""
+        """Return the rows on a server that are to be restored."""
         return find_restorable_rows(self.manifest, self.order.checkpoints)
 
     def already_restored(self) -> list[Checkpoint]:
-        """Those of the chosen files that no step leads to: they were as before the plan already."""
+        """Return the chosen files without a step. They were as before the plan already."""
         due = {step.action_id for step in self.steps.steps}
         files = (file for file in self.chosen() if file.file_kind == "file")
         return [file for file in files if file.checkpoint_id not in due]
 
 
 def digest_of_order(order: RollbackOrder) -> str:
-    """What is asked for, whoever signed it when: a second order for the same is the same request."""
+    """Return the digest of what is requested, without signature and time. A second order for the same has the same."""
     content = {"order_id": order.order_id, "checkpoints": list(order.checkpoints), "force": order.force}
     if order.drift is not None:
         content["drift"] = order.drift
@@ -65,9 +65,9 @@ def load_rollback_outcome(stored: str, keyring: Keyring) -> RollbackOutcome:
     except RefusedError as problem:
         raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
-            f"the stored outcome cannot be vouched for: {problem.what}",
+            f"the stored outcome cannot be verified: {problem.what}",
             where=problem.where,
-            next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+            next_step="`remit ledger verify` shows what was changed. `remit keys list` shows which keys were revoked.",
         ) from None
     return outcome
 
@@ -91,7 +91,7 @@ def render_checkpoint(checkpoint: RollbackCheckpoint) -> str:
 
 
 def parse_checkpoint(text: str) -> RollbackCheckpoint:
-    """The inverse of `render_checkpoint`."""
+    """Parse the text that `render_checkpoint` returns."""
     return read_checkpoint(text, _parse, "rollback")
 
 

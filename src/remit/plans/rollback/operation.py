@@ -1,7 +1,7 @@
-"""The rollback door: the run of a plan taken back later, by a signed order, from its backups.
+"""The rollback operation: rolls the run of a plan back later, by a signed order, from its backups.
 
-The same engine as the plan's, with steps that lead the other way: stage, switch, verify, clear. What the plan left is
-found in the stored outcome, never in a file of the project; a backup is used only if it has the hash recorded there.
+It uses the engine of a plan, with steps in the opposite direction: stage, switch, verify, clear. The stored outcome
+tells what the plan left, never a file of the project. A backup is used only with the hash that the outcome records.
 """
 
 import logging
@@ -70,7 +70,7 @@ _LONGEST_REASON: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RollbackRequest:
-    """Nobody has vouched for the order. One that was read back from a checkpoint counts for nothing any more."""
+    """An order that is not verified. An order from a checkpoint gives no authority."""
 
     order: RollbackOrder
     digest: str
@@ -79,7 +79,7 @@ class RollbackRequest:
 
 @dataclass(frozen=True)
 class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackCheckpoint, RunResult, RollbackOutcome]):
-    """`taken` finds a run by its envelope's id."""
+    """The engine's steps for a rollback. `target` returns a run by the id of its envelope."""
 
     keyring: Callable[[], Keyring]
     signer: Callable[[], Signer]
@@ -119,7 +119,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
             denials.append(
                 Denial(
                     Reason.ROLLBACK_EXPIRED,
-                    f"this run could be taken back until {target.manifest.expires_at}",
+                    f"this run could be rolled back until {target.manifest.expires_at}",
                     where=f"envelope {order.envelope_id}",
                     next_step="If its backups are still there: --force",
                 )
@@ -145,7 +145,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
 
     def checkpoint(self, granted: AllowedRollback, preview: Preview) -> str:
         if not isinstance(preview, RollbackPreview):
-            raise UsageError(Reason.MISUSE, "a rollback's preview was made by another door")
+            raise UsageError(Reason.MISUSE, "this preview was not made by the rollback operation")
         order, target, root = granted.order, self.target(granted.order.envelope_id), self.environment.rules.root()
         back_up_drifted_files(order, target, root, preview)
         checkpoint = RollbackCheckpoint(
@@ -181,13 +181,13 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         failed = next((result for result in executed.results if result.state != "done"), None)
         if executed.problem is not None:
             raise executed.problem
-        if failed is not None:  # the process came to its end, so what it says was not done is not
+        if failed is not None:  # the process ended normally, so its report of what was not done is right
             waves.note_not_done(executed.results)
             raise _error_of(failed)
         return RunResult("SUCCESS", executed.results, used=executed.used)
 
     def _begin_rows(self, checkpoint: RollbackCheckpoint) -> None:
-        """What it changed on a server is put back there, and not yet committed."""
+        """Restore the rows on the server in an open transaction, which is committed later."""
         if (rows := checkpoint.rows()) is None:
             return
         seconds = float(self.environment.rules.config().timeouts.task)
@@ -205,11 +205,11 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         try:
             note(note_undo("FAILED", ()))
             self._undo(checkpoint, StepProgress(waves.wave, waves.not_done), note)
-        except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
+        except BaseException as second:  # noqa: BLE001 - possibly a second interrupt
             raise incomplete_error(checkpoint.run_plan(), second) from problem
 
     def _execute_steps(self, checkpoint: RollbackCheckpoint, waves: Waves) -> StepRunResult:
-        if not checkpoint.steps.steps:  # every file is as before already
+        if not checkpoint.steps.steps:  # every file is already as before the plan
             return StepRunResult(())
         config = self.environment.rules.config()
         times = StepTimes(
@@ -237,10 +237,10 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         if commit is not None and progress.verdict is None and not progress.clearing:
             is_committed = self._transactions.fate(checkpoint.order.order_id, commit) == "committed"
             progress = progress._replace(wave=len(checkpoint.steps.waves) - 1)
-        if progress.clearing or is_committed:  # it was whole and verified: the files were changed since, if they were
+        if progress.clearing or is_committed:  # it was complete and verified. Any difference is a later change
             sync_folders(checkpoint.root, checkpoint.run_plan().existing_places().values())
             return RunResult("SUCCESS", self._done_results(checkpoint), verified=True)
-        # With rows, its other half died with the process that held it.
+        # With rows, the open transaction ended with the process that held it, so the files cannot be finished alone.
         if rows is None and progress.verdict is None and progress.undone is None:
             places = checkpoint.run_plan().existing_places()
             if self._runner(checkpoint).finish(checkpoint.steps, places, progress.wave, progress.not_done):
@@ -258,9 +258,9 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         if checkpoint.order.order_id in self._cleared or self._transactions.is_committed(checkpoint.order.order_id):
             raise EnvironmentFailureError(
                 Reason.ROLLBACK_FAILED,
-                "what the plan had left was removed already, so the rollback stands",
+                "the files that the plan left are removed already, so the rollback cannot be undone",
                 where=f"rollback {checkpoint.order.order_id}",
-                next_step="Run `remit recover`: it will record what was done.",
+                next_step="Run `remit recover`. It records what was done.",
             )
         note(note_undo("FAILED", ()))
         progress = read_progress(notes)
@@ -290,7 +290,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         if (rows := checkpoint.rows()) is not None:
             restored.append(rows.checkpoint_id)
         if (irreversible := find_irreversible_rows(checkpoint.manifest, checkpoint.order.checkpoints)) is not None:
-            not_restored[irreversible.checkpoint_id] = f"Cannot be taken back: {irreversible.irreversible}"[
+            not_restored[irreversible.checkpoint_id] = f"Cannot be rolled back: {irreversible.irreversible}"[
                 :_LONGEST_REASON
             ]
         status: Literal["EXECUTED", "PARTIAL"] = "PARTIAL" if not_restored else "EXECUTED"
@@ -320,10 +320,10 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
             raise ReportWriteError(error.reason, error.what, where=error.where, next_step=error.next_step) from problem
         if checkpoint.order.order_id not in self._cleared:
             done = frozenset(step.number for step in checkpoint.steps.steps)
-            require_originals_unchanged(checkpoint.run_plan(), done, {})  # once more: writing papers takes its time
+            require_originals_unchanged(checkpoint.run_plan(), done, {})  # again, since writing the report took time
 
     def _restore_manifest(self, checkpoint: RollbackCheckpoint) -> None:
-        """The manifest from before: what a rollback that came to nothing has written of itself is not so."""
+        """Write the manifest from before again. A failed rollback may have written itself into it."""
         try:
             with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 if folder.read(MANIFEST) is not None:
@@ -368,7 +368,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
 
     @cached_property
     def _transactions(self) -> OpenTransactions:
-        """On database servers, by order."""
+        """The open transactions on database servers, by order."""
         return OpenTransactions(self.environment.servers)
 
     def _drifted_rows_finder(self, order: RollbackOrder) -> FindDriftedRows:
@@ -402,14 +402,14 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
 
     def _decide_on_resume(self, checkpoint: RollbackCheckpoint) -> PolicyDecision:
         if checkpoint.root == self.environment.rules.root():
-            return PolicyDecision((f"begun under rollback order {checkpoint.order.order_id}",))
+            return PolicyDecision((f"started under rollback order {checkpoint.order.order_id}",))
         return PolicyDecision(
-            denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=checkpoint.root),)
+            denials=(Denial(Reason.PATH_REFUSED, "this was started in another folder", where=checkpoint.root),)
         )
 
 
 def _is_first_without_changes(manifest: RollbackManifest) -> bool:
-    """Of a run that changed nothing, the first rollback is recorded like every other: it restores nothing."""
+    """Whether this is the first rollback of a run that changed nothing. It is recorded, and restores nothing."""
     return changed_nothing(manifest) and manifest.status == "ACTIVE"
 
 

@@ -1,4 +1,4 @@
-"""What taking a run back would do to the files as they are now, and what of them must be kept before it does."""
+"""The preview of a rollback on the current files, and the backup of files that changed since the run."""
 
 import os
 import secrets
@@ -44,12 +44,12 @@ from remit.plans.storage.row_images import open_rows
 from remit.plans.storage.run_folder import DRIFTED, ReportFolder
 
 _DRIFTED_FROM: Final = 5_000
-"""Numbers of copies of drifted files: no backup has them."""
+"""The first number for copies of drifted files. No backup has so high a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackTarget:
-    """A run as the ledger vouches for it, and its manifest as earlier rollbacks left it."""
+    """A run that is verified against the ledger, and its manifest as earlier rollbacks left it."""
 
     outcome: PlanOutcome
     manifest: RollbackManifest
@@ -62,26 +62,28 @@ class RollbackTarget:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPreview(Preview):
-    """What is there now, and the steps from it to what was there before the plan."""
+    """The current states, and the steps from them to the states before the plan."""
 
     steps: StepPlan
-    """None for a file that is as before already: the stand-alone script may have been there."""
+    """There is no step for a file that is already as before: the stand-alone script may have restored it."""
     first: tuple[State | None, ...]
     folders: tuple[str, ...]
-    """Gone since, and needed again."""
+    """Folders that are missing now and needed again."""
     states: Mapping[str, State | None]
 
 
 FindDriftedRows = Callable[[RowsCheckpoint, int], Sequence[DriftedRows]]
-"""Which rows on the server are not as the run left them; given what was kept of them, open."""
+"""Returns the rows on the server that are not as the run left them. Takes the open file of their before-images."""
 
 
 def preview_rollback(
     order: RollbackOrder, target: RollbackTarget, root: str, find_drifted: FindDriftedRows
 ) -> RollbackPreview:
-    """Refuses where a backup that is needed is damaged, a database is in use or its server cannot be asked, or a file
-    or a row was changed since and `force` was not given, or not for the files as they are now. No limit of today
-    counts: what was kept has the sizes that the manifest says.
+    """Compute the preview of a rollback.
+
+    Refuses if a needed backup is damaged, if a database is in use, or if its server cannot be reached. Refuses if a
+    file or a row changed since, unless `force` was given for the files as they are now. The current limits do not
+    apply: the backups have the sizes that the manifest records.
     """
     checkpoints = select(target.manifest, order.checkpoints)
     states = read_states(root, paths_of(checkpoints))
@@ -89,7 +91,7 @@ def preview_rollback(
         raise drift_changed_error(order.envelope_id)
     due = [one for one in _files(checkpoints) if judge(one, states) != "before"]
     with ReportFolder.open(root, target.folder) as folder:
-        verify_backups(folder, due)  # what is as before already needs none
+        verify_backups(folder, due)  # a file that is already as before needs no backup
         databases = find_databases(root, paths_of(due)) | find_backed_up_databases(folder, due)
         if (rows := find_restorable_rows(target.manifest, order.checkpoints)) is not None:
             _require_rows_unchanged(rows, folder, find_drifted, order, has_files=bool(target.manifest.checkpoints))
@@ -106,7 +108,7 @@ def preview_rollback(
     new_places = [places[_target_path(step)] for step in steps.steps if step.move in {"create", "rename"}]
     state_lists = {path: list(state) if state else None for path, state in states.items()}
     return RollbackPreview(
-        summary=f"take back envelope {order.envelope_id}: {len(checkpoints):,} checkpoints",
+        summary=f"roll back envelope {order.envelope_id}: {len(checkpoints):,} checkpoints",
         digest=digest_bytes(canonical_bytes({"order": digest_of_order(order), "states": state_lists})),
         steps=steps,
         first=tuple(states[path] for path in steps.paths),
@@ -115,17 +117,19 @@ def preview_rollback(
     )
 
 
-def drift_changed_error(envelope_id: str, what: str = "they are not as they were looked at") -> RefusedError:
+def drift_changed_error(envelope_id: str, what: str = "they changed again after they were reviewed") -> RefusedError:
     return RefusedError(
         Reason.DRIFTED,
         f"files were changed since the run, and {what}; nothing was touched",
         where=f"envelope {envelope_id}",
-        next_step="Look at what was changed since, and say once more that it is to be replaced.",
+        next_step="Review what changed since the run, and confirm again that it is to be replaced.",
     )
 
 
 def forces_rows(order: RollbackOrder) -> bool:
-    """A yes to files that somebody looked at is none to rows: nobody showed him those, and no copy of them is kept."""
+    """Whether the order replaces rows that changed. An order for reviewed files does not: the person did not see the
+    rows, and Remit keeps no copy of them.
+    """
     return order.force and order.drift is None
 
 
@@ -140,14 +144,15 @@ def _require_rows_unchanged(
             Reason.DRIFTED,
             f"rows were changed since the plan ran, and nothing was restored: {named}",
             where=rows.server,
-            next_step="Restore the files with --checkpoint; or the rows too with --force: what they are now is lost."
+            next_step="Restore only the files with --checkpoint, or the rows too with --force. Their current values are"
+            " lost then."
             if has_files
-            else "Look at these rows. To set them back all the same: --force; what they are now is lost.",
+            else "Review these rows. To restore them nevertheless, use --force. Their current values are lost then.",
         )
 
 
 def back_up_drifted_files(order: RollbackOrder, target: RollbackTarget, root: str, preview: RollbackPreview) -> None:
-    """There is space for what is to come, and what somebody made of a file since is copied before it is replaced."""
+    """Check that there is space, and copy each file that changed since the run before it is replaced."""
     with ReportFolder.open(root, target.folder) as folder:
         restored = (step.after for step in preview.steps.steps if step.source)
         current_sizes = (state.size for state in preview.states.values() if state is not None) if order.force else ()
@@ -160,14 +165,14 @@ def back_up_drifted_files(order: RollbackOrder, target: RollbackTarget, root: st
 
 
 def manifest_with_notes(checkpoint: RollbackCheckpoint) -> RollbackManifest:
-    """The manifest from before, with what is to be said of a rollback that was carried out."""
+    """Return the manifest from before with the notes about a completed rollback."""
     return note_other_owner(
         note_untouched(checkpoint.manifest, checkpoint.already_restored()), _files_of_other_owners(checkpoint)
     )
 
 
 def _files_of_other_owners(checkpoint: RollbackCheckpoint) -> list[str]:
-    """Files made from their backups by one who may not give them to whom they belonged."""
+    """Return the files that were restored from backups by a user who may not give them to their former owner."""
     restored = {step.source for step in checkpoint.steps.steps if step.source}
     found: list[str] = []
     for file in checkpoint.chosen():
@@ -199,7 +204,7 @@ def _copy_drifted(
 
 
 def _mark_databases(steps: StepPlan, databases: Collection[str]) -> StepPlan:
-    """Said of each step on a database that it is one, so that it is looked at once more right before it is changed."""
+    """Mark each step on a database, so that it is checked again directly before it is changed."""
     marked = (
         step._replace(operation=MARK)
         if any(steps.paths[path] in databases for path in paths_of_steps([step]))
@@ -218,9 +223,9 @@ def _target_path(step: PlanStep) -> int:
 
 
 def find_remaining_folders(checkpoint: RollbackCheckpoint) -> dict[str, str]:
-    """Folders that the plan had made and that will not be empty, with the reason; the deepest are looked at first.
+    """Return the folders that the plan made and that will not be empty, with the reason. Checks the deepest first.
 
-    Looked at before the files of the plan are cleared away, so its own names in them do not count.
+    It runs before the files of the plan are removed, so it ignores the plan's own names in the folders.
     """
     remaining: dict[str, str] = {}
     folders = made_folders(checkpoint.manifest, checkpoint.order.checkpoints)
@@ -229,7 +234,7 @@ def find_remaining_folders(checkpoint: RollbackCheckpoint) -> dict[str, str]:
         inside = _list_folder(checkpoint.root, path)
         others = [name for name in inside if checkpoint.steps.prefix not in name and f"{path}/{name}" not in removable]
         if others:
-            remaining[checkpoint_id] = f"The folder {path} is not empty, and stays"
+            remaining[checkpoint_id] = f"The folder {path} is not empty, so it stays"
         else:
             removable.add(path)
     return remaining

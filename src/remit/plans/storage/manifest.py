@@ -31,8 +31,11 @@ NOTES: Final = (
 ROWS_BY_REMIT: Final = (
     "Rows of connection {rows.connection} ({rows.server}) are restored by `remit rollback` only, never by the script."
 )
-AS_BEFORE: Final = "were as before already and were not touched: somebody had put them back without `remit rollback`."
-OTHER_OWNER: Final = "have another owner or group than before: whoever restored them may not give files away."
+UNTOUCHED_NOTE: Final = "were as before already and were not touched:"
+OWNER_NOTE: Final = "have another owner or group than before:"
+"""How two notes begin. The command line finds notes by these. Notes in older outcomes go on in other words."""
+AS_BEFORE: Final = f"{UNTOUCHED_NOTE} they were restored without `remit rollback`."
+OTHER_OWNER: Final = f"{OWNER_NOTE} the user who restored them may not give files away."
 _NAMED: Final = 20
 _LONGEST_COMMAND: Final = 1_000
 _ACTIONS: Final[dict[Move, str]] = {
