@@ -1,4 +1,4 @@
-"""The documentation is true: its commands work, its links lead somewhere. And the runner that says so can say no."""
+"""The commands in the documentation work, and its links lead to files. The runner of the commands finds errors."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.timeout(600)  # a page is many commands, each a process
+@pytest.mark.timeout(600)  # a page has many commands, and each is a process
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_command_on_the_page_does_what_the_page_says(page: Path, tmp_path: Path) -> None:
     commands = parse_commands(page.read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ def _variables(text: str) -> set[str]:
     return set(re.findall(r"\bREMIT_[A-Z_]*[A-Z]\b", text))
 
 
-def test_every_environment_variable_in_the_code_is_documented_and_the_other_way_round() -> None:
+def test_the_code_reads_exactly_the_environment_variables_that_are_documented() -> None:
     documented = _variables((ROOT / "docs/reference/settings.md").read_text())
     code = [*(ROOT / "src").rglob("*.py"), ROOT / "tests/conftest.py"]
     assert _variables("\n".join(path.read_text(encoding="utf-8") for path in code)) == documented
@@ -148,13 +148,13 @@ def test_a_command_that_never_asks_for_the_answer_is_found(tmp_path: Path) -> No
         run_commands(parse_commands("```console\n$ echo done  # type: y\n```\n"), tmp_path, "")
 
 
-def test_a_python_block_runs_where_the_commands_before_it_led(tmp_path: Path) -> None:
+def test_a_python_block_runs_in_the_folder_of_the_commands_before_it(tmp_path: Path) -> None:
     page = "```console\n$ mkdir sub\n$ cd sub\n```\n\n```python\nopen('file', 'w').write('two')\n```\n"
     assert run_commands(parse_commands(page), tmp_path, "") == 2
     assert (tmp_path / "workspace/sub/file").read_text() == "two"
 
 
-def test_state_and_home_lie_beside_the_workspace_not_in_it(tmp_path: Path) -> None:
+def test_state_and_home_are_beside_the_workspace_and_not_in_it(tmp_path: Path) -> None:
     run_commands([Command('printf "%s %s" "$REMIT_STATE" "$HOME" > seen', 1)], tmp_path, "")
     assert (tmp_path / "workspace/seen").read_text() == f"{tmp_path}/state {tmp_path}/home"
 
@@ -166,12 +166,12 @@ def test_state_and_home_lie_beside_the_workspace_not_in_it(tmp_path: Path) -> No
         (Command("echo fine", 1, exit_code=2), "exited 0, not 2"),
         (Command("python -c 'raise SystemExit(3)'", 1, exit_code=0, other_exit_code=1), "exited 3, not 0"),
         (Command("make no-such-target", 1), "there is no `make no-such-target`"),
-        (Command("curl somewhere", 1), "nobody said whether `curl` is to be run"),
+        (Command("curl somewhere", 1), "`curl` is neither in RUN nor in NOT_RUN"),
         (Command("remit no-such-command", 1), "exited"),
         (Command("raise SystemExit(3)", 1, python=True), "exited 3, not 0"),
     ],
 )
-def test_an_example_that_lies_is_caught(command: Command, why: str, tmp_path: Path) -> None:
+def test_a_false_example_is_found(command: Command, why: str, tmp_path: Path) -> None:
     with pytest.raises(ExampleError, match=re.escape(why)):
         run_commands([command], tmp_path, MAKEFILE)
 
@@ -200,7 +200,7 @@ def test_the_log_page_shows_what_running_tasks_writes_and_names_every_message(tm
     assert {record["message"] for record in written} == set(messages)
 
 
-def test_a_second_machine_goes_on_with_a_postgresql_ledger_only_under_the_same_keys(
+def test_a_second_machine_can_use_a_postgresql_ledger_only_with_the_same_keys(
     tmp_path: Path, postgres_url: str
 ) -> None:
     project, here, there = tmp_path / "project", tmp_path / "here", tmp_path / "there"

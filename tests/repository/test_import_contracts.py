@@ -1,4 +1,4 @@
-"""The import contracts can fail: each forbidden import, planted in an empty copy of the map, is found."""
+"""The import contracts can fail: each forbidden import, planted in an empty copy of the packages, is found."""
 
 import os
 import subprocess
@@ -15,10 +15,10 @@ IN_PLANS = "Inside plans"
 IN_GOALS = "Inside goals"
 
 
-def _lint(folder: Path, rooms: dict[str, str]) -> tuple[int, str]:
+def _lint(folder: Path, modules: dict[str, str]) -> tuple[int, str]:
     """Run the project's contracts over a package `remit` that consists of the given files."""
     package = folder / "remit"
-    for name, source in {"__init__": "", **dict.fromkeys(ALWAYS_THERE, ""), **rooms}.items():
+    for name, source in {"__init__": "", **dict.fromkeys(ALWAYS_THERE, ""), **modules}.items():
         path = package / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         for folder_of in path.parents[: len(Path(name).parts)]:
@@ -36,12 +36,13 @@ def _lint(folder: Path, rooms: dict[str, str]) -> tuple[int, str]:
 
 
 def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
-    code, said = _lint(tmp_path, {"ledger/append": "import remit.store.rows", "store/rows": "import remit.core.errors"})
-    assert (code, "4 kept, 0 broken" in said) == (0, True), said
+    modules = {"ledger/append": "import remit.store.rows", "store/rows": "import remit.core.errors"}
+    code, output = _lint(tmp_path, modules)
+    assert (code, "4 kept, 0 broken" in output) == (0, True), output
 
 
 @pytest.mark.parametrize(
-    "rooms, broken",
+    "modules, broken",
     [
         ({"core/errors": "import remit.contracts.base"}, ONE_WAY),
         ({"authority/lease": "import remit.execution.engine", "execution/engine": ""}, ONE_WAY),
@@ -115,13 +116,13 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.req("EI-17")
-def test_a_forbidden_import_is_found(tmp_path: Path, rooms: dict[str, str], broken: str) -> None:
-    code, said = _lint(tmp_path, rooms)
-    assert code == 1, said
-    assert any(line.startswith(broken) and line.endswith("BROKEN") for line in said.splitlines()), said
+def test_a_forbidden_import_is_found(tmp_path: Path, modules: dict[str, str], broken: str) -> None:
+    code, output = _lint(tmp_path, modules)
+    assert code == 1, output
+    assert any(line.startswith(broken) and line.endswith("BROKEN") for line in output.splitlines()), output
 
 
-def test_a_room_that_is_not_on_the_map_is_found(tmp_path: Path) -> None:
-    code, said = _lint(tmp_path, {"helpers": ""})
+def test_a_package_that_is_in_no_layer_is_found(tmp_path: Path) -> None:
+    code, output = _lint(tmp_path, {"helpers": ""})
     assert code == 1
-    assert "helpers" in said
+    assert "helpers" in output

@@ -43,12 +43,12 @@ def secret() -> None:
 
 @sample.group()
 def inner() -> None:
-    """A group below."""
+    """A nested group."""
 
 
 @inner.command()
 def leaf() -> None:
-    """At the end of the branch."""
+    """Do one thing in the group."""
 
 
 def test_every_visible_command_has_a_section_with_its_help() -> None:
@@ -57,7 +57,7 @@ def test_every_visible_command_has_a_section_with_its_help() -> None:
     assert headings == ["## remit", "## remit grow", "## remit inner", "## remit inner leaf"]
     assert "--count TEXT  How many." in page
     assert "-h, --help" in page
-    assert "At the end of the branch." in page
+    assert "Do one thing in the group." in page
     assert "Not for readers." not in page
 
 
@@ -67,11 +67,11 @@ def test_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -
     assert render_cli(sample) == wide
 
 
-def test_every_reason_and_every_door_is_on_the_error_page() -> None:
+def test_every_reason_and_every_operation_is_on_the_error_page() -> None:
     page = render_errors()
     assert [reason for reason in Reason if f"| `{reason.value}` |" not in page] == []
     assert capability_codes()
-    assert [door for door in capability_codes() if f"{door} code" not in page] == []
+    assert [kind for kind in capability_codes() if f"{kind} code" not in page] == []
 
 
 def test_a_module_without_a_command_group_is_reported() -> None:

@@ -1,11 +1,12 @@
-"""Runs the examples in the documentation, so that they cannot lie.
+"""Runs the examples in the documentation, so that each of them is true.
 
-In a ```console or ```sh block, a line that starts with `$ ` is a command; other lines are output, for readers only. A
-command may go on after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`; `#
-exit: 0 or 1` is for what depends on how busy the machine is. A command that ends in `# type: TEXT` is run at a
-terminal: TEXT is typed when it asks (its output ends in `]: `), and it must ask. A ```python block is a program of
-its own and must exit 0. All of one file run in order, in one fresh directory, from the folder that the last `cd` led
-to. What needs the network, or a person, is never run, but a `make` target that is shown must exist.
+In a ```console or ```sh block, a line that starts with `$ ` is a command. Other lines are output, for readers only. A
+command may continue after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`.
+`# exit: 0 or 1` is for a command whose exit code depends on how busy the machine is. A command that ends in
+`# type: TEXT` is run at a terminal. TEXT is typed when the command asks (its output ends in `]: `), and it must ask. A
+```python block is a program of its own and must exit 0. All examples of one file run in order, in one fresh directory,
+from the folder of the last `cd`. Commands that need the network are not run, but a `make` target that is shown must
+exist.
 """
 
 import os
@@ -37,7 +38,7 @@ _HERE_DOCUMENT: Final = re.compile(r"<<-?\s*['\"]?(?P<end>\w+)['\"]?")
 
 
 class ExampleError(AssertionError):
-    """An example that does not do what the page says."""
+    """An example whose result is not the one that the page shows."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,11 @@ def _block_commands(block: list[tuple[int, str]]) -> Iterator[Command]:
 def run_commands(
     commands: list[Command], scratch: Path, makefile: str, programs: Path | None = None, python: str = sys.executable
 ) -> int:
-    """Run them in order in a fresh workspace below `scratch`; how many were run. Raises at the first that lies.
+    """Run the commands in order in a fresh workspace below `scratch`, and return how many ran.
 
-    `programs` is a folder to look for programs in first; `python` runs the programs that are shown whole.
+    Raise `ExampleError` at the first command whose result is not the promised one.
+
+    `programs` is the folder that is searched first for programs. `python` runs the ```python blocks.
     """
     folder = scratch / "workspace"
     folder.mkdir()
@@ -134,7 +137,7 @@ def run_commands(
             _run(command, python, folder, environment)
             ran += 1
         else:
-            raise ExampleError(f"line {command.line}: nobody said whether `{command.program}` is to be run")
+            raise ExampleError(f"line {command.line}: `{command.program}` is neither in RUN nor in NOT_RUN")
     return ran
 
 
@@ -159,7 +162,7 @@ def _run(command: Command, python: str, folder: Path, environment: dict[str, str
 
 
 def _run_at_terminal(command: Command, typed: str, folder: Path, environment: dict[str, str]) -> tuple[int, bytes]:
-    """Exit code and screen of a command that asks a person. Raises if it never asks."""
+    """Return exit code and output of a command that asks a person. Raise if it never asks."""
     terminal, child_side = pty.openpty()
     child = subprocess.Popen(
         command.arguments(sys.executable),
