@@ -154,7 +154,9 @@ def require_page(tab: "Tab") -> None:
 
 
 def require_same_page(page_url: str, target: str, secrets: TypedSecrets) -> None:
-    """Refuse if origin or path differ from the target. A page that has moved on is not the one that the caller meant."""
+    """Refuse if origin or path differ from the target. A page that has moved on is not the one that the caller
+    meant.
+    """
     expected = parse_target(target)
     try:
         found = parse_target(page_url.partition("#")[0].partition("?")[0])
@@ -392,7 +394,9 @@ async def _navigate(tab: "Tab", action: Action, running: RunningAction, constrai
 
 
 def _require_not_turned_away(tab: "Tab", running: RunningAction, constraints: TokenConstraints) -> None:
-    """Refuse if a request for the page itself was turned away. A picture that may not be loaded is no reason to fail."""
+    """Refuse if a request for the page itself was turned away. A picture that may not be loaded is no reason to
+    fail.
+    """
     requested = {tab.secrets.mask_url(url) for url in (*tab.page.requested_pages, *running.redirected_to)}
     stopped = next((each for each in running.turned_away if each.url in requested), None)
     if stopped is not None:

@@ -31,7 +31,9 @@ class Retries:
         self.count = 0
 
     def run(self, work: Callable[[], T], is_safe: Callable[[RemitError], bool] = lambda _: True) -> T:
-        """Run the work, with retries. `is_safe` returns whether the failed try did nothing that must not happen twice."""
+        """Run the work, with retries. `is_safe` returns whether the failed try did nothing that must not happen
+        twice.
+        """
         while True:
             try:
                 return work()

@@ -94,7 +94,7 @@ def test_reading_that_the_browser_gives_up_is_given_up(site: Site) -> None:
             await asyncio.to_thread(site.wait_until, lambda site: site.log)
             await client.close()
             await way.gate.until(lambda gate: gate.endings)
-            assert way.gate.endings[0][1] == Ending(None, sent=True, problem="the browser gave it up")
+            assert way.gate.endings[0][1] == Ending(None, sent=True, problem="the browser gave the request up")
 
     asyncio.run(scenario())
 
@@ -108,7 +108,7 @@ def test_server_that_never_answers_may_have_got_it(site: Site, monkeypatch: pyte
         async with open_way(site) as way:
             got = await (await way.connect()).ask(way.plain("POST", "/slow", body=b"x"), "POST")
             assert got.status == 502
-            assert way.gate.endings[0][1] == Ending(None, sent=True, problem="the server does not answer")
+            assert way.gate.endings[0][1] == Ending(None, sent=True, problem="the server did not answer")
 
     asyncio.run(scenario())
 
@@ -138,7 +138,7 @@ def test_browser_that_hangs_up_while_the_connection_is_made_leaves_nothing_sent(
             monkeypatch.setattr(ByteStream, "connection_lost", notice)
             client.write(way.plain("POST", "/", body=b"x"))
             await way.gate.until(lambda gate: gate.endings)
-            assert way.gate.endings[0][1] == Ending(None, sent=False, problem="the browser gave it up")
+            assert way.gate.endings[0][1] == Ending(None, sent=False, problem="the browser gave the request up")
             assert site.log == []
 
     asyncio.run(scenario())
@@ -202,7 +202,7 @@ def test_gate_that_fails_when_it_is_told_the_end_is_reported_and_the_browser_ans
         async with open_way(site, Forgetful()) as way:
             got = await (await way.connect()).ask(way.plain("POST", "/pay", body=b"x"), "POST")
             assert (got.body, len(way.gate.endings)) == (b"paid", 1)
-            assert reported == ["the gate failed when it was told how a request ended"]
+            assert reported == ["the gate failed when it was informed how a request ended"]
 
     asyncio.run(scenario())
 
@@ -221,7 +221,7 @@ def test_yes_that_comes_after_the_browser_hung_up_sends_nothing_and_says_so(site
             await way.gate.until(lambda gate: gate.judged)
             await client.close()
             await way.gate.until(lambda gate: gate.endings)
-            assert way.gate.endings[0][1] == Ending(None, sent=False, problem="the browser gave it up")
+            assert way.gate.endings[0][1] == Ending(None, sent=False, problem="the browser gave the request up")
             assert site.connections == 0
 
     asyncio.run(scenario())

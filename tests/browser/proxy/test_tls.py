@@ -102,7 +102,7 @@ def test_server_that_is_not_believed_is_sent_nothing(site: Site, tmp_path: Path)
             got = await (await way.tunnel()).ask(way.tunnelled("POST", "/", body=b"x"), "POST")
             ((_request, ending),) = way.gate.endings
             assert (got.status, ending.sent, len(site.log)) == (502, False, arrived)
-            assert "certificate is not believed" in ending.problem
+            assert "certificate is not trusted" in ending.problem
 
     asyncio.run(scenario())
 

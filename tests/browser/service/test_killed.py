@@ -45,7 +45,7 @@ POINTS = [
     pytest.param(Fault("road.outcome_recorded", 2), 1, "sent", id="outcome of the request"),
     pytest.param(Fault("road.effect_done", 3), 1, "sent", id="action done"),
 ]
-ADVICE = {"not sent": "safe to ask for it again", "unknown": "Look at the site", "sent": "It is not sent again"}
+ADVICE = {"not sent": "safe to ask for it again", "unknown": "Look at the site", "sent": "does not send it again"}
 
 
 @pytest.fixture(scope="module")

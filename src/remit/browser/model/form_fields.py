@@ -1,7 +1,7 @@
-"""The fields of a request's body, read as the server will read them, for a person to see.
+"""The fields of a request's body for the preview, parsed as the server will parse them.
 
-Nothing is left out in silence: what is not understood is shown as text, what is no text by its size and digest, and
-what is too long says how much is missing. A body is read once and never changed.
+Nothing is omitted without a note. A body of an unknown form is shown as text, a binary body by its size and digest, and
+a shortened text says how much is missing. A body is read once and never changed.
 """
 
 import re
@@ -17,7 +17,8 @@ from remit.parsing import Bounds, parse_json
 
 JSON_BOUNDS: Final = Bounds(max_bytes=256 << 10, max_depth=16, max_items=2_000, max_members=2_000)
 MOST_PAIRS: Final = 2_000
-"""A form with more is shown as the text that it is: nobody reads so many, and a page must not keep us busy."""
+"""A form with more pairs is shown as text, because approvers do not read so many and a page must not keep Remit busy.
+"""
 _FORM: Final = "application/x-www-form-urlencoded"
 _BOUNDARY: Final = re.compile(r"""boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))""", re.IGNORECASE)
 _PARAMETER: Final = re.compile(r"""(?:^|[\s;])(name|filename)="((?:[^"\\]|\\.)*)\"""", re.IGNORECASE)
@@ -26,17 +27,17 @@ _MOST_PARTS: Final = 500
 
 
 class Field(NamedTuple):
-    """One field: its name, what it holds, and, if the place in its document gave it away, how that is masked."""
+    """One field: its name, its value, and the masked value if its place in the document makes it a secret."""
 
     name: str
     value: str
     masked: str | None = None
     is_ours: bool = False
-    """The name is not the request's, but our word for what has none, in brackets."""
+    """Whether the name is from Remit, in brackets, because the request has none."""
 
 
 def parse_fields(content_type: str, encoding: str, body: bytes) -> tuple[Field, ...]:
-    """Of a body as it is sent. A body in another encoding than plain is shown by its size and digest alone."""
+    """Return the fields of a body as it is sent. An encoded body is shown only by its size and digest."""
     if not body:
         return ()
     if encoding.strip().lower() not in {"", "identity"}:
@@ -59,7 +60,7 @@ def parse_fields(content_type: str, encoding: str, body: bytes) -> tuple[Field, 
 
 
 def parse_pairs(text: str) -> Iterator[Field]:
-    """Of a query or a form: in its order, repeated names too."""
+    """Yield the fields of a query or a form in their order, with repeated names."""
     for pair in text.split("&"):
         if pair:
             name, _, value = pair.partition("=")
@@ -78,7 +79,7 @@ def describe_bytes(body: bytes) -> str:
 
 
 def _json(body: bytes) -> tuple[Field, ...] | None:
-    """None: it is not JSON as everybody reads it, and is shown as the text that it is."""
+    """Return the fields of a JSON body. None if it is not plain JSON; it is then shown as text."""
     try:
         tree = parse_json(body, JSON_BOUNDS)
     except RefusedError:
@@ -113,7 +114,7 @@ def _scalar(value: Any) -> str:
 
 
 def _multipart(content_type: str, body: bytes) -> tuple[Field, ...] | None:
-    """None if the parts are not plainly parted: then the whole is shown as what it is, and nobody guesses."""
+    """Return the parts of a multipart body. None if they cannot be separated with certainty; it is then shown whole."""
     found = _BOUNDARY.search(content_type)
     if found is None:
         return None

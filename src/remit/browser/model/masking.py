@@ -1,4 +1,4 @@
-"""What people see of URLs, headers and fields: masked by name and by shape, on one line, of bounded length."""
+"""The display of URLs, headers and fields for people: masked by name and by pattern, on one line, of bounded length."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -18,18 +18,19 @@ LONGEST_URL: Final = 4_000
 MAX_INSPECTED: Final = 20_000
 MOST_FIELDS: Final = 200
 MOST_SHOWN: Final = 40_000
-"""Characters of one preview, all its fields together: more than that nobody reads, and no record should hold."""
+"""The characters of all fields of one preview together. Approvers do not read more, and records should not keep more.
+"""
 
 OURS: Final = "("
-"""How names begin that we gave. A field of the request whose own name does is shown in quotes."""
+"""The first character of names that Remit gave. A field whose own name begins with it is shown in quotes."""
 
 _FORGERY_WORDS: Final = ("csrf", "xsrf", "requestverification", "antiforgery", "authenticity")
-# Names that say nothing of a secret where the value is short, and everything where it is long and drawn at random.
+# Names of fields whose value is a secret only if it is long and random.
 _TICKETS: Final = vocabulary("auth code nonce session sid sig signature sso state ticket")
-# The same in an address, where a link is that lets somebody in. A header or a field of such a name may be anything.
+# The same for addresses, where such a name is part of a login link. A header or a field of that name may be anything.
 _LINKS: Final = vocabulary("access activate confirm invite key reset")
 _LONG_TICKET: Final = 12
-# What follows such a word in the path of a page of the site's own: /password/reset, /token/refresh.
+# Words that follow such a name in the path of an ordinary page: /password/reset, /token/refresh.
 _STEPS: Final = vocabulary(
     "change check confirm create delete edit expired forgot forgotten generate index introspect issue list login lost "
     "new policy recover recovery refresh renew request reset revoke send show strength update validate verify"
@@ -39,7 +40,7 @@ _ADDRESSES: Final = frozenset({"referer", "origin", "location", "sec-websocket-o
 
 
 TypedMask = Callable[[str, str], str | None]
-"""The mask of a whole value of this name, if it is what was typed into a field that does not show it."""
+"""Returns the mask of a whole value of this name if it was typed into a field that hides it."""
 
 
 def _no_typed_mask(_name: str, _value: str) -> str | None:
@@ -47,13 +48,13 @@ def _no_typed_mask(_name: str, _value: str) -> str | None:
 
 
 def is_hidden_name(name: str) -> bool:
-    """Whether a field of this name is masked, whatever it holds."""
+    """Whether a field of this name is always masked."""
     lowered = re.sub(r"[^a-z0-9]", "", name.lower())
     return is_secret_name(name) or any(word in lowered for word in _FORGERY_WORDS)
 
 
 def mask_value(name: str, value: str) -> str:
-    """The value of a named field, uncut. The same value again: nothing in it needed a mask."""
+    """Mask the value of a named field, uncut. Returns the same value if nothing in it needs a mask."""
     shown = mask_field(name, value, mask_shown)
     if shown == value and is_hidden_name(name) and value:
         return MASK
@@ -63,7 +64,7 @@ def mask_value(name: str, value: str) -> str:
 
 
 def mask_typed(name: str, value: str, typed: TypedMask) -> str:
-    """The same, also for what was typed. A name that says what it holds goes first: it says how that is masked."""
+    """Do the same, also for typed text. A name of a secret takes precedence, because it determines the mask."""
     hidden = None if is_hidden_name(name) else typed(name, value)
     return mask_value(name, value) if hidden is None else hidden
 
@@ -73,7 +74,7 @@ def _last_word(name: str) -> str:
 
 
 def _mask_encoded(name: str, value: str) -> str:
-    """A secret may hide behind percent signs, once or twice: then nothing of the value is shown."""
+    """Mask the whole value if a secret in it is percent-encoded, once or twice."""
     decoded = value
     for _ in range(3):
         if not _ENCODED.search(decoded):
@@ -85,9 +86,9 @@ def _mask_encoded(name: str, value: str) -> str:
 
 
 def mask_url(url: str, typed: TypedMask = _no_typed_mask) -> str:
-    """As it will be asked for, less its secrets: in the user, path, query and fragment. Never in the host.
+    """Mask the secrets of a URL in the user, path, query and fragment, and never in the host.
 
-    `typed` masks whole values of parameters, and nothing else of it.
+    `typed` masks only whole values of parameters.
     """
     try:
         parts = urlsplit(url)
@@ -98,13 +99,13 @@ def mask_url(url: str, typed: TypedMask = _no_typed_mask) -> str:
     path = "/".join(map(_mask_segment, ["", *segments], segments))
     query = f"?{_mask_query(parts.query, typed)}" if parts.query else ""
     fragment = f"#{_mask_query(parts.fragment, typed)}" if parts.fragment else ""
-    # Each piece by itself: a quote in one of them hides none of the others.
+    # Each piece is masked separately, so that a quote in one does not hide the others.
     shown = printable(origin + path + query + fragment)
     return shown if len(shown) <= LONGEST_URL else f"{shown[:LONGEST_URL]}... ({len(shown) - LONGEST_URL:,} more)"
 
 
 def _mask_segment(before: str, segment: str) -> str:
-    """Part of a path: what follows `password` or `token` is one. Behind a word that says less, if it looks drawn."""
+    """Mask a part of a path: a part after `password` or `token`; after a weaker word, only if it looks random."""
     word, decoded = unquote(before, errors="replace"), unquote(segment, errors="replace")
     if is_hidden_name(word) and segment and segment.partition(".")[0].lower() not in _STEPS:
         return MASK
@@ -117,7 +118,7 @@ def _looks_random(value: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """As the browser wrote it; an IPv6 address in brackets. Empty where there is none."""
+    """Return the host as the browser wrote it, an IPv6 address in brackets. Empty if there is none."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -150,14 +151,14 @@ def mask_header(name: str, value: str, typed: TypedMask = _no_typed_mask) -> str
 
 
 def cut(shown: str, longest: int = LONGEST_VALUE, *, unseen: int = 0) -> str:
-    """Masked text, bounded, and saying so. `unseen` is how much of it was left out before."""
+    """Shorten masked text and note how much is missing. `unseen` is the number of characters omitted before."""
     text = printable(shown)
     more = max(len(text) - longest, 0) + unseen
     return f"{text[:longest]}... ({more:,} more characters, not shown)" if more else text
 
 
 class ShownFields:
-    """Fields under names that are unique, within the bounds of one preview."""
+    """The fields of one preview under unique names, within its limits."""
 
     def __init__(self) -> None:
         self.masked: dict[str, str] = {}
@@ -170,7 +171,8 @@ class ShownFields:
             if len(self.masked) + len(self.plain) >= MOST_FIELDS:
                 self.left_out += 1
                 continue
-            # More than is shown is looked at: half a secret no longer looks like one. But not without end.
+            # More than the shown part is inspected, because half a secret no longer looks like one. That is limited
+            # too.
             inspected = field._replace(name=field.name[:MAX_INSPECTED], value=field.value[:MAX_INSPECTED])
             hidden = _mask_of(inspected, typed)
             is_masked = hidden != inspected.value

@@ -1,6 +1,6 @@
-"""Words for why a page goes elsewhere, beside those of the browser itself."""
+"""Reasons for a navigation, in addition to those of the browser."""
 
 from typing import Final
 
 NEW_WINDOW: Final = "newWindow"
-"""Of a link or a form with a target: the browser does not say which. The window is closed as soon as it is seen."""
+"""The reason for a link or a form with a target; the browser does not say which. Such a window is closed at once."""

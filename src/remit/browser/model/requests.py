@@ -1,4 +1,4 @@
-"""A request on its way out, as it will be written to the server: what is shown, approved and sent is this."""
+"""An outgoing request, exactly as it will be written to the server. The same object is shown, approved and sent."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -13,23 +13,23 @@ RequestKind = Literal["request", "websocket", "message"]
 
 @dataclass(frozen=True)
 class OutgoingRequest:
-    """Exact and whole, its body included. Nobody changes it once it is made."""
+    """A complete request with its body. It never changes after it was made."""
 
     request_id: str
     kind: RequestKind
     method: str
-    """For a message on a WebSocket: empty."""
+    """The method. Empty for a message on a WebSocket."""
     url: str
     headers: tuple[tuple[str, str], ...]
-    """As they are sent, in their order; what is between the browser and the proxy only is left out."""
+    """The headers as they are sent, in their order, without those between the browser and the proxy."""
     body: bytes = b""
     is_navigation: bool = False
-    """Whether a page or a frame is to show the answer, as far as the request itself tells.
+    """Whether a page or a frame will show the answer, as far as the request itself says.
 
     A page can make another request look like a navigation, and cannot make a navigation look like another request.
     """
     is_text: bool = False
-    """Of a message: text, as against binary."""
+    """Whether a message is text and not binary."""
 
     @cached_property
     def digest(self) -> str:
@@ -50,55 +50,59 @@ class OutgoingRequest:
         return self.url[self.url.index("/", self.url.index("://") + 3) :]
 
     def wire(self) -> bytes:
-        """The very bytes that are sent. (A message has none here: its body is put in a frame.)"""
+        """Return the bytes to send. Not for a message on a WebSocket, whose body is sent in a frame."""
         lines = [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {value}" for name, value in self.headers)]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.body
 
 
 class Ending(NamedTuple):
-    """What became of a request that was let through: told when the head of the answer is there, or never will be."""
+    """The outcome of a request that the gate let through, known when the head of the answer has arrived or cannot
+    arrive.
+    """
 
     status: int | None
-    """The server's answer; None: there was none. A message on a WebSocket never has one."""
+    """The status of the server's answer. None if there was no answer; a message on a WebSocket never has one."""
     sent: bool
     """Whether any byte of it may have reached the server."""
     problem: str = ""
     location: str = ""
-    """Where the server sends the browser on to, as it wrote it."""
+    """The target of a redirect, as the server wrote it."""
 
 
 class GateDecision(Enum):
     SEND = "send"
-    """Once, on a connection of its own, and never again, whatever becomes of it."""
+    """Send it once, on a new connection, and never again, with any outcome."""
     READ = "read"
-    """Send it: it only reads, and nobody was asked. It may use a connection again, and go anew if that was closed."""
+    """Send it without an approval, because it only reads. It may reuse a connection, and be sent again if that was
+    closed.
+    """
     DROP = "drop"
 
 
 class Gate(Protocol):
-    """Who is asked about every request of one session. Called in the event loop of the proxy."""
+    """Decides about every request of one session. Called in the event loop of the proxy."""
 
     def check_destination(self, scheme: str, host: str, port: int) -> str | None:
-        """Why nothing may go there, or None. Asked before a name is looked up, and again once a connection is made:
-        that takes a while, in which a token may be revoked. Nothing has been written then.
+        """Return why no request may go to this host, or None. The proxy calls it before the DNS lookup, and again after
+        it has connected, because a token may be revoked meanwhile. Nothing has been written by then.
 
-        The scheme is http or https, also for a WebSocket; the host has no dot at its end and no capital letters, an
-        IPv6 address no brackets. The reason is shown in the browser.
+        The scheme is http or https, also for a WebSocket. The host has no dot at its end and no capital letters, and an
+        IPv6 address has no brackets. The reason is shown in the browser.
         """
 
     async def judge(self, request: OutgoingRequest) -> GateDecision:
-        """Returns when it is decided, however long that takes. Cancelled if the browser gives the request up.
+        """Return the decision, however long it takes. Cancelled if the browser gives the request up.
 
-        The place of the request has been looked at before: it is neither refused nor private. If this raises, the
-        request is not sent.
+        The destination was checked before: it is allowed and not private. If this raises, the request is not sent.
         """
 
     def note_end(self, request: OutgoingRequest, ending: Ending) -> None:
-        """Of every request that was answered SEND or READ, exactly once; also if it was cut off."""
+        """Called exactly once for every request that was decided SEND or READ, also if it was cut off."""
 
     def note_refused(self, method: str, url: str, why: str) -> None:
-        """What was turned away without asking `judge`: a place, a body too large, a request of two meanings.
+        """Called for a request that was turned away without `judge`: its destination is not allowed, its body is too
+        large, or it is ambiguous.
 
-        Bounded; the URL is not masked: the gate knows what is secret in it. `method` and `url` are empty where they
-        could not be read.
+        The texts are bounded. The URL is not masked, because the gate knows the secrets. `method` and `url` are empty
+        if they could not be read.
         """

@@ -19,16 +19,17 @@ class AddressError(ValueError):
 
 class Endpoint(NamedTuple):
     scheme: str
-    """http or https."""
+    """The scheme: http or https."""
     host: str
-    """Small letters, no dot at the end, no brackets."""
+    """The host in small letters, without a dot at the end and without brackets."""
     port: int
     authority: str
-    """As the browser writes it in URLs and in the host header: without the port if it is the usual one."""
+    """The authority as the browser writes it in URLs and in the host header, without the port if that is the default.
+    """
 
 
 def parse_authority(text: str, *, scheme: str) -> Endpoint:
-    """`host` or `host:port`, as the browser writes them. Without a port: the scheme's."""
+    """Parse `host` or `host:port`, as the browser writes them. Without a port, it is the default port of the scheme."""
     found = _AUTHORITY.fullmatch(text)
     if found is None:
         raise AddressError("not a host and a port")
@@ -49,7 +50,7 @@ def _parse_host(written: str) -> str:
             raise AddressError("not an IPv6 address") from None
     host = written.removesuffix(".")
     if _NUMBER.fullmatch(host.rpartition(".")[2]):
-        # 127.1, 0x7f000001 and 2130706433 are addresses too, and not everybody agrees on which.
+        # 127.1, 0x7f000001 and 2130706433 are addresses too, but programs disagree about which ones.
         try:
             return str(IPv4Address(host))
         except ValueError:
@@ -69,7 +70,7 @@ _NOT_PUBLIC: Final = tuple(
             "10.0.0.0/8",
             "100.64.0.0/10",
             "127.0.0.0/8",
-            "168.63.129.16/32",  # looks public, and is where a cloud answers its own machines
+            "168.63.129.16/32",  # looks public, but is the address at which a cloud serves its own machines
             "169.254.0.0/16",
             "172.16.0.0/12",
             "192.0.0.0/24",
@@ -79,10 +80,10 @@ _NOT_PUBLIC: Final = tuple(
             "198.18.0.0/15",
             "198.51.100.0/24",
             "203.0.113.0/24",
-            "224.0.0.0/3",  # multicast, and all that is reserved
+            "224.0.0.0/3",  # multicast, and all reserved addresses
             "2001::/23",  # Teredo and other special uses
             "2001:db8::/32",
-            "2002::/16",  # 6to4: leads to an IPv4 address, by ways of its own
+            "2002::/16",  # 6to4: leads to an IPv4 address
             "3fff::/20",
         ],
     )
@@ -90,13 +91,15 @@ _NOT_PUBLIC: Final = tuple(
 _PUBLIC_IPV6: Final = ip_network("2000::/3")
 _EMBEDS_IPV4: Final = (ip_network("::ffff:0:0/96"), ip_network("64:ff9b::/96"))
 _TELLS_SECRETS: Final = frozenset(map(ip_address, ["169.254.169.254", "fd00:ec2::254", "168.63.129.16"]))
-"""Where clouds hand out a machine's credentials. Only its own entry lets one of them be reached, no wider network."""
+"""The addresses at which clouds give a machine its credentials. Only an entry for exactly such an address allows it,
+not an entry for a network.
+"""
 
 Address = IPv4Address | IPv6Address
 
 
 def is_reachable(text: str, private_addresses: Iterable[str]) -> bool:
-    """Whether the address is public, or one of those that were named."""
+    """Whether the address is public, or is among the named private addresses."""
     try:
         address = _unwrapped(ip_address(text))
     except ValueError:
@@ -110,7 +113,7 @@ def is_reachable(text: str, private_addresses: Iterable[str]) -> bool:
 
 
 def _unwrapped(address: Address) -> Address:
-    """What an IPv6 address that only carries an IPv4 address leads to."""
+    """Return the IPv4 address that an IPv6 address embeds, else the address itself."""
     if any(address in network for network in _EMBEDS_IPV4):
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address

@@ -1,7 +1,7 @@
-"""An authority that exists in the memory of this process only, and the certificates it gives to hosts.
+"""A certificate authority that exists only in the memory of this process, and its certificates for hosts.
 
-Chromium believes it because its key is named when Chromium is started, so there is nothing to install and nothing
-to steal: no file holds the key, and no other program trusts it.
+Chromium trusts it because its key is an option of the command that starts Chromium. So there is nothing to install and
+nothing to steal: no file has the key, and no other program trusts it.
 """
 
 import os
@@ -27,14 +27,14 @@ MOST_HOSTS: Final = 500
 
 
 class Authority:
-    """Makes a TLS context for any host. `spki` is what Chromium is told to believe."""
+    """Makes a TLS context for any host. `spki` is the hash of the key that Chromium is started to trust."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Remit, this browser only")])
         now = datetime.now(UTC)
-        # Longer than any host process lives. Chromium does not look: the key is what it was told of.
+        # Longer than any host process runs. Chromium does not check it, because it trusts the key.
         self._certificate = (
             self._builder(self._key, now, timedelta(days=365))
             .subject_name(self._name)
@@ -47,11 +47,11 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """In PEM. It is public: every server certificate is sent with it."""
+        """The certificate in PEM. It is public, because it is sent with every server certificate."""
         return self._certificate.public_bytes(Encoding.PEM)
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """For the server's side of a connection, to a client that asks for this host and no other."""
+        """Return the context for the server's side of a connection. It accepts only clients that ask for this host."""
         now = datetime.now(UTC)
         cached = self._contexts.get(host)
         if cached and now - cached[0] < RENEWED_AFTER:
@@ -69,7 +69,7 @@ class Authority:
         context.set_alpn_protocols(["http/1.1"])
         context.sni_callback = _require_server_name(host)
         key = self._leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        # The ssl module reads keys from files only; this one is memory without a name.
+        # The ssl module reads keys only from files. This file is in memory and has no name.
         descriptor = os.memfd_create("remit-certificate")
         try:
             os.write(descriptor, self._leaf(host, now) + self.certificate + key)
@@ -85,7 +85,7 @@ class Authority:
             name = x509.DNSName(host)
         certificate = (
             self._builder(self._leaf_key, now, LIFE)
-            # Without a name of its own, for a common name ends at 64 characters; hence the next line is critical.
+            # No subject name, because a common name has at most 64 characters. So the next extension is critical.
             .subject_name(x509.Name([]))
             .add_extension(x509.SubjectAlternativeName([name]), critical=True)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -113,7 +113,7 @@ def _require_server_name(host: str) -> Callable[[ssl.SSLObject, str, ssl.SSLCont
         wanted = host
 
     def check(_connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
-        # Chromium leaves a dot at the end of a name where it was.
+        # Chromium keeps a dot at the end of a name.
         return (
             None
             if (name and name.removesuffix(".")) == wanted

@@ -1,4 +1,4 @@
-"""What comes in from the browser: a plain request for a proxy, or a tunnel; then one request after the other."""
+"""One connection from the browser: a plain proxy request or a tunnel, then one request after the other."""
 
 import asyncio
 from contextlib import suppress
@@ -28,13 +28,13 @@ class ConnectionTimeouts:
     """How long the browser may take, in seconds."""
 
     idle: float = 120.0
-    """Until it says something at all: it likes to connect ahead of need."""
+    """Until the first byte. A browser connects before it needs a connection."""
     head: float = 10.0
     """From the first to the last byte of a head, or of a TLS handshake."""
     body: float = 30.0
     """Between two pieces of a body."""
     linger: float = 2.0
-    """To read our refusal, when it still has something to send."""
+    """To read a refusal while the browser still sends."""
 
 
 class BrowserConnection:
@@ -50,10 +50,10 @@ class BrowserConnection:
         self._timeouts = timeouts
 
     async def serve(self, connected: socket) -> None:
-        """Until it ends. Closes the socket."""
+        """Serve the connection until it ends, and close the socket."""
         wire: ByteStream | None = None
         try:
-            # asyncio would do so only if the listener had been made with the protocol's number.
+            # asyncio sets this only if the listener was made with the protocol's number.
             connected.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
             wire, tunnel = await self._open(connected)
             if wire is not None:
@@ -75,7 +75,7 @@ class BrowserConnection:
                         await wire.wait_closed()
                 wire.abort()
 
-    # --- the beginning
+    # --- opening
 
     async def _open(self, connected: socket) -> tuple[ByteStream | None, Endpoint | None]:
         loop = asyncio.get_running_loop()
@@ -148,11 +148,11 @@ class BrowserConnection:
         endpoint, path = read_endpoint(head, tunnel)
         is_websocket = head.is_websocket
         if (tunnel is None and is_websocket) or (tunnel and tunnel.scheme == "http" and not is_websocket):
-            # The browser tunnels WebSockets always, and plain requests never.
-            raise BadRequestError("not the way in which a browser asks a proxy")
+            # The browser always uses a tunnel for WebSockets, and never for plain requests.
+            raise BadRequestError("the request is not in the form that a browser uses for a proxy")
         length = head.body_length
         if length > self._most_body_bytes:
-            raise BadRequestError(f"the body has more than {self._most_body_bytes} bytes, and could not be shown", 413)
+            raise BadRequestError(f"the body has more than {self._most_body_bytes} bytes and cannot be shown", 413)
         if head.wants_to_continue:
             wire.write(_CONTINUE)
         body = await wire.read_exactly(length, self._timeouts.body)
@@ -183,7 +183,7 @@ async def _plain(connected: socket, already_read: bytes) -> ByteStream:
 
 
 async def _peek(connected: socket) -> int:
-    """The first byte, which stays where it is."""
+    """Return the first byte without removing it from the socket."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
     loop.add_reader(connected, _resolve, readable)
@@ -203,7 +203,7 @@ def _resolve(awaited: asyncio.Future[None]) -> None:
 
 
 def _read_connect(raw: bytes) -> str:
-    """The authority that a tunnel is wanted to: it must name its port."""
+    """Return the authority that a CONNECT request names. It must name the port."""
     if len(raw) > MAX_HEAD:
         raise BadRequestError(_HEAD_TOO_LARGE, 431)
     written, end, more = raw.partition(END_OF_HEAD)
@@ -211,6 +211,6 @@ def _read_connect(raw: bytes) -> str:
         raise BadRequestError("there is more behind the request, which browsers do not do")
     head = parse_head(written + end)
     if not head.target.rpartition(":")[2].isdigit() or head.value("host") != head.target or head.body_length:
-        raise BadRequestError("not a request for a tunnel")
+        raise BadRequestError("the request for a tunnel is malformed")
     read_authority(head.target, "https")
     return head.target

@@ -1,4 +1,4 @@
-"""Names to addresses, each of them checked. What is connected to later is an address that came out of here."""
+"""The addresses of a name, each of them checked. The proxy connects only to addresses from here."""
 
 import asyncio
 import socket
@@ -17,21 +17,21 @@ AS_READ: Final = "in remit.yaml, as this browser read it when it started (after 
 
 
 class AddressRefusedError(Exception):
-    """The place may not be reached."""
+    """The settings do not allow this destination."""
 
 
 class LookupFailedError(Exception):
-    """The name leads nowhere."""
+    """The name has no address."""
 
 
 async def resolve_with_system(host: str) -> list[str]:
-    # asyncio does this in a thread.
+    # asyncio runs this in a thread.
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 
 
 class Lookups:
-    """For one host process."""
+    """The lookups of one host process."""
 
     def __init__(self, config: Browser, resolve: Resolve = resolve_with_system) -> None:
         self._ports = frozenset(config.ports)
@@ -44,9 +44,9 @@ class Lookups:
         return None if port in self._ports else f"port {port} is not among browser.ports {AS_READ}"
 
     async def find(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """All addresses of the place, in the order in which they should be tried.
+        """Return all addresses of the destination, in the order in which to try them.
 
-        One that may not be reached refuses them all: a name that leads inside and outside was made to confuse.
+        If one address is not allowed, all are refused. A name with a private and a public address is likely an attack.
         """
         now = asyncio.get_running_loop().time()
         cached = self._cache.get(endpoint.host)
@@ -72,5 +72,5 @@ class Lookups:
         except (OSError, UnicodeError):  # a timeout is an OSError
             found = []
         if not found:
-            raise LookupFailedError(f"no address is known for {host}: not in the DNS, nor in browser.hosts {AS_READ}")
+            raise LookupFailedError(f"{host} has no address in the DNS or in browser.hosts {AS_READ}")
         return tuple(dict.fromkeys(found))

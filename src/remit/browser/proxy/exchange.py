@@ -1,11 +1,11 @@
-"""One request: its place, the lookup, the judgement, the sending, the answer.
+"""One request: its destination, the lookup, the decision, the sending, the answer.
 
-1. The place may be reached: the gate, the ports, and then every address its name leads to.
-2. The gate judges the request, as it will be written. If the browser hangs up meanwhile, that is the end of it.
-3. A connection is made to an address that was checked. That takes a while, so the gate is asked about the place again.
-4. The request is written, once: from here on it counts as sent. What a person was asked about is never sent again;
-   plain reading is, if the server had closed a connection in use, and then it is judged again, as another request.
-5. The answer is passed on as it comes.
+1. The destination is checked: by the gate, by its port, and by every address of its name.
+2. The gate judges the request, as it will be written. If the browser hangs up meanwhile, the request ends.
+3. A connection is made to a checked address. That takes a while, so the gate is asked about the destination again.
+4. The request is written, once. From then on it is treated as sent. An approved request is never sent again. A reading
+   request is sent again if the server had closed a reused connection. It is then judged again, as another request.
+5. The answer is passed on as it arrives.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from remit.browser.proxy.websockets import relay_messages
 from remit.core.ids import system_clock, uuid7
 
 ANSWER_SECONDS: Final = 300.0
-_ABANDONED: Final = "the browser gave it up"
+_ABANDONED: Final = "the browser gave the request up"
 
 
 class StaleConnectionError(Exception):
-    """A connection that was used before turned out to be closed: not one byte came back on it."""
+    """Raised when a reused connection was closed: not one byte came back on it."""
 
 
 class Exchange(NamedTuple):
@@ -45,7 +45,7 @@ class Exchange(NamedTuple):
     server: ByteStream
     request: OutgoingRequest
     is_plain: bool
-    """Whether it only reads, and nobody was asked about it."""
+    """Whether the request only reads, and no approval was requested."""
     is_used: bool
     """Whether the server's connection was used before."""
     is_last: bool
@@ -53,7 +53,7 @@ class Exchange(NamedTuple):
 
 
 class ReusableConnections(NamedTuple):
-    """Which of the two connections can be used once more."""
+    """Which of the two connections can be used again."""
 
     server: bool
     browser: bool
@@ -71,7 +71,7 @@ class Exchanges:
     async def exchange(
         self, browser: ByteStream, endpoint: Endpoint, request: OutgoingRequest, *, closing: bool
     ) -> bool:
-        """Whether another request may follow on the browser's connection."""
+        """Process one request. Returns whether another one may follow on the browser's connection."""
         try:
             addresses = await self._resolve(endpoint)
         except AddressRefusedError as refused:
@@ -82,7 +82,7 @@ class Exchanges:
         try:
             return await self._judge_and_send(browser, endpoint, addresses, request, closing=closing)
         except StaleConnectionError:
-            # The server had hung up before it saw this. The browser would repeat it by itself, as a request of its own.
+            # The server had closed the connection before it saw this. The browser would repeat it as a new request.
             again = replace(request, request_id=uuid7(system_clock()))
             return await self._judge_and_send(browser, endpoint, addresses, again, closing=closing, is_again=True)
 
@@ -104,7 +104,7 @@ class Exchanges:
         is_plain = decision is GateDecision.READ and request.kind == "request" and request.method in SAFE_METHODS
         report = EndReport(self._gate, request)
         try:
-            # Only plain reading may use a connection that the server might be about to close.
+            # Only a reading request may use a connection that the server may close soon.
             used = self._upstream.acquire(endpoint) if is_plain and not is_again else None
             server = used or await self._connect(endpoint, addresses)
             is_reusable = False
@@ -144,23 +144,23 @@ class Exchanges:
         server.write(request.wire())
         answer = ServerAnswer(server, request)
         try:
-            # Once a change was asked for it is worth knowing what became of it, browser or not.
+            # The outcome of a request that changes something is worth knowing, even if the browser has gone.
             with browser.on_hang_up(server.abort) if exchange.is_plain else nullcontext():
                 async with asyncio.timeout(ANSWER_SECONDS):
                     head = await answer.read_head()
         except (BrokenResponseError, OSError) as problem:  # a timeout is an OSError
-            why = _ABANDONED if browser.is_gone and exchange.is_plain else str(problem) or "the server does not answer"
+            why = _ABANDONED if browser.is_gone and exchange.is_plain else str(problem) or "the server did not answer"
             report.report(None, why)
             if exchange.is_used and answer.is_silence and not browser.is_gone:
                 raise StaleConnectionError from None
-            # Never silence: a browser repeats by itself what got no answer at all.
+            # There is always an answer, because a browser repeats a request that got none.
             return ReusableConnections(server=False, browser=_answer_notice(browser, request, 502, why, FAILED))
         report.report(head.status, location=head.location)
         try:
             with browser.on_hang_up(server.abort):
                 return await self._forward_answer(exchange, head, answer)
         except (BrokenResponseError, OSError):
-            # The browser can tell that its end is missing.
+            # The browser can see that the end of the answer is missing.
             return ReusableConnections(server=False, browser=False)
 
     async def _forward_answer(self, exchange: Exchange, head: AnswerHead, answer: ServerAnswer) -> ReusableConnections:
@@ -177,7 +177,7 @@ class Exchanges:
 
     async def _switch_to_websocket(self, exchange: Exchange, head: AnswerHead, rest: bytes) -> None:
         if head.value(b"sec-websocket-extensions") is not None:
-            # It was not offered any, and their messages could not be read.
+            # No extension was offered, and the messages of one could not be read.
             _answer_notice(
                 exchange.browser, exchange.request, 502, "the server insists on an extension of WebSockets", FAILED
             )
@@ -190,7 +190,7 @@ class Exchanges:
 
 
 def _answer_refused(browser: ByteStream, request: OutgoingRequest, why: str) -> bool:
-    """A navigation that brings no content leaves the browser on its page, which stays usable."""
+    """Answer a refused request. A navigation gets an answer without content, so the browser stays on its page."""
     return _answer_notice(browser, request, 204 if request.is_navigation else 403, why, REFUSED)
 
 

@@ -1,4 +1,4 @@
-"""Asking the gate about a request, and telling it how that ended."""
+"""Calls to the gate: ask about a request, and report how it ended."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from remit.core.errors import render_line
 
 
 class EndReport:
-    """Tells the gate how a request that it let through ended: once, whatever happens."""
+    """Reports to the gate how a request that it let through ended, exactly once in every case."""
 
     def __init__(self, gate: Gate, request: OutgoingRequest) -> None:
         self._gate = gate
@@ -23,7 +23,7 @@ class EndReport:
     def report(self, status: int | None, problem: str = "", location: str = "") -> None:
         if not self._is_reported:
             self._is_reported = True
-            with _catch_failures("told how a request ended"):
+            with _catch_failures("informed how a request ended"):
                 self._gate.note_end(self._request, Ending(status, self.sent, render_line(problem), location))
 
 
@@ -31,13 +31,15 @@ MAX_URL: Final = 20_000
 
 
 def report_refused(gate: Gate, method: str, url: str, why: str) -> None:
-    with _catch_failures("told what was refused"):
+    with _catch_failures("informed about a refused request"):
         gate.note_refused(render_line(method), url[:MAX_URL], render_line(why))
 
 
 @contextmanager
 def _catch_failures(what: str) -> Iterator[None]:
-    """A gate that fails is a bug to be seen. The browser still gets its answer: without one it would ask again."""
+    """Report an error of the gate as a bug. The browser still gets an answer, because without one it would ask
+    again.
+    """
     try:
         yield
     except Exception as problem:  # noqa: BLE001 - as above
@@ -49,12 +51,12 @@ def _catch_failures(what: str) -> Iterator[None]:
 def check_destination(gate: Gate, endpoint: Endpoint) -> str | None:
     try:
         return gate.check_destination(endpoint.scheme, endpoint.host, endpoint.port)
-    except Exception as problem:  # noqa: BLE001 - what the gate did not allow is refused
+    except Exception as problem:  # noqa: BLE001 - a request that the gate did not allow is refused
         return f"it could not be judged: {type(problem).__name__}"
 
 
 async def judge(gate: Gate, browser: ByteStream, request: OutgoingRequest) -> GateDecision | None:
-    """The gate's answer; None if the browser hung up before there was one."""
+    """Return the gate's decision, or None if the browser hung up before."""
     judgement = asyncio.ensure_future(gate.judge(request))
     try:
         with browser.on_hang_up(judgement.cancel):
@@ -63,11 +65,11 @@ async def judge(gate: Gate, browser: ByteStream, request: OutgoingRequest) -> Ga
         if _is_being_cancelled():
             raise
         return None
-    except Exception as problem:  # noqa: BLE001 - whatever is wrong with the gate, what it did not allow is not sent
+    except Exception as problem:  # noqa: BLE001 - after any error of the gate, a request is not sent
         report_refused(gate, request.method, request.url, f"it could not be judged: {type(problem).__name__}")
         return GateDecision.DROP
     if decision is not GateDecision.DROP and (browser.is_gone or _is_being_cancelled()):
-        EndReport(gate, request).report(None, "the browser gave it up")
+        EndReport(gate, request).report(None, "the browser gave the request up")
         if _is_being_cancelled():
             raise asyncio.CancelledError
         return None

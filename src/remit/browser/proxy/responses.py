@@ -1,4 +1,4 @@
-"""What goes back to the browser: the server's answer as it is, or a short notice of ours."""
+"""The answers to the browser: the server's answer, or a short notice of Remit."""
 
 import re
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ MAX_ANSWER_HEAD: Final = 256 << 10
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
 MARK: Final = "X-Remit"
-"""The header by which our notices are known. A server's own is taken away."""
+"""The header that marks Remit's notices. It is removed from the answers of servers."""
 
 _PHRASES: Final = {
     204: "No Content",
@@ -31,19 +31,21 @@ _PHRASES: Final = {
 _NOT_PASSED_ON: Final = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"te", b"trailer", b"transfer-encoding"}
     | {b"upgrade"}
-    # Would lead the browser to ways out that are closed.
+    # Would make the browser try connections that are closed.
     | {b"alt-svc"}
-    # Would make the browser report on its own, and each report would be held for a person.
+    # Would make the browser send reports, and each report would be held for an approver.
     | {b"nel", b"report-to", b"reporting-endpoints"}
-    # Would make the browser ask for the same once more, by itself.
+    # Would make the browser send the same request again.
     | {b"critical-ch"}
     | {MARK.lower().encode()}
 )
 _HIDDEN_STATUSES: Final = frozenset({407, 408, 421})
-"""What a browser takes for the proxy's own word: 407 makes it ask for a password, the others send the request again."""
+"""Statuses that a browser takes as coming from the proxy. After 407 it asks for a password; after the others it sends
+the request again.
+"""
 
 _SECURITY_POLICIES: Final = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
-# The same: its reports need no other header. What the policy forbids stays forbidden.
+# A content security policy makes the browser send reports without another header. The rest of the policy stays.
 _REPORTING: Final = re.compile(rb"(?i)(^|[;,])[ \t]*report-(?:uri|to)(?![a-z-])[^;,]*")
 
 _HUNG_UP: Final = "the server hung up before its answer was complete"
@@ -51,11 +53,11 @@ _BODILESS: Final = frozenset({204, 304})
 
 
 class BrokenResponseError(Exception):
-    """The server's answer ended too early, or is none."""
+    """The server's answer ended too early, or is not a valid answer."""
 
 
 def render_notice(status: int, why: str, *, mark: str, method: str = "", closing: bool = False) -> bytes:
-    """An answer of our own. Masked: its words may come from a request."""
+    """Return an answer of Remit. It is masked, because its text may come from a request."""
     body = b"" if status in _BODILESS else f"Remit: {render_line(why)}\n".encode()
     lines = [f"HTTP/1.1 {status} {_PHRASES[status]}", f"{MARK}: {mark}", "Cache-Control: no-store"]
     if status not in _BODILESS:
@@ -79,19 +81,19 @@ class AnswerHead(NamedTuple):
 
     @property
     def location(self) -> str:
-        """Of a redirect: where it leads, as the server wrote it."""
+        """The target of a redirect, as the server wrote it."""
         found = self.value(b"location") if 300 <= self.status < 400 else None
         return (found or b"").decode("latin-1")
 
     @property
     def is_chunked(self) -> bool:
-        """Whether the browser gets the body in chunks: if the server did so, or if the connection's end is its end."""
+        """Whether the browser gets the body in chunks: the server sent chunks, or the body ends with the connection."""
         if self.method == "HEAD" or self.status in _BODILESS or self.status < 200:
             return False
         return self.value(b"transfer-encoding") is not None or self.value(b"content-length") is None
 
     def render(self, *, closing: bool = False) -> bytes:
-        """For the browser."""
+        """Return the head for the browser."""
         lines = [b"HTTP/1.1 %d %s" % (502 if self.status in _HIDDEN_STATUSES else self.status, self.reason)]
         chunked = self.is_chunked
         for name, value in self.fields:
@@ -111,7 +113,7 @@ def _without_reports(name: bytes, value: bytes) -> bytes:
 
 
 def render_piece(data: bytes, *, is_chunked: bool) -> bytes:
-    """A piece of the body for the browser; an empty one is its end."""
+    """Return a piece of the body for the browser. An empty piece is the end."""
     return b"%x\r\n%s\r\n" % (len(data), data) if is_chunked else data
 
 
@@ -121,7 +123,7 @@ class ServerAnswer:
     def __init__(self, wire: ByteStream, request: OutgoingRequest) -> None:
         self._wire = wire
         self._method = request.method
-        # Only its reading is used: what is written is the request that was shown, byte for byte.
+        # h11 is used only to read. The request that was shown is written byte for byte.
         self._reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_ANSWER_HEAD)
         fields = [("Host", "server")]
         if request.kind == "websocket":
@@ -130,7 +132,7 @@ class ServerAnswer:
         self._reader.send(h11.EndOfMessage())
         self._has_ended = False
         self.is_silence = True
-        """Whether the server said nothing at all."""
+        """Whether the server has sent nothing at all."""
 
     async def _next(self) -> object:
         while True:
@@ -143,13 +145,13 @@ class ServerAnswer:
                 self.is_silence = self.is_silence and self._has_ended
                 self._reader.receive_data(received)
             except h11.RemoteProtocolError:
-                # Its own words quote what the server sent.
+                # The message of h11 quotes what the server sent.
                 raise BrokenResponseError(
                     _HUNG_UP if self._has_ended else "the server's answer cannot be read"
                 ) from None
 
     async def read_head(self) -> AnswerHead:
-        """When the real answer begins: hints before it are left out. 101 for a WebSocket."""
+        """Return the head of the final answer. Interim answers are skipped. The status is 101 for a WebSocket."""
         while True:
             event = await self._next()
             if isinstance(event, h11.InformationalResponse) and event.status_code != 101:
@@ -160,7 +162,7 @@ class ServerAnswer:
             raise BrokenResponseError(_HUNG_UP)
 
     async def read_piece(self) -> bytes:
-        """Of the body, as it comes; empty at its end."""
+        """Return the next piece of the body as it arrives; empty at the end."""
         while True:
             event = await self._next()
             if isinstance(event, h11.EndOfMessage):
@@ -176,5 +178,5 @@ class ServerAnswer:
 
     @property
     def rest(self) -> bytes:
-        """What the server sent behind the head with which a WebSocket begins."""
+        """The bytes that the server sent after the head that opens a WebSocket."""
         return bytes(self._reader.trailing_data[0])

@@ -1,4 +1,4 @@
-"""The proxy: all requests of one session come in at one listening socket, and are asked of one gate."""
+"""The proxy: all requests of one session arrive at one listening socket, and one gate decides about them."""
 
 import asyncio
 from socket import socket
@@ -13,11 +13,11 @@ from remit.browser.proxy.upstream import Upstream, build_tls_context
 from remit.contracts.config.browser import Browser
 
 MOST_CONNECTIONS: Final = 256
-"""Of one session at a time; more have to wait. Chromium itself opens 32 to a proxy."""
+"""The connections of one session at a time; more have to wait. Chromium itself opens 32 to a proxy."""
 
 
 class ProxyListener:
-    """What goes on at one listening socket."""
+    """The connections of one listening socket."""
 
     def __init__(self, listener: socket, connection: BrowserConnection, upstream: Upstream) -> None:
         self._listener = listener
@@ -28,7 +28,7 @@ class ProxyListener:
         self._closed = False
         self._listen()
 
-    # Not by a task that accepts: if it were cancelled in the wrong moment, a connection would be lost, and left open.
+    # There is no accepting task. If it were cancelled at the wrong moment, a connection would be lost and stay open.
 
     def _listen(self) -> None:
         if not self._closed:
@@ -40,7 +40,7 @@ class ProxyListener:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError:
-            # Out of descriptors, most likely: those that are open will end.
+            # Most likely the process has no free descriptors. Open connections will end.
             self._loop.remove_reader(self._listener)
             self._loop.call_later(0.1, self._listen)
             return
@@ -57,10 +57,10 @@ class ProxyListener:
             self._listen()
 
     async def close(self) -> None:
-        """Ends all its connections. What is held is cancelled, and nothing more is sent. The listener stays open."""
+        """End all connections. Held requests are cancelled, and nothing more is sent. The listener stays open."""
         self._closed = True
         self._loop.remove_reader(self._listener)
-        await asyncio.sleep(0)  # a connection that was just accepted takes its first step, or nobody would close it
+        await asyncio.sleep(0)  # a connection that was just accepted has to run once, or its socket would stay open
         tasks = list(self._connections)
         for task in tasks:
             task.cancel()
@@ -69,7 +69,7 @@ class ProxyListener:
 
 
 class BrowserProxy:
-    """The ways out of one host process's browser."""
+    """The proxy of one host process's browser."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class BrowserProxy:
 
     @property
     def spki(self) -> str:
-        """What Chromium is told to believe: the hash of our authority's key, in base64."""
+        """The hash of the authority's key, in base64. Chromium is started to trust it."""
         return self._authority.spki
 
     async def serve(self, listener: socket, gate: Gate) -> ProxyListener:
-        """Accepts on this listening socket, for one session, until it is closed."""
+        """Accept connections of one session on this listening socket until it is closed."""
         listener.setblocking(False)
         upstream = Upstream(self._trust)
         exchanges = Exchanges(gate, self._lookups, upstream, self._most_bytes)

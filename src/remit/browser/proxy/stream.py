@@ -1,7 +1,7 @@
-"""The bytes of one connection, and whether the other end is still there.
+"""The bytes of one connection, and whether the other end is still connected.
 
-Not asyncio's streams, for these cannot tell that the other end hung up before they are read to their end; and a
-request that is held for minutes must be dropped in the moment in which the browser gives it up.
+asyncio's streams are not used, because they report that the other end hung up only after all bytes were read. A request
+that is held for minutes must be dropped at the moment when the browser gives it up.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ class HeadTooLargeError(Exception):
 
 
 class ByteStream(asyncio.Protocol):
-    """One connection. Reading raises EOFError where the bytes end too early, ConnectionError where it broke."""
+    """One connection. Reading raises EOFError if the bytes end too early, and ConnectionError if it broke."""
 
     transport: asyncio.Transport
 
@@ -32,9 +32,9 @@ class ByteStream(asyncio.Protocol):
         self._expects_silence = False
         self._lost = asyncio.get_running_loop().create_future()
         self.is_gone = False
-        """Whether the other end hung up, or broke the silence. It may still be read what was sent before."""
+        """Whether the other end hung up, or sent when it must not. Bytes that it sent before can still be read."""
         self.cap: int | None = None
-        """How many unread bytes may wait; with more the connection is cut. Else the other end is made to wait."""
+        """How many unread bytes may wait before the connection is cut. None: reading pauses and the other end waits."""
 
     # --- called by the transport
 
@@ -43,7 +43,7 @@ class ByteStream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._expects_silence:
-            # Nothing that speaks when it was not asked is understood by both sides in the same way.
+            # The two ends would disagree about the meaning of bytes that nothing asked for.
             self.abort()
             return
         self._buffer += data
@@ -57,7 +57,7 @@ class ByteStream(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._end()
-        return False  # the transport closes itself once everything is written
+        return False  # the transport closes itself when everything is written
 
     def connection_lost(self, problem: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         self._end()
@@ -74,7 +74,7 @@ class ByteStream(asyncio.Protocol):
             self._writing.set_result(None)
         self._writing = None
 
-    # --- whether the other end is there
+    # --- whether the other end is connected
 
     def _end(self) -> None:
         self._ended = True
@@ -89,7 +89,7 @@ class ByteStream(asyncio.Protocol):
 
     @contextmanager
     def on_hang_up(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Calls this once if the other end hangs up meanwhile, or has done so already."""
+        """Call this once if the other end hangs up meanwhile, or has hung up already."""
         self._hang_up_callback = callback
         try:
             if self.is_gone:
@@ -99,7 +99,7 @@ class ByteStream(asyncio.Protocol):
             self._hang_up_callback = None
 
     def expect_silence(self) -> None:
-        """From now on the other end has nothing to say: if it does, or did already, the connection is cut."""
+        """From now on the other end must not send. If it sends, or has sent already, the connection is cut."""
         self._expects_silence = True
         if self._buffer:
             self.abort()
@@ -130,13 +130,13 @@ class ByteStream(asyncio.Protocol):
         data = bytes(self._buffer[:count])
         del self._buffer[:count]
         if self._paused and len(self._buffer) <= HIGH_WATER:
-            # Also where nothing more is wanted: else it would not be noticed that the other end hangs up.
+            # Reading also resumes if no more bytes are needed. Otherwise a hang-up of the other end would go unnoticed.
             self._paused = False
             self.transport.resume_reading()
         return data
 
     async def wait(self) -> bool:
-        """True once there are bytes, False once there will be none."""
+        """Wait. Return True when there are bytes, and False when there will be none."""
         while not self._buffer:
             if self._ended:
                 return False
@@ -147,12 +147,12 @@ class ByteStream(asyncio.Protocol):
         return True
 
     async def read_some(self) -> bytes:
-        """What is there, waiting for at least one byte; empty at the end."""
+        """Return the available bytes, at least one. Empty at the end."""
         await self.wait()
         return self._consume(len(self._buffer))
 
     async def read_head(self, most: int) -> bytes:
-        """Up to and with the first empty line."""
+        """Read up to and including the first empty line."""
         searched = 0
         while (found := self._buffer.find(END_OF_HEAD, searched)) < 0:
             searched = max(0, len(self._buffer) - len(END_OF_HEAD) + 1)
@@ -165,7 +165,7 @@ class ByteStream(asyncio.Protocol):
         return self._consume(end)
 
     async def read_exactly(self, count: int, seconds: float) -> bytes:
-        """So many bytes, none of which may keep us waiting for longer than that."""
+        """Read that many bytes. The wait for each piece is limited to that many seconds."""
         parts: list[bytes] = []
         missing = count
         while missing:
@@ -177,7 +177,9 @@ class ByteStream(asyncio.Protocol):
         return b"".join(parts)
 
     async def discard(self, seconds: float, most: int) -> None:
-        """Throws away what still comes. Closing on unread bytes would reset the connection, and lose our answer."""
+        """Discard the bytes that still arrive. Closing with unread bytes would reset the connection and lose the
+        answer.
+        """
         try:
             async with asyncio.timeout(seconds):
                 while most > 0 and (data := await self.read_some()):
@@ -193,7 +195,7 @@ class ByteStream(asyncio.Protocol):
         self.transport.write(data)
 
     async def drain(self) -> None:
-        """Waits while the other end is slower than we are."""
+        """Wait while the other end reads more slowly than this one writes."""
         if self._writing is not None:
             await self._writing
         if self.transport.is_closing():

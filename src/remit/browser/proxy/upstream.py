@@ -1,4 +1,4 @@
-"""Connections to servers: to an address that was checked, believed by the name that was asked for."""
+"""Connections to servers: to checked addresses, with a certificate for the requested name."""
 
 import asyncio
 import ssl
@@ -12,7 +12,7 @@ from remit.core.errors import Reason, RefusedError
 
 CONNECT_SECONDS: Final = 15.0
 IDLE_SECONDS: Final = 4.0
-"""Less than servers wait for the next request, so that they hardly ever hang up in the moment we write one."""
+"""Less than servers wait for the next request, so that a server rarely hangs up while Remit writes one."""
 MAX_IDLE: Final = 64
 
 
@@ -26,9 +26,9 @@ def build_tls_context(config: Browser) -> ssl.SSLContext:
     except (OSError, ssl.SSLError):
         raise RefusedError(
             Reason.MALFORMED,
-            "the authorities that servers are believed by cannot be read",
+            "the file of trusted certificate authorities cannot be read",
             where=f"browser.certificates: {config.certificates}",
-            next_step="Name a readable file of certificates in PEM, or leave the setting out.",
+            next_step="Name a readable file of certificates in PEM, or remove the setting.",
         ) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -36,7 +36,7 @@ def build_tls_context(config: Browser) -> ssl.SSLContext:
 
 
 class Upstream:
-    """For one session: a connection that one session used is never used by another."""
+    """The connections of one session. No other session ever uses them."""
 
     def __init__(self, tls_context: ssl.SSLContext) -> None:
         self._tls_context = tls_context
@@ -44,18 +44,16 @@ class Upstream:
         self._open: set[ByteStream] = set()
 
     async def connect(self, endpoint: Endpoint, addresses: tuple[str, ...]) -> ByteStream:
-        """A new connection, to the first of these addresses that takes it."""
+        """Connect to the first of these addresses that accepts."""
         problem = "no address is known"
         for address in addresses:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return await self._connect(endpoint, address)
             except ssl.SSLCertVerificationError as refused:
-                raise ConnectFailedError(
-                    f"the server's certificate is not believed: {refused.verify_message}"
-                ) from None
+                raise ConnectFailedError(f"the server's certificate is not trusted: {refused.verify_message}") from None
             except TimeoutError:
-                problem = "the server does not answer"
+                problem = "the server did not answer"
             except UnicodeError:
                 raise ConnectFailedError("the host's name cannot be written in a certificate") from None
             except OSError as failed:
@@ -76,7 +74,7 @@ class Upstream:
         return wire
 
     def acquire(self, endpoint: Endpoint) -> ByteStream | None:
-        """A connection that was used before, if one is still good."""
+        """Return a connection that was used before, if one is still open."""
         idle = self._idle.get(endpoint, [])
         while idle:
             wire, expiry = idle.pop()
@@ -89,7 +87,7 @@ class Upstream:
         return None
 
     def release(self, endpoint: Endpoint, wire: ByteStream, *, is_reusable: bool) -> None:
-        """For the next plain request to the same place, or to be closed."""
+        """Keep the connection for the next reading request to the same destination, or close it."""
         wire.expect_silence()
         if not is_reusable or wire.is_gone or sum(map(len, self._idle.values())) >= MAX_IDLE:
             wire.abort()

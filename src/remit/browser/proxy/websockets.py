@@ -1,7 +1,7 @@
 """The messages of a WebSocket: each one from the browser is judged like a request, in its order.
 
-Messages from the server pass as they are. Pings, pongs and the closing pass too: they carry at most 125 bytes that
-a page cannot choose, save for the reason of its closing, which is left out.
+Messages from the server pass unchanged. Pings, pongs and the closing pass too. They have at most 125 bytes, which a
+page cannot choose. The reason of a closing is the exception, and it is omitted.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ _LINGER_SECONDS: Final = 0.5
 
 
 async def relay_messages(gate: Gate, browser: ByteStream, server: ByteStream, url: str, most_bytes: int) -> None:
-    """Until one of both ends it. Neither connection can be used for anything else afterwards."""
-    # Read on while a message is held, else it would not be noticed that the browser hung up.
+    """Relay messages until one side ends the WebSocket. Neither connection can be used again afterwards."""
+    # Reading goes on while a message is held. Otherwise a hang-up of the browser would go unnoticed.
     browser.cap = most_bytes + _FRAME_BYTES
     messages = _Messages(gate, browser, server, url, most_bytes)
     both = asyncio.ensure_future(messages.pass_out()), asyncio.ensure_future(_pass_in(server, browser))
@@ -46,7 +46,7 @@ async def _pass_in(server: ByteStream, browser: ByteStream) -> None:
 
 
 class _UnsendableError(Exception):
-    """A message that must not go on: the end of the WebSocket, for a gap that neither side knows of would be worse."""
+    """A message that must not be sent. It ends the WebSocket, because a gap unknown to both sides would be worse."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -55,7 +55,7 @@ class _UnsendableError(Exception):
 
 
 class _Messages:
-    """From the browser to the server."""
+    """The messages from the browser to the server."""
 
     def __init__(self, gate: Gate, browser: ByteStream, server: ByteStream, url: str, most_bytes: int) -> None:
         self._gate = gate
@@ -92,7 +92,8 @@ class _Messages:
                 await self._collect_part(_as_bytes(payload), frame)
 
     async def _collect_part(self, part: bytes, frame: Frame) -> None:
-        # Joined at once: a page may send parts of no bytes for ever, and a list of them would grow without end.
+        # Parts are joined at once. A page may send empty parts without end, and a list of them would grow without
+        # limit.
         self._message += part
         if len(self._message) > self._most_bytes:
             raise _UnsendableError(CloseReason.MESSAGE_TOO_BIG, "a message on a WebSocket is too large to be shown")
@@ -120,7 +121,7 @@ class _Messages:
             report.report(None, "the server hung up")
 
     def close(self, code: int, why: str) -> None:
-        """Tells both sides that there will be no more."""
+        """Send both sides the closing."""
         if why:
             report_refused(self._gate, "", self._url, why)
         if not self._browser.is_gone:
@@ -129,7 +130,7 @@ class _Messages:
             self._server.write(self._to_server.close(CloseReason.GOING_AWAY))
 
     async def wait_for_closing(self) -> None:
-        """Lets the browser finish. Closing on what it is just sending would be a reset, and lose the reason."""
+        """Let the browser finish. Closing while it sends would reset the connection and lose the reason."""
         with suppress(TimeoutError, ParseFailed):
             async with asyncio.timeout(_LINGER_SECONDS):
                 while not self._has_closed and (data := await self._browser.read_some()):
