@@ -86,7 +86,7 @@ def test_no_snapshot_no_delete(place: Place, lacking: str) -> None:
     source = place.file("a")
     work = place.prepare("FILE_DELETE", source_path=source)
     work = work._replace(checkpoint={}) if lacking == "snapshot" else work._replace(reversible=False)
-    with pytest.raises(RefusedError, match="only where the task is reversible and a snapshot of it is kept"):
+    with pytest.raises(RefusedError, match="only if the task is reversible and a snapshot of the file is kept"):
         DELETE.run(work)
     assert source.exists()
 

@@ -97,7 +97,7 @@ def test_a_task_that_was_killed_is_undone_as_long_as_it_can_be(anywhere: Place, 
     was = world(anywhere.here, anywhere.there)
     notes = notes_of(run_task(anywhere, work, "run", fault=Fault(point)))
     if point in GONE:
-        with pytest.raises(EnvironmentFailureError, match="already when the task was stopped"):
+        with pytest.raises(EnvironmentFailureError, match="when the task was stopped"):
             anywhere.settle(work, finish=False, notes=notes)
         assert anywhere.settle(work, finish=True, notes=notes) is not None
         assert world(anywhere.here, anywhere.there).keys() == after(anywhere, task)

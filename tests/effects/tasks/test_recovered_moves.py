@@ -156,7 +156,7 @@ def test_a_source_that_somebody_removed_does_not_cost_the_file_at_its_destinatio
     if call == "finish":
         assert two_disks.settle(work, finish=True, notes=notes) is not None
     else:
-        with pytest.raises(EnvironmentFailureError, match="cannot be moved back"):
+        with pytest.raises(EnvironmentFailureError, match="recovery cannot move it back"):
             two_disks.settle(work, finish=False, notes=notes)
     assert (two_disks.there / "b").read_bytes() == CONTENT
 

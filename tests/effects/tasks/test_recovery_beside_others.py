@@ -48,7 +48,7 @@ def test_a_name_that_is_used_again_at_once_after_a_delete_is_not_the_deleted_fil
     if call == "finish":
         assert place.settle(work, finish=True, notes=notes) is not None, "it was removed; the new one is somebody's"
     else:
-        with pytest.raises(EnvironmentFailureError, match="removed already"):
+        with pytest.raises(EnvironmentFailureError, match="already removed"):
             place.settle(work, finish=False, notes=notes)
     assert a.read_bytes() == b"new"
 

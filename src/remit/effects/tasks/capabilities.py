@@ -1,8 +1,7 @@
-"""The declarations of the file executor, and of the one that restores. The host's side of `files` and `restore`.
+"""The capabilities of tasks: those of the file executor, of the restore executor, and the one that does nothing.
 
-Two executors, because the first has exactly three capabilities and none of them may ever set an owner or a mode.
-
-The declaration of the effect that does nothing. The host's side: the code itself is in `no_effect`.
+These are the declarations for the host. The code itself is in `files`, `restore` and `no_effect`. There are two
+executors for files, because the first has exactly three capabilities, and none of them may ever set an owner or a mode.
 """
 
 from typing import Final

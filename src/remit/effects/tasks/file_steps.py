@@ -1,7 +1,8 @@
-"""The steps that the file effects are made of, and how to tell afterwards which of them were done.
+"""The steps of the file effects, and the functions that find out afterwards which steps were done.
 
-Each step either happens whole or leaves things as they were; `Undoing` takes back those before it when one fails.
-What a killed task had done is told by the files that are there and by what it had noted, never by what looks alike.
+Each step either happens completely or changes nothing. When one fails, `Undoing` undoes the steps before it. After a
+kill, the existing files and the notes of the task show which steps were done. A file that only looks like the task's
+own is never taken for it.
 """
 
 import os
@@ -31,14 +32,15 @@ from remit.fs.openat import FileIdentity, already_exists, exists, failure, ident
 SOURCE: Final = "source_path"
 DESTINATION: Final = "destination_path"
 
-# Every file has this label where SELinux is at work; the kernel gives a new file its own.
+# With SELinux every file has this label, and the kernel gives a new file a label of its own.
 _LABELS: Final = frozenset({"security.selinux"})
 
 
 class Undoing:
-    """Callbacks put on it run, last one first, if the block fails. If one of them fails, the error says so.
+    """A context manager that runs its callbacks, the last one first, if the block fails.
 
-    What `contextlib` has for this makes functions as it goes: memory that each child must first make its own.
+    If a callback fails too, the error says so. `contextlib.ExitStack` is not used, because it creates functions at run
+    time, which costs memory that each child must first copy.
     """
 
     __slots__ = ("_callbacks", "_where")
@@ -51,7 +53,7 @@ class Undoing:
         self._callbacks.append((function, arguments, named))
 
     def forget(self) -> None:
-        """There is no way back from here."""
+        """Drop all callbacks: from here on an undo is not possible."""
         self._callbacks.clear()
 
     def __enter__(self) -> Self:
@@ -71,13 +73,13 @@ class Undoing:
             raise first from problem
 
     def _undo_all(self) -> None:
-        """All of them, whatever becomes of one; then what the last to fail raised."""
+        """Run all callbacks, even if some fail. Then raise the error of the last one that failed."""
         failed: BaseException | None = None
         while self._callbacks:
             function, arguments, named = self._callbacks.pop()
             try:
                 function(*arguments, **named)
-            except BaseException as problem:  # noqa: BLE001 - raised when the others had their turn
+            except BaseException as problem:  # noqa: BLE001 - raised after all callbacks have run
                 failed = problem
         if failed is not None:
             raise failed
@@ -91,7 +93,7 @@ def opened(descriptor: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-# --- doing ----------------------------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------------------------
 
 
 def parse_identity(work: EffectContext, use: str = SOURCE) -> FileIdentity:
@@ -99,7 +101,7 @@ def parse_identity(work: EffectContext, use: str = SOURCE) -> FileIdentity:
 
 
 def require_ready(work: EffectContext) -> FileIdentity:
-    """The source is the file that was looked at before, untouched, and nothing is at the destination."""
+    """Return the identity of the source. Raise if it has changed since the host's check, or the destination exists."""
     source = work.spots[SOURCE]
     before = parse_identity(work)
     if inspect_file(source.folder, source.name, where=source.path) != before:
@@ -126,12 +128,13 @@ def open_source(work: EffectContext, before: FileIdentity) -> int:
 def duplicate(
     work: EffectContext, source: int, before: FileIdentity, undo: Undoing, *, keep_permissions: bool
 ) -> tuple[FileIdentity, str]:
-    """The source's bytes under the part name in the destination's folder, verified and on the disk; with its digest.
+    """Copy the source to the part name in the destination's folder, verified and on the disk.
 
-    With `keep_permissions` it has the source's owner, mode and times, or is refused.
+    Return the identity of the copy and its digest. With `keep_permissions` the copy has the source's owner, mode and
+    times, or the step raises.
     """
     destination = work.spots[DESTINATION]
-    times = os.fstat(source)  # before reading, which may change the time of access
+    times = os.fstat(source)  # before the copy, which may change the access time
     with opened(create_part(destination.folder, work.part_name, before.mode, where=destination.path)) as part:
         made = identify(part)
         undo.callback(remove_if_same, destination.folder, work.part_name, made, where=destination.path)
@@ -149,7 +152,7 @@ def duplicate(
 
 
 def publish(work: EffectContext, made: FileIdentity, digest: str, undo: Undoing) -> None:
-    """The finished part gets its real name, for good. Somebody else's file of that name stays."""
+    """Give the finished part its real name durably. If another file has that name already, that file stays."""
     spot = work.spots[DESTINATION]
     part, new = (spot.folder, work.part_name), (spot.folder, spot.name)
     note_made(work, made, spot.folder, digest)
@@ -161,9 +164,10 @@ def publish(work: EffectContext, made: FileIdentity, digest: str, undo: Undoing)
 
 
 def remove_source(work: EffectContext, expected: FileIdentity, undo: Undoing) -> None:
-    """Remove the source, which is set aside first and looked at: what replaced it at the last moment is given back.
+    """Remove the source. It is set aside first and checked. A file that replaced it at the last moment gets its name
+    again.
 
-    Forgets all of `undo` once the file is gone: from then on there is no way back, only forward.
+    Drops all callbacks of `undo` once the file is removed, because an undo is not possible from then on.
     """
     source = work.spots[SOURCE]
     name, aside = (source.folder, source.name), (source.folder, work.part_name)
@@ -174,7 +178,7 @@ def remove_source(work: EffectContext, expected: FileIdentity, undo: Undoing) ->
     reach("effect.set_aside")
     note_aside(work, expected, source.folder)
     present = peek(*aside, where=source.path)
-    if present is None or not present.has_content_of(expected):  # through a descriptor that was open before
+    if present is None or not present.has_content_of(expected):  # changed through a descriptor that was open before
         raise changed(source.path)
     os.unlink(work.part_name, dir_fd=source.folder)
     undo.forget()
@@ -184,7 +188,7 @@ def remove_source(work: EffectContext, expected: FileIdentity, undo: Undoing) ->
 
 
 def sync_both(source: PathHandle, destination: PathHandle) -> None:
-    # The destination first: a filesystem without a journal must not forget the file at both ends.
+    # The destination first: a filesystem without a journal must not lose the file in both folders.
     sync(destination.folder, where=destination.path)
     here, other = os.fstat(source.folder), os.fstat(destination.folder)
     if (here.st_dev, here.st_ino) != (other.st_dev, other.st_ino):
@@ -192,16 +196,16 @@ def sync_both(source: PathHandle, destination: PathHandle) -> None:
 
 
 def require_portable(work: EffectContext, source: int, before: FileIdentity) -> None:
-    """Refuses what a move to another filesystem would lose, since no effect may change owner, mode or attributes."""
+    """Raise if a move to another filesystem would lose attributes or mode bits, which the effect may not set."""
     special = stat.S_IMODE(before.mode) & ~0o777
     attributes = [name for name in _attributes(source) if name not in _LABELS]
     if special or attributes:
         named = ", ".join(attributes) if attributes else f"mode {stat.S_IMODE(before.mode):04o}"
         raise RefusedError(
             Reason.EFFECT_FAILED,
-            f"this file cannot be moved to another filesystem without losing what belongs to it: {named}",
+            f"a move to another filesystem would lose properties of this file: {named}",
             where=work.spots[SOURCE].path,
-            next_step="Move it within its filesystem, or copy it and delete it by two tasks.",
+            next_step="Move it within its filesystem, or copy it and delete it with two tasks.",
         )
 
 
@@ -209,11 +213,11 @@ def part_path(work: EffectContext, spot: PathHandle) -> str:
     return f"{spot.path.rpartition('/')[0]}/{work.part_name}"
 
 
-# --- telling what was done ------------------------------------------------------------------------------------------
+# --- recovery -------------------------------------------------------------------------------------------------------
 
 
 def clear_part(work: EffectContext, before: FileIdentity | None = None) -> None:
-    """Remove unfinished bytes at the destination. Nobody else can know the name, so the file is the task's own."""
+    """Remove unfinished bytes at the destination. No other program can know the name, so the file is the task's own."""
     spot = work.spots[DESTINATION]
     found = peek(spot.folder, work.part_name, where=spot.path)
     if found is not None and stat.S_ISREG(found.mode) and (before is None or not found.is_file(before)):
@@ -221,7 +225,7 @@ def clear_part(work: EffectContext, before: FileIdentity | None = None) -> None:
 
 
 def find_made(work: EffectContext) -> tuple[FileIdentity, str] | None:
-    """What is at the destination, if the task had made it, and the digest that it was made with."""
+    """Return the file at the destination and the digest of its original content, if the task made it. Else None."""
     spot = work.spots[DESTINATION]
     arrived = peek(spot.folder, spot.name, where=spot.path)
     digest = digest_made(work, arrived, spot.folder) if arrived is not None else None
@@ -229,7 +233,7 @@ def find_made(work: EffectContext) -> tuple[FileIdentity, str] | None:
 
 
 def finish_made(work: EffectContext, *, finish: bool) -> str | None:
-    """For a task that only makes a file: the digest it was made with, if it was and is to stay; else None."""
+    """Finish or undo a task that only makes a file. Return the digest of the file if it exists and stays, else None."""
     spot = work.spots[DESTINATION]
     clear_part(work)
     made = find_made(work)
@@ -243,11 +247,11 @@ def finish_made(work: EffectContext, *, finish: bool) -> str | None:
 
 
 def remove_untouched(spot: PathHandle, made: FileIdentity, digest: str) -> None:
-    """Remove the file if it has the bytes that it was made with; what somebody made of it since is his."""
+    """Remove the file if it still has its original bytes. Raise if it was changed since, and leave it unchanged."""
     try:
         with opened(open_file(spot.folder, spot.name, where=spot.path)) as descriptor:
             same = sha256_of(descriptor) == digest
-    except RefusedError:  # whatever cannot be opened by the rules is not as it was made by them
+    except RefusedError:  # the task made a regular file, so a file that cannot be opened safely has been changed
         same = False
     if not same:
         raise edited_error(spot.path)
@@ -255,7 +259,7 @@ def remove_untouched(spot: PathHandle, made: FileIdentity, digest: str) -> None:
 
 
 def find_source(work: EffectContext, before: FileIdentity) -> tuple[str, FileIdentity] | None:
-    """The name under which the source still is in its folder: its own, or the part name if it was set aside."""
+    """Return the current name of the source in its folder: its own, or the part name if it was set aside. Else None."""
     source = work.spots[SOURCE]
     for name in (source.name, work.part_name):
         found = peek(source.folder, name, where=source.path)
@@ -265,7 +269,7 @@ def find_source(work: EffectContext, before: FileIdentity) -> tuple[str, FileIde
 
 
 def restore_aside(work: EffectContext, before: FileIdentity) -> None:
-    """Give what was set aside its name again: the source, or what somebody had put in its place at that moment."""
+    """Give the file that was set aside its name again: the source, or a file that had replaced it at that moment."""
     source = work.spots[SOURCE]
     aside = peek(source.folder, work.part_name, where=source.path)
     if aside is not None and (aside.is_file(before) or not _is_one_folder(work)):
@@ -275,9 +279,9 @@ def restore_aside(work: EffectContext, before: FileIdentity) -> None:
 def edited_error(where: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        "the task was stopped half-way, and the file it had made was changed since, so it is left as it is",
+        "the task was interrupted, and the file that it had created was changed since; the file is left unchanged",
         where=where,
-        next_step="Look at it, move it away, then run `remit recover` again.",
+        next_step="Check the file, move it away, then run `remit recover` again.",
     )
 
 
@@ -298,13 +302,13 @@ def _restore_source_name(work: EffectContext, aside: FileIdentity) -> None:
     old, new = (source.folder, work.part_name), (source.folder, source.name)
     try:
         note_restored(work, aside, source.folder)
-    finally:  # also where nobody listens any more
+    finally:  # also if the host no longer listens
         restore_name(old, new, where=part_path(work, source), where_new=source.path)
     sync(source.folder, where=source.path)
 
 
 def _is_one_folder(work: EffectContext) -> bool:
-    """Whether the part name means the same file at both ends, as it does where one folder is mounted twice."""
+    """Whether source and destination are in one folder, which may be mounted twice. Then they share the part name."""
     spots = [os.fstat(spot.folder) for spot in work.spots.values()]
     return len(spots) > 1 and len({(found.st_dev, found.st_ino) for found in spots}) == 1
 
@@ -315,19 +319,19 @@ def _require_same_permissions(work: EffectContext, made: FileIdentity, before: F
             Reason.EFFECT_FAILED,
             "this file cannot be moved to another filesystem without changing its owner, group or mode",
             where=work.spots[SOURCE].path,
-            next_step="Run Remit as the file's owner, or copy it and delete it by two tasks.",
+            next_step="Run Remit as the file's owner, or copy it and delete it with two tasks.",
         )
 
 
 def _attributes(descriptor: int) -> list[str]:
     try:
         return os.listxattr(descriptor)
-    except OSError:  # the filesystem has none
+    except OSError:  # the filesystem has no attributes
         return []
 
 
 def _sync_removal(source: PathHandle) -> None:
-    """Twice if need be: the file is gone, and what a second attempt can still save is the certainty of it."""
+    """Sync the folder, with a second attempt if needed. The file is removed already, so only this can confirm it."""
     with suppress(OSError):
         os.fsync(source.folder)
         return
@@ -346,7 +350,7 @@ def _not_undone_error(first: Exception, left: Exception) -> EnvironmentFailureEr
     advice = [problem.next_step for problem in (first, left) if isinstance(problem, RemitError)]
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        f"{_what(first)}; and what was done before that could not be taken back: {_what(left)}",
+        f"{_what(first)}; and the steps before that could not be undone: {_what(left)}",
         where=left.where if isinstance(left, RemitError) else "",
         next_step=" ".join(advice),
     )

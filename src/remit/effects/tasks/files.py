@@ -1,8 +1,9 @@
-"""FILE_MOVE, FILE_COPY and FILE_DELETE: the code that runs inside the sandbox, on the descriptors it was given.
+"""The effects FILE_MOVE, FILE_COPY and FILE_DELETE: the code that runs inside the sandbox, on descriptors of the host.
 
-No name is ever overwritten, no directory entered, nothing followed. A file that goes away is first set aside under the
-task's part name and looked at there: whoever replaces it at the last moment (an editor that saves) loses nothing.
-Limit: from the instant its last name is removed, a delete or a move between filesystems can be finished but not undone.
+The code never overwrites a name, enters a directory or follows a link. A file to be removed is first set aside under
+the task's part name and checked there, so a program that replaces it at the last moment (an editor that saves) loses
+nothing. Limit: once the last name of a file is removed, a delete or a move between filesystems can be finished but not
+undone.
 """
 
 from typing import Any, Final
@@ -36,7 +37,7 @@ from remit.fs.openat import FileIdentity, OtherFilesystemError, peek
 
 
 class Move:
-    """One rename where it can be; else copy, sync, verify, rename, and only then remove the source."""
+    """One rename where possible. Otherwise copy, sync, verify and rename, and only then remove the source."""
 
     def run(self, work: EffectContext) -> dict[str, Any]:
         source, destination = work.spots[SOURCE], work.spots[DESTINATION]
@@ -82,7 +83,9 @@ class Move:
 
 
 class Copy:
-    """Byte for byte, holes kept, verified. The copy belongs to whoever runs Remit; its permissions are the source's."""
+    """Copies a file byte for byte, with its holes, and verifies it. The copy has the source's permissions, and its
+    owner is the user who runs Remit.
+    """
 
     def run(self, work: EffectContext) -> dict[str, Any]:
         before = require_ready(work)
@@ -113,7 +116,8 @@ class Delete:
                 raise _cannot_restore_error(source.path, str(work.checkpoint.get("snapshot")))
             sync(source.folder, where=source.path)
             return delete_output(work)
-        # Under its own name it was not reached. Another file of that name, or none, is the doing of somebody else.
+        # A source under its own name was not removed yet. Another file of that name, or none, comes from another
+        # program.
         aside = peek(source.folder, work.part_name, where=source.path)
         if finish and aside is not None and aside.is_file(before) and _finish_removal(work, before):
             return delete_output(work)
@@ -130,7 +134,7 @@ def _move_across(work: EffectContext, before: FileIdentity, undo: Undoing) -> No
 
 
 def _is_moved_across(work: EffectContext, before: FileIdentity) -> bool:
-    """Whether the source is gone for good: by the task, or by somebody else while the file is at its destination."""
+    """Whether the source was removed: by the task, or by another program while the file is at its destination."""
     if find_source(work, before) is not None:
         return False
     source = work.spots[SOURCE]
@@ -140,7 +144,7 @@ def _is_moved_across(work: EffectContext, before: FileIdentity) -> bool:
 
 
 def _finish_removal(work: EffectContext, before: FileIdentity) -> bool:
-    """Finish the removal, under whichever name the source has now; False if somebody has written to it since."""
+    """Finish the removal under the current name of the source. Return False if the source was changed since."""
     found = find_source(work, before)
     if found is None or not found[1].has_content_of(before):
         return False
@@ -149,7 +153,7 @@ def _finish_removal(work: EffectContext, before: FileIdentity) -> bool:
     try:
         with Undoing(work.spots[SOURCE].path) as undo:
             remove_source(work, found[1], undo)
-    except RefusedError:  # at this very moment; it has its name again
+    except RefusedError:  # changed at this moment; it has its name again
         return False
     return True
 
@@ -157,31 +161,31 @@ def _finish_removal(work: EffectContext, before: FileIdentity) -> bool:
 def _lost_error(where: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        "the file is neither at its source nor at its destination: somebody else took it after the task stopped",
+        "the file is neither at its source nor at its destination: another program moved or removed it since",
         where=where,
-        next_step="Put the file back to either place, then run `remit recover` again.",
+        next_step="Put the file at one of the two paths, then run `remit recover` again.",
     )
 
 
 def _cannot_move_back_error(where: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        "the file had been moved already when the task was stopped, and cannot be moved back from here",
+        "the file was already moved when the task was stopped, and recovery cannot move it back",
         where=where,
-        next_step="The file is whole at its destination; move it back with a task of its own if need be.",
+        next_step="The file is complete at its destination. If needed, move it back with a new task.",
     )
 
 
 def _cannot_restore_error(where: str, snapshot: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        "the file had been removed already when the task was stopped",
+        "the file was already removed when the task was stopped",
         where=where,
-        next_step=f"It can be restored from {snapshot}.",
+        next_step=f"The file can be restored from {snapshot}.",
     )
 
 
-# --- what the host is told ------------------------------------------------------------------------------------------
+# --- outputs --------------------------------------------------------------------------------------------------------
 
 
 def move_output(work: EffectContext) -> dict[str, Any]:
@@ -199,12 +203,12 @@ def copy_output(work: EffectContext, digest: str) -> dict[str, Any]:
 
 
 def delete_output(work: EffectContext) -> dict[str, Any]:
-    """Refuses where there is no snapshot: without one there is no delete, whatever came before."""
+    """Return the output of a delete. Raises if there is no snapshot, because no file is deleted without one."""
     recovery = work.checkpoint.get("snapshot")
     if not work.reversible or not isinstance(recovery, str) or not recovery:
         raise RefusedError(
             Reason.EFFECT_FAILED,
-            "a file is deleted only where the task is reversible and a snapshot of it is kept",
+            "a file is deleted only if the task is reversible and a snapshot of the file is kept",
             where=work.spots[SOURCE].path,
             next_step="Set constraints.reversible to true.",
         )

@@ -1,6 +1,6 @@
-"""An effect that does nothing: the whole road, with nothing at its end. For demos, probes and tests of the road.
+"""An effect that does nothing, for demos, probes and tests of the engine: every step runs, and nothing changes.
 
-Runs in the sandboxed process, so it imports little; `no_effect_capability` declares it.
+Runs in the sandboxed process, so it imports little. `capabilities` declares it.
 """
 
 from typing import Any, Final
@@ -9,11 +9,11 @@ from remit.effects.context import Effect, EffectContext
 
 
 class NoEffect:
-    def run(self, work: EffectContext) -> dict[str, Any]:  # noqa: ARG002 - an effect is given its work
+    def run(self, work: EffectContext) -> dict[str, Any]:  # noqa: ARG002 - every effect receives its context
         return {"result_summary": {}, "undo_metadata": {}}
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
-        """Nothing done is nothing to undo, and doing it is finishing it."""
+        """Return the output with `finish`. There is nothing to undo."""
         return self.run(work) if finish else None
 
 

@@ -1,8 +1,8 @@
-"""What a task notes for the ledger before a step that the files alone could not tell of, and what that proves later.
+"""The notes of a task: facts recorded in the ledger before a step that the files alone do not prove afterwards.
 
-A file is the task's own if its mark was noted, and for no other reason: one that looks alike is somebody else's.
-Numbers are written in letters, because a note is masked before it is kept. Limit: where the filesystem does not tell
-when a file was made, one that got its inode number afterwards in the same folder has the same mark.
+A file belongs to the task only if the task noted its mark. A file that merely looks the same belongs to another
+program. Numbers are written in letters, because a note is masked before it is stored. Limit: where the filesystem does
+not report when a file was made, a later file in the same folder with the same inode number has the same mark.
 """
 
 import os
@@ -22,28 +22,30 @@ _UNKNOWN: Final = "a"
 
 
 def mark_of(identity: FileIdentity, folder: int) -> str:
-    """Device, inode and birth. A device is that of the folder, whose number may be another after a reboot."""
+    """Return the mark of a file: device, inode and birth. The number of the folder's own device is not in it, because
+    it may change with a reboot.
+    """
     device = _HOME if identity.dev == os.fstat(folder).st_dev else _in_letters(identity.dev)
     return "-".join((device, _in_letters(identity.ino), _in_letters(identity.birth_ns)))
 
 
 def note_made(work: EffectContext, made: FileIdentity, folder: int, digest: str) -> None:
-    """To be said right before the file gets the name under which others can see it."""
+    """Record the file right before it gets the name under which other programs can see it."""
     work.note({MADE: mark_of(made, folder), DIGEST: digest})
 
 
 def note_aside(work: EffectContext, source: FileIdentity, folder: int) -> None:
-    """To be said right before a source that was set aside is removed."""
+    """Record a source that is set aside, right before it is removed."""
     work.note({ASIDE: mark_of(source, folder)})
 
 
 def note_restored(work: EffectContext, source: FileIdentity, folder: int) -> None:
-    """To be said right before a source that was set aside gets its name again: it was not removed after all."""
+    """Record that a source was not removed, right before it gets its name again."""
     work.note({BACK: mark_of(source, folder)})
 
 
 def digest_made(work: EffectContext, found: FileIdentity, folder: int) -> str | None:
-    """The digest that this file was made with; None if it was not this task that made it."""
+    """Return the digest of the original content of this file. None if this task did not make it."""
     mark = mark_of(found, folder)
     for note in reversed(work.notes):
         if MADE in note and _is_same(str(note[MADE]), mark):
@@ -52,7 +54,7 @@ def digest_made(work: EffectContext, found: FileIdentity, folder: int) -> str | 
 
 
 def intended_removal(work: EffectContext) -> bool:
-    """Whether a source that is nowhere now was removed by the task."""
+    """Whether the task itself removed a source that no longer exists."""
     noted = [ASIDE in note for note in work.notes if ASIDE in note or BACK in note]
     return bool(noted) and noted[-1]
 

@@ -1,9 +1,9 @@
-"""The code of an effect, run in the zygote on a file that nobody can change, before there is any task.
+"""Runs the code of an effect once in the zygote, before any task, on a file that no program can change.
 
-Each child shares the zygote's memory until it writes to it, and CPython writes to code that runs the first times: it
-looks up types, counts, and puts quicker instructions in place. What has settled before the fork is not written again.
-Nothing is touched: the file is the kernel's own account of this process, its new name is its old one, and the calls
-that rename and sync are exchanged for calls that only ask.
+Each child shares the zygote's memory until it writes to it. CPython writes to code during the first runs: it looks up
+types, counts, and replaces instructions by quicker ones. Code that ran before the fork is not written again. The
+rehearsal changes nothing: its file is a kernel file about this process, its new name is its old one, and the calls that
+rename and sync are replaced by calls that only read.
 """
 
 import ctypes
@@ -23,13 +23,13 @@ EFFECT: Final = MOVE
 
 
 def places() -> dict[str, Any]:
-    """Where an order for a rehearsal sends the effect, as it is written in orders."""
+    """Return the paths of the rehearsal, in the format of an order."""
     place = {"base": BASE, "parents": [str(os.getpid())], "name": NAME}
     return {SOURCE: {**place, "use": "take"}, DESTINATION: {**place, "use": "make"}}
 
 
 def before() -> dict[str, Any]:
-    """What the host would have seen there."""
+    """Return the state of the file as the host would have recorded it."""
     folder = os.open(f"{BASE}/{os.getpid()}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return {SOURCE: beneath.inspect_file(folder, NAME).as_json()}
@@ -39,7 +39,7 @@ def before() -> dict[str, Any]:
 
 @contextmanager
 def stub_system_calls() -> Iterator[None]:
-    """Until it is over, `EFFECT` succeeds for these places, and has done nothing. Only where there is one thread."""
+    """Replace system calls, so that `EFFECT` succeeds for these paths and changes nothing. Needs a single thread."""
     stubs = ((beneath, "_renameat2", _harmless_call()), (steps, "exists", _check_and_deny), (os, "fsync", os.fstat))
     real = [getattr(module, name) for module, name, _ in stubs]
     for module, name, stub in stubs:
@@ -52,7 +52,7 @@ def stub_system_calls() -> Iterator[None]:
 
 
 def _harmless_call() -> Any:
-    """Like a system call in all that CPython sees of it: the same kind of object, with arguments of the same types."""
+    """Return a harmless call that is like the real one for CPython: the same type, and the same types of arguments."""
     call: Any = ctypes.CDLL(None)["getppid"]
     call.restype = ctypes.c_long
     call.argtypes = [ctypes.c_long, *(ctypes.c_long, ctypes.c_char_p) * 2, ctypes.c_ulong]

@@ -1,7 +1,9 @@
-"""FILE_RESTORE: a deleted file back from its snapshot, with its bytes, mode, times, and what else can be given back.
+"""The effect FILE_RESTORE: restores a deleted file from its snapshot, with its bytes, mode, times, owner and
+attributes.
 
-The only effect that may set owner, mode and attributes, and only on the file that it has just made. Owner and the
-attributes that need privileges are given back where this user may; the bytes, mode and times always, or it fails.
+It is the only effect that may set owner, mode and attributes, and only on the file that it has just made. The bytes,
+mode and times are always restored, or the effect fails. The owner and the attributes that need privileges are restored
+where this user may set them.
 """
 
 import errno
@@ -25,13 +27,13 @@ _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 
 class Restore:
-    """Makes a file where there is none. The snapshot stays."""
+    """Makes a file at a path where there is none. The snapshot stays."""
 
     def run(self, work: EffectContext) -> dict[str, Any]:
         spot, meta = work.spots[DESTINATION], _meta(work)
         require_free(spot)
         with Undoing(spot.path) as undo:
-            # Closed to all others until it is whole: only then is it known who may read it.
+            # No other user may read it until it is complete and has its permissions.
             with opened(create_part(spot.folder, work.part_name, 0o600, where=spot.path)) as part:
                 made = identify(part)
                 undo.callback(remove_if_same, spot.folder, work.part_name, made, where=spot.path)
@@ -41,7 +43,7 @@ class Restore:
                 if sha256_of(part) != meta["sha256"]:
                     raise EnvironmentFailureError(
                         Reason.EFFECT_FAILED,
-                        "what was read from the snapshot is not what was kept",
+                        "the bytes read from the snapshot are not the bytes that were stored",
                         where=spot.path,
                         next_step="Check the disk and the memory of this machine.",
                     )
@@ -70,20 +72,22 @@ def _meta(work: EffectContext) -> Mapping[str, Any]:
         raise UsageError(
             Reason.MISUSE,
             'a restore needs the snapshot\'s descriptor as given["snapshot"] and its meta as checkpoint["meta"]',
-            next_step="Pass on both that `open_snapshot` returns.",
+            next_step="Pass both values that `open_snapshot` returns.",
         )
     return meta
 
 
 def _apply_metadata(descriptor: int, meta: Mapping[str, Any]) -> None:
-    """Owner first, since changing it clears bits of the mode; times last, since everything else changes them."""
+    """Set owner, attributes, mode and times. The owner is first, because changing it clears bits of the mode. The times
+    are last, because all other changes set them.
+    """
     mode = meta["mode"]
     try:
         os.fchown(descriptor, meta["uid"], meta["gid"])
     except OSError as problem:
         if problem.errno not in _NOT_OURS_TO_SET:
             raise
-        mode &= ~_SET_ID  # a program that ran as somebody else must not now run as us
+        mode &= ~_SET_ID  # a program that ran as another user must not run as this one
     for name, value in meta["xattrs"].items():
         _set_attribute(descriptor, name, _from_base64(value))
     os.fchmod(descriptor, mode)
@@ -91,7 +95,7 @@ def _apply_metadata(descriptor: int, meta: Mapping[str, Any]) -> None:
 
 
 def _from_base64(text: str) -> bytes:
-    """Without the module for it, which loads two libraries that every fork would pay for."""
+    """Decode base64 without its module, which loads two libraries that every fork would pay for."""
     bits = "".join(f"{_BASE64.index(character):06b}" for character in text.rstrip("="))
     whole = len(bits) // 8
     return int(bits[: whole * 8] or "0", 2).to_bytes(whole, "big")
