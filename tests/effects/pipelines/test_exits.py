@@ -25,7 +25,7 @@ def say(message):
     os.write(4, len(text).to_bytes(4, "big") + text)
 """
 ENDINGS: Final = {
-    "exit": ("sys.exit(0)", "SystemExit: a step must return, and not exit"),
+    "exit": ("sys.exit(0)", "SystemExit: a step must return and must not exit"),
     "exit in words": ("raise SystemExit('all is well')", "SystemExit"),
     "an interrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     "the end of a generator": ("raise GeneratorExit", "GeneratorExit"),
@@ -35,7 +35,7 @@ ENDINGS: Final = {
     ),
     "an error without words": (
         "class Odd(Exception):\n    def __str__(self): raise SystemExit\nraise Odd",
-        "Odd: it has no words",
+        "Odd: the exception has no text",
     ),
     "gone at once": ("os._exit(0)", "ended by itself (0)"),
     "abort": ("os.abort()", "its process was ended by"),

@@ -225,7 +225,7 @@ def test_what_a_pipeline_is_not_given_is_said_where_a_step_fails_of_it(
 def test_a_step_returns_nothing_or_a_number_of_rows(bench: Bench, returned: str) -> None:
     ran = bench.probe(f"return {returned}")
     assert ran.problem is not None
-    assert "it returned something of type" in ran.problem.what
+    assert "the step returned a value of the type" in ran.problem.what
     assert "number of rows" in ran.problem.next_step
 
 

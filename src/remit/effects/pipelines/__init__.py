@@ -1,1 +1,1 @@
-"""Programs of a project, run within a folder of copies: functions in Python, and dbt. Loaded in the sandbox only."""
+"""Runs programs of a project in a folder of copies: Python functions and dbt. Loaded in the sandbox only."""

@@ -1,7 +1,8 @@
-"""A dbt project, run on a copy of a DuckDB file: dbt's own runner, with a profile of ours. Its nodes are the steps.
+"""Runs a dbt project on a copy of a DuckDB file, with dbt's own runner and a profile that Remit writes. Its nodes are
+the steps.
 
-dbt is loaded here, behind the walls, and nowhere else: it takes some seconds, each time. It has no network, starts no
-process, and reaches nothing but the folder: a hook, a model in Python, an ATTACH or a COPY can do no more than that.
+dbt is loaded only here, inside the sandbox, which takes some seconds for each run. It has no network, starts no
+process, and reaches only the folder of copies. A hook, a Python model, an ATTACH or a COPY can do no more than that.
 """
 
 import contextlib
@@ -20,7 +21,9 @@ from remit.effects.pipelines.errors import StepFailedError, raised
 
 COMMANDS: Final = frozenset({"run", "build", "seed", "test"})
 MAX_NODES: Final = 500
-"""As many are told of while they run. An order has a number of steps, and of a project it is not known before."""
+"""The limit of nodes that are reported during the run. An order has a limited number of steps, and the number of nodes
+of a project is not known before.
+"""
 
 _PROFILE: Final = "remit"
 _GOOD: Final = frozenset({"success", "pass", "warn", "no-op", "partial success", "reused"})
@@ -33,9 +36,9 @@ _QUIET: Final = ("--no-use-colors", "--no-send-anonymous-usage-stats", "--no-ver
 
 
 class Threads:
-    """For `multiprocessing`, as a context: one process is all there is, so locks and queues of threads are enough.
+    """A context for `multiprocessing` with locks and queues of threads, which are enough for a single process.
 
-    Those between processes stand on shared memory and pipes, which nothing here may have.
+    Locks and queues between processes need shared memory and pipes, which the sandbox refuses.
     """
 
     Lock = staticmethod(threading.Lock)
@@ -49,13 +52,13 @@ class Threads:
 
 
 def wait_for_updates(_sentinels: Any, notifier: Any, timeout: float | None = None) -> None:
-    """For a pool of threads, instead of waiting for the end of a pipe."""
+    """Wait for a thread of the pool, in place of the function that waits for a pipe."""
     with contextlib.suppress(queue.Empty):
         notifier.get(timeout=timeout)
 
 
 class FinishedNode(NamedTuple):
-    """One node that is over: as dbt says it in an event, or in the results of the run."""
+    """One finished node, from an event of dbt or from the results of the run."""
 
     name: str
     status: str
@@ -63,12 +66,12 @@ class FinishedNode(NamedTuple):
     response: Mapping[str, Any]
     seconds: float
     made: str
-    """How it is kept: as a table, as a view. Empty where nothing is, as of a test."""
+    """How the node is materialised: as a table, as a view. Empty where nothing is stored, for example for a test."""
     relation: str
 
 
 class Nodes:
-    """What dbt says while it works: which node begins, which is over and how."""
+    """Reports the nodes to the host from dbt's events: which node begins, and how it ends."""
 
     def __init__(self, work: EffectContext) -> None:
         self._work = work
@@ -79,7 +82,7 @@ class Nodes:
         self.failed: StepFailedError | None = None
 
     def handle_event(self, event: Any) -> None:
-        """An event of dbt's. What is not about a node is in the log."""
+        """Handle an event of dbt. Events that are not about a node are only in the log."""
         kind, data = event.info.name, event.data
         if kind == "ConcurrencyLine":
             self._total = int(data.node_count)
@@ -95,7 +98,7 @@ class Nodes:
             )
 
     def begin(self, name: str) -> bool:
-        """Whether it can be told of."""
+        """Report that a node begins. Return whether the node is reported, which the limit of nodes may prevent."""
         with self._turn:
             if name in self._numbers or len(self._numbers) == MAX_NODES:
                 return name in self._numbers
@@ -105,7 +108,7 @@ class Nodes:
             return True
 
     def end(self, one: FinishedNode) -> None:
-        """Once for each: the results of the run hold again what was said before."""
+        """Report the end of a node, once for each node: the results of the run repeat the events."""
         is_good, is_skipped = one.status in _GOOD, one.status in _SKIPPED
         if not (is_good or is_skipped) and self.failed is None:
             self.failed = StepFailedError((one.message or one.status).strip(), where=one.name)
@@ -131,29 +134,29 @@ class Nodes:
 def run_dbt(
     work: EffectContext, root: str, scratch: str, inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> None:
-    """Raises what the first node that failed has failed of, or why dbt could not even begin."""
+    """Run the project. Raise the error of the first node that failed, or the reason why dbt could not begin."""
     nodes = Nodes(work)
     try:
         results, problem = _invoke(nodes, root, scratch, inputs, parameters)
         close_databases()
     except MemoryError:
         raise
-    except BaseException as unforeseen:  # noqa: BLE001 - what a project makes dbt raise is not for us to know
+    except BaseException as unforeseen:  # noqa: BLE001 - a project can make dbt raise anything
         raise raised(unforeseen, root) from None
     for one in results:
         name, message = str(one.node.unique_id), str(one.message or "")
-        # What was made is not asked for: the databases are closed, and what was made was told before.
+        # Without materialisation and relation: the databases are closed, and an event reported these before.
         nodes.end(FinishedNode(name, str(one.status), message, one.adapter_response, float(one.execution_time), "", ""))
     if nodes.failed is not None:
         raise nodes.failed
     if problem is not None:
-        raise StepFailedError(problem, next_step="The log of the pipeline says more.")
+        raise StepFailedError(problem, next_step="See the log of the pipeline for details.")
 
 
 def _invoke(
     nodes: Nodes, root: str, scratch: str, inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[list[Any], str | None]:
-    """The results of its nodes, and why it did not succeed, if it did not."""
+    """Run dbt. Return the results of its nodes, and the reason if it did not succeed."""
     runner = load_dbt()(callbacks=[nodes.handle_event])
     project = os.path.join(root, inputs["project"])
     profiles = os.path.join(scratch, "profiles")
@@ -161,7 +164,7 @@ def _invoke(
     with open(os.path.join(profiles, "profiles.yml"), "w", encoding="utf-8") as file:
         json.dump(profile(os.path.join(root, inputs["database"]), os.environ["TMPDIR"]), file)  # JSON is YAML
     if inputs["command"] not in COMMANDS:
-        raise StepFailedError(f"there is no command for dbt of the name {inputs['command']}")
+        raise StepFailedError(f"a pipeline cannot run the dbt command {inputs['command']}")
     places = {"project-dir": project, "profiles-dir": profiles, "target-path": scratch + "/target", "log-path": scratch}
     arguments = [inputs["command"], *(argument for name, path in places.items() for argument in (f"--{name}", path))]
     arguments += ["--profile", _PROFILE, "--target", _PROFILE, "--vars", json.dumps(dict(parameters)), *_QUIET]
@@ -176,11 +179,11 @@ def _invoke(
 
 
 def load_dbt() -> Any:
-    """Its runner. What it would make of `multiprocessing` is replaced before it looks."""
+    """Load dbt and return its runner. Replaces the parts of `multiprocessing` that dbt would use."""
     pool: Any = multiprocessing.pool
     pool.get_context = Threads
-    pool.Pool._wait_for_updates = staticmethod(wait_for_updates)  # noqa: SLF001 - there is no other place for it
-    # By their names: an extra that need not be here, not even to check types.
+    pool.Pool._wait_for_updates = staticmethod(wait_for_updates)  # noqa: SLF001 - there is no public way to replace it
+    # Imported by name, because dbt is an extra that may be missing, also for the type checker.
     context: Any = importlib.import_module("dbt.mp_context")
     context.get_mp_context = Threads
     events: Any = importlib.import_module("dbt.events.types")
@@ -189,13 +192,13 @@ def load_dbt() -> Any:
 
 
 def close_databases() -> None:
-    """So that all is in the one file: dbt leaves it to the end of its process, which does not come by itself here."""
+    """Close all databases, so that all bytes are in the one file. dbt itself closes them only when its process ends."""
     connections: Any = importlib.import_module("dbt.adapters.duckdb.connections")
     connections.DuckDBConnectionManager.close_all_connections()
 
 
 def profile(database: str, temporary: str) -> dict[str, Any]:
-    """One database, one thread, and an engine that fetches nothing. What else it may open is for the kernel to say."""
+    """Return the profile: one database, one thread, and an engine that fetches nothing. The sandbox limits all else."""
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
     memory = {} if most == resource.RLIM_INFINITY else {"memory_limit": f"{max(most // 4, _LEAST_MEMORY) // 1024}KiB"}
     options = {
@@ -210,7 +213,7 @@ def profile(database: str, temporary: str) -> dict[str, Any]:
 
 
 def verdict(event: Any) -> str:
-    """The last line of a run. As dbt writes it, `PASS=4`, it looks like a password, and would be masked."""
+    """Return the last line of a run. dbt writes `PASS=4`, which looks like a password and would be masked."""
     counts = {name: int(count) for name, count in dict(event.stats).items()}
     ends = (("pass", "passed"), ("warn", "with a warning"), ("error", "failed"), ("skip", "skipped"))
     summary = ", ".join(f"{counts.get(name, 0)} {label}" for name, label in ends)
@@ -218,12 +221,14 @@ def verdict(event: Any) -> str:
 
 
 def materialisation_of(materialized: Any) -> str:
-    """A test is not kept, and neither is what lives within others."""
+    """Return how a node is stored; empty for a node that stores nothing, such as a test or an ephemeral model."""
     return str(materialized) if materialized and materialized not in _NOT_KEPT else ""
 
 
 def count_rows(one: FinishedNode) -> int | None:
-    """Of a table that is there now: the adapter for DuckDB does not say. Of a view it would be a query of its own."""
+    """Count the rows of a table that exists now, because the adapter for DuckDB does not report them. None for a view,
+    which would have to run its query again.
+    """
     if one.made not in _TABLES or not one.relation:
         return None
     connections: Any = importlib.import_module("dbt.adapters.duckdb.connections")
@@ -231,7 +236,7 @@ def count_rows(one: FinishedNode) -> int | None:
         with connections.DuckDBConnectionManager.env().conn.cursor() as cursor:
             ((count,),) = cursor.execute(f"SELECT count(*) FROM {one.relation}").fetchall()  # noqa: S608 - as dbt does
         return int(count)
-    except Exception:  # noqa: BLE001 - it is told for people to read, and need not be there
+    except Exception:  # noqa: BLE001 - the count is information for people, and optional
         return None
 
 

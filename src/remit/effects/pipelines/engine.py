@@ -1,8 +1,8 @@
-"""One pipeline, in a folder of copies that the host filled: settle in, run its steps, say how each ended.
+"""Runs one pipeline in a folder of copies that the host filled, and reports how each step ends.
 
-The kernel confines this process to that folder and to the modules of Remit's own Python. From the first step on nothing
-here can be trusted: the code of the project runs in it, and could say whatever it likes. What it leaves in the folder
-is looked at by the host, when this process is dead.
+The Linux kernel confines this process to that folder and to the modules of Remit's own Python. From the first step on
+the host trusts nothing that this process reports, because the code of the project runs in it. After the process has
+ended, the host checks the files in the folder itself.
 """
 
 import atexit
@@ -20,11 +20,11 @@ from remit.effects.pipelines.python import run_steps
 SCRATCH: Final = "scratch"
 LOG: Final = "log"
 OWN: Final = ".remit-pipeline"
-"""A folder beside the copies, for what the programs put anywhere else: home, temporary files, papers of dbt."""
+"""A folder beside the copies for all other files of the programs: home, temporary files, files of dbt."""
 
 
 class PipelineRun:
-    """`RUN`. The steps are told as they end; there is nothing else to return."""
+    """The effect `RUN`. It reports the steps as they end and returns nothing else."""
 
     def run(self, work: EffectContext) -> dict[str, Any]:
         root = os.path.normpath(work.spots[SCRATCH].path)
@@ -35,19 +35,20 @@ class PipelineRun:
                 run_dbt(work, root, os.path.join(root, OWN), inputs["dbt"], inputs["parameters"])
             else:
                 run_steps(work, root, inputs["steps"], inputs["parameters"])
-            # What is done at the end of a program, such as closing a database. This process does not come to its end.
-            atexit._run_exitfuncs()  # noqa: SLF001 - there is no other name for it
+            # Run the exit functions of the program, for example to close a database. This process does not exit
+            # normally.
+            atexit._run_exitfuncs()  # noqa: SLF001 - there is no public function for it
         finally:
             flush()
         return {}
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
-        """Nothing of it is of use when it was cut short: it worked on copies, which the host removes."""
+        """Return None. An interrupted run leaves nothing useful: it worked on copies, and the host removes them."""
         return None
 
 
 def prepare_process(root: str, log: int) -> None:
-    """As a program expects it: in its folder, with a home, its own modules first, and a collector of garbage."""
+    """Prepare the process for a program: its folder, a home, its own modules first, and garbage collection."""
     os.chdir(root)
     for name, variable in (("home", "HOME"), ("tmp", "TMPDIR")):
         folder = os.path.join(root, OWN, name)

@@ -1,10 +1,8 @@
-"""Why a step may have failed: most often it looks for something that a pipeline is not given.
+"""Errors of pipeline steps: the exception, the line of the project's own code, and a hint about the cause.
 
-The names of modules, and of what is in them, are names of code: they are said without the quotes in which values stand.
-
-How a step ended badly, in words: what was raised, and where in the project's own code.
-
-The words may hold values: the host, which reads them as data, sees to what is told.
+The most frequent cause is that a step uses something that a pipeline does not have. Names of modules and of their
+members are names of code and are written without quotes; quotes are for values. An error text may contain values. The
+host reads it as data and decides what is shown.
 """
 
 import os
@@ -18,12 +16,12 @@ from typing import Final
 from remit.core.errors import EnvironmentFailureError, Reason
 
 IMPORTS: Final = (
-    "A pipeline can import the packages of `pipeline_packages`, the standard library, and what is installed "
-    "beside Remit."
+    "A pipeline can import the packages of `pipeline_packages`, the standard library, and packages that are installed "
+    "with Remit."
 )
-FILES: Final = "Only what `reads` and `writes` of the pipeline name is there, under the same path below the root."
-NETWORK: Final = "A pipeline has no network: let it read a file instead, one of its `reads`."
-REFUSED: Final = "A pipeline sees only what its `reads` and `writes` name, starts no other program, and has no network."
+FILES: Final = "A pipeline has only the files in its `reads` and `writes`, at the same path below the root."
+NETWORK: Final = "A pipeline has no network. Let it read a file that its `reads` names."
+REFUSED: Final = "A pipeline has only the files in its `reads` and `writes`, no other program and no network."
 
 _MOST_CAUSES: Final = 10
 _LONGEST: Final = 200
@@ -33,7 +31,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def hint_for(problem: BaseException) -> str:
-    """In a sentence; empty if it has nothing to do with where the step runs."""
+    """Return a hint as a sentence. Empty if the error has nothing to do with the limits of a pipeline."""
     for each in _with_causes(problem):
         if isinstance(each, ImportError):
             return IMPORTS
@@ -47,7 +45,7 @@ def hint_for(problem: BaseException) -> str:
 
 
 def in_names_of_code(problem: BaseException) -> str:
-    """What a module lacks, or that there is none; empty if it is about something else."""
+    """Say which module, or which name in a module, is missing. Empty if the error is about something else."""
     if isinstance(problem, ModuleNotFoundError):
         return f"there is no module {problem.name}" if _is_name(problem.name) else ""
     if isinstance(problem, ImportError):
@@ -64,7 +62,7 @@ def _is_name(name: object) -> bool:
 
 
 def _with_causes(problem: BaseException) -> list[BaseException]:
-    """The innermost first: libraries raise their own words for what the system refused."""
+    """Return the error and its causes, the innermost first, because libraries wrap the errors of the system."""
     found: list[BaseException] = []
     each: BaseException | None = problem
     while each is not None and len(found) < _MOST_CAUSES:
@@ -74,7 +72,7 @@ def _with_causes(problem: BaseException) -> list[BaseException]:
 
 
 def _is_of_sockets(problem: BaseException) -> bool:
-    """Whether it was the standard library's own code for sockets that was refused."""
+    """Whether the error comes from the standard library's code for sockets."""
     frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(problem.__traceback__)]
     return bool(frames) and frames[-1] == socket.__file__
 
@@ -84,25 +82,25 @@ _OURS: Final = os.path.dirname(__file__)
 
 
 class StepFailedError(EnvironmentFailureError):
-    """The program's failure, not ours."""
+    """A failure of the project's program, not of Remit."""
 
     def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
         super().__init__(Reason.PIPELINE_FAILED, " ".join(what[:LONGEST].split()), where=where, next_step=next_step)
 
 
 def raised(problem: BaseException, root: str, *, next_step: str = "") -> StepFailedError:
-    """What a step raised. Its traceback goes to the log, as far as it can be told at all."""
+    """Return the error for an exception of a step. Its traceback goes to the log, if it can be printed."""
     try:
         traceback.print_exception(type(problem), problem, _project_frames(problem.__traceback__), file=sys.stderr)
-    except Exception:  # noqa: BLE001 - an exception of the project's own may raise when it is looked at
-        print("the traceback cannot be told", file=sys.stderr)  # noqa: T201 - to the program's log
+    except Exception:  # noqa: BLE001 - an exception of the project may raise when it is printed
+        print("the traceback cannot be printed", file=sys.stderr)  # noqa: T201 - to the program's log
     return StepFailedError(
         f"{type(problem).__name__}: {_describe(problem)}", where=_place(problem, root), next_step=next_step
     )
 
 
 def _project_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames of ours that it begins with."""
+    """Return the traceback without the frames of Remit at its beginning."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
     return trace
@@ -110,15 +108,15 @@ def _project_frames(trace: TracebackType | None) -> TracebackType | None:
 
 def _describe(problem: BaseException) -> str:
     if isinstance(problem, SystemExit):
-        return "a step must return, and not exit"
+        return "a step must return and must not exit"
     try:
         return in_names_of_code(problem) or str(problem)[:LONGEST]
-    except BaseException:  # noqa: BLE001 - as above, and it may not end us either
-        return "it has no words"
+    except BaseException:  # noqa: BLE001 - as above, and SystemExit must not end this process
+        return "the exception has no text"
 
 
 def _place(problem: BaseException, root: str) -> str:
-    """The last line of the project's own code that was at work."""
+    """Return the innermost line of the project's own code in the traceback."""
     if isinstance(problem, SyntaxError) and problem.filename is not None and problem.filename.startswith(root):
         return f"{os.path.relpath(problem.filename, root)}, line {problem.lineno}"
     found = ""

@@ -1,7 +1,8 @@
-"""Where a program's words go: print, logging, tracebacks and what its libraries write, to a file that the host reads.
+"""Captures the output of a program in a log file of the host: print, logging, tracebacks and output of its libraries.
 
-The host holds the file, so the words are there however the program ends. It is kept short: when it has grown, only the
-end of it is left. What goes past Python to the descriptors is not shortened; it counts as written.
+The host holds the file, so the output exists however the program ends. The file is kept short: when it grows too large,
+only its end stays. Output that bypasses Python and goes to the descriptors is not shortened. It is part of the bytes
+that the process may write.
 """
 
 import io
@@ -18,7 +19,7 @@ _OUT, _ERR = 1, 2
 
 
 class CapturedOutput(io.RawIOBase):
-    """The raw end of a standard stream. Both streams share one file, and one place in it."""
+    """The raw stream below a standard stream. Both standard streams share one file and one offset."""
 
     _turn: Final = threading.Lock()
 
@@ -51,7 +52,7 @@ class CapturedOutput(io.RawIOBase):
 
 
 def redirect_output(log: int) -> None:
-    """From here on everything that is said goes to this descriptor."""
+    """Send all further output to this descriptor."""
     for number, name in ((_OUT, "stdout"), (_ERR, "stderr")):
         os.dup2(log, number, inheritable=False)
         stream = io.TextIOWrapper(
@@ -63,9 +64,9 @@ def redirect_output(log: int) -> None:
 
 
 def flush() -> None:
-    """What is not said yet. A program may have put anything in the place of its streams."""
+    """Flush the standard streams. A program may have replaced them by any object."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:  # noqa: BLE001, S112 - its words are its own affair
+        except Exception:  # noqa: BLE001, S112 - a stream of the program may fail in any way
             continue

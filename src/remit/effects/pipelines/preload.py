@@ -1,7 +1,7 @@
-"""What a program would find in folders of the system, loaded before the walls close: it may open none of these.
+"""Loads system libraries before the sandbox closes, because a program may not open the system's folders afterwards.
 
-Modules of the standard library that stand on a library of the system, and the libraries that wheels count on being
-there. What is not installed is left out, and a program that needs it is told by Python.
+These are modules of the standard library that need a system library, and libraries that wheels expect on every system.
+Libraries that are not installed are skipped. A program that needs one gets an error from Python.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _LIBRARIES: Final = (
 
 
 def preload() -> None:
-    """In the process that the others are forked from. They stay loaded."""
+    """Load the libraries in the process from which the others are forked. They stay loaded."""
     for name in _MODULES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -1,12 +1,12 @@
-"""A pipeline of functions: each is called in turn, with a job, and the first that fails ends it.
+"""Runs a pipeline of functions. Each is called in turn with a job. The first failure ends the pipeline.
 
     def run(job):
         rows = clean(job.parameters["day"])
         job.log("cleaned")
         return rows
 
-A step returns nothing, how many rows it handled, or {"rows": that}. It may start threads; those that are left when the
-last step has returned are ended with the process.
+A step returns nothing, the number of rows that it handled, or {"rows": number}. It may start threads. Threads that
+still run when the last step has returned end with the process.
 """
 
 import importlib
@@ -24,7 +24,7 @@ _MOST_ROWS: Final = 1 << 53
 
 
 class PipelineStep:
-    """What a step is given."""
+    """The job that a step receives: its parameters, and functions for progress and log."""
 
     def __init__(
         self, work: EffectContext, parameters: Mapping[str, Any], place: tuple[int, int], turn: threading.Lock
@@ -36,7 +36,7 @@ class PipelineStep:
         self._turn = turn
 
     def progress(self, done: float, total: float) -> None:
-        """So much of this step is done. Said as often as anybody likes; told now and then."""
+        """Report how much of this step is done. May be called often: the host gets at most 100 reports for a step."""
         part = int(_PARTS * min(max(done / total, 0.0), 1.0)) if total > 0 else 0
         with self._turn:
             if part > self._last_progress:
@@ -44,11 +44,11 @@ class PipelineStep:
                 self._work.progress(self._number * _PARTS + part, self._total * _PARTS)
 
     def log(self, text: object) -> None:
-        print(text, file=sys.stderr)  # noqa: T201 - which is the log
+        print(text, file=sys.stderr)  # noqa: T201 - standard error is the log
 
 
 def run_steps(work: EffectContext, root: str, steps: Sequence[str], parameters: Mapping[str, Any]) -> None:
-    """Raises what the first step that fails has failed of; the host was told of it already."""
+    """Run the steps. Raise the error of the first step that fails, after reporting it to the host."""
     turn = threading.Lock()
     for number, name in enumerate(steps):
         with turn:
@@ -73,12 +73,12 @@ def run_steps(work: EffectContext, root: str, steps: Sequence[str], parameters: 
 def _hint(problem: BaseException) -> str:
     try:
         return hint_for(problem)
-    except Exception:  # noqa: BLE001 - an exception of the project's own may raise when it is looked at
+    except Exception:  # noqa: BLE001 - an exception of the project may raise when it is read
         return ""
 
 
 def call(name: str, job: PipelineStep) -> Any:
-    """`package.module:function`, from the folder of the project or from what is installed."""
+    """Call `package.module:function`, from the folder of the project or from an installed package."""
     module, _, attribute = name.partition(":")
     function = getattr(importlib.import_module(module), attribute, None)
     if not callable(function):
@@ -92,7 +92,7 @@ def rows_of(returned: Any) -> int | None:
     rows = returned.get("rows") if type(returned) is dict and returned.keys() == {"rows"} else returned
     if type(rows) is not int or not 0 <= rows < _MOST_ROWS:
         raise StepFailedError(
-            f"it returned something of type {type(returned).__name__}",
+            f"the step returned a value of the type {type(returned).__name__}",
             next_step='A step returns None, a number of rows, or {"rows": number}.',
         )
     return rows
