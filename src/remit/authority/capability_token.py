@@ -69,13 +69,18 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """The agent that a token is for, and what it allows."""
+    """The agent that a capability token is for, and what the token allows: the argument of `workspace.tokens.issue`."""
 
     agent_id: str
+    """The agent."""
     caps: tuple[str, ...]
+    """The capabilities, such as `plan.propose`."""
     constraints: TokenConstraints
+    """The limits of the token."""
     life: timedelta
+    """How long the token is valid. It must end within 31 days from now."""
     not_before: datetime | None = None
+    """The time from which the token is valid; from now on if None."""
 
 
 def issue_token(signer: TokenSigner, request: TokenRequest, issuer: str, audience: str, now: datetime) -> IssuedToken:

@@ -29,9 +29,10 @@ MAX_JSON_VALUES: Final = 20_000
 
 
 class Contract(BaseModel):
-    """A closed wire model. `parse` is the only way in for bytes from outside.
+    """The base class of documents: closed, strict and immutable models.
 
-    Times, digests and enumerations stay the strings they were on the wire, so that what was signed is what is checked.
+    Bytes from outside become a model only by `parse`. Times, digests and enumerations stay the strings of the document,
+    so that the checks see exactly what was signed.
     """
 
     model_config = ConfigDict(
@@ -48,7 +49,19 @@ class Contract(BaseModel):
 
     @classmethod
     def parse(cls, raw: bytes, *, source: str = "") -> Self:
-        """Untrusted bytes to this model, or a refusal that names the field. Never echoes a value of the input."""
+        """Parse untrusted bytes. An error names the field and never contains a value of the input.
+
+        Args:
+            raw: The bytes of a JSON document.
+            source: The name of the document in error messages; the name of the class if omitted.
+
+        Returns:
+            The model.
+
+        Raises:
+            RefusedError: The bytes are not JSON, are past the bounds, or do not fit the model.
+            UsageError: `raw` is not of the type `bytes`.
+        """
         name = source or cls.__name__
         if not isinstance(raw, bytes):
             raise UsageError(
@@ -61,22 +74,49 @@ class Contract(BaseModel):
 
     @classmethod
     def from_tree(cls, tree: Any, *, source: str = "") -> Self:
-        """The same, from an already parsed JSON value."""
+        """Make the model from an already parsed JSON value.
+
+        Args:
+            tree: The JSON value.
+            source: The name of the document in error messages; the name of the class if omitted.
+
+        Returns:
+            The model.
+
+        Raises:
+            RefusedError: The value does not fit the model.
+        """
         try:
             return cls.model_validate(tree)
         except ValidationError as problem:
             raise refusal(problem, tree, cls.__name__, source) from None
 
     def tree(self) -> dict[str, Any]:
-        """Plain JSON values, every field present, null where nothing was given."""
+        """Return plain JSON values. Every field is present, and null if no value was given.
+
+        Returns:
+            The values by the names of the fields.
+        """
         return self.model_dump(mode="json", by_alias=True)
 
     def canonical(self, *, without: frozenset[str] = frozenset()) -> bytes:
-        """RFC 8785 bytes of `tree`, less the named top-level fields (a signature cannot cover itself)."""
+        """Return the canonical bytes (RFC 8785) of `tree`.
+
+        Args:
+            without: Names of top-level fields to leave out. A signature, for example, cannot cover itself.
+
+        Returns:
+            The bytes. The same content has the same bytes on every machine.
+        """
         tree = self.model_dump(mode="json", by_alias=True, exclude=set(without))  # by the fields' own names
         return canonical_bytes({key: value for key, value in tree.items() if key not in without})
 
     def digest(self) -> str:
+        """Return the SHA-256 of the canonical bytes.
+
+        Returns:
+            `sha256:` and 64 hexadecimal digits.
+        """
         return digest_bytes(self.canonical())
 
 
@@ -168,7 +208,7 @@ def bounded_json_validator(max_depth: int, max_values: int) -> Callable[[V], V]:
 # --- the words ------------------------------------------------------------------------------------------------------
 
 Identifier = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_printable)]
-"""An id the caller chose, or the digest of what is meant: 1 to 200 printable characters."""
+"""A field type: an id of 1 to 200 printable characters, chosen by the caller, or a digest."""
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
@@ -210,7 +250,7 @@ RelativePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidat
 what it meets on the way is decided where it is opened, never here."""
 
 AbsolutePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_check_path)]
-"""The same check for a path that must turn out absolute: the refusal of a relative one belongs in the signed result."""
+"""A field type: a path of at most 4096 bytes. A relative path is refused later, in the signed result."""
 
 ReasonCode = Annotated[str, Field(max_length=100, pattern=r"^[A-Z][A-Z0-9_]{0,99}$")]
 

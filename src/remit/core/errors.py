@@ -228,9 +228,15 @@ else:
 
 
 class RemitError(Exception):
-    """The base error: what is wrong, where, and the next step.
+    """The base of all errors of Remit: what is wrong, where, and the next step.
 
-    Masked on construction, so it can be printed anywhere.
+    The text is masked when the error is made, so it can be printed anywhere.
+
+    Args:
+        reason: The reason for the refusal or the failure.
+        what: What is wrong.
+        where: The file, field or object that is concerned.
+        next_step: What to do next.
     """
 
     exit_code = 1
@@ -250,30 +256,46 @@ class RemitError(Exception):
     def with_changes(
         self, *, what: str | None = None, where: str | None = None, next_step: str | None = None
     ) -> "RemitError":
-        """Return the same problem with another text or place. Its class is the base kind: a subclass may need more."""
+        """Return the same problem with another text or place.
+
+        The returned error has one of the three base classes, because a subclass may need more arguments.
+
+        Args:
+            what: The new text about what is wrong; the same if omitted.
+            where: The new place; the same if omitted.
+            next_step: The new next step; the same if omitted.
+
+        Returns:
+            The new error.
+        """
         kinds: tuple[type[RemitError], ...] = (RefusedError, UsageError, EnvironmentFailureError)
         kind = next(kind for kind in kinds if isinstance(self, kind))
         what, where = self.what if what is None else what, self.where if where is None else where
         return kind(self.reason, what, where=where, next_step=self.next_step if next_step is None else next_step)
 
     def as_json(self) -> dict[str, str]:
+        """Return the error as plain JSON values.
+
+        Returns:
+            A dictionary with `reason`, `what`, `where` and `next_step`.
+        """
         return {"reason": self.reason.value, "what": self.what, "where": self.where, "next_step": self.next_step}
 
 
 class RefusedError(RemitError):
-    """Hostile or wrong data. Nothing was changed."""
+    """A request was refused, because of hostile or wrong data. Nothing was changed."""
 
     exit_code = 2
 
 
 class UsageError(RemitError):
-    """The caller broke a rule of the API: a bug to fix in the caller, not an input to handle."""
+    """The program broke a rule of this API. This is a bug to fix in the program, not an input to handle."""
 
     exit_code = 2
 
 
 class EnvironmentFailureError(RemitError):
-    """The machine, the store or the disk failed."""
+    """The machine, the store or the disk could not do its part."""
 
     exit_code = 1
 

@@ -29,9 +29,13 @@ class EffectContext(NamedTuple):
     """One task that `run` carries out, or one that was interrupted and that `settle` finishes or undoes."""
 
     task_id: str
+    """The id of the task."""
     capability_id: str
+    """The capability that the task asks for."""
     inputs: Mapping[str, Any]
+    """The inputs of the task, checked against the declared model."""
     reversible: bool
+    """Whether the task asks to be reversible."""
     part_name: str
     """The only name, besides those in the inputs, that the effect may create. It is for unfinished bytes."""
     spots: Mapping[str, PathHandle] = _NOTHING
@@ -75,14 +79,34 @@ class Effect(Protocol):
     """One kind of change, and its recovery after an interruption."""
 
     def run(self, work: EffectContext) -> dict[str, Any]:
-        """Make the change. Return `result_summary` and `undo_metadata`, or raise with everything as it was before."""
+        """Make the change completely and durably, or raise after restoring everything as it was before.
+
+        Args:
+            work: The task, its open folders, and functions that talk to the host.
+
+        Returns:
+            A dictionary with `result_summary` and `undo_metadata`.
+
+        Raises:
+            RefusedError: Nothing was touched.
+            EnvironmentFailureError: Any other failure. Everything is as it was before.
+        """
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:
         """Recover after `run` was killed or the machine stopped: leave everything as after the change or as before it.
 
-        With `finish`, a change that has reached the files is completed, and its output is returned. One that has not
-        is cleared away, and None is returned. Without `finish` it is undone in either case. This method may itself be
-        killed and called again.
+        This method may itself be killed and called again.
+
+        Args:
+            work: The context of the interrupted task, with all its notes.
+            finish: True to complete a change that has reached the files, and to remove the remains of one that has
+                not. False to undo it in both cases.
+
+        Returns:
+            The output of the completed change, or None if there is no change.
+
+        Raises:
+            EnvironmentFailureError: It is not possible now. Recovery calls this method again.
         """
 
 

@@ -27,14 +27,18 @@ class PathUse(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One action of an executor."""
+    """The declaration of one action of an executor."""
 
     capability_id: str
+    """The id that a task names, such as `FILE_MOVE`."""
     executor_id: str
+    """The id of the executor. It is a part of every signed result."""
     effect: str
-    """`package.module:name` of an `effects.context.Effect`."""
+    """`package.module:name` of an object with the methods of `Effect`."""
     inputs: type[Contract]
+    """The model of the inputs of a task."""
     output: type[Contract]
+    """The model of the dictionary that `Effect.run` returns."""
     paths: Mapping[str, PathUse] = field(default_factory=dict)
     """The inputs that are paths. The effect reaches the folders of these, and no other file."""
     snapshot: str | None = None
@@ -42,8 +46,9 @@ class Capability:
     restores: str | None = None
     """The input that names a snapshot. The effect receives its bytes, and may set owner, mode and attributes."""
     must_be_reversible: bool = False
+    """Whether a task that does not ask to be reversible is refused."""
     network: bool = False
-    """Whether the effect may use the network. Denied unless declared here."""
+    """Whether the effect may use the network."""
 
 
 class Registry:
@@ -55,6 +60,14 @@ class Registry:
             self.register(capability)
 
     def register(self, capability: Capability) -> None:
+        """Add a capability. Do this before the first task.
+
+        Args:
+            capability: The declaration.
+
+        Raises:
+            UsageError: A capability with this id is registered already.
+        """
         if capability.capability_id in self._by_id:
             raise UsageError(Reason.MISUSE, f"the capability {capability.capability_id} is already registered")
         self._by_id[capability.capability_id] = capability

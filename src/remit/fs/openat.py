@@ -59,7 +59,19 @@ class OtherFilesystemError(EnvironmentFailureError):
 
 
 class FileIdentity(NamedTuple):
-    """A file and the state in which it was seen. Two are equal if they are the same file in the same state."""
+    """A file and the state in which it was seen. Two are equal if they are the same file in the same state.
+
+    Attributes:
+        dev: The device.
+        ino: The number of the inode.
+        size: The size in bytes.
+        mtime_ns: The time of the last change of the content, in nanoseconds.
+        ctime_ns: The time of the last change of content or attributes, in nanoseconds.
+        mode: The type and the permissions.
+        uid: The owner.
+        gid: The group.
+        nlink: The number of hard links.
+    """
 
     dev: int
     ino: int
@@ -77,7 +89,11 @@ class FileIdentity(NamedTuple):
     """The device of the folder in which the file was seen. A disk may have another number after a reboot."""
 
     def as_json(self) -> dict[str, int]:
-        """Return each value as two halves of 32 bits, since the canonical form has no integers past 2^53."""
+        """Return each value as two halves of 32 bits, since the canonical form has no integers past 2^53.
+
+        Returns:
+            The halves by name, such as `ino_high` and `ino_low`.
+        """
         halves: dict[str, int] = {}
         for (high, low), value in zip(_HALVES, self, strict=True):
             halves[high] = value >> 32
@@ -86,7 +102,17 @@ class FileIdentity(NamedTuple):
 
     @classmethod
     def from_json(cls, halves: Mapping[str, int]) -> "FileIdentity":
-        """Parse the result of `as_json`. KeyError if a half is missing."""
+        """Parse the result of `as_json`.
+
+        Args:
+            halves: The halves by name.
+
+        Returns:
+            The identity.
+
+        Raises:
+            KeyError: A half is missing.
+        """
         return cls(*[(halves[high] << 32) | halves[low] for high, low in _HALVES])
 
     def __eq__(self, other: object) -> bool:
@@ -99,17 +125,38 @@ class FileIdentity(NamedTuple):
         return hash(self[:_COMPARED])
 
     def seen_from(self, folder: int) -> "FileIdentity":
-        """Return the identity with the present device of its folder, which may have been mounted again since."""
+        """Return the identity with the present device of its folder, which may have been mounted again since.
+
+        Args:
+            folder: A descriptor of the folder.
+
+        Returns:
+            The identity to compare with files that are seen now.
+        """
         # With stacked layers, the device of a file may differ from its folder's. Then the present one is unknown.
         return FileIdentity(os.fstat(folder).st_dev, *self[1:]) if self.dev == self.folder_dev else self
 
     def is_file(self, other: "FileIdentity") -> bool:
-        """Return whether both are the same file, even if it has changed."""
+        """Return whether both are the same file, even if it has changed.
+
+        Args:
+            other: The other identity.
+
+        Returns:
+            True if device, inode and, as far as known, birth time are equal.
+        """
         same_birth = self.birth_ns == other.birth_ns or not (self.birth_ns and other.birth_ns)
         return same_birth and (self.dev, self.ino) == (other.dev, other.ino)
 
     def has_content_of(self, other: "FileIdentity") -> bool:
-        """Return whether it is the same file, not written to since. A rename, link or chmod makes no difference."""
+        """Return whether it is the same file, not written to since. A rename, link or chmod makes no difference.
+
+        Args:
+            other: The other identity.
+
+        Returns:
+            True if it is the same file with the same size and time of change.
+        """
         return self.is_file(other) and (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
 
 
@@ -132,7 +179,20 @@ def open_folder(base: int, parents: Sequence[str], *, where: str = "") -> int:
 
 
 def open_file(folder: int, name: str, *, where: str = "") -> int:
-    """Open a regular file with exactly one link for reading. Never waits for a FIFO and never opens a device."""
+    """Open a regular file with exactly one link for reading. Never follows a link or waits for a FIFO.
+
+    Args:
+        folder: A descriptor of the folder.
+        name: The name of the file in the folder.
+        where: The path for error messages; the name if omitted.
+
+    Returns:
+        The descriptor. The caller closes it.
+
+    Raises:
+        RefusedError: The name is missing, is not a regular file with exactly one link, or was replaced meanwhile.
+        EnvironmentFailureError: The file cannot be opened.
+    """
     identity = inspect_file(folder, name, where=where)
     descriptor = _open(folder, os.fsencode(name), _READ, where or name, "the file")
     try:
@@ -156,13 +216,31 @@ def inspect_file(folder: int, name: str, *, where: str = "") -> FileIdentity:
 
 
 def identify(descriptor: int) -> FileIdentity:
+    """Return the identity of an open file.
+
+    Args:
+        descriptor: The open file.
+
+    Returns:
+        The identity, without the device of its folder.
+    """
     return FileIdentity(*stat_with_birth(descriptor))
 
 
 def peek(folder: int, name: str, *, where: str = "") -> FileIdentity | None:
-    """Return the identity of what has this name, or None. Any kind is accepted, also a dangling link.
+    """Return the identity of the file, folder or link with this name. The next call may already find another.
 
-    The next call may already find another file.
+    Args:
+        folder: A descriptor of the folder.
+        name: The name in the folder.
+        where: The path for error messages; the name if omitted.
+
+    Returns:
+        The identity, or None if the name does not exist. A dangling link exists.
+
+    Raises:
+        RefusedError: The name has a separator.
+        EnvironmentFailureError: The name cannot be inspected.
     """
     _require_component(name, where)
     try:
@@ -181,7 +259,21 @@ def exists(folder: int, name: str) -> bool:
 def rename_noreplace(
     folder_a: int, name_a: str, folder_b: int, name_b: str, *, where: str = "", where_new: str = ""
 ) -> None:
-    """Rename the file in one step. An existing file or link with the new name is never replaced."""
+    """Rename a file in one step. An existing file or link with the new name is never replaced.
+
+    Args:
+        folder_a: A descriptor of the folder of the file.
+        name_a: The name of the file.
+        folder_b: A descriptor of the new folder.
+        name_b: The new name.
+        where: The old path for error messages; the name if omitted.
+        where_new: The new path for error messages; the name if omitted.
+
+    Raises:
+        RefusedError: The file does not exist, or the new name exists.
+        EnvironmentFailureError: The filesystem cannot do this, or the rename failed.
+        OtherFilesystemError: The folders are on different filesystems. It is an `EnvironmentFailureError`.
+    """
     _require_component(name_a, where)
     _require_component(name_b, where_new)
     old, new = os.fsencode(name_a), os.fsencode(name_b)

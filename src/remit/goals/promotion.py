@@ -49,7 +49,17 @@ class PromotionService:
         self._check = check
 
     def catalogue(self, tenant_id: str) -> Catalogue:
-        """As it stands now. Refused while anything is wrong with the files."""
+        """Return the simulations of a tenant with their present states.
+
+        Args:
+            tenant_id: The tenant.
+
+        Returns:
+            The catalogue.
+
+        Raises:
+            RefusedError: The tenant is unknown, or a file of the catalogue has a problem.
+        """
         self._require_tenant(tenant_id)
         return build_catalogue(tenant_id, self._definitions(), self.states(tenant_id))
 
@@ -79,10 +89,21 @@ class PromotionService:
         reason: str | None = None,
         digest: str | None = None,
     ) -> CatalogueEntry:
-        """Make it ACTIVE as it is now. With `digest`, only if that is what the person has read.
+        """Make a simulation ACTIVE for a tenant, as it is now.
 
-        From a draft, or from RETIRED. Refused while `remit catalogue check` finds anything in any file of the
-        catalogue, or in the queries of this simulation.
+        Args:
+            simulation_id: The id of the simulation, a draft or a retired one.
+            tenant_id: The tenant.
+            who: The person. An agent cannot promote.
+            reason: The person's reason, for the ledger.
+            digest: The digest of the simulation that the person has read. Another one is refused.
+
+        Returns:
+            The simulation with its new state.
+
+        Raises:
+            RefusedError: There is no such simulation, it is ACTIVE already, it differs from `digest`, the caller is
+                not a person, or `remit catalogue check` finds a problem in a file of the catalogue or in its queries.
         """
         self._require_person_and_tenant(who, tenant_id)
         found = next((each for each in self._definitions() if each.id == simulation_id), None)
@@ -112,7 +133,20 @@ class PromotionService:
         return CatalogueEntry(found, found.own_digest, "ACTIVE")
 
     def retire(self, simulation_id: str, *, tenant_id: str, who: Person, reason: str | None = None) -> PromotedState:
-        """Stop it at once. Needs no file: also one that was changed, or is gone, can be retired."""
+        """Stop a simulation immediately. This works also if its file was changed or removed.
+
+        Args:
+            simulation_id: The id of the simulation.
+            tenant_id: The tenant.
+            who: The person. An agent cannot retire.
+            reason: The person's reason, for the ledger.
+
+        Returns:
+            The new state.
+
+        Raises:
+            RefusedError: The simulation is not ACTIVE, or the caller is not a person.
+        """
         self._require_person_and_tenant(who, tenant_id)
 
         def decide(states: dict[str, PromotedState]) -> StatePayload:

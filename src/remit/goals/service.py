@@ -124,7 +124,22 @@ class GoalService:
     def answer(
         self, correlation_id: str, answer: str | None, *, user: str, tenant: str, hook: TransactionHook = no_op_hook
     ) -> Reply:
-        """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""
+        """Continue a goal that waits, after the user answered or another person approved it.
+
+        Args:
+            correlation_id: The id of the goal.
+            answer: The answer in the user's own words; None if the goal waited for another person's approval.
+            user: The user of the goal.
+            tenant: The tenant of the user.
+            hook: Called in the transaction of each decision. For the services.
+
+        Returns:
+            A `Reply` with `goal` and `outcome`.
+
+        Raises:
+            RefusedError: There is no such goal of this user.
+            EnvironmentFailureError: The store or the disk failed.
+        """
         with self._slot(tenant, correlation_id):
             goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
             return Reply(goal, self.core.resume_goal(goal, hook))
@@ -148,7 +163,23 @@ class GoalService:
         correlation_id: str | None = None,
         hook: TransactionHook = no_op_hook,
     ) -> Reply:
-        """A goal of its own, by the simulation that the original named as its way back; through all the same gates."""
+        """Reverse a goal, as a goal of its own: by the simulation that the original named, through the same gates.
+
+        Args:
+            original: The id of the goal to reverse.
+            user: The user who asks for it.
+            tenant: The tenant of the user.
+            language: The language tag for the confirmation.
+            correlation_id: The id of the new goal. A new id is made if omitted.
+            hook: Called in the transaction of each decision. For the services.
+
+        Returns:
+            A `Reply` with `goal` and `outcome` of the new goal.
+
+        Raises:
+            RefusedError: There is no such goal, or it has no rollback.
+            EnvironmentFailureError: The store or the disk failed.
+        """
         correlation = correlation_id or uuid7(self._clock())
         with self._slot(tenant, correlation):
             with self._ledger().store.reading() as connection:
@@ -208,7 +239,18 @@ class GoalService:
         self._ledger().transact(work)
 
     def replay(self, correlation_id: str, *, tenant: str) -> list[ReplayedDecision]:
-        """Every decision about a goal made again, from what was kept of it; with empty caches."""
+        """Make every decision about a goal again, from its stored documents and with empty caches.
+
+        Args:
+            correlation_id: The id of the goal.
+            tenant: The tenant of the goal.
+
+        Returns:
+            The decisions. `agrees` of each says whether its result is the recorded one, and `why` names the difference.
+
+        Raises:
+            RefusedError: There is no such goal.
+        """
         with self._ledger().store.reading() as connection:
             found = list(replay_goal(connection, self._keyring, PastRules(), tenant, correlation_id))
         if not found:

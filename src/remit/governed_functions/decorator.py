@@ -52,10 +52,21 @@ class Governed(Generic[P, R]):
         functools.update_wrapper(self, function.run)
 
     def call(self, *, token: str, key: str, wait: float | None = 0.0, **arguments: Any) -> CallAnswer:
-        """Call the function for the agent of `token`, once for each `key`. The same call again returns the same result.
+        """Call the function for the agent of a token, once for each key. The same call again returns the same result.
 
-        The answer is `done` with a signed result, or `waiting` for a person. The same call later continues it. `wait`
-        is how many seconds to wait for the person; None waits without limit.
+        Args:
+            token: The capability token of the agent.
+            key: The id of the call. The id of the agent's own tool call is suitable.
+            wait: How many seconds to wait for a person's decision. None waits without limit.
+            **arguments: The arguments of the function, by name.
+
+        Returns:
+            The answer: `done` with the signed result, or `waiting` for a person. Then the same call continues it.
+
+        Raises:
+            RefusedError: The arguments do not fit the function.
+            UsageError: An async function is called in a running event loop. Await `acall` there.
+            EnvironmentFailureError: Neither success nor failure could be recorded.
         """
         if self.function.is_async and _is_in_loop():
             raise UsageError(
@@ -70,6 +81,15 @@ class Governed(Generic[P, R]):
         """Make the same call as `call`, awaited. It continues even if its caller stops awaiting it.
 
         Waiting for a person takes no thread.
+
+        Args:
+            token: The capability token of the agent.
+            key: The id of the call. The id of the agent's own tool call is suitable.
+            wait: How many seconds to wait for a person's decision. None waits without limit.
+            **arguments: The arguments of the function, by name.
+
+        Returns:
+            The answer, as of `call`.
         """
         loop = asyncio.get_running_loop()
         patience = self._workspace.calls.patience

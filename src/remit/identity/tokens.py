@@ -100,7 +100,19 @@ class Tokens:
         return self._cached[1]
 
     def issue(self, wish: TokenRequest, *, actor: str | None = None) -> IssuedToken:
-        """Sign a token and record it. The first one makes the key."""
+        """Sign a capability token and record it. The first token of a workspace makes the policy key.
+
+        Args:
+            wish: The agent, the capabilities and the limits.
+            actor: The actor of the ledger entry.
+
+        Returns:
+            The token. Its `text` is secret: anyone who has it can act with it.
+
+        Raises:
+            RefusedError: No check would enforce a constraint, or the lifetime is too short or too long.
+            EnvironmentFailureError: The key or the store cannot be used.
+        """
         if self.keys.own_key() is None:
             self._make_key()
         config = self._config()

@@ -32,13 +32,23 @@ class Kernel:
         return issue_lease(self.signer(), manifest, self.executors(manifest.capability_id), self.clock(), life)
 
     def accept(self, result: bytes, manifest: bytes, *, at: str | None = None) -> ExecutionResult:
-        """The result, if the registered executor signed exactly this for exactly this task.
+        """Return a result only if the registered executor signed exactly this for exactly this task.
 
-        `at` says when it came, if that was not now: a key that was retired since still vouches for what came before.
+        Limit: an executor in the sandbox and the same executor without one are the same. The `executor_id` of the
+        result says which it was.
 
-        Refuses one that is unsigned, altered, or signed by an unknown, retired or revoked key, and one of another
-        executor, task or capability; the reason and the text tell which. Limit: an executor that was sandboxed and one
-        that was not are the same executor; the result's `executor_id` says which it was.
+        Args:
+            result: The bytes of the signed result.
+            manifest: The task manifest.
+            at: The time at which the result arrived; now if None. A key that was retired since verifies a result that
+                arrived before.
+
+        Returns:
+            The verified result.
+
+        Raises:
+            RefusedError: The result is unsigned or altered, is of another executor, task or capability, or its key is
+                unknown, retired or revoked.
         """
         _require_signed(result)
         parsed, expected = ExecutionResult.parse(result, source="result"), TaskManifest.parse(manifest)

@@ -48,7 +48,16 @@ FORBIDDEN: Final = (
 
 
 def check_capability(capability: Capability, arrange: Arrange, folder: Path) -> list[str]:
-    """Everything that is wrong with this capability. `folder` must be empty and not a workspace."""
+    """Try a capability in a real workspace and a real sandbox, and return what is wrong with it.
+
+    Args:
+        capability: The declaration.
+        arrange: Makes new files below the folder that it gets, and returns the inputs of a task that uses them.
+        folder: An empty folder that is not a workspace.
+
+    Returns:
+        The problems, in sentences. If there is none, the capability may be registered.
+    """
     problems = [*_declaration(capability)]
     if problems:  # nothing below could say more
         return problems

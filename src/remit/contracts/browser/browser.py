@@ -96,18 +96,23 @@ PurchaseLimit = Annotated[
 
 
 class TokenConstraints(Contract):
-    """What narrows a token. An unknown constraint cannot be checked, so the token is refused.
+    """The limits of a capability token. A token with an unknown constraint is refused.
 
-    Without `domains` nothing can be reached, without `max_purchase` nothing bought, without `user` of `tenant` nothing
-    asked for at the goal door: what is absent is not unlimited. Only `max_actions` is a limit that a token may do
-    without; it counts actions in the browser. Which constraint works with which capability: `token_rules`.
+    An absent constraint does not mean that there is no limit. Without `domains` the browser reaches no host, without
+    `max_purchase` it buys nothing, and without `user` and `tenant` the agent cannot ask for goals. Only without
+    `max_actions` there is no limit. `token_rules` says which constraint works with which capability.
     """
 
     domains: Some[DomainPattern] | None = None
+    """The hosts that the browser may reach."""
     max_purchase: PurchaseLimit | None = None
+    """The highest price that a request of the browser may name."""
     max_actions: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """The number of actions in the browser."""
     user: Identifier | None = None
+    """The user for whom the agent asks for goals. It needs `tenant`."""
     tenant: Identifier | None = None
+    """The tenant of `user`."""
 
     @model_validator(mode="after")
     def _check_user(self) -> Self:
@@ -116,7 +121,11 @@ class TokenConstraints(Contract):
         return self
 
     def given(self) -> tuple[str, ...]:
-        """The names of the constraints that are set."""
+        """Return the names of the constraints that are set.
+
+        Returns:
+            The names, in the order of the fields.
+        """
         return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
 
 

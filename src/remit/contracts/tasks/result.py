@@ -59,7 +59,7 @@ class DeleteUndo(Contract):
 
 
 class Nothing(Contract):
-    """An empty object: there is nothing to say, or nothing to undo."""
+    """A field type: an empty object, for example if there is nothing to undo."""
 
 
 def _copy_undo_kind(value: Any) -> str:
