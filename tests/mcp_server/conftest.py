@@ -1,4 +1,4 @@
-"""One workspace, one desk and one HTTP server for all: each test takes files, tokens and ids of its own."""
+"""One workspace with its services and one HTTP server for all tests. Each test uses its own files, tokens and ids."""
 
 from collections.abc import Iterator
 

@@ -17,7 +17,7 @@ PATH = "/mcp"
 
 @contextlib.contextmanager
 def serving(endpoint: Any, running: Callable[[], AbstractAsyncContextManager[None]]) -> Iterator[str]:
-    """The address at which `endpoint`, an ASGI application without paths, is served while the block runs."""
+    """Serve `endpoint`, an ASGI application without paths, while the block runs. Yield its address."""
     site = Starlette(routes=[Route(PATH, endpoint=endpoint)], lifespan=lambda _: running())
     with serving_site(lambda _: site) as port:
         yield f"http://127.0.0.1:{port}{PATH}"
@@ -25,7 +25,7 @@ def serving(endpoint: Any, running: Callable[[], AbstractAsyncContextManager[Non
 
 @contextlib.contextmanager
 def serving_site(built: Callable[[int], Any]) -> Iterator[int]:
-    """The port at which the application that `built` makes for it is served."""
+    """Serve the application that `built` makes. Yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         # Inherited by each connection; asyncio does it only for a socket that was made with the protocol's number.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""An office with a desk, agents, a person who answers, and the official client, for tests that are not async."""
+"""A workspace with services, agents, an approver, and the official client, for tests that are not async."""
 
 import contextlib
 import itertools
@@ -29,7 +29,7 @@ from tests.goals.goal_office import Office
 from tests.plans.project import plan_of, replace
 
 PLAIN: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Nothing here is encrypted, and loading the authorities that one could trust takes longer than a test."""
+"""The tests use no TLS, and loading the certificate authorities takes longer than a test."""
 CONSOLE: Final = "https://remit.example"
 OPERATOR: Final = PersonCaller(Person("os:oto"), "operator")
 APPROVER: Final = PersonCaller(Person("os:bob"), "approver")
@@ -39,7 +39,7 @@ FOR_MIA: Final = TokenConstraints(user="mia", tenant="acme")
 
 
 class Desked:
-    """One workspace with everything an agent can ask for; each test takes files of its own."""
+    """One workspace with everything that an agent can request. Each test uses its own files."""
 
     def __init__(self, folder: Path) -> None:
         self.office = Office(folder)
@@ -64,14 +64,14 @@ class Desked:
         self.workspace.tokens.revoke(self.caller(text).token.jti, actor="os:ann")
 
     def plan(self) -> tuple[dict[str, Any], Path]:
-        """A plan that changes a file of its own, and that file."""
+        """Return a plan that changes a new file, and that file."""
         path = self.office.root / f"file{next(self._numbers)}.txt"
         path.write_text("one\ntwo\nthree\n")
         plan: dict[str, Any] = json.loads(plan_of(replace("a", path.name), plan_id=f"plan-{path.stem}"))
         return plan, path
 
     def yes(self, proposal_id: str) -> None:
-        """A person looks, in a place of his own, and approves what he saw."""
+        """A person reads the preview and approves it, without the MCP server."""
         try:
             shown = self.desk.plans.read_preview(APPROVER, proposal_id)
         except PreviewNotStoredError:  # another process computes it, or has ended
@@ -80,7 +80,7 @@ class Desked:
 
 
 class Talk:
-    """A connected client, called from tests that are not async."""
+    """A connected client for tests that are not async."""
 
     def __init__(self, portal: BlockingPortal, client: Client) -> None:
         self._portal = portal
@@ -93,14 +93,14 @@ class Talk:
         return self._portal.call(call)
 
     def ok(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """The structured answer of a call that must succeed."""
+        """Call a tool that must succeed, and return its structured answer."""
         result = self.call(name, **arguments)
         assert not result.is_error, words_of(result)
         assert isinstance(result.structured_content, dict)
         return result.structured_content
 
     def refused(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """What a call that must be refused says."""
+        """Call a tool that must refuse, and return the refusal."""
         result = self.call(name, **arguments)
         assert result.is_error, words_of(result)
         assert isinstance(result.structured_content, dict)

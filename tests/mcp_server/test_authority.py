@@ -1,4 +1,4 @@
-"""Who is let in, what an agent can never do, and whose things it sees."""
+"""Authentication, what an agent can never do, and which objects it sees."""
 
 import json
 from datetime import timedelta
@@ -66,7 +66,7 @@ def _post(address: str, headers: Any, body: Any = LIST) -> httpx2.Response:
 # --- no tool decides ------------------------------------------------------------------------------------------------
 
 
-def test_the_tools_are_these_and_no_other(talk: Talk) -> None:
+def test_the_server_offers_exactly_these_tools(talk: Talk) -> None:
     listed = talk.run(lambda client: client.list_tools()).tools
     assert {tool.name for tool in listed} == TOOL_NAMES == {spec.name for spec in TOOLS}
     for tool in listed:
@@ -77,8 +77,8 @@ def test_the_tools_are_these_and_no_other(talk: Talk) -> None:
         assert tool.output_schema["type"] == "object"
 
 
-def test_no_tool_approves_issues_or_leases_whatever_it_is_told(desked: Desked, talk: Talk) -> None:
-    """Every tool, with its own arguments and with words that would decide something."""
+def test_no_tool_approves_issues_or_leases_whatever_its_arguments_say(desked: Desked, talk: Talk) -> None:
+    """Every tool gets its own arguments and extra fields that claim a decision."""
     pending = _pending(desked, talk)
     proposal = pending.proposal_id
     shown = desked.desk.plans.read_preview(APPROVER, proposal)
@@ -127,7 +127,7 @@ def test_no_tool_approves_issues_or_leases_whatever_it_is_told(desked: Desked, t
 # --- whose things ---------------------------------------------------------------------------------------------------
 
 
-def test_what_belongs_to_another_agent_is_not_there(desked: Desked, talk: Talk, address: str) -> None:
+def test_an_agent_finds_nothing_of_another_agent(desked: Desked, talk: Talk, address: str) -> None:
     pending = _pending(desked, talk)
     with talking(over_http(address, desked.token("other"))) as other:
         for name in ("plan_status", "apply_plan", "undo_plan", "cancel_plan"):
@@ -151,7 +151,7 @@ def test_what_belongs_to_another_agent_is_not_there(desked: Desked, talk: Talk, 
         "remit://tokens/1",
     ],
 )
-def test_an_address_of_nothing_is_refused(uri: str, talk: Talk) -> None:
+def test_an_unknown_resource_address_is_refused(uri: str, talk: Talk) -> None:
     with pytest.raises(MCPError) as caught:
         talk.read(uri)
     assert caught.value.code == -32602
@@ -171,7 +171,7 @@ def test_a_capability_that_the_token_does_not_have_is_named(desked: Desked, addr
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_a_revoked_token_counts_for_nothing_from_the_next_call_on(mode: str, desked: Desked, address: str) -> None:
+def test_a_revoked_token_is_refused_from_the_next_call_on(mode: str, desked: Desked, address: str) -> None:
     token = desked.token("shortlived")
     plan, _ = desked.plan()
     with talking(over_http(address, token, mode)) as talk:
@@ -182,7 +182,7 @@ def test_a_revoked_token_counts_for_nothing_from_the_next_call_on(mode: str, des
         assert caught.value.data["code"] == "revoked"
 
 
-def test_without_a_good_token_nothing_is_answered(desked: Desked, address: str) -> None:
+def test_without_a_valid_token_every_request_is_refused(desked: Desked, address: str) -> None:
     revoked = desked.token("gone")
     desked.revoke(revoked)
     good = {"Authorization": f"Bearer {desked.agent}"}
@@ -218,14 +218,14 @@ def test_an_expired_token_is_refused(desked: Desked, address: str) -> None:
 # --- the transport's own gates --------------------------------------------------------------------------------------
 
 
-def test_other_hosts_and_origins_are_turned_away(desked: Desked, address: str) -> None:
+def test_other_hosts_and_origins_are_refused(desked: Desked, address: str) -> None:
     good = {**MODERN, "Authorization": f"Bearer {desked.agent}"}
     assert _post(address, {**good, "Host": "evil.example"}).status_code == 421
     for origin in ("https://evil.example", "http://127.0.0.1:9999", "null"):
         assert _post(address, {**good, "Origin": origin}).status_code == 403, origin
 
 
-def test_a_session_is_its_token_s_alone(desked: Desked, address: str) -> None:
+def test_a_session_works_only_with_its_token(desked: Desked, address: str) -> None:
     mine = {**HEADERS, "Authorization": f"Bearer {desked.agent}"}
     session = _post(address, mine, INITIALIZE).headers["mcp-session-id"]
     listed = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
@@ -240,7 +240,7 @@ def test_a_session_is_its_token_s_alone(desked: Desked, address: str) -> None:
     assert _post(address, {**mine, **known}, listed).status_code == 200
 
 
-def test_what_is_not_the_protocol_gets_an_error(desked: Desked, address: str) -> None:
+def test_a_message_that_violates_the_protocol_gets_an_error(desked: Desked, address: str) -> None:
     mine = {**MODERN, "Authorization": f"Bearer {desked.agent}"}
     for body in (
         b"",

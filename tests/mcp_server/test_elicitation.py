@@ -1,4 +1,4 @@
-"""Asking the client for what a goal lacks: only where it is allowed, and never for a yes."""
+"""The client is asked for details of a goal: only if the config allows it, and never for a confirmation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 class Person:
-    """Whoever sits at the client; or the client itself, which can answer without asking anybody."""
+    """The answers at the client: of a person, or of the client itself without a person."""
 
     def __init__(self, **answer: Any) -> None:
         self.answer = answer
@@ -28,7 +28,7 @@ class Person:
 
 @pytest.fixture(scope="session")
 def asking(desked: Desked) -> Iterator[str]:
-    """A server that may ask."""
+    """A server that may ask the client."""
     app = mcp_app(desked.desk, allowed_hosts=LOOPBACK_HOSTS, elicitation=True)
     with serving(app, app.running) as found:
         yield found
@@ -62,7 +62,7 @@ def test_a_client_that_accepts_everything_has_approved_nothing(mode: str, desked
 
 
 @BOTH
-def test_without_a_reply_the_agent_is_told_what_is_missing(mode: str, desked: Desked, asking: str) -> None:
+def test_without_a_reply_the_agent_learns_what_is_missing(mode: str, desked: Desked, asking: str) -> None:
     no_replies: list[dict[str, Any]] = [
         {"action": "decline"},
         {"action": "cancel"},
@@ -81,7 +81,7 @@ def test_without_a_reply_the_agent_is_told_what_is_missing(mode: str, desked: De
 
 
 @BOTH
-def test_nobody_is_asked_where_the_config_does_not_allow_it(mode: str, desked: Desked, address: str) -> None:
+def test_the_client_is_not_asked_if_the_config_does_not_allow_it(mode: str, desked: Desked, address: str) -> None:
     person = Person(action="accept", content={"reply": "two"})
     with talking(over_http(address, desked.agent, mode, elicitation_callback=person)) as talk:
         told = talk.ok("ask", utterance="archive the note")

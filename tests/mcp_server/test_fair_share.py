@@ -1,4 +1,4 @@
-"""No agent takes all sessions, or all threads: its own oldest idle session makes room, and its calls take turns."""
+"""No agent takes all sessions or threads: its oldest idle session ends, and its calls wait for each other."""
 
 import itertools
 import json
@@ -55,7 +55,7 @@ def client() -> Any:
         yield made
 
 
-def test_an_agent_that_opens_session_after_session_ends_its_own_oldest_and_nobody_elses(
+def test_an_agent_that_opens_many_sessions_ends_its_own_oldest_and_no_other(
     desked: Desked, address: str, client: httpx2.Client
 ) -> None:
     other = Agent(client, address, desked.token("patient"))

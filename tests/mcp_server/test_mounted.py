@@ -1,4 +1,4 @@
-"""The same server at `/mcp` of `remit serve`, where people log in with a cookie: it opens nothing here."""
+"""The server at `/mcp` of `remit serve`. The session cookie of a person gives no access to it."""
 
 from collections.abc import Iterator
 
@@ -29,8 +29,8 @@ def test_an_agent_is_served_there(mode: str, desked: Desked, site: str) -> None:
         assert talk.ok("apply_plan", proposal_id=proposal)["state"] == "APPLIED"
 
 
-def test_a_persons_session_opens_nothing_there(desked: Desked, site: str) -> None:
-    """Even an admin's, with everything that the console's own requests carry."""
+def test_a_session_of_a_person_gives_no_access_to_mcp(desked: Desked, site: str) -> None:
+    """Even the session of an admin, with all headers of the console's own requests."""
     invited = desked.workspace.people.invite("ada", "admin", actor="os:ann")
     session = desked.workspace.people.redeem(invited.code)
     person = {"Cookie": f"remit_session={session.cookie}", "X-Remit-CSRF": session.csrf, "Origin": site}

@@ -1,4 +1,4 @@
-"""The official client does the whole of it: propose, wait for a person, apply, undo. Over both transports."""
+"""The official client proposes, waits for a person, applies and rolls back, over both transports."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""`remit mcp --http`: the command itself, on a workspace of its own. It takes no more than `remit serve` does."""
+"""`remit mcp --http`: the real command on its own workspace. It has the same limits as `remit serve`."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Alone:
     token: str
 
     def sent(self, *lines: str, body: str = "", host: str | None = None) -> socket.socket:
-        """A connection on which this much was sent, and nothing more comes."""
+        """Open a connection and send this text, and nothing more."""
         found = socket.create_connection(("127.0.0.1", self.port), timeout=10)
         head = ("POST /mcp HTTP/1.1", f"Host: {host or f'127.0.0.1:{self.port}'}", *lines)
         found.sendall("\r\n".join(head).encode() + body.encode())
@@ -65,7 +65,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
 
 
 def _answer(connection: socket.socket) -> bytes:
-    """Until the other side closes it."""
+    """Read until the other side closes the connection."""
     got = b""
     with connection:
         while part := connection.recv(65_536):
@@ -78,7 +78,7 @@ def test_the_official_client_is_served(alone: Alone) -> None:
         assert "propose_plan" in {tool.name for tool in talk.run(lambda client: client.list_tools()).tools}
 
 
-def test_headers_and_bodies_that_do_not_come_are_given_up(alone: Alone) -> None:
+def test_slow_headers_and_bodies_end_the_connection(alone: Alone) -> None:
     headers = alone.sent("X-Slow: 1")
     body = alone.sent(*alone.known, "Content-Length: 100", "", "", body="{")
     assert _answer(headers).startswith(b"HTTP/1.1 408")
@@ -103,14 +103,14 @@ def test_a_length_in_two_ways_and_too_many_headers_are_refused(alone: Alone) -> 
         (None, ("Origin: https://evil.example",), 403),
     ],
 )
-def test_only_this_machine_is_asked_for(host: str | None, lines: tuple[str, ...], status: int, alone: Alone) -> None:
+def test_only_requests_for_this_host_are_answered(host: str | None, lines: tuple[str, ...], status: int, alone: Alone) -> None:
     text = json.dumps(LIST)
     length = f"Content-Length: {len(text)}"
     sent = alone.sent(*alone.known, *lines, length, "Connection: close", "", "", body=text, host=host)
     assert _answer(sent).startswith(f"HTTP/1.1 {status}".encode())
 
 
-def test_without_a_token_there_is_nothing(alone: Alone) -> None:
+def test_without_a_token_every_path_is_refused(alone: Alone) -> None:
     text = json.dumps(LIST)
     plain = [f"{name}: {value}" for name, value in MODERN.items()]
     closing = (f"Content-Length: {len(text)}", "Connection: close", "", "")

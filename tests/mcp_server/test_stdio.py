@@ -1,4 +1,4 @@
-"""`remit mcp`: the process that a client starts. Its standard output is the protocol's alone."""
+"""`remit mcp`: the process that a client starts. Its standard output carries only the protocol."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ UNKNOWN = "0192f0c1-2345-7abc-8def-0123456789ab"
 
 
 class Wire:
-    """The protocol by hand, line by line."""
+    """A client that writes and reads the protocol line by line."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -82,7 +82,7 @@ def _served(desked: Desked, *options: str, program: tuple[str, ...] = (), token:
         assert process.returncode == 0, told
 
 
-def test_whatever_prints_does_not_reach_the_client(desked: Desked) -> None:
+def test_printed_text_does_not_reach_the_client(desked: Desked) -> None:
     with _served(desked, program=(sys.executable, "-c", PRINTING), token=desked.agent) as wire:
         assert wire.call("plan_status", proposal_id=UNKNOWN)["structuredContent"]["code"] == "state_missing"
         wire.send(b"this is not JSON")
@@ -90,7 +90,7 @@ def test_whatever_prints_does_not_reach_the_client(desked: Desked) -> None:
         assert wire.call("plan_status", proposal_id=UNKNOWN)["structuredContent"]["code"] == "state_missing"
 
 
-def test_a_revoked_token_counts_for_nothing_and_a_renewed_file_does(desked: Desked, tmp_path: Path) -> None:
+def test_a_revoked_token_is_refused_and_a_renewed_file_is_accepted(desked: Desked, tmp_path: Path) -> None:
     file = tmp_path / "token"
     first = desked.token("renewing")
     file.write_text(f"{first}\n")
@@ -120,7 +120,7 @@ def test_a_revoked_token_counts_for_nothing_and_a_renewed_file_does(desked: Desk
         (("--http", "--token-file", "/nowhere"), None, "--token-file is for --stdio"),
     ],
 )
-def test_it_does_not_start_for_nobody(options: tuple[str, ...], token: str | None, said: str, desked: Desked) -> None:
+def test_it_needs_a_valid_token_to_start(options: tuple[str, ...], token: str | None, said: str, desked: Desked) -> None:
     environ = {**os.environ, **desked.office.environ}
     environ.pop("REMIT_TOKEN", None)
     if token is not None:

@@ -1,4 +1,4 @@
-"""`remit mcp` on standard input: a message has a largest size, and unanswered requests a largest number."""
+"""`remit mcp` on standard input: limits for the size of a message and for the number of unanswered requests."""
 
 import contextlib
 import io
@@ -39,7 +39,7 @@ def peak_memory(process: subprocess.Popen[bytes]) -> int:
 
 @contextlib.contextmanager
 def served(desked: Desked) -> Iterator[subprocess.Popen[bytes]]:
-    """The real process, with the interpreter as its program, so that its peak of memory is its own."""
+    """The real process, started by the interpreter directly, so that its peak memory is measured alone."""
     path = os.pathsep.join(sys.path)
     environ = {**os.environ, **desked.office.environ, "PYTHONPATH": path, "REMIT_TOKEN": desked.agent}
     command = [sys.executable, "-m", "remit", "mcp", "-C", str(desked.office.root)]
@@ -103,7 +103,7 @@ def test_a_message_of_the_largest_size_is_read_and_one_of_a_byte_more_is_not(des
 
 
 def test_a_client_that_reads_no_answers_does_not_fill_the_memory(desked: Desked) -> None:
-    """It sends 64 MiB of requests and reads nothing. Then it reads, and every request has its answer."""
+    """The client sends 64 MiB of requests and reads nothing. Then it reads, and every request has its answer."""
     count = 1_000
     with served(desked) as process:
         send(process, request(0))

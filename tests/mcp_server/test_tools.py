@@ -1,4 +1,4 @@
-"""What each tool answers: documents of the contracts, words beside them, refusals that say what to do next."""
+"""The answers of each tool: documents of the contracts, a summary, and refusals with a next step."""
 
 import json
 import threading
@@ -32,7 +32,7 @@ def _manifest(desked: Desked, name: str) -> dict[str, Any]:
 
 
 def _lease(desked: Desked, manifest: dict[str, Any]) -> dict[str, Any]:
-    """The kernel's side: no tool of the server signs one."""
+    """Issue a lease as the kernel does. No tool of the server signs one."""
     return desked.workspace.issue_lease(TaskManifest.from_tree(manifest).canonical()).tree()
 
 
@@ -89,7 +89,7 @@ def test_arguments_are_never_a_command_or_a_path(desked: Desked, talk: Talk) -> 
         assert talk.refused("goal_status", correlation_id=name)["code"] == "state_missing"
 
 
-def test_a_fault_inside_says_nothing_of_itself(
+def test_an_internal_error_reveals_no_detail(
     desked: Desked, talk: Talk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -112,7 +112,7 @@ def test_the_same_key_proposes_once(desked: Desked, talk: Talk) -> None:
     assert talk.refused("propose_plan", plan=other, key="k-1")["code"] == "idempotency_conflict"
 
 
-def test_drift_keeps_an_undo_from_overwriting_and_is_told(desked: Desked, talk: Talk) -> None:
+def test_a_rollback_that_would_overwrite_drift_is_refused_with_the_reason(desked: Desked, talk: Talk) -> None:
     plan, file = desked.plan()
     proposal = talk.ok("propose_plan", plan=plan)["proposal_id"]
     desked.yes(proposal)
@@ -123,14 +123,14 @@ def test_drift_keeps_an_undo_from_overwriting_and_is_told(desked: Desked, talk: 
     assert taken.structured_content is not None
     assert taken.structured_content["status"] == "REFUSED"
     assert taken.structured_content["drifted"] is None, "which files those are is for people"
-    assert "Nothing was taken back" in words_of(taken)
+    assert "Nothing was rolled back" in words_of(taken)
     assert file.read_text() == "somebody else's\n"
 
 
 # --- waiting --------------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_hears_that_a_person_is_asked_and_then_the_answer(desked: Desked, talk: Talk) -> None:
+def test_a_waiting_call_reports_that_a_person_is_asked_and_then_the_decision(desked: Desked, talk: Talk) -> None:
     plan, _ = desked.plan()
     heard: list[tuple[float, float | None, str | None]] = []
 
@@ -154,7 +154,7 @@ def _approve_newest(desked: Desked) -> None:
     desked.yes(desked.desk.plans.list_pending(APPROVER)[0].proposal_id)
 
 
-def test_a_no_is_told_with_what_became_of_it(desked: Desked, talk: Talk) -> None:
+def test_a_denial_is_reported_with_its_reason(desked: Desked, talk: Talk) -> None:
     plan, file = desked.plan()
     proposal = talk.ok("propose_plan", plan=plan)["proposal_id"]
     desked.desk.plans.decide(APPROVER, proposal, approved=False, reason="not on a Friday")
@@ -205,8 +205,8 @@ def test_a_goal_is_done_or_waits_for_its_user(desked: Desked, talk: Talk) -> Non
     assert json.loads(read.text)["state"] == "done"  # type: ignore[union-attr]
 
 
-def test_what_was_refused_and_not_done_is_an_error_with_its_whole_answer(desked: Desked, talk: Talk) -> None:
-    """And to look at it later is none."""
+def test_a_refused_request_is_an_error_that_contains_its_whole_answer(desked: Desked, talk: Talk) -> None:
+    """To read the status of a refused request later is not an error."""
     refused = talk.call("ask", utterance="paint the fence of the neighbours")
     assert refused.is_error
     assert refused.structured_content is not None
@@ -227,17 +227,17 @@ def test_what_was_refused_and_not_done_is_an_error_with_its_whole_answer(desked:
     )
 
 
-def test_a_browser_action_that_is_none_is_refused_before_a_browser_starts(talk: Talk) -> None:
+def test_a_malformed_browser_action_is_refused_before_a_browser_starts(talk: Talk) -> None:
     told = talk.refused("browse", action={"action_id": "a", "type": "navigate"})
     assert (told["code"], told["where"]) == ("malformed", "action, $.target")
 
 
-def test_the_library_s_own_telemetry_is_off(desked: Desked) -> None:
-    """It would send names that a client makes up, and texts of errors, to wherever a provider of this process leads."""
+def test_the_telemetry_of_the_library_is_off(desked: Desked) -> None:
+    """It would send names that a client chooses, and texts of errors, to the tracing provider of the process."""
     server = build_server(desked.desk, authenticate_bearer(lambda: desked.workspace.tokens))
     assert [type(each).__name__ for each in server.middleware] == ["RequestStateBoundary"]
 
 
-def test_the_plan_tools_stand_in_the_order_of_a_plan_s_life() -> None:
+def test_the_plan_tools_are_listed_in_the_order_of_their_use() -> None:
     names = [spec.name for spec in PLAN_TOOLS]
     assert names == ["preview_plan", "propose_plan", "plan_status", "apply_plan", "undo_plan", "cancel_plan"]

@@ -56,7 +56,7 @@ def certificate(folder: Path, password: bytes | None = None) -> dict[str, str]:
     return {"certificate": str(folder / "certificate.pem"), "key": str(folder / "key.pem")}
 
 
-def test_beyond_loopback_it_takes_tls_or_an_explicit_word(tmp_path: Path) -> None:
+def test_beyond_loopback_the_server_needs_tls_or_an_explicit_option(tmp_path: Path) -> None:
     for host in ("127.0.0.1", "localhost", "[::1]"):
         require_safe(settings(host=host))
         assert warnings_for(settings(host=host)) == []
@@ -95,7 +95,7 @@ def test_it_serves_with_its_certificate(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["open", "missing", "folder", "password", "garbled"])
-def test_a_key_that_is_not_fit_is_refused_before_listening(fault: str, tmp_path: Path) -> None:
+def test_an_unusable_tls_key_is_refused_before_listening(fault: str, tmp_path: Path) -> None:
     tls = certificate(tmp_path, b"secret" if fault == "password" else None)
     key = tmp_path / "key.pem"
     if fault == "open":

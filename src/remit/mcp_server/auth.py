@@ -1,7 +1,7 @@
-"""Who calls: an agent, by the capability token that came with the call.
+"""Authentication of the caller: an agent with a capability token.
 
-The token is verified at each call, so that a revoked or expired one counts for nothing at once. Nothing else makes a
-caller here: no cookie, no session of this protocol, no name that a client gives itself.
+The token is verified at each call, so a revoked or expired token is refused at once. Nothing else authenticates a
+caller: no cookie, no session of this protocol, no name that a client gives itself.
 """
 
 from collections.abc import Callable
@@ -20,22 +20,22 @@ _SCHEME: Final = "bearer "
 
 
 class Authenticate(Protocol):
-    """The caller of one request, verified now; refuses when there is none. `request` is None where there is no HTTP."""
+    """Returns the verified caller of one request, or refuses. `request` is None without HTTP."""
 
     def __call__(self, request: Request | None) -> Caller: ...
 
 
 def authenticate_token(tokens: Callable[[], Tokens], text: Callable[[], str]) -> Authenticate:
-    """For a process that serves one agent: the text is asked for at each call, so a renewed token file counts."""
+    """Authenticate the one agent of a stdio process. The token is read at each call, so a renewed file works."""
 
-    def authenticate(request: Request | None) -> Caller:  # noqa: ARG001 - a process of its own, and no request
+    def authenticate(request: Request | None) -> Caller:  # noqa: ARG001 - stdio has no request
         return verify_caller(tokens(), text())
 
     return authenticate
 
 
 def authenticate_bearer(tokens: Callable[[], Tokens]) -> Authenticate:
-    """For HTTP: each request brings its own token."""
+    """Authenticate HTTP requests. Each request brings its own token."""
 
     def authenticate(request: Request | None) -> Caller:
         return verify_caller(
@@ -50,19 +50,19 @@ def verify_caller(tokens: Tokens, text: str) -> AgentCaller:
 
 
 def read_bearer(headers: list[str]) -> str:
-    """The token in the Authorization header. Two such headers are refused: who could say which was meant?"""
+    """Return the token of the Authorization header. Two such headers are refused, because one could hide the other."""
     if len(headers) != 1 or not headers[0].lower().startswith(_SCHEME):
         raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
             "the request carries no capability token, or more than one",
             where="header Authorization",
-            next_step="Send the header Authorization once, with `Bearer TOKEN`. One is had by: remit token issue",
+            next_step="Send the header Authorization once, with `Bearer TOKEN`. A person issues it: remit token issue",
         )
     return headers[0][len(_SCHEME) :].strip()
 
 
 def token_from_file(file: Path) -> Callable[[], str]:
-    """Read at each call: when the token is renewed, the client need not be started again."""
+    """Return a reader of the token file. It reads at each call, so the client can renew the token while it runs."""
 
     def read() -> str:
         try:
@@ -71,9 +71,9 @@ def token_from_file(file: Path) -> Callable[[], str]:
         except OSError as problem:
             raise RefusedError(
                 Reason.AUTHORITY_MALFORMED,
-                f"the file with the token cannot be read: {problem.strerror}",
+                f"the token file cannot be read: {problem.strerror}",
                 where=str(file),
-                next_step="Name the file that `remit token issue -o FILE` wrote.",
+                next_step="Give the file that `remit token issue -o FILE` wrote.",
             ) from None
 
     return read

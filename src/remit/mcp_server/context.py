@@ -1,4 +1,4 @@
-"""What a tool works with: the caller, a thread for the desk, and the client that waits."""
+"""The context of a tool call: the caller, a thread for the services, and the client that waits."""
 
 import functools
 import json
@@ -21,15 +21,15 @@ from remit.services.services import Services
 LONGEST_WAIT: Final = 30
 _POLL_SECONDS: Final = 0.25
 FIRST_WAIT: Final = 0.2
-"""Seconds that the desk itself waits: what is quick is done by then, and needs no second look."""
+"""Seconds that the services wait themselves. Quick work is done by then and needs no poll."""
 
 WaitSeconds = Annotated[
     int,
     Field(
         ge=0,
         le=LONGEST_WAIT,
-        description=f"How long to wait for it, 0 to {LONGEST_WAIT}; progress is told meanwhile. What has not ended by"
-        " then goes on, and the status tool tells of it.",
+        description=f"Seconds to wait for the result, 0 to {LONGEST_WAIT}. Progress is reported meanwhile."
+        " Unfinished work continues: read its state with the status tool.",
     ),
 ]
 
@@ -39,19 +39,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ServerContext:
-    """What all calls of one server share."""
+    """The objects that all calls of one server share."""
 
     services: Services
     authenticate: Authenticate
     elicitation: bool
     threads: anyio.CapacityLimiter
     queue: FairShareQueue
-    """Each agent has so many of the threads."""
+    """Limits the threads of each agent."""
 
 
 @dataclass(frozen=True)
 class ToolCall(Generic[A]):
-    """One call of a tool, its arguments parsed."""
+    """One call of a tool, with parsed arguments."""
 
     server: ServerContext
     arguments: A
@@ -62,13 +62,13 @@ class ToolCall(Generic[A]):
         return self.server.services
 
     async def run(self, work: Callable[[Caller], T]) -> T:
-        """`work` in a thread, for the caller as verified now. A cancelled call cancels nothing that has begun."""
+        """Run `work` in a thread for the verified caller. A cancelled call does not cancel work that has started."""
         return await run_as_caller(self.server, self.context, work)
 
     async def poll(self, first: T, read: Callable[[Caller], T], seconds: int, describe: Callable[[T], str | None]) -> T:
-        """Look again until it has ended or the time is over. `describe` says how far it is, and None once it has ended.
+        """Read again until the work has ended or the time is over. `describe` returns the progress, or None at the end.
 
-        A process that is about to end lets its callers go first.
+        While the process shuts down, waiting callers get their present answer at once.
         """
         current = first
         started = anyio.current_time()
@@ -84,7 +84,7 @@ class ToolCall(Generic[A]):
 async def run_as_caller(server: ServerContext, context: Context[Any, Any], work: Callable[[Caller], T]) -> T:
     request = context.request_context.request
     call = functools.partial(_call_as_caller, server.authenticate, request, work)
-    # Who asks is verified in the thread; whose turn it is, came verified with the request. One agent alone has all.
+    # The thread verifies the caller. The queue uses the agent that the HTTP layer verified; stdio has only one.
     user = request.scope.get("user") if request is not None else None
     turn = await server.queue.acquire("agent", user.access_token.subject or "") if user is not None else None
     try:
@@ -99,13 +99,13 @@ def _call_as_caller(authenticate: Authenticate, request: Any, work: Callable[[Ca
 
 
 def document_bytes(tree: dict[str, Any], source: str) -> bytes:
-    """A document of another contract, as the bytes that its door parses."""
+    """Return a document of another contract as the bytes that its operation parses."""
     try:
         return json.dumps(tree, allow_nan=False).encode()
     except (ValueError, RecursionError):
         raise RefusedError(
             Reason.MALFORMED,
-            "it holds a number that JSON does not have, or is nested too deep",
+            "it contains a number that JSON does not have, or is nested too deeply",
             where=source,
             next_step="Send plain JSON values.",
         ) from None

@@ -1,8 +1,8 @@
-"""Asking the client for what a goal lacks, where `web.mcp.elicitation` in remit.yaml allows it.
+"""Elicitation: ask the client for missing details of a goal, if `web.mcp.elicitation` in remit.yaml allows it.
 
-That is all that elicitation is used for. A client can answer by itself, without showing anybody anything: so an answer
-counts for exactly as much as the same words in a call of `ask`, and never as an approval or as a user's yes. Nothing
-that sounds like a secret is asked for in this way.
+Elicitation is used for nothing else. A client can answer by itself without showing the question to a person. So Remit
+treats an answer like the same words in a call of `ask`, and never as an approval or as a user's confirmation. Remit
+never asks for anything that looks like a secret.
 """
 
 import itertools
@@ -28,20 +28,20 @@ _FORM: Final[dict[str, Any]] = {
 
 
 class _RequestState(Contract):
-    """Which goal a question was asked for. The SDK seals it, and binds it to the call and its caller."""
+    """The goal that a question belongs to. The SDK signs it and binds it to the call and its caller."""
 
     correlation_id: Identifier
 
 
 class EarlierQuestion(NamedTuple):
-    """The goal that a question was asked for in an earlier round; no reply: the user gave none."""
+    """The goal of a question in an earlier round of the call. `reply` is None if the user gave no reply."""
 
     correlation_id: str
     reply: str | None
 
 
 def read_earlier_question(call: ToolCall[Any]) -> EarlierQuestion | None:
-    """What an earlier round of the same call asked for, and the reply to it."""
+    """Return the question of an earlier round of the same call, with the reply."""
     state = call.context.request_state
     if state is None or not call.server.elicitation:
         return None
@@ -52,7 +52,7 @@ def read_earlier_question(call: ToolCall[Any]) -> EarlierQuestion | None:
 
 
 async def ask_client(call: ToolCall[Any], answer: GoalAnswer) -> str | InputRequiredResult | None:
-    """The reply; or, in the newer protocol, the result that asks for it; or None: then the agent has to ask."""
+    """Return the reply, or in the newer protocol the result that asks for it. None means that the agent has to ask."""
     if not (call.server.elicitation and _supports_forms(call)) or _asks_for_secret(answer.text):
         return None
     message = f"{answer.text}\n(Asked by Remit, for your goal. Do not enter a password or another secret.)"
@@ -65,7 +65,7 @@ async def ask_client(call: ToolCall[Any], answer: GoalAnswer) -> str | InputRequ
 
 
 def _supports_forms(call: ToolCall[Any]) -> bool:
-    """A client that names no mode means forms."""
+    """Whether the client supports forms. A client that names no mode means forms."""
     capabilities = call.context.client_capabilities
     elicitation = capabilities.elicitation if capabilities is not None else None
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
@@ -77,6 +77,6 @@ def _asks_for_secret(question: str) -> bool:
 
 
 def _read_reply(result: ElicitResult) -> str | None:
-    """A client may answer with anything: a form that was not asked for is no reply."""
+    """Return the reply, or None. A client can send any content, and only the requested form is a reply."""
     reply = (result.content or {}).get("reply") if result.action == "accept" else None
     return reply if isinstance(reply, str) and 0 < len(reply) <= _MAX_REPLY else None

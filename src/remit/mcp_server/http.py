@@ -1,8 +1,8 @@
-"""The server over streamable HTTP: an ASGI application that another one serves, behind a guard of its own.
+"""The MCP server over streamable HTTP: an ASGI application with its own authentication, mounted in another application.
 
-Every request brings its own bearer token, which is verified before its body is read. A cookie is never looked at, and a
-session of this protocol can only be used with the token that began it. Host and Origin are checked by the SDK, against
-what is allowed here; an empty list allows none.
+Every request brings its own bearer token, which is verified before the body is read. Cookies are ignored. A session of
+this protocol works only with the token that opened it. The SDK checks Host and Origin against the allowed lists. An
+empty list allows none.
 """
 
 import logging
@@ -37,7 +37,7 @@ from remit.services.services import Services
 _LOG: Final = logging.getLogger("remit.mcp_server.http")
 MAX_BODY: Final = 8 << 20
 WATCH_SECONDS: Final = 1.0
-"""Between two looks whether the tokens of open sessions still count. With each request its own is verified anyway."""
+"""Seconds between two checks of the tokens of open sessions. Each request verifies its own token in any case."""
 LOOPBACK_HOSTS: Final = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 
 
@@ -49,7 +49,7 @@ def mcp_app(
     max_body_bytes: int = MAX_BODY,
     elicitation: bool = False,
 ) -> "McpApp":
-    """For `/mcp` of a server that is there already. It runs within `running()`."""
+    """Build the application for `/mcp` of another server. It works only within `running()`."""
     server = build_server(services, authenticate_bearer(lambda: services.workspace.tokens), elicitation=elicitation)
     return McpApp(services, session_manager(server, allowed_hosts, allowed_origins, max_body_bytes))
 
@@ -65,7 +65,7 @@ def session_manager(
 
 
 class McpApp:
-    """An ASGI application that answers whatever path it is put at."""
+    """An ASGI application that answers at any path where it is mounted."""
 
     def __init__(self, services: Services, manager: StreamableHTTPSessionManager) -> None:
         self._services = services
@@ -74,7 +74,7 @@ class McpApp:
         self.watch_seconds = WATCH_SECONDS
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Once, around everything that is served: in the lifespan of the application around it."""
+        """Return a context to enter once, in the lifespan of the outer application, around all requests."""
         return self._running()
 
     @asynccontextmanager
@@ -126,7 +126,7 @@ class McpApp:
                 self.sessions.leave(session, is_over=is_over)
 
     async def _watch_tokens(self) -> None:
-        """A token that is revoked or expired ends its sessions: what listens in them would else go on."""
+        """End the sessions of a revoked or expired token. Otherwise open streams of these sessions would continue."""
         while True:
             await anyio.sleep(self.watch_seconds)
             for text, sessions in self.sessions.by_token().items():
@@ -136,11 +136,11 @@ class McpApp:
                     for session in sessions:
                         self.sessions.forget(session)
                         await self._end_session(session)
-                except Exception as problem:  # noqa: BLE001 - a store that is away ends no session, and not this watch
+                except Exception as problem:  # noqa: BLE001 - an unreachable store must not end a session or this loop
                     _LOG.warning("a token could not be verified", extra={"why": type(problem).__name__})
 
     async def _end_session(self, session: McpSession) -> None:
-        """As its owner would, by the protocol."""
+        """End a session by the protocol, as its owner would."""
 
         async def receive() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -155,7 +155,7 @@ class McpApp:
 
 
 class _ResponseObserver:
-    """Hands an answer on, and keeps how it began."""
+    """Passes a response on, and stores its status and session id."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -175,7 +175,7 @@ class _ResponseObserver:
 
 
 def _build_end_request(scope: Scope, session_id: str) -> Scope:
-    """The request that ends a session, made of the one that began it."""
+    """Build the request that ends a session from the request that opened it."""
     headers = ("type", "asgi", "http_version", "scheme", "path", "raw_path", "root_path", "server", "client", "user")
     host = [each for each in scope["headers"] if each[0] == b"host"]
     named = (MCP_SESSION_ID_HEADER.encode(), session_id.encode())
@@ -184,13 +184,13 @@ def _build_end_request(scope: Scope, session_id: str) -> Scope:
 
 
 def _begins_session(scope: Scope) -> bool:
-    """Later versions of the protocol know no sessions."""
+    """Whether the request opens a session. Later versions of the protocol have no sessions."""
     version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER)
     return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 def _session_owner(caller: AgentCaller) -> AuthenticatedUser:
-    """By whom the SDK tells the owner of a session from others: this token, and no other of the same agent."""
+    """Return the owner of a session for the SDK: this token, not another token of the same agent."""
     token = caller.token
     return AuthenticatedUser(AccessToken(token="", client_id=token.jti, scopes=[], subject=token.agent_id))
 
@@ -200,6 +200,6 @@ def _unauthorized(problem: RemitError) -> Response:
 
 
 def _error_response(problem: RemitError, status: int, headers: dict[str, str]) -> Response:
-    """As an error of the protocol: a client shows that to its agent, and would keep any other text to itself."""
+    """Build a protocol error. Clients show such an error to their agent, but not other texts."""
     error = {"code": INVALID_REQUEST, "message": problem.what, "data": describe_error(problem).tree()}
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)

@@ -1,7 +1,7 @@
-"""What can be read: reports, diffs and results, by whoever they belong to.
+"""The resources: reports, diffs and results. An agent reads only its own.
 
-A resource is looked up by its id at the desk, as the tools do: whose it is, and whether this caller may see it, is
-decided there. An address is never a path.
+The services look a resource up by its id, as for the tools. They decide whether this caller may see it. An address is
+never a file path.
 """
 
 import json
@@ -34,7 +34,7 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
         "remit://reports/{run_id}",
         name="report",
         title="Report of a run",
-        description="How a plan that ran has ended; by proposal_id or envelope_id. What it changed is for people:"
+        description="The outcome of a plan that ran, by proposal_id or envelope_id. Only people see what it changed:"
         " null means withheld, not none.",
         mime_type=_JSON,
     )
@@ -45,8 +45,8 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
         "remit://diffs/{proposal_id}",
         name="diff",
         title="Diff of a proposed plan",
-        description="The lines of the plan that this agent sent itself, masked. Lines that were in the files before are"
-        " shown to people only.",
+        description="The lines of the plan that this agent sent, with secrets masked. Only people see the old lines"
+        " of the files.",
         mime_type="text/x-diff",
     )
     async def diff(proposal_id: str, context: Context[Any, Any]) -> str:
@@ -56,7 +56,7 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
         "remit://results/tasks/{task_id}",
         name="task_result",
         title="Signed result of a task",
-        description="What came of a task that this agent ran.",
+        description="The result of a task that this agent ran, or its state while it runs.",
         mime_type=_JSON,
     )
     async def task_result(task_id: str, context: Context[Any, Any]) -> str:
@@ -66,7 +66,7 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
         "remit://results/actions/{action_id}",
         name="action_result",
         title="Result of a browser action",
-        description="What came of an action of this agent in the browser.",
+        description="The result of a browser action of this agent, or what it waits for.",
         mime_type=_JSON,
     )
     async def action_result(action_id: str, context: Context[Any, Any]) -> str:
@@ -76,7 +76,7 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
         "remit://results/actions/{action_id}/picture",
         name="picture",
         title="Picture of a screenshot",
-        description="What a screenshot of this agent shows.",
+        description="The picture of a screenshot that this agent took.",
         mime_type="image/png",
     )
     async def picture(action_id: str, context: Context[Any, Any]) -> bytes:
@@ -85,8 +85,8 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
     @server.resource(
         "remit://results/goals/{correlation_id}",
         name="goal_result",
-        title="Where a goal stands",
-        description="What came of a goal that this agent asked for.",
+        title="Status of a goal",
+        description="The state and outcome of a goal that this agent asked for.",
         mime_type=_JSON,
     )
     async def goal_result(correlation_id: str, context: Context[Any, Any]) -> str:
@@ -110,7 +110,7 @@ def _json(document: Contract) -> str:
 
 
 def _read_diff(services: Services, caller: Caller, proposal_id: str) -> str:
-    """An agent that sees less than a person gets the lines that it sent, also after the run."""
+    """Return the diff that this caller may see. An agent gets the lines that it sent, also after the run."""
     if services.plans.get(caller, proposal_id).report_folder is not None:
         documents = services.plans.read_report(caller, proposal_id)
         if isinstance(documents, RunDocuments):
@@ -121,7 +121,7 @@ def _read_diff(services: Services, caller: Caller, proposal_id: str) -> str:
 def _render_planned(document: PlanPreviewDocument | AgentPlanPreview) -> str:
     if isinstance(document, PlanPreviewDocument):
         return "".join(_with_newline(file.diff) for file in document.files)
-    header = (file.diff or f"# {file.operation} {file.path}: its lines are shown to people" for file in document.files)
+    header = (file.diff or f"# {file.operation} {file.path}: only people see its lines" for file in document.files)
     return "".join(map(_with_newline, header))
 
 

@@ -1,7 +1,7 @@
-"""The JSON Schemas that a tool is published with: of its closed arguments, and of what it answers.
+"""The JSON Schemas of a tool: of its closed arguments and of its answer.
 
 Both come from the contracts. A document of another contract (a plan, an action) is published with the schema that Remit
-ships for it and is parsed where it always is, at its door.
+ships for it. The operation parses the document, as for every other interface.
 """
 
 from typing import Annotated, Any, Final
@@ -35,7 +35,7 @@ Document = dict[Annotated[str, Field(max_length=200)], JsonValue]
 
 
 def publish_schema(name: str) -> WithJsonSchema:
-    """Publishes a field with the schema of the contract `name`."""
+    """Publish a field with the schema of the contract `name`."""
     return WithJsonSchema({_DOCUMENT: name})
 
 
@@ -54,7 +54,7 @@ def input_schema(arguments: type[Contract]) -> dict[str, Any]:
 
 
 def output_schema(answer: type[Contract]) -> dict[str, Any]:
-    """The answer, or what an error says: some clients hold an error's document against this schema too."""
+    """Return the schema of the answer or of an error. Some clients check an error's document against it too."""
     defs: dict[str, Any] = {}
     choices = []
     for model in (answer, ErrorTold):
@@ -62,15 +62,15 @@ def output_schema(answer: type[Contract]) -> dict[str, Any]:
         defs.update(schema.pop("$defs", {}))
         defs[model.__name__] = schema
         choices.append({"$ref": f"#/$defs/{model.__name__}"})
-    defs["Reason"] = {"type": "string"}  # eighty words, in each of the tools
+    defs["Reason"] = {"type": "string"}  # the list of eighty codes would be in each tool
     return {"type": "object", "anyOf": choices, "$defs": defs}
 
 
 def _outline(node: Any, *, names: bool = False) -> Any:
-    """Fields, types and choices; without words, patterns and limits, which are for whoever writes such a document.
+    """Return the fields, types and choices, without descriptions, patterns and limits, which only a writer needs.
 
-    Clients put schemas into their agent's context. `names`: the keys of this object are names that we gave, and not
-    words of JSON Schema.
+    Clients put schemas into their agent's context. `names`: the keys of this object are field names and not keywords
+    of JSON Schema.
     """
     if isinstance(node, list):
         return [_outline(each) for each in node]
@@ -84,5 +84,5 @@ def _outline(node: Any, *, names: bool = False) -> Any:
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without the title of the class and its docstring, which are for readers of the code."""
+    """Return the schema without the title and docstring of the class, which are for readers of the code."""
     return {key: value for key, value in schema.items() if key not in {"title", "description"}}

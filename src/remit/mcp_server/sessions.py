@@ -1,8 +1,7 @@
-"""Sessions of the protocol: each agent has so many, and all together so many; a new one takes the place of the one that
-was idle longest.
+"""Sessions of the protocol, with a limit for each agent and for all agents.
 
-A client that is started anew opens a session and forgets the one before, so a full house is nothing unusual: refused is
-only who has as many requests under way in as many sessions.
+A client that restarts opens a new session and forgets the old one, so the limit is often reached. A new session then
+replaces the one that was idle longest. A new session is refused only if every session has a running request.
 """
 
 import time
@@ -22,7 +21,7 @@ MAX_SESSIONS: Final = 500
 
 @dataclass(slots=True)
 class McpSession:
-    """`caller` is by the token that began it; the SDK lets no other use it."""
+    """One open session. `caller` has the token that opened it, and the SDK accepts no other token."""
 
     id: str
     caller: AgentCaller
@@ -33,7 +32,7 @@ class McpSession:
 
 
 class McpSessions:
-    """Those that were begun here. For one event loop, and from there only; nothing in it waits."""
+    """The open sessions of one server. Use it from one event loop only. No method waits."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class McpSessions:
         return sum(each.caller.id == agent for each in self._open.values()) + self._opening[agent]
 
     def reserve(self, agent: str) -> McpSession | None:
-        """A place for one more, taken now, until `complete_reservation`. The session that has to end for it, if any."""
+        """Reserve a place for a session until `complete_reservation`. Return the session that must end, if any."""
         evicted: McpSession | None = None
         if self.count_of(agent) >= self._per_agent:
             evicted = self._find_idle(each for each in self._open.values() if each.caller.id == agent)
@@ -66,13 +65,13 @@ class McpSessions:
         return evicted
 
     def complete_reservation(self, caller: AgentCaller, session_id: str | None, end_request: Scope) -> None:
-        """What became of it; without an id, nothing."""
+        """Store the session that was opened. Without an id, none was opened, and the reservation ends."""
         self._opening -= Counter((caller.id,))
         if session_id is not None:
             self._open[session_id] = McpSession(session_id, caller, end_request, self._now())
 
     def by_token(self) -> dict[str, list[McpSession]]:
-        """Those that are open, by the text of their token."""
+        """Return the open sessions by the text of their token."""
         found: dict[str, list[McpSession]] = {}
         for each in self._open.values():
             found.setdefault(each.caller.text, []).append(each)
@@ -82,7 +81,7 @@ class McpSessions:
         self._open.pop(session.id, None)
 
     def enter(self, session_id: str, token: str) -> McpSession | None:
-        """A request in it begins, until `leave`. None if it is none of that token's."""
+        """Start a request of the session, until `leave`. Return None if the token has no such session."""
         found = self._open.get(session_id)
         if found is None or found.caller.token.jti != token:
             return None
@@ -100,8 +99,8 @@ class McpSessions:
         if not idle:
             raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
-                "too many sessions are open, and a request is under way in each",
-                where="sessions of this protocol",
-                next_step="Let one of the requests end, or end a session; then try again.",
+                "too many sessions are open, and each has a running request",
+                where="MCP sessions",
+                next_step="Wait until a request ends, or end a session. Then try again.",
             )
         return min(idle, key=lambda each: each.used_at)

@@ -1,7 +1,7 @@
 """The server over standard input and output, for a client that starts it: one process, one agent.
 
-While it serves, standard output carries the protocol and nothing else: the SDK points it at standard error for all that
-might print, and keeps the pipe to itself. A message is limited as the body of an HTTP request is.
+While it serves, standard output carries only the protocol. The SDK redirects all other output to standard error. A
+message has the same size limit as the body of an HTTP request.
 """
 
 import os
@@ -19,7 +19,9 @@ from remit.services.services import Services
 
 
 def serve_stdio(services: Services, token: Callable[[], str], *, elicitation: bool = False) -> None:
-    """Until the client closes its end, or a signal ends the process. Refuses at once when the token does not count."""
+    """Serve until the client closes standard input or a signal ends the process. Refuse at once if the token is not
+    valid.
+    """
     authenticate = authenticate_token(lambda: services.workspace.tokens, token)
     authenticate(None)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -29,15 +31,16 @@ def serve_stdio(services: Services, token: Callable[[], str], *, elicitation: bo
 
 
 async def _serve(server: MCPServer[None], most_bytes: int) -> None:
-    """As `run_stdio_async` of the SDK, with messages of at most so many bytes."""
+    """Serve like `run_stdio_async` of the SDK, with a size limit for messages."""
     protocol = server._lowlevel_server  # noqa: SLF001 - the SDK offers no public way to serve other streams
     async with bounded_stdio(most_bytes) as (incoming, outgoing):
         await protocol.run(incoming, outgoing, protocol.create_initialization_options())
 
 
 def _shut_down(services: Services) -> None:
-    """What runs is cancelled and taken back. Then out, by the short way: the SDK reads in a thread that nothing but its
-    client can wake, and Python would wait for it.
+    """Cancel and undo running work, then exit without waiting for threads.
+
+    The SDK reads standard input in a thread that only the client can wake, and Python would wait for that thread.
     """
     try:
         services.close()

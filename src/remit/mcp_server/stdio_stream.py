@@ -1,9 +1,9 @@
-"""Messages on standard input and output, with a limit for one message and for all requests that are not answered yet.
+"""Messages on standard input and output, with limits for one message and for all unanswered requests.
 
 The stdio transport of the SDK reads a line of any length into memory, and starts work for every request even when its
-client reads no answers. Here a line that is too long is never held whole: the client gets an error without an id, the
-rest of the line is skipped, and the next message is read as usual. A request beyond what may be under way is answered
-with an error. Until the client reads that answer, nothing more is read from it.
+client reads no answers. Here a line that is too long is never in memory as a whole. The client gets an error without an
+id, the rest of the line is skipped, and the next message is read as usual. A request above the limit is answered with
+an error. Until the client reads that answer, nothing more is read from it.
 """
 
 import fcntl
@@ -28,13 +28,13 @@ from remit.core.errors import Reason, RefusedError
 MOST_UNANSWERED: Final = 128
 """Requests of one client that are not answered yet."""
 MOST_UNANSWERED_MESSAGES: Final = 4
-"""How many messages of the largest size these requests may be together."""
+"""The limit of the total size of these requests, in messages of the largest size."""
 SKIPPED: Final = 1 << 16
-"""Bytes that are read at once of a line that is too long."""
+"""Bytes to read at once while a line that is too long is skipped."""
 
 
 class PendingRequests:
-    """The requests that are under way, with their sizes in bytes. For one event loop."""
+    """The unanswered requests, with their sizes in bytes. For one event loop."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
@@ -44,7 +44,7 @@ class PendingRequests:
         self._bytes = 0
 
     def begin(self, request_id: object, size: int) -> bool:
-        """Count a request. False, and not counted, when it is one too many."""
+        """Count a request. Return False, without counting it, if it is above the limit."""
         if self._count >= self._most or (self._count and self._bytes + size > self._most_bytes):
             return False
         self._sizes[request_id].append(size)
@@ -53,7 +53,7 @@ class PendingRequests:
         return True
 
     def end(self, request_id: object) -> None:
-        """A request was answered, or never will be. Others are unknown here and change nothing."""
+        """Stop counting a request that was answered or never will be. An unknown id changes nothing."""
         sizes = self._sizes.get(request_id)
         if not sizes:
             return
@@ -64,7 +64,7 @@ class PendingRequests:
 
 
 class _Stream:
-    """What both directions share: they are used as a context and close nothing that is not theirs."""
+    """The base of both directions: a context that closes only its own resources."""
 
     async def aclose(self) -> None:
         return
@@ -79,7 +79,7 @@ class _Stream:
 
 
 class Outgoing(_Stream):
-    """Answers for the client. A request counts until its answer is taken to be written."""
+    """The answers to the client. A request is counted until its answer is handed over for writing."""
 
     def __init__(self, wire: WriteStream[SessionMessage], unanswered: PendingRequests) -> None:
         self._wire = wire
@@ -93,7 +93,7 @@ class Outgoing(_Stream):
                 self._unanswered.end(item.message.id)
 
     async def refuse(self, request_id: Any, problem: RefusedError) -> None:
-        """Answer with an error; past the count, because this request was never begun."""
+        """Answer with an error. This does not change the count, because the request was never started."""
         error = ErrorData(code=INVALID_REQUEST, message=f"{problem.what}. {problem.next_step}", data=None)
         error.data = describe_error(problem).tree()
         await self._wire.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
@@ -103,7 +103,7 @@ class Outgoing(_Stream):
 
 
 class Incoming(_Stream):
-    """Messages of the client, one for each line of at most `most` bytes."""
+    """The messages of the client, one per line of at most `most` bytes."""
 
     def __init__(self, file: BinaryIO, most: int, unanswered: PendingRequests, outgoing: Outgoing) -> None:
         self._file = file
@@ -132,7 +132,7 @@ class Incoming(_Stream):
                 continue
             try:
                 message = jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False)
-            except Exception as problem:  # noqa: BLE001 - as the SDK's own transport: told to the server, which goes on
+            except Exception as problem:  # noqa: BLE001 - like the SDK's transport: the server handles it and continues
                 return problem
             if not isinstance(message, JSONRPCRequest):
                 return SessionMessage(message)
@@ -142,7 +142,7 @@ class Incoming(_Stream):
             await self._outgoing.refuse(request_id, _too_many_error())
 
     def _track(self, request_id: object) -> ServerMessageMetadata:
-        """So that a request that was cancelled, and is never answered, does not count any longer."""
+        """Return metadata that stops counting a request that was cancelled and is never answered."""
 
         async def ended() -> None:
             self._unanswered.end(request_id)
@@ -156,10 +156,10 @@ class Incoming(_Stream):
 
 @asynccontextmanager
 async def bounded_stdio(most: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """Both directions, for a process that is the server of one client. Messages have at most `most` bytes."""
+    """Open both directions for the server of one client. A message has at most `most` bytes."""
     unanswered = PendingRequests(MOST_UNANSWERED, most * MOST_UNANSWERED_MESSAGES)
     with _private_input() as file:
-        # The SDK keeps standard output to itself; of its own reading nothing is used.
+        # The SDK owns standard output. Its reader of standard input is not used.
         async with stdio_server(stdin=cast("anyio.AsyncFile[str]", _empty_line())) as (unused, wire):
             await unused.aclose()
             outgoing = Outgoing(wire, unanswered)
@@ -173,13 +173,13 @@ async def _empty_line() -> AsyncIterator[str]:
 
 @contextmanager
 def _private_input() -> Iterator[BinaryIO]:
-    """Standard input under a number of its own. Whatever else reads standard input meanwhile finds it empty."""
+    """Standard input under another file descriptor. Other code that reads standard input meanwhile finds it empty."""
     private = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
     try:
-        # Not closed: a thread may still read from it, and its number must not be given to another file.
+        # Not closed: a thread may still read from it, and its descriptor must not be reused for another file.
         yield os.fdopen(private, "rb", closefd=False)
     finally:
         os.dup2(private, 0)
@@ -198,7 +198,7 @@ def _too_long_error(most: int) -> RefusedError:
 def _too_many_error() -> RefusedError:
     return RefusedError(
         Reason.RESOURCE_EXHAUSTED,
-        "too many requests at once: this one was not begun",
+        "there are too many unanswered requests, so this request was not started",
         where="standard input",
-        next_step="Read the answers of the requests that are under way; then send this one again.",
+        next_step="Read the answers of the earlier requests. Then send this request again.",
     )

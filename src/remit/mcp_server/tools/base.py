@@ -1,4 +1,4 @@
-"""One tool: closed arguments in, a contract and a few words out; a refusal says its code, what, where and what next."""
+"""The base of all tools: closed arguments, a contract and a summary as the answer, and refusals with a next step."""
 
 import json
 import logging
@@ -36,9 +36,10 @@ def writes(*, destructive: bool, idempotent: bool, open_world: bool = False) -> 
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """What a tool answers: the contract, and a few words for whoever reads no more than that.
+    """The answer of a tool: the contract, and a summary for clients that show only text.
 
-    `refused`: what was asked for was not done. A client that looks at nothing else must not take it for done.
+    `refused`: the request was not carried out. The result is then marked as an error, so that no client reports
+    success.
     """
 
     document: Contract
@@ -71,7 +72,7 @@ class ToolSpec:
 
 
 class ClosedTool(Tool):
-    """Parses its arguments by a contract: a field too many, or of another type, is refused before anything else."""
+    """A tool that parses its arguments by a contract. It refuses an unknown field or a wrong type first of all."""
 
     _server_context: ServerContext = PrivateAttr()
     _spec: ToolSpec = PrivateAttr()
@@ -85,11 +86,11 @@ class ClosedTool(Tool):
         self,
         arguments: dict[str, Any],
         context: Context[Any, Any],
-        convert_result: bool = False,  # noqa: ARG002, FBT001, FBT002 - the signature is the base's
+        convert_result: bool = False,  # noqa: ARG002, FBT001, FBT002 - signature of the base class
     ) -> Any:
         try:
             parsed = self._spec.arguments.from_tree(arguments, source=f"arguments of {self.name}")
-            # The task is the session's, which began with another request.
+            # The task belongs to the session, which started with another request.
             with bind_request(getattr(context.request_context.request, "state", None)):
                 answer = await self._spec.handler(ToolCall(self._server_context, parsed, context))
         except RemitError as problem:
@@ -110,9 +111,9 @@ class ClosedTool(Tool):
 
 _UNEXPECTED: Final = ErrorTold(
     code=Reason.INTERNAL,
-    what="something went wrong inside Remit; what had begun is on record, and `remit recover` settles it",
+    what="internal error in Remit; work that had started is in the ledger, and `remit recover` finishes or undoes it",
     where="the MCP server",
-    next_step="Ask for its status: its effect may have taken place. The log of the server says more.",
+    next_step="Call the status tool: the effect may have taken place. The log of the server has the details.",
 )
 
 

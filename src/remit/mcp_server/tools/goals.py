@@ -1,4 +1,4 @@
-"""Tools for goals: ask in plain words for something that the catalogue can do, for the user that the token names."""
+"""Tools for goals: request a simulation of the catalogue in words, for the user that the token names."""
 
 from typing import Annotated, Final
 
@@ -16,7 +16,7 @@ from remit.services.goals.answers import find_user
 from remit.services.services import Services
 
 MAX_QUESTIONS: Final = 5
-"""That one call asks a client, whatever the goal still lacks."""
+"""The limit of questions that one call asks a client."""
 LanguageTag = Annotated[str, Field(min_length=2, max_length=35, pattern=r"^[A-Za-z0-9-]+$")]
 
 
@@ -24,16 +24,18 @@ class Ask(Contract):
     utterance: Annotated[Text, Field(min_length=1, description="What the user wants, in the user's own words.")]
     language: LanguageTag = Field(default="en", description="The language of these words, such as en or fr.")
     correlation_id: Identifier | None = Field(
-        default=None, description="An id of your own for this goal: asked twice with the same one, it is done once."
+        default=None,
+        description="An id that you choose for this goal. A repeated call with the same id does the goal once.",
     )
     reply_to: Identifier | None = Field(
-        default=None, description="The correlation_id of a goal that asked for something: these words are the reply."
+        default=None,
+        description="The correlation_id of a goal that asked for a detail. The utterance is then the reply.",
     )
     wait_seconds: WaitSeconds = 20
 
 
 class FollowGoal(Contract):
-    correlation_id: Annotated[Identifier, Field(description="The correlation_id of the answer to ask.")]
+    correlation_id: Annotated[Identifier, Field(description="The correlation_id that ask returned.")]
     wait_seconds: WaitSeconds = 0
 
 
@@ -68,7 +70,7 @@ async def _ask_goal(
             caller, utterance, arguments.language, correlation_id=correlation_id, reply_to=reply_to, wait=first
         )
     )
-    # Who asks hears at once that a person has to answer: the link is for showing to somebody.
+    # Return at once when a person has to decide, because the agent shows the link to its user.
     return await _follow(call, answer, arguments.wait_seconds, pending_states={"running"})
 
 
@@ -103,17 +105,20 @@ async def _follow(
 
 
 def read_goal(services: Services, caller: Caller, correlation_id: str) -> GoalAnswer:
-    """In the tenant of the user that the token names: an agent has no goals elsewhere."""
+    """Read a goal in the tenant of the user that the token names. An agent has goals in no other tenant."""
     return services.goals.get(caller, find_user(caller).tenant, correlation_id)
 
 
 TOOLS: Final = (
     ToolSpec(
         "ask",
-        "Ask for something in words",
-        "Finds what the user's words mean in the catalogue, decides whether this user may have it, and does it once. A"
-        " user's own yes, or an approval, is given by a person elsewhere: the answer says where. If the answer asks for"
-        " something that is missing, call ask again with the reply and reply_to.",
+        "Request an action in words",
+        "Requests an action in the user's own words. Remit finds the simulation that is meant, checks the access"
+        " policies for the user that the token names, and runs it at most once. It needs a token with the capability"
+        " goal.ask. It returns the state and a text for your user. If the goal waits for a confirmation or an"
+        " approval, only a person can give it: show your user the link from the answer, and call goal_status later."
+        " If it asks for a missing detail, call ask again with the reply and reply_to. If it is refused, nothing was"
+        " done: tell your user the text and why, and do not rephrase the request to avoid a policy.",
         Ask,
         GoalAnswer,
         writes(destructive=True, idempotent=False, open_world=True),
@@ -121,9 +126,10 @@ TOOLS: Final = (
     ),
     ToolSpec(
         "continue_goal",
-        "Go on with an approved goal",
-        "Goes on with a goal that somebody had to approve, and did. It says no yes of its own: without that approval"
-        " the goal stays where it is.",
+        "Continue an approved goal",
+        "Continues a goal after another person has approved it. It needs the correlation_id of a goal of this agent,"
+        " and the capability goal.ask. It approves and confirms nothing: without the approval the goal keeps waiting."
+        " It returns the state of the goal. If it is refused, nothing was done: tell your user the text and why.",
         FollowGoal,
         GoalAnswer,
         writes(destructive=True, idempotent=True, open_world=True),
@@ -131,8 +137,10 @@ TOOLS: Final = (
     ),
     ToolSpec(
         "goal_status",
-        "Where a goal stands",
-        "Whether a goal is done, waits for a person, or was refused, and why.",
+        "Status of a goal",
+        "Returns the state of a goal of this agent: done, failed, refused and why, running, or waiting for a person."
+        " It needs the correlation_id, and changes nothing. With wait_seconds it waits for a change. If it is"
+        " refused, this agent has no goal with this id: check the correlation_id.",
         FollowGoal,
         GoalAnswer,
         READS,

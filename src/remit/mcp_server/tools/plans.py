@@ -1,4 +1,4 @@
-"""Tools for plans: see what one would do, propose it, apply it once a person has approved it, take it back."""
+"""Tools for plans: check a plan, propose it, apply it after a person approved it, roll it back, withdraw it."""
 
 from typing import Annotated, Final
 
@@ -12,18 +12,19 @@ from remit.mcp_server.schemas import Document, publish_schema
 from remit.mcp_server.summaries import ENDED_STATES, summarise_proposal, summarise_undo
 from remit.mcp_server.tools.base import READS, ToolAnswer, ToolSpec, writes
 
-ProposalId = Annotated[Uuid, Field(description="As propose_plan gave it.")]
+ProposalId = Annotated[Uuid, Field(description="The proposal_id that propose_plan returned.")]
 
 
 class PreviewPlan(Contract):
-    plan: Annotated[Document, Field(description="A plan, as propose_plan takes it.")]
+    plan: Annotated[Document, Field(description="A plan. propose_plan has its schema.")]
 
 
 class ProposePlan(Contract):
     plan: Annotated[Document, publish_schema("plan")]
-    note: Note | None = Field(default=None, description="A word to whoever decides. Nothing is decided by it.")
+    note: Note | None = Field(default=None, description="A note to the approver. It decides nothing.")
     key: IdempotencyKey | None = Field(
-        default=None, description="With the same key the same plan is proposed once, however often it is sent."
+        default=None,
+        description="A key that you choose. A repeated call with the same key and plan proposes the plan once.",
     )
     wait_seconds: WaitSeconds = 0
 
@@ -46,7 +47,8 @@ async def _preview(call: ToolCall[PreviewPlan]) -> ToolAnswer:
     plan = document_bytes(call.arguments.plan, "plan")
     document = await call.run(lambda caller: call.services.plans.preview(caller, plan))
     return ToolAnswer(
-        document, "Nothing was changed. This is what you sent; what it would do to the files, a person sees."
+        document,
+        "Nothing was changed. This is about the text that you sent. Only people see what it would do to the files.",
     )
 
 
@@ -74,7 +76,7 @@ async def _apply(call: ToolCall[ApplyPlan]) -> ToolAnswer:
 
 
 def _was_refused(view: Contract) -> bool:
-    """What is approved still, after it was to be applied."""
+    """Whether applying was refused, so that the plan is still approved and not applied."""
     return isinstance(view, ProposalView) and view.state == "APPROVED" and view.refused is not None
 
 
@@ -108,10 +110,12 @@ async def _follow(
 TOOLS: Final = (
     ToolSpec(
         "preview_plan",
-        "See what a plan would do",
-        "Checks a plan, stores and changes nothing: its shape, paths and limits, the risks that its text shows,"
-        " what a person would have to allow. Null means withheld, not none: the diff, and whether it would fail, is for"
-        " people.",
+        "Check a plan",
+        "Checks the text of a plan before you propose it. It needs a plan and the capability plan.propose. It stores"
+        " and changes nothing. It returns the checked shape, paths and limits, the risks of the plan's text, and the"
+        " exceptions that a person would have to allow. Null means withheld, not none: only people see the diff and"
+        " whether the plan would fail. If it is refused, correct the field in `where`, as next_step says, and call it"
+        " again.",
         PreviewPlan,
         AgentPlanPreview,
         READS,
@@ -120,9 +124,10 @@ TOOLS: Final = (
     ToolSpec(
         "propose_plan",
         "Propose a plan",
-        "Hands a plan to the people who decide. Nothing is changed: a person looks at its diff and approves or denies"
-        " it elsewhere. Whether an edit matches the files is shown to that person, not here. The answer holds the"
-        " proposal_id and where the person answers: tell your user.",
+        "Proposes a plan to the people who approve. It changes no file. It needs a plan and the capability"
+        " plan.propose. It returns the proposal_id and the place where a person approves: show that to your user."
+        " Call plan_status until the plan is approved, then apply_plan. Only the approver sees whether an edit"
+        " matches the files. If it is refused, no proposal was made: correct what next_step names, and propose again.",
         ProposePlan,
         ProposalView,
         writes(destructive=False, idempotent=False),
@@ -130,8 +135,10 @@ TOOLS: Final = (
     ),
     ToolSpec(
         "plan_status",
-        "Where a proposed plan stands",
-        "Whether a proposal was answered, and how its run ended. wait_seconds: waits for a change.",
+        "Status of a proposed plan",
+        "Returns the state of a proposal of this agent: whether a person has decided, how far its run is, and how it"
+        " ended. It needs the proposal_id, and changes nothing. With wait_seconds it waits for a change. If it is"
+        " refused, this agent has no such proposal: use the proposal_id that propose_plan returned.",
         FollowPlan,
         ProposalView,
         READS,
@@ -140,8 +147,10 @@ TOOLS: Final = (
     ToolSpec(
         "apply_plan",
         "Apply an approved plan",
-        "Carries out a plan that a person has approved, once; asked again it tells what came of it. Refused before the"
-        " approval, or when a file has changed since.",
+        "Applies a plan that a person has approved, once and as a whole. It needs the proposal_id and the capability"
+        " plan.apply. It returns the state of the run; a repeated call returns the stored outcome. It is refused before"
+        " the approval, or if a file has changed since. Then nothing was changed: wait for the approval with"
+        " plan_status, or do what next_step says.",
         ApplyPlan,
         ProposalView,
         writes(destructive=True, idempotent=True),
@@ -149,9 +158,11 @@ TOOLS: Final = (
     ),
     ToolSpec(
         "undo_plan",
-        "Take an applied plan back",
-        "Restores what the plan changed. Refused when one of these files was changed since; a person sees which one."
-        " Null means withheld, not none.",
+        "Roll back an applied plan",
+        "Rolls an applied plan back: restores the files and rows that it changed. It needs the proposal_id and the"
+        " capability plan.undo. It returns the outcome of the rollback. Null means withheld, not none. It is refused"
+        " if one of these files has changed since the run. Then ask your user: a person can see which file changed,"
+        " and can overwrite it.",
         NamePlan,
         AgentUndoAnswer,
         writes(destructive=True, idempotent=True),
@@ -160,7 +171,9 @@ TOOLS: Final = (
     ToolSpec(
         "cancel_plan",
         "Withdraw or stop a plan",
-        "Withdraws a proposal, makes an unused approval void, or stops a run and has it taken back.",
+        "Withdraws a proposal, makes an unused approval void, or stops a run, whose changes are then undone. It needs"
+        " the proposal_id and the capability plan.propose. It returns the new state. If it is refused, the plan has"
+        " already ended: plan_status shows how, and undo_plan rolls an applied plan back.",
         NamePlan,
         ProposalView,
         writes(destructive=True, idempotent=True),

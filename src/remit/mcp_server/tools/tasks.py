@@ -1,4 +1,4 @@
-"""Tools for tasks: run one file operation under a lease that the kernel signed, and look at what came of it."""
+"""Tools for tasks: run one file operation under a lease that the kernel signed, and read its result."""
 
 from typing import Annotated, Final
 
@@ -50,8 +50,11 @@ TOOLS: Final = (
     ToolSpec(
         "run_task",
         "Run a leased task",
-        "Runs one file operation (move, copy, delete, restore) in the sandbox, under a lease that the kernel signed for"
-        " exactly this manifest. The same task again gives the stored result. Leases are not handed out here.",
+        "Runs one file operation (move, copy, delete, restore) in the sandbox, once. It needs the manifest, a lease"
+        " that the kernel signed for exactly this manifest, and the capability task.run. No tool issues leases: ask"
+        " your user for one. It returns the signed result; the same task again returns the stored result. If it is"
+        " refused, nothing was done: read `refused`. For an expired lease or another manifest, ask your user for a"
+        " new lease.",
         RunTask,
         TaskAnswer,
         writes(destructive=True, idempotent=True),
@@ -59,8 +62,10 @@ TOOLS: Final = (
     ),
     ToolSpec(
         "task_status",
-        "What came of a task",
-        "The signed result of a task that this agent ran, or how far it is.",
+        "Status of a task",
+        "Returns the signed result of a task that this agent ran, or says that it still runs. It needs the task_id of"
+        " the manifest, and changes nothing. With wait_seconds it waits for the result. If it is refused, this agent"
+        " ran no task with this id: check the task_id.",
         FollowTask,
         TaskAnswer,
         READS,
