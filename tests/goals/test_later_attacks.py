@@ -105,7 +105,7 @@ def test_a_lost_envelope_fails_the_replay_of_the_decision_that_made_it(desk: Off
     edit(desk, "DELETE FROM agent_documents WHERE kind = 'envelope'")
     told = [each for each in desk.goals.replay(done, tenant=TENANT) if not each.agrees]
     assert told
-    assert all("is gone" in each.why for each in told)
+    assert all("is missing" in each.why for each in told)
 
 
 def test_the_rules_are_made_once_for_as_long_as_they_stay(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_a_lost_document_fails_closed_with_the_replay_code(
     assert desk.answer_or_refusal(reply) == REPLAY_CODE
     assert desk.archived() == []
     replayed = desk.goals.replay(reply.goal.correlation_id, tenant=TENANT)
-    assert kind == "envelope" or any("is gone" in one.why for one in replayed)
+    assert kind == "envelope" or any("is missing" in one.why for one in replayed)
 
 
 def _dies(*_: object) -> None:

@@ -213,7 +213,7 @@ def test_a_payload_for_an_entry_of_another_correlation_must_fit_its_digest(world
     assert found(lines, auditor(world)) == {(RecordFault.EDITED, 3)}
 
 
-WHOLE = "this is not a whole evidence bundle"
+WHOLE = "this is not a complete evidence bundle"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_strange_trigger_is_named(world: World) -> None:
 def test_an_entry_that_a_strange_trigger_swallows_is_not_acknowledged(world: World) -> None:
     world.append("acme", 2)
     swallow_entries_of_bob(world)
-    with pytest.raises(EnvironmentFailureError, match="did not keep a new row") as caught:
+    with pytest.raises(EnvironmentFailureError, match="did not store a new row") as caught:
         world.ledger.append(NewEntry("acme", "test.event", "corr", {}, actor="bob"))
     assert caught.value.reason is Reason.EVIDENCE_INVALID
     world.append("acme", 1)

@@ -1,6 +1,6 @@
-"""What happened: an append-only, hash-chained, signed record, one chain a tenant.
+"""The ledger: an append-only, hash-chained, signed record with one chain for each tenant.
 
-An entry is hashed with its predecessor's hash; each transaction ends with a signed head for every chain it touched;
-the newest head is also kept outside the database, as an anchor. Editing, deleting, reordering, moving, truncating or
-forking entries is found by `ledger.verify`.
+An entry is hashed with the hash of the entry before it. Each transaction ends with a signed head for every chain that
+it extended. The newest head is also kept outside the database, as an anchor. `ledger.verify` finds entries that were
+edited, deleted, reordered, moved, cut off or forked.
 """

@@ -1,8 +1,8 @@
-"""The two slots of one anchor. The older one is overwritten, so a crash or power cut can spoil only that one.
+"""The file of one anchor, with two slots. A write replaces the older slot, so a crash can damage only that one.
 
-The file is mapped into memory: written with a system call, it makes the next commit's fsync dearer (bench/README.md).
-A slot begins with its number, which is taken away first and put back last: a slot that a kill left half-written has
-none, and is not read.
+The file is mapped into memory. A write by a system call would make the next commit's fsync slower (bench/README.md).
+A slot begins with its number. A write removes the number first and sets it last. Therefore a slot that a kill left
+half-written has no number, and is not read.
 """
 
 import fcntl
@@ -23,10 +23,10 @@ _NO_NUMBER: Final = BLANK[:SEQ_WIDTH]
 
 
 class AnchorFile:
-    """An open anchor. Refuses what is not a private file of our own, and one whose content Remit did not write.
+    """An open anchor. Refuses a file that is not private or not ours, and content that Remit did not write.
 
-    `is_head` tells whether a slot holds a head of this anchor's tenant with the slot's number. OSError if the file
-    cannot be opened or has no room on the disk.
+    `is_head` tells whether a slot holds a head of this anchor's tenant with the slot's number. Raises OSError if the
+    file cannot be opened or the disk is full.
     """
 
     def __init__(self, path: Path, is_head: Callable[[bytes], bool]) -> None:
@@ -39,8 +39,8 @@ class AnchorFile:
             found = os.fstat(self._descriptor)
             _require_plain(path, found)
             self._identity = found.st_dev, found.st_ino
-            self.require_sound()  # before its length is mended: a shorter file is no anchor
-            # A store into a hole, on a full disk, would kill the process.
+            self.require_sound()  # before its length is corrected: a shorter file is not an anchor
+            # On a full disk, a write into a hole of the mapped file would kill the process.
             os.posix_fallocate(self._descriptor, 0, 2 * SLOT)
             self._slots = mmap.mmap(self._descriptor, 2 * SLOT)
         except BaseException:
@@ -57,7 +57,7 @@ class AnchorFile:
         return same and not privacy_problem(found)
 
     def require_sound(self) -> None:
-        """Refuse to go on with garbage: the next head would overwrite the trace of whoever put it there."""
+        """Refuse content that Remit did not write. The next head would overwrite this evidence of an attack."""
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         try:
             raw = os.pread(self._descriptor, 2 * SLOT, 0)
@@ -70,9 +70,9 @@ class AnchorFile:
         ):
             raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
-                "the anchor holds no readable head of its tenant: somebody else changed it",
+                "the anchor holds no readable head of its tenant: another program changed it",
                 where=str(self._path),
-                next_step="Run `remit ledger verify`. To go on without this anchor, move it away and keep it.",
+                next_step="Run `remit ledger verify`. To continue without this anchor, move it away and keep it.",
             )
         self._last_read = raw
 
@@ -98,13 +98,13 @@ class AnchorFile:
             os.close(self._descriptor)
 
     def _number(self, start: int, seq: int) -> int:
-        """A slot's number. One that would keep us from writing is believed only together with its head."""
+        """Return the number of a slot. A number that would prevent a write is accepted only with a valid head."""
         number = slot_number(self._slots[start : start + SEQ_WIDTH])
         return number if number < seq or self._is_head(self._slots[start : start + SLOT]) else 0
 
 
 def is_unused(raw: bytes) -> bool:
-    """Made for a commit that a crash may have prevented: no slot was ever finished."""
+    """Whether no slot was ever finished. The file was made for a commit that a crash may have prevented."""
     return len(raw) == 2 * SLOT and raw[:SEQ_WIDTH] == raw[SLOT : SLOT + SEQ_WIDTH] == _NO_NUMBER
 
 
@@ -123,5 +123,5 @@ def _require_plain(path: Path, found: os.stat_result) -> None:
             Reason.STATE_UNSAFE,
             f"the anchor {why}",
             where=str(path),
-            next_step="Find out who put it there. To go on, move it away: the next entry makes a new one.",
+            next_step="Find out who put it there. To continue, move it away. The next entry makes a new one.",
         )

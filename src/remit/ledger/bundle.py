@@ -1,11 +1,12 @@
 """Evidence bundles: a chain, or the part about one correlation, in a file that an auditor can check alone.
 
-JSON lines: a header, the entries, a trailer with the signed head. A bundle about one correlation still holds every
-entry of the chain from its first one on, but only digests of the payloads that are not its business.
+A bundle is a file of JSON lines: a header, the entries, and a trailer with the signed head. A bundle about one
+correlation holds every entry of the chain from the first one about it. For entries about other correlations it holds
+only the digest of the payload.
 
-What it proves: nothing between its first and its last entry was changed, left out or added. What it cannot prove by
-itself: that nothing about the correlation came before the first entry, or after the head. A full bundle starts at the
-chain's beginning, and a head kept elsewhere (`known_heads`) tells whether the end is the end.
+A bundle proves that nothing between its first and its last entry was changed, left out or added. By itself it cannot
+prove that nothing about the correlation came before the first entry or after the head. A full bundle starts at the
+beginning of the chain. A head that was kept outside of the workspace (`known_heads`) shows whether the end is complete.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ _FROM = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq >= ? 
 
 @dataclass(frozen=True, slots=True)
 class BundleSummary:
-    """What a bundle holds: so many entries, so many of them with their payload, under this head."""
+    """The content of a bundle: the number of entries, the number of those with their payload, and the head."""
 
     entries: int
     disclosed: int
@@ -43,12 +44,12 @@ class BundleSummary:
 
 
 def chain_ends(connection: Connection) -> dict[str, int]:
-    """Every chain that there is, by tenant, and how far its signed heads go."""
+    """Return the place of the last signed head of every chain, by tenant."""
     return {str(tenant): int(seq) for tenant, seq in connection.rows(_ENDS, ())}
 
 
 def newest_head(connection: Connection, tenant_id: str) -> LedgerHead:
-    """The signed head of a chain, as stored."""
+    """Return the stored signed head of a chain."""
     row = connection.one(_HEAD, (tenant_id,))
     if row is None:
         raise RefusedError(
@@ -62,7 +63,7 @@ def newest_head(connection: Connection, tenant_id: str) -> LedgerHead:
 def write_bundle(
     store: Store, out: IO[bytes], tenant_id: str, clock: Clock, *, correlation_id: str | None = None
 ) -> BundleSummary:
-    """Stream a bundle to `out` from one consistent view of the store."""
+    """Write a bundle to `out` as a stream, from one consistent view of the store."""
     with store.reading() as connection:
         head = newest_head(connection, tenant_id)
         first = _first_entry(connection, tenant_id, correlation_id)
@@ -94,7 +95,7 @@ def verify_bundle(
     known_heads: tuple[LedgerHead, ...] = (),
     progress: Progress | None = None,
 ) -> VerificationReport:
-    """Check a bundle with nothing but public keys. Reads it once, one line in memory at a time."""
+    """Check a bundle with public keys alone. Reads it once, with one line in memory at a time."""
     verdict = VerificationReport(tenants=1, progress=progress) if progress else VerificationReport(tenants=1)
     lines = _lines(stream, source)
     header = _parse(BundleHeader, next(lines, b""), source, 1)
@@ -116,7 +117,7 @@ def verify_bundle(
 
 
 class _BundleCheck:
-    """One bundle's entries as they pass by, and the head at their end."""
+    """Checks the entries of one bundle in order, and the head at their end."""
 
     def __init__(self, header: BundleHeader, witnesses: list[LedgerHead], verdict: VerificationReport) -> None:
         self._header = header
@@ -124,7 +125,7 @@ class _BundleCheck:
         self._verdict = verdict
         self._walk = ChainWalk(verdict, header.tenant_id, header.first_seq)
         if header.correlation_id is None and header.first_seq != 1:
-            self._report(RecordFault.MISSING, 1, f"a full bundle begins at entry 1, this one at {header.first_seq}")
+            self._report(RecordFault.MISSING, 1, f"a full bundle begins at entry 1, and this one at {header.first_seq}")
 
     def pass_entry(self, entry: LedgerEntry) -> None:
         if entry.tenant_id != self._header.tenant_id:
@@ -146,30 +147,30 @@ class _BundleCheck:
         if fault is not None:
             self._report(fault[0], head.seq, fault[1])
         if head.tenant_id != self._header.tenant_id:
-            self._report(RecordFault.FOREIGN, head.seq, f"the head is of tenant {head.tenant_id!r}")
+            self._report(RecordFault.FOREIGN, head.seq, f"the head belongs to tenant {head.tenant_id!r}")
         if head.seq < length:
-            what = f"entries {head.seq + 1} to {length} are covered by no signed head: an old head was put here"
+            what = f"no signed head covers entries {head.seq + 1} to {length}: the head was replaced by an older one"
             self._report(RecordFault.UNSIGNED_TAIL, head.seq + 1, what)
         elif head.seq == length and head.hash != self._walk.hash:
             self._report(RecordFault.FORKED, head.seq, "the signed head names another last entry")
         proven = max(head.seq, *(witness.seq for witness in self._witnesses), 0)
         if proven > length:
             self._report(
-                RecordFault.TRUNCATED, length + 1, f"a head proves {proven} entries, the bundle ends at {length}"
+                RecordFault.TRUNCATED, length + 1, f"a head proves {proven} entries, and the bundle ends at {length}"
             )
         if trailer.entries != self._verdict.entries:
-            what = f"the last line speaks of {trailer.entries} entries, there are {self._verdict.entries}"
+            what = f"the last line names {trailer.entries} entries, and the bundle has {self._verdict.entries}"
             self._report(RecordFault.MISSING, length + 1, what)
 
     def stop_short(self) -> None:
-        """The file ends before its closing line: nothing in it says how long the chain was."""
+        """Report a file that ends before its closing line. Nothing in it tells how long the chain was."""
         self._report(RecordFault.TRUNCATED, self._walk.length + 1, "no closing line: the end of the file was cut off")
 
     def _check_disclosure(self, entry: LedgerEntry) -> None:
-        """A payload can be taken out without breaking the chain; so what should be shown must be there."""
+        """Check that each payload that must be disclosed is there. It can be removed without breaking the chain."""
         topic = self._header.correlation_id
         if entry.payload is None and topic in {None, entry.correlation_id}:
-            self._report(RecordFault.WITHHELD, entry.seq, "the payload of this entry was taken out of the bundle")
+            self._report(RecordFault.WITHHELD, entry.seq, "the payload of this entry was removed from the bundle")
         if entry.seq == self._header.first_seq and topic not in {None, entry.correlation_id}:
             self._report(RecordFault.MISSING, entry.seq, f"the first entry is not about the correlation {topic!r}")
 
@@ -180,7 +181,7 @@ class _BundleCheck:
 def _trusted(
     known_heads: tuple[LedgerHead, ...], header: BundleHeader, keyring: Keyring, verdict: VerificationReport
 ) -> list[LedgerHead]:
-    """The heads given for this tenant, as far as their signatures are good."""
+    """Return the given heads of this tenant that have a valid signature."""
     trusted = []
     for head in known_heads:
         if head.tenant_id != header.tenant_id:
@@ -195,7 +196,8 @@ def _trusted(
 
 
 def _head_fault(head: LedgerHead, keyring: Keyring) -> tuple[RecordFault, str] | None:
-    """As anywhere; but an auditor holds keys that somebody gave them, and may have been given the wrong one."""
+    """Return the fault of a head, if any. An unknown key gets its own text: the auditor may have received a wrong key.
+    """
     if all(key.key_id != head.key_id for key in keyring if key.role == "audit"):
         what = (
             f"the head was signed by another key ({head.key_id}) than the given one:"
@@ -230,7 +232,7 @@ def _lines(stream: IO[bytes], source: str) -> Iterator[bytes]:
         if len(line) > MAX_LINE:
             raise RefusedError(
                 Reason.TOO_LARGE,
-                f"this is no evidence bundle: a line is longer than {MAX_LINE:,} bytes",
+                f"this is not an evidence bundle: a line is longer than {MAX_LINE:,} bytes",
                 where=source,
                 next_step="Export it again: remit ledger export -o FILE",
             )
@@ -243,7 +245,7 @@ def _parse(model: type[M], line: bytes, source: str, number: int) -> M:
     except RemitError as problem:
         raise RefusedError(
             Reason.EVIDENCE_INVALID,
-            f"this is not a whole evidence bundle: {problem.what}",
+            f"this is not a complete evidence bundle: {problem.what}",
             where=problem.where,
             next_step="Export it again: remit ledger export -o FILE",
         ) from None

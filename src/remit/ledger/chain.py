@@ -1,4 +1,4 @@
-"""Walking a chain: the checks that need nothing but the entries in order. Used on a store and on a bundle alike."""
+"""Checks of a chain that need only the entries in order. They are the same for a store and for a bundle."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ MAX_SUSPECTS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An entry as the walk sees it: its place, and whether its content fits its hash."""
+    """The parts of an entry that the walk needs: its place, and whether its content fits its hash."""
 
     tenant_id: str
     seq: int
@@ -24,20 +24,20 @@ class Link:
     intact: bool
     kind: str = ""
     payload: Mapping[str, Any] | None = None
-    """Of an entry by which a person accepted the clock; None where it is not disclosed."""
+    """The payload of an entry by which a person accepted the clock. None if it is not disclosed."""
 
 
 def link_of(entry: Entry, *, intact: bool) -> Link:
-    """Of an entry in a store. Its payload is read only where the walk needs it."""
+    """Return the link of a stored entry. Parses its payload only if the walk needs it."""
     payload = json.loads(entry.payload) if intact and entry.kind == ACCEPTED else None
     return Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact, entry.kind, payload)
 
 
 class ChainWalk:
-    """Feed it one chain's links in order; it keeps a few values, however long the chain.
+    """Checks the links of one chain in order. It keeps only a few values, however long the chain is.
 
-    A walk may start in the middle: then the first link's predecessor is taken as given, and the signed head at the end
-    is what vouches for it.
+    A walk may start in the middle. Then it accepts the predecessor of the first link as given, and the signed head at
+    the end proves it.
     """
 
     def __init__(self, verdict: VerificationReport, tenant_id: str, first_seq: int = 1) -> None:
@@ -71,7 +71,7 @@ class ChainWalk:
         self._created_at = link.created_at
 
     def _is_accepted(self, link: Link) -> bool:
-        """Whether this is the entry by which a person took the clock back from the very time before it."""
+        """Whether by this entry a person accepted the clock, and exactly the step back from the entry before it."""
         expected = {"newest_at": self._created_at, "accepted_at": link.created_at}
         if link.kind != ACCEPTED or not link.intact:
             return False
@@ -82,7 +82,7 @@ class ChainWalk:
 
 
 class Suspects:
-    """Entries whose content does not fit their hash. Comparing them tells a swap from an edit."""
+    """Entries whose content does not fit their hash. A comparison distinguishes swapped entries from edited ones."""
 
     def __init__(self, verdict: VerificationReport) -> None:
         self._verdict = verdict

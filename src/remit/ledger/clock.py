@@ -1,12 +1,12 @@
 """The time of a chain: never before its newest entry, unless a person has accepted that the clock went back.
 
-A clock that was set back must not revive what has ended, so an entry never carries an earlier time than the one before
-it. One entry that was written while the clock was ahead would then hold the chain in the future until real time catches
-up. `clock.accepted` is the only way out: a person says that the clock is right, and this one entry may carry an earlier
-time than the entry before it. It is chained and signed as all entries are. What is recorded as expired, refused or
-revoked stays so, since records are read by their place and not by their time.
+A clock that was set back must not make expired authority valid again, so an entry never has an earlier time than the
+one before it. An entry that was written while the clock was ahead would then keep the chain in the future until real
+time catches up. `clock.accepted` is the only solution: a person confirms that the clock is right, and this one entry
+may have an earlier time than the entry before it. It is chained and signed like all entries. Anything recorded as
+expired, refused or revoked stays so, since records are read by their place and not by their time.
 
-A jump that is noticed is recorded as `clock.jumped`, before the entry that was about to be written.
+When Remit notices a jump, it records `clock.jumped` before the entry that it was about to write.
 """
 
 import json
@@ -27,10 +27,10 @@ FOUND_WORDS: Final = {
     "behind_ledger": "was behind the ledger",
 }
 ABOUT_CLOCK: Final = "clock"
-"""The correlation of these entries: the index of correlations finds them."""
+"""The correlation of these entries, so that the index of correlations finds them."""
 
 BEHIND_IS_FINE: Final = timedelta(seconds=1)
-"""Two hosts that share a chain differ by as much."""
+"""The clocks of two hosts that share a chain may differ by as much."""
 SURELY_WRONG: Final = timedelta(days=1)
 SET_CLOCK: Final = "timedatectl set-ntp true"
 ACCEPT: Final = "remit clock accept"
@@ -54,18 +54,18 @@ class ClockEntry:
 
 
 class LedgerAheadError(RefusedError):
-    """Refused by the time of the chain alone: by the clock it would be valid. So it is not recorded as expired."""
+    """A refusal by the time of the chain alone. By the clock it would be valid, so it is not recorded as expired."""
 
 
 class Jump(NamedTuple):
-    """What a clock shows now, and what it would show if it had not been set."""
+    """The time that a clock shows now, and the time that it would show if it had not been set."""
 
     shown: datetime
     expected: datetime
 
 
 class ChainTimes(NamedTuple):
-    """What time it is by the clock, and by the chain, which is never earlier than its newest entry."""
+    """The time by the clock, and the time by the chain, which is never earlier than its newest entry."""
 
     shown: datetime
     now: datetime
@@ -76,30 +76,30 @@ class ChainTimes(NamedTuple):
         return cls(shown, shown if newest is None else max(shown, newest))
 
     def is_over(self, created_at: str, expires_at: str) -> bool:
-        """Whether it may be recorded as expired.
+        """Whether a request with these times may be recorded as expired.
 
         While the clock is more than a day behind the chain, one of the two is wrong, and only a person can tell which.
-        What is over by the chain alone is refused meanwhile, and not recorded as expired. What is dated later than the
-        chain itself was asked for while the clock was ahead, and a person has accepted an earlier clock since.
+        Until then, a request that is over by the chain alone is refused, and not recorded as expired. A request with a
+        later date than the chain was made while the clock was ahead, and a person has accepted an earlier clock since.
         """
         closing = self.shown if self.now - self.shown > SURELY_WRONG else self.now
         return parse_time(expires_at) <= closing or parse_time(created_at) - self.now > CLOCK_TOLERANCE
 
     def refusal(self, created_at: str, expires_at: str, overdue: RefusedError) -> RefusedError | None:
-        """`overdue` if it is over, with the cause if only the chain says so; None as long as it may be answered."""
+        """Return `overdue` if the time is over, with the cause if only the chain says so. None before that."""
         if self.is_over(created_at, expires_at):
             return overdue
         return explain_behind(overdue, self.now, self.shown) if parse_time(expires_at) <= self.now else None
 
 
 def newest_time(connection: Connection, tenant_id: str) -> datetime | None:
-    """When the newest entry of the chain was written; None if there is none."""
+    """Return the time of the newest entry of the chain, or None if there is none."""
     row = connection.one(_NEWEST, (tenant_id,))
     return parse_time(row[0]) if row else None
 
 
 def clock_entries(connection: Connection, tenant_id: str) -> Iterator[ClockEntry]:
-    """What was noticed and accepted in this chain, in order."""
+    """Yield the entries about the clock in this chain, in order: noticed jumps and acceptances."""
     for row in connection.rows(_ABOUT, (tenant_id,)):
         yield _entry(*row)
 
@@ -110,7 +110,7 @@ def last_clock_entry(connection: Connection, tenant_id: str) -> ClockEntry | Non
 
 
 def is_unanswered_jump(entry: ClockEntry | None) -> bool:
-    """Whether the clock was set forward by much, and no person has said since that it is right."""
+    """Whether the clock was set far ahead, and no person has accepted it since."""
     return entry is not None and entry.kind == JUMPED and entry.payload.get("found") == "jumped_ahead"
 
 
@@ -120,7 +120,7 @@ def jump_payload(jump: Jump) -> dict[str, Any]:
 
 
 def behind_payload(connection: Connection, tenant_id: str, now: datetime, newest: datetime) -> dict[str, Any] | None:
-    """What to record of a clock that is behind its chain; None if it is not, or if that is recorded already."""
+    """Return what to record about a clock that is behind its chain. None if it is not, or if it is recorded already."""
     if newest - now <= CLOCK_TOLERANCE:
         return None
     last = last_clock_entry(connection, tenant_id)
@@ -132,7 +132,7 @@ def behind_payload(connection: Connection, tenant_id: str, now: datetime, newest
 
 
 def judge_by_ledger(check: Callable[[datetime], None], now: datetime, clock: Clock) -> None:
-    """Have `check` judge at the chain's time. If the clock's time would not refuse, the refusal says so."""
+    """Run `check` with the time of the chain. If the time of the clock would not refuse, the refusal says so."""
     try:
         check(now)
     except RefusedError as problem:
@@ -147,18 +147,18 @@ def judge_by_ledger(check: Callable[[datetime], None], now: datetime, clock: Clo
 
 
 def explain_behind(problem: RefusedError, newest: datetime, now: datetime) -> RefusedError:
-    """The same refusal with its cause: the ledger is ahead of the clock."""
+    """Return the same refusal with its cause: the ledger is ahead of the clock."""
     where = problem.where or "the clock"
-    what = f"{problem.what}. That is by the ledger: {describe_behind(newest, now)}"
+    what = f"{problem.what}. This is by the time of the ledger: {describe_behind(newest, now)}"
     return LedgerAheadError(problem.reason, what, where=where, next_step=ACCEPT_ADVICE)
 
 
 def require_valid_when_signed(connection: Connection, tenant_id: str, now: datetime, life: timedelta) -> None:
-    """Refuse to sign what the chain's time would call expired at once, because the clock is behind the ledger."""
+    """Refuse to sign a document that would be expired at once by the chain, because the clock is behind the ledger."""
     newest = newest_time(connection, tenant_id)
     if newest is not None and now + life <= newest:
         problem = RefusedError(
-            Reason.EXPIRED, "what is signed now would be refused as expired at once, so nothing was signed"
+            Reason.EXPIRED, "a signature made now would be refused as expired at once, so nothing was signed"
         )
         raise explain_behind(problem, newest, now)
 
@@ -174,7 +174,7 @@ def describe_behind(newest: datetime, now: datetime) -> str:
 
 
 def render_span(span: timedelta) -> str:
-    """For people: the two largest units."""
+    """Return a span as text for people, in its two largest units."""
     seconds = int(abs(span).total_seconds())
     parts: list[str] = []
     for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):

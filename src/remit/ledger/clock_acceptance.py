@@ -1,8 +1,8 @@
-"""Accepting the clock: a person's recorded act, after which each chain goes on from what the clock shows.
+"""Acceptance of the clock: a person's recorded act, after which each chain continues from the time of the clock.
 
-It is for chains whose newest entry is later than the clock, and for those in which a jump ahead was noticed. All of
-them in one transaction. What follows is judged by the accepted clock. What is recorded as expired, refused, revoked or
-closed stays so. Limit: what was over, and never recorded as such, is valid again for as long as its own dates say.
+It is for chains whose newest entry is later than the clock, and for those in which a jump ahead was noticed. It covers
+all of them in one transaction. Later requests are checked by the accepted clock. Anything recorded as expired, refused,
+revoked or closed stays so. Limit: what had expired without a record is valid again as long as its own dates say.
 """
 
 from collections.abc import Iterator
@@ -22,18 +22,18 @@ from remit.store.connection import Connection
 EARLIEST_YEAR: Final = 2025
 LATEST_YEAR: Final = 2100
 SHOWN_FOR: Final = timedelta(minutes=10)
-"""How long an answer may take: the clock that is accepted is the one that was shown."""
+"""How long a person may take to accept. The clock must still be the one that was shown."""
 SERVER_MAY_DIFFER: Final = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
 class ChainClock:
-    """One chain beside the clock."""
+    """One chain compared with the clock."""
 
     tenant_id: str
     newest: datetime
     behind: timedelta
-    """How far the clock is behind the newest entry; nothing if it is not."""
+    """How far the clock is behind the newest entry. Zero if it is not."""
     last: ClockEntry | None
     """The last entry about the clock."""
 
@@ -43,7 +43,7 @@ class ChainClock:
 
 
 def chain_clocks(connection: Connection, now: datetime) -> Iterator[ChainClock]:
-    """Of every tenant that has a chain."""
+    """Yield the comparison for every tenant that has a chain."""
     for tenant_id in tenants_in(connection):
         newest = newest_time(connection, tenant_id) or now
         behind = max(newest - now, timedelta(0))
@@ -51,9 +51,9 @@ def chain_clocks(connection: Connection, now: datetime) -> Iterator[ChainClock]:
 
 
 def accept_clock(ledger: Ledger, actor: str, person: str, shown: datetime) -> list[Entry]:
-    """Record that a person accepts the clock, in every chain that needs it. The entries; none if no chain does.
+    """Record in every chain that needs it that a person accepts the clock. Return the entries; none if no chain does.
 
-    `shown` is what the clock showed when the person was asked. Refused if the clock was set since then.
+    `shown` is the time that the person saw. Refuses if the clock was set since then.
     """
 
     def work(batch: Batch) -> list[Entry]:
@@ -70,7 +70,9 @@ def accept_clock(ledger: Ledger, actor: str, person: str, shown: datetime) -> li
 
 
 def require_server_agrees(connection: Connection, now: datetime) -> None:
-    """On PostgreSQL several hosts share a chain: one whose clock the server contradicts must not decide for all."""
+    """Refuse if the database server shows another time. Several hosts share a chain there, and a host with a wrong
+    clock must not decide for all.
+    """
     row = connection.one("SELECT clock_timestamp()")
     if row is None or abs(row[0] - now) > SERVER_MAY_DIFFER:
         server_time = f"the server's clock shows {render_time(row[0])}" if row else "the server did not tell its time"

@@ -1,8 +1,9 @@
-"""Was this machine's clock set? Compared with the time since boot, which cannot be set and goes on in suspend.
+"""Notices that this machine's clock was set, by comparing it with the time since boot.
 
-The pair of the two is kept in memory, and in a small file of the state directory for the next process. The file is a
-hint and not evidence: it is written without a sync, and one that cannot be read, or that an earlier boot wrote, is left
-out of account. Limit: a clock that was wrong when the machine booted is not noticed, and neither is a slow drift.
+The time since boot cannot be set, and it continues in suspend. The pair of both times is kept in memory, and in a small
+file of the state directory for the next process. The file is a hint and not evidence: it is written without a sync. A
+file that cannot be read, or that an earlier boot wrote, is ignored. Limit: a clock that was wrong when the machine
+booted is not noticed, and neither is a slow drift.
 """
 
 import contextlib
@@ -18,30 +19,30 @@ from remit.core.ids import CLOCK_TOLERANCE, Clock, parse_time, render_time, syst
 from remit.ledger.clock import Jump
 
 Steady = Callable[[], float]
-"""Seconds since some moment, by a clock that no program sets."""
+"""Returns the seconds since some moment, by a clock that no program can set."""
 
 SAVE_EVERY: Final = 60.0
-"""Seconds between two writes of the file: it is there for processes that come later."""
+"""Seconds between two writes of the file, which is for later processes."""
 MOST_BYTES: Final = 512
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ClockPair(NamedTuple):
-    """One moment, by the clock and by the steady one."""
+    """One moment by the clock and by the steady clock."""
 
     shown: str
     steady: float
 
 
 class ClockReading(NamedTuple):
-    """What both show now, and the jump since the pair before, if there was one."""
+    """The current pair, and the jump since the previous pair, if there was one."""
 
     pair: ClockPair
     jump: Jump | None
 
 
 class ClockWatch:
-    """Of one process. `steady` is None for a clock that has no such companion: then nothing is noticed."""
+    """Watches the clock in one process. Without a steady clock (`steady` is None) it notices nothing."""
 
     def __init__(self, clock: Clock, steady: Steady | None, file: Path | None = None) -> None:
         self._clock = clock
@@ -53,7 +54,7 @@ class ClockWatch:
 
     @classmethod
     def of(cls, clock: Clock, file: Path) -> "ClockWatch":
-        """Of the system's clock, or of one that brings a steady companion along, as in tests."""
+        """Return the watch of the system clock, or of a clock with its own steady clock, as in tests."""
         steady: Steady | None = getattr(clock, "steady", None)
         return cls(clock, since_boot if clock is system_clock else steady, file)
 
@@ -73,7 +74,7 @@ class ClockWatch:
         return ClockReading(ClockPair(render_time(shown), steady), jump)
 
     def save(self, reading: ClockReading) -> None:
-        """From here on this is what the next look is compared with. After what was noticed is durable."""
+        """Compare the next reading with this one. Call it after what was noticed is durable."""
         self._before = reading.pair
         if reading.jump is not None or self._saved_at is None or reading.pair.steady - self._saved_at >= SAVE_EVERY:
             self._saved_at = reading.pair.steady

@@ -1,9 +1,9 @@
-"""A chain that lost what we vouched for, or gained what nobody vouched for, is not continued.
+"""Refuses to continue a chain that lost a signed entry or gained an unsigned one.
 
-Appending after a tail was cut off would, entry by entry, overwrite the anchor that could prove it. So the first append
-of a process compares the chain with its anchor, and every later one with the last head this process committed.
-Appending after an entry that somebody else slipped in would cover it with our next signature. So a tip that this
-process did not write must have a head of its own, signed with an audit key of ours.
+After a tail was cut off, each append would overwrite a part of the anchor that proves it. Therefore the first append of
+a process compares the chain with its anchor, and every later one with the last head that this process committed. An
+append after an inserted entry would cover it with our next signature. Therefore an end of the chain that this process
+did not write must have its own head, signed with an audit key of this workspace.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Tip(NamedTuple):
 
 
 class Continuity:
-    """The last known place in each chain. Used by one thread at a time."""
+    """Keeps the last known place in each chain. Used by one thread at a time."""
 
     def __init__(self, anchors: Anchors, keyring: Callable[[], Keyring]) -> None:
         self._anchors = anchors
@@ -36,7 +36,7 @@ class Continuity:
         self._known: dict[str, tuple[int, str]] = {}
 
     def require(self, connection: Connection, tenant_id: str, tip: Tip) -> None:
-        """Refuse to go on from `tip` if the chain no longer holds the entry we know of."""
+        """Refuse to continue from `tip` if the chain no longer holds the last entry that this process knows."""
         written = self._known.get(tenant_id)
         if written == (tip.seq, tip.hash):
             return
@@ -50,8 +50,8 @@ class Continuity:
         if found != (entry_hash,):
             raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
-                f"the record of tenant {tenant_id} no longer holds entry {seq}, which was signed and kept: it was cut"
-                " short, rewritten, or replaced by an older copy",
+                f"the ledger of tenant {tenant_id} no longer holds entry {seq}, which was signed: it was cut short,"
+                " rewritten, or replaced by an older copy",
                 where=self._anchors.where(tenant_id),
                 next_step="Keep the database as it is and run `remit ledger verify`. If you restored an old backup on"
                 " purpose, move the anchor named here away.",
@@ -65,14 +65,14 @@ class Continuity:
         if head is None or (head.seq, head.hash) != (tip.seq, tip.hash) or not is_ours(head, self._keyring()):
             raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
-                f"the newest entry of tenant {tenant_id} has no head signed by a key of this workspace: somebody else"
-                " wrote it, or took its head away",
+                f"the newest entry of tenant {tenant_id} has no head signed by a key of this workspace: another program"
+                " wrote it, or removed its head",
                 where=f"entry {tip.seq}",
                 next_step="Keep the database as it is and run `remit ledger verify`.",
             )
 
     def advance(self, tenant_id: str, tip: Tip) -> None:
-        """This was committed."""
+        """Note a committed entry as the last known one."""
         self._known[tenant_id] = tip.seq, tip.hash
 
     def _anchored(self, tenant_id: str) -> tuple[int, str] | None:

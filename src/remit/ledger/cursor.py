@@ -1,8 +1,7 @@
-"""Where a listener is in the record: how far each tenant's chain was told, in one text.
+"""The position of a subscriber in the ledger: how far each tenant's chain was sent, as one text.
 
-There is no one order over all chains that both databases keep, so a position has a part for each. It is exact: nothing
-after it was told, and nothing before it was left out. Limit: the text grows with the tenants, by some twenty
-characters each.
+Neither database keeps one order over all chains, so a position has a part for each chain. It is exact: nothing after it
+was sent, and nothing before it was left out. Limit: the text grows with the tenants, by some twenty characters each.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -30,7 +29,7 @@ def render_position(seqs: Mapping[str, int]) -> str:
 
 
 def parse_position(text: str) -> dict[str, int]:
-    """From outside: a browser gives back the last one it saw."""
+    """Parse a position from outside: a browser sends the last one that it received."""
     if text == BEGINNING:
         return {}
     seqs: dict[str, int] = {}
@@ -40,16 +39,16 @@ def parse_position(text: str) -> dict[str, int]:
         if not (colon and name and name.isprintable() and _is_number(number) and name not in seqs):
             raise RefusedError(
                 Reason.MALFORMED,
-                "this is no position in the stream of events",
+                "this is not a position in the stream of events",
                 where="Last-Event-ID",
-                next_step="Give back the id of an event as it came, or none to begin with what happens now.",
+                next_step="Send the id of an event unchanged, or no id to begin with the current events.",
             )
         seqs[name] = int(number)
     return seqs
 
 
 def tenants_in(connection: Connection) -> Iterator[str]:
-    """Who has a chain, by skipping through the index."""
+    """Yield the tenants that have a chain. Skips through the index instead of reading all entries."""
     row = connection.one(_FIRST)
     while row is not None and row[0] is not None:
         yield row[0]
@@ -57,7 +56,7 @@ def tenants_in(connection: Connection) -> Iterator[str]:
 
 
 def ends_of(connection: Connection, tenants: Collection[str] | None = None) -> dict[str, int]:
-    """How long each chain is."""
+    """Return the length of each chain."""
     names = tenants_in(connection) if tenants is None else tenants
     found = ((name, connection.one(_END, (name,))) for name in names)
     return {name: row[0] for name, row in found if row is not None and row[0] is not None}
@@ -68,7 +67,7 @@ def entries_between(connection: Connection, tenant_id: str, after: int, until: i
 
 
 def kinds_between(connection: Connection, tenant_id: str, after: int, until: int) -> dict[str, int]:
-    """How many entries of each kind there are."""
+    """Return the number of entries of each kind."""
     return dict(connection.rows(_KINDS, (tenant_id, after, until)))
 
 

@@ -1,7 +1,7 @@
-"""What decisions were made from, kept under the digest of its canonical JSON (`agent_documents`).
+"""The documents that decisions were made from, stored under the digest of their canonical JSON (`agent_documents`).
 
-A document cannot be changed without its name telling: whoever reads one computes the digest again. The names stand in
-the signed chain, so a decision can be made again from exactly what it was made from; or, if that is lost, not at all.
+A changed document no longer fits its name: every read computes the digest again. The signed chain holds the names.
+Therefore a decision can be made again from exactly the same documents, and not at all if one of them is lost.
 """
 
 import json
@@ -22,7 +22,7 @@ _ALL: Final = "SELECT ref, body FROM agent_documents WHERE tenant_id = ? ORDER B
 
 
 class StoredDocument:
-    """A tree with its canonical text and its name, both made once."""
+    """A document with its canonical text and its name, both computed once."""
 
     __slots__ = ("body", "kind", "ref")
 
@@ -31,7 +31,7 @@ class StoredDocument:
         if len(raw) > MAX_DOCUMENT:
             raise RefusedError(
                 Reason.TOO_LARGE,
-                f"what this decision is made from is larger than {MAX_DOCUMENT:,} bytes",
+                f"a document for this decision is larger than {MAX_DOCUMENT:,} bytes",
                 where=kind,
                 next_step="Make the catalogue, the policies or the goal smaller.",
             )
@@ -41,7 +41,7 @@ class StoredDocument:
 
 
 def store_documents(batch: Batch, tenant_id: str, documents: Iterable[StoredDocument]) -> None:
-    """Write those that are not there yet, in the transaction that names them."""
+    """Store the documents that are not stored yet, in the transaction that names them."""
     wanted = {document.ref: document for document in documents}
     query = _HAS.format(marks=", ".join("?" * len(wanted)))
     present = {row[0] for row in batch.store.rows(query, (tenant_id, *wanted))}
@@ -52,7 +52,7 @@ def store_documents(batch: Batch, tenant_id: str, documents: Iterable[StoredDocu
 
 
 class DocumentStore:
-    """Documents of one tenant, each read and held against its name once: for one look at the store, and no longer."""
+    """Documents of one tenant. Each is read and verified once. Use it for one view of the store only."""
 
     def __init__(self, connection: Connection, tenant_id: str) -> None:
         self._connection = connection
@@ -60,7 +60,7 @@ class DocumentStore:
         self._bodies: dict[str, str] = {}
 
     def fetch(self, refs: Iterable[str | None]) -> None:
-        """All of these at once. One that is gone, or was changed, is a failed replay."""
+        """Read all these documents at once. Raises REPLAY_FAILED if one is missing or was changed."""
         wanted = [ref for ref in dict.fromkeys(refs) if ref is not None and ref not in self._bodies]
         query = _FIND_ALL.format(marks=", ".join("?" * len(wanted)))
         found: dict[str, Any] = dict(self._connection.rows(query, (self._tenant_id, *wanted))) if wanted else {}
@@ -68,7 +68,7 @@ class DocumentStore:
             self._bodies[ref] = _verify_ref(ref, found.get(ref))
 
     def body(self, ref: str) -> str:
-        """The text of this name."""
+        """Return the text of the document with this name."""
         self.fetch((ref,))
         return self._bodies[ref]
 
@@ -77,13 +77,13 @@ class DocumentStore:
 
 
 def load_document(connection: Connection, tenant_id: str, ref: str) -> dict[str, Any]:
-    """The tree of this name. One that is gone, or was changed, is a failed replay: nothing may rest on it."""
+    """Return the document with this name. Raises REPLAY_FAILED if it is missing or was changed: it proves nothing."""
     return DocumentStore(connection, tenant_id).tree(ref)
 
 
 def _verify_ref(ref: str, body: Any) -> str:
     if body is None:
-        raise _lost_document_error(ref, "is gone")
+        raise _lost_document_error(ref, "is missing")
     if not isinstance(body, str) or digest_bytes(body.encode("utf-8", "surrogatepass")) != ref:
         raise _lost_document_error(ref, "was changed")
     return body
@@ -92,12 +92,12 @@ def _verify_ref(ref: str, body: Any) -> str:
 def tree_of(ref: str, body: str) -> dict[str, Any]:
     tree = json.loads(body)
     if not isinstance(tree, dict):
-        raise _lost_document_error(ref, "is none")
+        raise _lost_document_error(ref, "is not an object")
     return tree
 
 
 def changed_documents(connection: Connection, tenant_id: str) -> Iterable[str]:
-    """The names of those whose text is not what they are named after."""
+    """Yield the names of the documents whose text does not fit their name."""
     for ref, body in connection.stream(_ALL, (tenant_id,)):
         if not isinstance(body, str) or digest_bytes(body.encode("utf-8", "surrogatepass")) != ref:
             yield str(ref)
@@ -108,5 +108,5 @@ def _lost_document_error(ref: str, how: str) -> RefusedError:
         Reason.REPLAY_FAILED,
         f"a document that a decision was made from {how}",
         where=f"document {ref}",
-        next_step="Restore the database from a backup; `remit ledger verify` tells what else was changed.",
+        next_step="Restore the database from a backup. `remit ledger verify` shows what else was changed.",
     )

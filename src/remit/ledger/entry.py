@@ -1,4 +1,4 @@
-"""An entry and its hash. Pure: the same columns give the same hash on any machine, for ever."""
+"""An entry of the ledger and its hash. Pure: the same columns always give the same hash, on every machine."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,11 +15,11 @@ _DOMAIN: Final = b"remit.ledger.entry.v1\0"
 
 
 class Actor(str):
-    """Somebody who is known by what can end while he waits, such as a session or a token.
+    """The name of an actor whose session or token can end while a request runs.
 
-    No entry that names him is written unless that counts in the very transaction: one rule for whatever is asked of
-    Remit, since every durable step is recorded. It raises, takes no lock, and looks at the database only by the
-    connection of that transaction.
+    Remit writes no entry with this name unless the session or token is valid in the same transaction. One rule covers
+    every request, since every durable step is recorded. The check raises, takes no lock, and reads the database only
+    through the connection of that transaction.
     """
 
     __slots__ = ("_require_still",)
@@ -35,14 +35,14 @@ class Actor(str):
 
 
 def require_still_valid(actor: str | None, connection: Connection, now: datetime) -> None:
-    """Of whoever may be one: all others count as long as they are asked for."""
+    """Check an `Actor`. A plain name cannot end, so there is nothing to check."""
     if isinstance(actor, Actor):
         actor.require_still_valid(connection, now)
 
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """What a room wants recorded. The payload must be masked already: the ledger is for ever."""
+    """An event to record. The payload must be masked already, since an entry can never be removed."""
 
     tenant_id: str
     kind: str
@@ -71,18 +71,18 @@ class Entry(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """How other records point here: the id, and the hash that proves it."""
+        """The reference that other records use: the id, and the hash that proves it."""
         return f"{self.entry_id}@{self.hash}"
 
     def is_intact(self) -> bool:
-        """Does the content fit the hash? No, too, for content that only somebody else can have put there."""
+        """Whether the content fits the hash. False also for content that Remit cannot have written."""
         try:
             return self.expected_hash() == self.hash
         except (RefusedError, UnicodeError, AttributeError, TypeError):
             return False
 
     def as_wire(self, *, shown: bool = True) -> dict[str, Any]:
-        """The entry as an auditor receives it; not shown, its payload is represented by the digest alone."""
+        """Return the entry as an auditor receives it. If it is not `shown`, only the digest stands for its payload."""
         tree = self._asdict()
         try:
             tree["payload"] = json.loads(self.payload) if shown else None
@@ -92,7 +92,7 @@ class Entry(NamedTuple):
                 Reason.EVIDENCE_INVALID,
                 "the payload of this entry is not what Remit wrote",
                 where=f"tenant {self.tenant_id}, entry {self.seq}",
-                next_step="`remit ledger verify` tells what else was changed.",
+                next_step="`remit ledger verify` shows what else was changed.",
             ) from None
         return tree
 
@@ -105,12 +105,12 @@ class Entry(NamedTuple):
 
 COLUMNS: Final = ", ".join(Entry._fields)
 
-# Every column but the hash itself; the payload by its digest, so that a bundle can prove the chain and not disclose it.
+# Every column but the hash itself. The payload is hashed by its digest, so a bundle can prove it without disclosing it.
 HASHED: Final = (*(name for name in Entry._fields if name not in {"payload", "hash"}), "payload_digest")
 
 
 def entry_hash(columns: Mapping[str, Any]) -> str:
-    """Takes what it needs from the columns; a missing one is an error, so none can be forgotten."""
+    """Return the hash of an entry. A missing column is an error, so no column can be forgotten."""
     return _hash_of({name: columns[name] for name in HASHED})
 
 

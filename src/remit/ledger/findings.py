@@ -1,4 +1,4 @@
-"""What verification can find, by name, and the report it gives."""
+"""The faults that verification can find, by name, and its report."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RecordFault(StrEnum):
-    """Each way a record can be wrong. Names are stable: scripts match on them."""
+    """The faults of a record. Their names are stable, since scripts match on them."""
 
     EDITED = "edited"
     MISSING = "missing"
@@ -43,7 +43,7 @@ class RecordFinding:
         return {"fault": self.fault.value, "tenant_id": self.tenant_id, "seq": self.seq, "what": self.what}
 
 
-# Called now and then with the number of entries looked at so far.
+# Called at intervals with the number of entries checked so far.
 Progress = Callable[[int], None]
 PROGRESS_EVERY = 5_000
 
@@ -52,13 +52,13 @@ MAX_FINDINGS = 1_000
 
 @dataclass(slots=True)
 class VerificationReport:
-    """What was looked at and what was wrong with it. Nothing wrong is the empty list."""
+    """What was checked, and what was wrong with it. An empty list means that nothing was wrong."""
 
     entries: int = 0
     heads: int = 0
     tenants: int = 0
     anchored: int = 0
-    """Tenants whose chain was measured against a head kept outside the database."""
+    """The number of tenants whose chain was compared with a head kept outside the database."""
     findings: list[RecordFinding] = field(default_factory=list)
     suppressed: int = 0
     progress: Progress = field(default=lambda _: None, repr=False)
@@ -73,7 +73,9 @@ class VerificationReport:
         return not self.findings
 
     def report(self, fault: RecordFault, tenant_id: str, seq: int | None, what: str) -> None:
-        """Bounded: a ledger that is wrong in every row must not exhaust memory. Always text that can be written."""
+        """Add a finding, as text that can always be written. Their number is limited, so that a ledger with a fault in
+        every row cannot exhaust memory.
+        """
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(RecordFinding(fault, _writable(tenant_id), seq, _writable(what)))
         else:
@@ -92,5 +94,5 @@ class VerificationReport:
 
 
 def _writable(text: str) -> str:
-    r"""Bytes that are no UTF-8, which came in as lone surrogates, are spelled out: `\udcff`."""
+    r"""Return the text with bytes that are not UTF-8, which arrive as lone surrogates, written as `\udcff`."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,15 +1,13 @@
-"""What people ask of the goal door's tables and entries: which goals there are, and what was recorded of one.
+"""Read-only queries about goals.
 
-What the tables of the goal door say, for whoever decides: read only. Whether it is true, the chain says.
+They read the tables and entries of goals: which goals there are, and what is recorded about one. The tables are not
+verified here; the chain proves them.
 
-What was asked for and nobody can do yet: read from the ledger's ESCALATED events, counted by what was wanted.
+They list the requests that no simulation covers yet, from the ESCALATED events of the ledger, counted by intent. The
+event itself is the queue. The text is the Finder's masked intent, never the text that the user typed.
 
-Nothing is written here: the event is the queue. The words are the Finder's masked intent, never what the user typed.
-
-What the ledger says about simulations of a tenant: which definition was promoted or retired last, and by whom.
-
-Only reading. The entries are written by `remit.goals.promotion`, for a person; nothing that an agent runs can reach
-that.
+They return the state of a tenant's simulations: which definition was promoted or retired last, and by whom.
+`remit.goals.promotion` writes these entries for a person. Nothing that an agent runs can reach it.
 """
 
 import json
@@ -49,7 +47,7 @@ class Recorded(NamedTuple):
 
 
 class StepPosition(NamedTuple):
-    """Where a step stands: its last event, and the place of it."""
+    """The state of a step: its last event, and the place of that event."""
 
     event: str
     seq: int | None
@@ -59,7 +57,8 @@ NO_POSITION: Final = StepPosition("", None)
 
 
 def step_events(connection: Connection, tenant_id: str, correlation_id: str) -> list[Recorded]:
-    """All events of a goal, in their order. What is no id names none, and may be no text for a database either."""
+    """Return all events of a goal in order. Returns none for a text that cannot be an id: databases refuse some texts.
+    """
     if not (tenant_id + correlation_id).isprintable():
         return []
     return [
@@ -74,7 +73,7 @@ def count_answers(connection: Connection, tenant_id: str, correlation_id: str) -
 
 
 def first_entry(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> int | None:
-    """The place of the first entry of this kind about a goal."""
+    """Return the place of the first entry of this kind about a goal."""
     if not (tenant_id + correlation_id).isprintable():
         return None
     row = connection.one(_FIRST_OF_KIND, (tenant_id, correlation_id, kind))
@@ -82,7 +81,7 @@ def first_entry(connection: Connection, tenant_id: str, correlation_id: str, kin
 
 
 def unfinished_dispatches(connection: Connection, tenant_id: str) -> list[dict[str, Any]]:
-    """The envelopes of what was dispatched and has no outcome yet: work in progress, and what a crash left."""
+    """Return the envelopes of dispatches without an outcome: work in progress, and work that a crash interrupted."""
     left = [one for one in unfinished(connection, "simulation") if one.key.tenant_id == tenant_id]
     return [json.loads(one.checkpoint).get("envelope", {}) for one in left]
 
@@ -93,7 +92,7 @@ def find_position(connection: Connection, tenant_id: str, plan_id: str, step_id:
 
 
 MOST_ENTRIES: Final = 500
-"""Of one correlation. A goal has some twenty; whoever repeats a refused request can make any number."""
+"""The limit for one correlation. A goal has some twenty entries, but a repeated refused request adds any number."""
 MOST_WAITING: Final = 1_000
 
 _HAS_GOAL: Final = """SELECT 1 FROM agent_execution_ledger
@@ -121,7 +120,7 @@ _ANSWERS: Final = {
 
 
 class AnswerRow(NamedTuple):
-    """A row of the two tables that hold answers, a person's and a policy's."""
+    """A row of one of the two tables with answers: of a person, or of a policy."""
 
     created_at: str
     id: str
@@ -129,25 +128,25 @@ class AnswerRow(NamedTuple):
 
 
 def tenants_with(connection: Connection, tenants: Collection[str], correlation_id: str) -> list[str]:
-    """Those of these tenants that have a goal of this correlation."""
+    """Return the given tenants that have a goal with this correlation."""
     return [each for each in sorted(tenants) if connection.one(_HAS_GOAL, (each, correlation_id)) is not None]
 
 
 def goals_of(connection: Connection, tenant_id: str) -> Iterator[str]:
-    """The correlation of every goal of a tenant, the oldest first."""
+    """Yield the correlation of every goal of a tenant, the oldest first."""
     for (correlation_id,) in connection.stream(_GOALS, (tenant_id,)):
         yield correlation_id
 
 
 def newest_goals(connection: Connection, tenant_id: str, most: int) -> list[tuple[str, str, str]]:
-    """The correlation of each, where it stands and since when, the last one that moved first."""
+    """Return correlation, state and time of the newest goals, the last changed first."""
     return [(row[0], row[1], row[2]) for row in connection.rows(_NEWEST, (tenant_id, most))]
 
 
 def goals_with_event_since(connection: Connection, tenant_id: str, event: str, at: str) -> list[str]:
-    """The correlations of goals that have come to ask something of a person, answered or not; the newest first.
+    """Return the correlations of goals that have had this event since `at`, the newest first.
 
-    Looks at what was recorded since then, however many goals there were before.
+    Reads only entries since then, however many goals there were before.
     """
     rows = connection.rows(_WITH_EVENT, (tenant_id, first_seq_since(connection, tenant_id, at), event, MOST_WAITING))
     return list(dict.fromkeys(row[0] for row in rows))
@@ -156,9 +155,9 @@ def goals_with_event_since(connection: Connection, tenant_id: str, event: str, a
 def goals_waiting_since(
     connection: Connection, tenant_id: str, event: str, at: str, request_kind: str
 ) -> dict[str, str | None]:
-    """Those of them that have no answer, as far as the projection says: whoever tells one looks at its history.
+    """Return the goals whose last event since `at` is this one, with the actor of their `request_kind` entry, if any.
 
-    With the actor of its entry of `asked_kind`, if it has one.
+    This is the state of the projection. Check the history of a goal before you report it.
     """
     since = first_seq_since(connection, tenant_id, at)
     rows = connection.rows(_WAITING, (request_kind, tenant_id, since, event, MOST_WAITING))
@@ -166,7 +165,7 @@ def goals_waiting_since(
 
 
 def entries_of(connection: Connection, tenant_id: str, correlation_id: str) -> tuple[list[Entry], int]:
-    """The first entries of a correlation in their order, and how many more there are."""
+    """Return the first entries of a correlation in order, and the number of further ones."""
     found = [Entry(*row) for row in connection.rows(_ENTRIES, (tenant_id, correlation_id, MOST_ENTRIES))]
     if len(found) < MOST_ENTRIES:
         return found, 0
@@ -175,7 +174,7 @@ def entries_of(connection: Connection, tenant_id: str, correlation_id: str) -> t
 
 
 def answer_rows(connection: Connection, tenant_id: str, correlation_id: str) -> dict[tuple[str, int], AnswerRow]:
-    """By the kind and the place of the entry that each stands for."""
+    """Return the answer rows by the kind and the place of their entry."""
     key = (tenant_id, correlation_id)
     return {(kind, seq): AnswerRow(*rest) for kind in _ANSWERS for seq, *rest in connection.rows(_ANSWERS[kind], key)}
 
@@ -187,7 +186,7 @@ MAX_EXAMPLES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class IntakeItem:
-    """One thing that is missing: how often it was asked for, when, in which languages, by which goals."""
+    """One missing simulation: how often it was requested, when, in which languages, and by which goals."""
 
     intent: str
     count: int
@@ -195,13 +194,13 @@ class IntakeItem:
     last_at: str
     languages: tuple[str, ...]
     utterances: tuple[str, ...]
-    """The first few, masked, as they were said."""
+    """The first few requests, masked, in the user's words."""
     correlations: tuple[str, ...]
-    """The last few."""
+    """The last few goals."""
 
 
 def read_intake(connection: Connection, tenant_id: str) -> list[IntakeItem]:
-    """The most wanted first; of equals, what was asked for last."""
+    """Return the missing simulations, the most requested first. Of equals, the last requested comes first."""
     items: dict[str, IntakeItem] = {}
     for at, correlation, intent, language, utterance in _escalated_goals(connection, tenant_id):
         found = items.get(intent)
@@ -244,7 +243,7 @@ _NEWEST_OF_KIND: Final = """SELECT seq FROM ledger_entries WHERE tenant_id = ? A
 
 @dataclass(frozen=True, slots=True)
 class PromotedState:
-    """The newest word of a person about one simulation. It holds for this digest and no other."""
+    """The newest decision of a person about one simulation. It holds only for this digest."""
 
     simulation_id: str
     version: str
@@ -256,15 +255,15 @@ class PromotedState:
 
 
 def newest_state_seq(connection: Connection, tenant_id: str) -> int:
-    """The place of the newest such entry, 0 for none: as long as it stays, so do the states."""
+    """Return the place of the newest such entry, or 0. The states are unchanged while it stays the same."""
     row = connection.one(_NEWEST_OF_KIND, (tenant_id, CORRELATION, KIND))
     return row[0] if row else 0
 
 
 def read_states(connection: Connection, keyring: Callable[[], Keyring], tenant_id: str) -> dict[str, PromotedState]:
-    """By simulation. The newest entry of each must be one that Remit wrote and signed; otherwise nothing is believed.
+    """Return the states by simulation. Raises unless Remit wrote and signed the newest entry of each.
 
-    Limit: whoever can write to the database past Remit can hide the newest entries. `remit ledger verify` finds that.
+    Limit: a program that can write to the database can hide the newest entries. `remit ledger verify` finds that.
     """
     states: dict[str, PromotedState] = {}
     for seq, payload in list(connection.rows(_STATES, (tenant_id, CORRELATION, KIND))):

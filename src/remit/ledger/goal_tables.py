@@ -1,6 +1,6 @@
-"""The three append-only agent tables. Each row is also an entry of the tenant's chain, word for word.
+"""The three append-only tables of goals. Each row is also an entry of the tenant's chain with the same content.
 
-The tables give the columns and indexes that queries and replay need; the chain gives the proof. Both are written in one
+The tables provide the columns and indexes for queries and replay. The chain provides the proof. Both are written in one
 transaction, and verification compares them row by row.
 """
 
@@ -47,7 +47,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationRow:
-    """What a person answered, and by which word of which lexicon (`agent_execution_confirmation_ledger`)."""
+    """A person's answer, and the word and lexicon that matched it (`agent_execution_confirmation_ledger`)."""
 
     confirmation_id: str
     correlation_id: str
@@ -62,7 +62,7 @@ class ConfirmationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRow:
-    """What the access policy said, and which policy it was (`agent_execution_access_decision_ledger`)."""
+    """The decision of the access policies, and which policies they were (`agent_execution_access_decision_ledger`)."""
 
     decision_id: str
     correlation_id: str
@@ -99,7 +99,7 @@ _FIELDS: Final = {TABLE_OF[kind]: tuple(sorted(kind.__dataclass_fields__)) for k
 
 
 def row_values(row: AgentRow) -> dict[str, str | None]:
-    """Not `asdict`: that copies each text with care, and rows are read and written several times for each goal."""
+    """Return the values by column. `asdict` would be slower, and rows are read and written several times for a goal."""
     return {name: getattr(row, name) for name in row.__dataclass_fields__}
 
 
@@ -118,7 +118,7 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
             Reason.IDEMPOTENCY_CONFLICT,
             "this step was dispatched before with the same idempotency key",
             where=f"correlation {row.correlation_id}, step {row.step_id}",
-            next_step="Read its outcome in the ledger; it will not run twice.",
+            next_step="Read its outcome in the ledger. It does not run twice.",
         ) from None
     if isinstance(row, StepRow):
         batch.count(GOAL_EVENTS, row.event, row.reason_code if row.reason_code in USER_TEXT else "")
@@ -126,19 +126,19 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
 
 
 def _require_short_names(table: str, values: dict[str, str | None]) -> None:
-    """Columns hold ids and names: short, printable, never empty."""
+    """Refuse a value that is not a short, printable, non-empty text. Columns hold ids and names."""
     for name, value in values.items():
         if value is not None and not (0 < len(value) <= MAX_WORD and value.isprintable()):
             raise RefusedError(
                 Reason.MALFORMED,
                 f"{name} must have 1 to {MAX_WORD} printable characters",
                 where=table,
-                next_step="Record a reference or a digest, and keep the text elsewhere.",
+                next_step="Record a reference or a digest, and store the text in another place.",
             )
 
 
 class AgentRowsCheck:
-    """Walks the three tables beside one chain and reports every row that differs from its entry."""
+    """Compares the three tables with one chain and reports every row that differs from its entry."""
 
     def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._tenant_id = tenant_id
@@ -182,7 +182,7 @@ def _stream(connection: Connection, table: str, tenant_id: str) -> Iterator[Row]
 
 
 def _as_payload(table: str, row: Row) -> str | None:
-    """None for a row with text that only somebody else can have put there."""
+    """Return the payload of the entry for a row, or None for a row with text that Remit cannot have written."""
     try:
         return canonical_bytes(dict(zip(_FIELDS[table], row[2:], strict=True))).decode()
     except RefusedError:

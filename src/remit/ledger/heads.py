@@ -1,8 +1,9 @@
 """Signed heads, and the anchor: the newest head, kept outside the database.
 
-Whoever can write to the database can cut off its tail together with the heads that covered it. The anchor in the state
-directory notices. It is a small file with two slots (`anchor_file`), overwritten in turns, so an append costs no second
-fsync. A lost last anchor is a weaker alarm, never a false one: it is always written after the commit that it speaks of.
+An attacker who can write to the database can cut off its tail together with the heads that covered it. The anchor in
+the state directory reveals that. It is a small file with two slots (`anchor_file`) that are overwritten in turn, so an
+append costs no second fsync. It is always written after the commit of its entry. Therefore a lost write makes the proof
+weaker, and never causes a false alarm.
 """
 
 import errno
@@ -43,20 +44,23 @@ def sign_head(signer: Signer, tenant_id: str, seq: int, entry_hash: str, signed_
 
 
 def is_ours(head: LedgerHead, keyring: Keyring) -> bool:
-    """Did one of our audit keys sign this, whatever became of the key since? Enough to go on, not enough to prove."""
-    # Spelled out: a model made of a row is not validated, and this is asked for with every entry that is believed.
+    """Whether an audit key of this workspace signed the head, even a retired or revoked one.
+
+    This is enough to continue a chain, and not enough to prove it.
+    """
+    # Built by hand: a model made of a row is not validated, and every verified entry calls this.
     body = canonical_bytes({name: getattr(head, name) for name in HEAD_FIELDS if name not in _UNSIGNED})
     return keyring.signed("ledger-head", head.key_id, body, head.signature)
 
 
 def verify_head(head: LedgerHead, keyring: Keyring) -> None:
-    """Return if the audit key signed this head; refuse otherwise."""
+    """Refuse a head that no valid audit key signed."""
     body = head.canonical(without=_UNSIGNED)
     keyring.verify("ledger-head", head.key_id, body, head.signature, signed_at=head.signed_at)
 
 
 class Anchors:
-    """One anchor file a tenant, in a folder of the state directory. Used by one thread at a time."""
+    """The anchor files, one for each tenant, in a folder of the state directory. Used by one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -65,9 +69,9 @@ class Anchors:
         self._owed: dict[str, LedgerHead] = {}
 
     def prepare(self, tenant_id: str) -> None:
-        """Before the commit, while failing is still possible: the anchor can be written, and is owed no earlier head.
+        """Check before the commit that the anchor can be written, and write an earlier head that failed before.
 
-        Refuses one that is no private file of ours, or that holds what Remit did not write.
+        Refuses a file that is not private or not ours, and content that Remit did not write.
         """
         path = self._path(tenant_id)
         try:
@@ -85,8 +89,9 @@ class Anchors:
             raise _unwritable(problem, path) from problem
 
     def record(self, head: LedgerHead) -> None:
-        """After the commit: remember the head, unless a newer one is there. Too late to fail: a failure is logged, and
-        made good before the next commit or when this is closed.
+        """Write the head after the commit, unless a newer one is there.
+
+        It is too late to fail, so a failure is logged. The head is then written before the next commit, or on close.
         """
         try:
             self._write(head)
@@ -95,15 +100,15 @@ class Anchors:
             _LOG.warning("the anchor of entry %d was not written: %s", head.seq, problem)
 
     def read(self, tenant_id: str) -> LedgerHead | None:
-        """The newest head recorded for this tenant; None when there is none, or none that can be read."""
+        """Return the newest head recorded for this tenant, or None if there is no readable one."""
         path = self._path(tenant_id)
         head = _newest(_read(path))
         return head if head is not None and self._path(head.tenant_id) == path else None
 
     def __iter__(self) -> Iterator[tuple[str, LedgerHead | None]]:
-        """Every anchor in use by file name; None where it holds no head of the tenant it is named after.
+        """Yield every anchor in use by file name, with None if it holds no head of its tenant.
 
-        One that is still blank is left out: it was made for a commit that a crash may have prevented.
+        A blank anchor is left out: it was made for a commit that a crash may have prevented.
         """
         if self._folder.is_dir():
             for path in sorted(self._folder.glob("*.anchor")):
@@ -116,7 +121,7 @@ class Anchors:
         return str(self._path(tenant_id))
 
     def close(self) -> None:
-        """Write what is still owed, and let go of the open files. Using this again opens them again."""
+        """Write the heads that failed before, and close the files. A later use opens them again."""
         for head in list(self._owed.values()):
             del self._owed[head.tenant_id]
             self.record(head)
@@ -129,7 +134,7 @@ class Anchors:
             try:
                 write_durably(path, BLANK, replace=False)
             except EnvironmentFailureError:
-                if not os.path.lexists(path):  # else somebody else was faster: just as good
+                if not os.path.lexists(path):  # otherwise another process made it first, which is fine
                     raise
 
     def _opened(self, tenant_id: str) -> AnchorFile:
@@ -157,11 +162,11 @@ class Anchors:
 
 
 def _read(path: Path) -> bytes:
-    """The two slots, or nothing when the file cannot be read."""
+    """Return the two slots, or nothing if the file cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as problem:
-        if problem.errno in _NO_DESCRIPTORS:  # says nothing about this file
+        if problem.errno in _NO_DESCRIPTORS:  # the file itself may be good
             raise _unwritable(problem, path) from problem
         return b""
     try:
@@ -178,7 +183,7 @@ def _unwritable(problem: OSError, path: Path) -> EnvironmentFailureError:
             Reason.STORE_UNAVAILABLE,
             "the anchor cannot be opened: too many files are open",
             where=str(path),
-            next_step="Close some, or allow more: ulimit -n",
+            next_step="Close some files, or allow more: ulimit -n",
         )
     return disk_failure(problem, path)
 

@@ -1,4 +1,4 @@
-"""Signed heads against the entries they speak of: the ones in the database, and the ones kept elsewhere."""
+"""Compares signed heads with their entries: the heads in the database, and those kept outside of it."""
 
 from collections.abc import Iterator
 
@@ -9,14 +9,14 @@ from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.heads import Anchors, verify_head
 
 Witnesses = dict[str, list[LedgerHead]]
-"""Heads kept outside the database, by tenant; each with a good signature."""
+"""Heads kept outside the database, by tenant. Each has a valid signature."""
 
 
 class HeadsCheck:
-    """Merges the signed heads, and the witnesses kept elsewhere, with the entries as they pass by.
+    """Compares the signed heads and the witnesses from outside the database with the entries, in order.
 
-    A revoked key vouches for nothing, but what it signed while it was good is no alarm either, once a later head by
-    another key covers the same entries.
+    A revoked key proves nothing. But its earlier signatures are no fault either if a later head by another key covers
+    the same entries.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class HeadsCheck:
                 beyond = max(beyond, self._next.seq)
             self._next = next(self._heads, None)
         if beyond > length:
-            what = f"a signed head proves {beyond} entries, {length} are there: the tail was cut off"
+            what = f"a signed head proves {beyond} entries, and {length} are there: the tail was cut off"
             self._report(RecordFault.TRUNCATED, length + 1, what)
         elif self._worthless > self._covered:
-            what = "only a revoked key signed for the entries up to here; the next append signs for them anew"
+            what = "only a revoked key signed the entries up to here; the next append signs them again"
             self._report(RecordFault.HEAD_UNKNOWN_KEY, self._worthless, what)
         elif self._covered < length:
-            what = f"entries {self._covered + 1} to {length} are covered by no signed head: an old head was put back"
+            what = f"no signed head covers entries {self._covered + 1} to {length}: an old head was put back"
             self._report(RecordFault.UNSIGNED_TAIL, self._covered + 1, what)
 
     def _check(self, head: LedgerHead, seq: int, entry_hash: str, created_at: str) -> None:
         if not self._signed(head) or head.seq != seq:
-            return  # a head whose entry is gone: the walk reports that
+            return  # the entry of this head is missing, which the walk reports
         if head.hash != entry_hash:
             what = "the head signed for this entry names another hash: it was replaced after signing"
             self._report(RecordFault.FORKED, seq, what)
@@ -88,16 +88,16 @@ class HeadsCheck:
 
 
 def head_fault(head: LedgerHead, keyring: Keyring) -> tuple[RecordFault, str] | None:
-    """What is wrong with a head's signature, if anything."""
+    """Return what is wrong with the signature of a head, if anything."""
     strange = RecordFault.HEAD_FORGED, "the head holds values that Remit never writes"
     if not all(type(value) is str for name, value in vars(head).items() if name != "seq"):
-        return strange  # put there by hand, in a table that no longer minds
+        return strange  # inserted by hand, into a table whose column types were changed
     try:
         verify_head(head, keyring)
     except RefusedError as problem:
         unknown = problem.reason in {Reason.KEY_UNKNOWN, Reason.KEY_RETIRED}
         return (RecordFault.HEAD_UNKNOWN_KEY if unknown else RecordFault.HEAD_FORGED), str(problem)
-    except (ValueError, TypeError):  # a time that is none
+    except (ValueError, TypeError):  # an invalid time
         return strange
     return None
 
@@ -109,7 +109,7 @@ def revoked_keys(keyring: Keyring) -> frozenset[str]:
 def collect_witnesses(
     anchors: Anchors, known_heads: tuple[LedgerHead, ...], keyring: Keyring, verdict: VerificationReport
 ) -> Witnesses:
-    """The anchors and the heads given, as far as their signatures are good; the others are reported."""
+    """Return the anchors and given heads with a valid signature. Report the others."""
     found: Witnesses = {}
     revoked = revoked_keys(keyring)
     for name, head in anchors:

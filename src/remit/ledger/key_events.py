@@ -1,4 +1,4 @@
-"""A new key, or one that nobody believes any more: the keyring and its entry, in one transaction of the ledger."""
+"""Rotates and revokes keys: changes the keyring and records it, in one transaction of the ledger."""
 
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +12,9 @@ from remit.ledger.writer import Batch, Ledger
 
 
 def rotate_and_record(ledger: Ledger, keys: Path, role: Role, *, revoke: bool) -> tuple[PublicKey, PublicKey]:
-    """The old one and the new one. No writer signs with the old one once this returns.
+    """Rotate a key. Return the old and the new one. After this returns, no writer signs with the old key.
 
-    The intention is recorded first: if a crash strikes between the new keyring and its entry, the ledger shows why.
+    The intention is recorded first, so the ledger explains a new keyring whose own entry a crash prevented.
     """
     ledger.append(NewEntry(DEFAULT_TENANT, "key.rotation_intended", role, {"role": role, "revoke": revoke}))
 
@@ -22,7 +22,7 @@ def rotate_and_record(ledger: Ledger, keys: Path, role: Role, *, revoke: bool) -
         now = _not_before_the_heads(batch) if role == "audit" else batch.clock()
         old, new = rotate_key(keys, role, lambda: now, revoke=revoke)
         known = {"role": role, "old_key_id": old.key_id, "new_key_id": new.key_id}
-        # A new audit key signs a head for every chain, so that none is left to a key that nobody believes.
+        # A new audit key signs a head for every chain, so that no chain depends on a revoked key.
         tenants = list(chain_owners(batch.store)) if role == "audit" else []
         for tenant_id in {DEFAULT_TENANT, *tenants}:
             batch.append(NewEntry(tenant_id, "key.revoked" if revoke else "key.rotated", new.key_id, known))
@@ -42,7 +42,7 @@ def revoke_and_record(ledger: Ledger, keys: Path, key_id: str) -> PublicKey:
 
 
 def _not_before_the_heads(batch: Batch) -> datetime:
-    """A time no earlier than what the old key already signed, whatever the clock says.
+    """Return a time that is not earlier than the last signature of the old key, whatever the clock shows.
 
     The transaction holds the only write lock, so no other writer signs while the keys change.
     """

@@ -1,7 +1,7 @@
-"""`agent_execution_current`: where each step stands now. Always derivable from `agent_execution_ledger`.
+"""`agent_execution_current`: the current state of each step, derived from `agent_execution_ledger`.
 
-A step moves along the table below and nowhere else. The database itself refuses a projection row that the ledger does
-not back (see the migrations), so a transition cannot be made silently.
+A step changes its state only as the table below allows. The database itself refuses a projection row without its
+ledger entry (see the migrations), so no transition can be made without a record.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from remit.store.connection import Connection
 TRANSITIONS: Final[dict[str, frozenset[str]]] = {
     "": frozenset({"PLANNED", "CLARIFIED", "REFUSED", "ESCALATED"}),
     "PLANNED": frozenset({"CONFIRMATION_REQUESTED", "CONFIRMED", "ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED"}),
-    # Itself too: an answer that was neither a clear yes nor a clear no, and the question once more.
+    # Also itself: after an unclear answer the user is asked again.
     "CONFIRMATION_REQUESTED": frozenset({"CONFIRMATION_REQUESTED", "CONFIRMED", "REFUSED"}),
     "CONFIRMED": frozenset({"ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED"}),
     "APPROVAL_REQUESTED": frozenset({"ACCESS_ALLOWED", "REFUSED"}),
@@ -75,19 +75,19 @@ class Rebuilt:
 
 
 def append_step(batch: Batch, tenant_id: str, row: StepRow) -> Entry:
-    """Record a step's event and move its projection, in one transaction. An event out of order is refused."""
+    """Record a step's event and update its projection in one transaction. Refuses an event out of order."""
     found = batch.store.one(
         "SELECT event FROM agent_execution_current WHERE tenant_id = ? AND plan_id = ? AND step_id = ?",
         (tenant_id, row.plan_id, row.step_id),
     )
     before = found[0] if found else ""
     if row.event not in TRANSITIONS.get(before, frozenset()):
-        allowed = ", ".join(sorted(TRANSITIONS.get(before, frozenset()))) or "nothing: it has ended"
+        allowed = ", ".join(sorted(TRANSITIONS.get(before, frozenset()))) or "nothing, since the step has ended"
         raise RefusedError(
             Reason.TRANSITION_INVALID,
             f"a step that is {before or 'new'} cannot become {row.event}",
             where=f"plan {row.plan_id}, step {row.step_id}",
-            next_step=f"What may follow is: {allowed}.",
+            next_step=f"Allowed next: {allowed}.",
         )
     entry = append_agent_row(batch, tenant_id, row)
     current = Current(
@@ -106,7 +106,7 @@ def append_step(batch: Batch, tenant_id: str, row: StepRow) -> Entry:
 
 
 def projection_drift(connection: Connection, tenant_id: str | None = None) -> Iterator[tuple[str, int, str]]:
-    """(tenant, entry, what) for each step whose projection differs from the ledger, and each illegal history."""
+    """Yield (tenant, entry, what) for each step whose projection differs from the ledger, and each illegal history."""
     where, parameters = ("WHERE tenant_id = ?", (tenant_id,)) if tenant_id is not None else ("", ())
     ledger = _fold(Current(*row) for row in connection.stream(_FOLDED.format(where=where), parameters))
     current = (Current(*row) for row in connection.stream(_CURRENT.format(where=where), parameters))
@@ -121,7 +121,7 @@ def projection_drift(connection: Connection, tenant_id: str | None = None) -> It
             yield due.tenant_id, due.entry_seq, f"{due.name} is missing from the projection"
             continue
         if held != due:
-            what = f"{due.name} stands as {held.event}, the ledger says {due.event}"
+            what = f"{due.name} is stored as {held.event}, and the ledger says {due.event}"
             yield due.tenant_id, due.entry_seq, what
         held = next(current, None)
     while held is not None:
@@ -130,7 +130,7 @@ def projection_drift(connection: Connection, tenant_id: str | None = None) -> It
 
 
 def rebuild(ledger: Ledger) -> Rebuilt:
-    """Throw the projection away and derive it again, in one transaction. Says what had drifted."""
+    """Delete the projection and derive it again, in one transaction. Return what had differed."""
 
     def work(batch: Batch) -> Rebuilt:
         drift = tuple(what for _, _, what in projection_drift(batch.store))
@@ -146,7 +146,7 @@ def rebuild(ledger: Ledger) -> Rebuilt:
 
 
 def _fold(events: Iterator[Current]) -> Iterator[tuple[Current, str]]:
-    """The last event of each step, and what was illegal on the way to it. Keeps one step in memory."""
+    """Yield the last event of each step, and what was illegal in its history. Keeps one step in memory."""
     last: Current | None = None
     illegal = ""
     for event in events:

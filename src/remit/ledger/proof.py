@@ -1,7 +1,7 @@
-"""One entry believed: it is as it was written, and a chain leads from it to a head that our audit key signed.
+"""Proof of one entry: it is unchanged, and a chain leads from it to a head that an audit key of this workspace signed.
 
-For whoever is about to act on what an entry says. Whoever can write to the database, and has no key, can make up rows;
-a signed head over them, no.
+Use it before you act on the content of an entry. An attacker who can write to the database, and has no key, can invent
+rows but no signed head over them.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _STRETCH: Final = f"""SELECT {COLUMNS} FROM ledger_entries
 
 
 def require_covered(connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, seq: int) -> Entry:
-    """The entry at this place. Reads as far as the end of the transaction that wrote it."""
+    """Return the proven entry at this place. Reads up to the end of the transaction that wrote it."""
     row = connection.one(_NEXT_HEAD, (tenant_id, seq))
     head = LedgerHead.model_construct(**dict(zip(HEAD_FIELDS, row, strict=True))) if row else None
     if head is not None and is_ours(head, keyring()):

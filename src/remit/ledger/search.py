@@ -1,12 +1,11 @@
-"""Looking through a chain from its end, for people: by what is asked for, a page at a time.
+"""Search of a chain from its end, for people, one page at a time.
 
-No index but that of correlations helps to find kinds, actors or words, so each look goes through so many entries at
-most and says where to go on: nobody can make the database read all of a long chain at once.
+Only correlations have an index. A search for kinds, actors or words reads a limited number of entries and returns where
+to continue. Therefore no request can make the database read all of a long chain at once.
 
-Where in a chain a time is: by halving, since no index of times is kept.
-
-A chain never runs backwards but where a person has accepted the clock (`clock.accepted`). So it has stretches, mostly
-one, and within each the times only grow.
+The place of a time is found by bisection, since there is no index of times. The times of a chain decrease only where a
+person has accepted the clock (`clock.accepted`). So a chain has stretches, mostly one, and within each the times only
+increase.
 """
 
 from datetime import datetime
@@ -24,15 +23,15 @@ _TURNS: Final = f"""SELECT seq FROM ledger_entries
 
 
 def not_before_newest(connection: Connection, tenant_id: str, now: datetime) -> datetime:
-    """Now, but never earlier than the newest entry of the chain: a clock set back revives nothing that is over."""
+    """Return the time now, but never earlier than the newest entry: a clock set back makes nothing valid again."""
     newest = newest_time(connection, tenant_id)
     return now if newest is None else max(now, newest)
 
 
 def first_seq_since(connection: Connection, tenant_id: str, at: str) -> int:
-    """The place of the first entry that is not older than `at`; one past the end if all are.
+    """Return the place of the first entry that is not older than `at`, or one past the end if all are.
 
-    After the clock was accepted, entries behind that place may be older: a caller that needs to be exact looks at each.
+    After the clock was accepted, entries behind that place may be older. A caller that must be exact checks each one.
     """
     stretches = _stretches(connection, tenant_id)
     for start, end in stretches:
@@ -43,7 +42,7 @@ def first_seq_since(connection: Connection, tenant_id: str, at: str) -> int:
 
 
 def last_seq_before(connection: Connection, tenant_id: str, at: str) -> int:
-    """The place of the last entry that is older than `at`; 0 if none is. Entries before it may be newer, as above."""
+    """Return the place of the last entry that is older than `at`, or 0. Entries before it may be newer, as above."""
     for start, end in reversed(_stretches(connection, tenant_id)):
         found = _first_in(connection, tenant_id, at, start, end)
         if found > start:
@@ -52,7 +51,7 @@ def last_seq_before(connection: Connection, tenant_id: str, at: str) -> int:
 
 
 def _stretches(connection: Connection, tenant_id: str) -> list[tuple[int, int]]:
-    """From the first place of each to the first one behind it."""
+    """Return each stretch as its first place and the first place behind it."""
     row = connection.one(_END, (tenant_id,))
     behind = (row[0] if row and row[0] else 0) + 1
     turns = [seq for (seq,) in connection.rows(_TURNS, (tenant_id,)) if seq > 1]
@@ -77,7 +76,7 @@ _TASK: Final = "SELECT correlation_id FROM claims WHERE tenant_id = ? AND scope 
 
 
 class SearchFilter(NamedTuple):
-    """Which entries. `kind` is the beginning of one; `text` is anywhere in what was recorded."""
+    """The entries to find. `kind` is the beginning of a kind. `text` may be anywhere in the payload."""
 
     kind: str | None = None
     correlation_id: str | None = None
@@ -91,13 +90,13 @@ class SearchFilter(NamedTuple):
 class SearchPage(NamedTuple):
     entries: list[Entry]
     before: int | None
-    """Where to go on: entries before this place were not looked at. None: there are none."""
+    """Where to continue: entries before this place were not read. None if there are none."""
 
 
 def find_entries(
     connection: Connection, tenant_id: str, wanted: SearchFilter, before: int | None, most: int
 ) -> SearchPage:
-    """The newest first."""
+    """Return one page of the wanted entries, the newest first."""
     row = connection.one(_END, (tenant_id,))
     high = min(before - 1 if before is not None else (row[0] or 0 if row else 0), row[0] or 0 if row else 0)
     low = first_seq_since(connection, tenant_id, wanted.since) if wanted.since is not None else 1
@@ -137,11 +136,11 @@ def _conditions(connection: Connection, tenant_id: str, wanted: SearchFilter) ->
             where += f" AND {name} = ?"
             parameters.append(value)
     if wanted.task_id is not None and wanted.correlation_id is None:
-        # Found by its correlation, which is the task itself or what its claim says: so one index serves both.
+        # A task is found by its correlation, which is the task id or the one in its claim. So one index serves both.
         row = connection.one(_TASK, (tenant_id, wanted.task_id))
         where += " AND correlation_id IN (?, ?)"
         parameters += [wanted.task_id, row[0] if row else wanted.task_id]
-    # The places are not enough: where a person accepted the clock, later entries are older.
+    # The places are not enough: where a person accepted the clock, later entries have earlier times.
     for comparison, at in ((">=", wanted.since), ("<", wanted.until)):
         if at is not None:
             where += f" AND created_at {comparison} ?"

@@ -1,4 +1,4 @@
-"""Writing to the ledger: one transaction for many callers, a hash chain for each tenant, a signed head at the end."""
+"""Writes the ledger: one transaction for many callers, a hash chain for each tenant, and a signed head at the end."""
 
 import json
 import logging
@@ -36,13 +36,13 @@ from remit.store.migrations_runner import require_current, require_no_foreign_ob
 
 T = TypeVar("T")
 MAX_PAYLOAD: Final = 1 << 20
-# Such an entry stands for a row of an agent table and is written together with it, or verification would miss the row.
+# An entry of these kinds is written together with its row in an agent table. Verification would miss a missing row.
 ROW_KINDS: Final = frozenset({"agent.step", "agent.confirmation", "agent.access"})
-# Written by nothing but the functions here that are for it: such an entry changes what time it is.
+# Only special functions of this module write these kinds, since such an entry changes the time of the chain.
 CLOCK_KINDS: Final = frozenset({ACCEPTED, JUMPED})
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.-]{0,99}")
-# As long as 2^53: perhaps a number that would not read back as itself.
+# As many digits as 2^53: such a number may change when it is parsed again.
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{16}")
 _LOG: Final = logging.getLogger("remit.ledger")
 _INSERT = f"INSERT INTO ledger_entries ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -52,7 +52,7 @@ _TIP = "SELECT seq, hash, created_at FROM ledger_entries WHERE tenant_id = ? ORD
 
 
 class Batch:
-    """One transaction on the store, seen from the ledger: rows may be written and events appended together."""
+    """One transaction on the store, in which rows are written and events are appended together."""
 
     def __init__(
         self,
@@ -77,23 +77,23 @@ class Batch:
         self._counts_to_add: list[tuple[Counter, tuple[str, ...]]] = []
 
     def append(self, event: NewEntry) -> Entry:
-        """Add an event to its tenant's chain. It is durable when the transaction returns, not before."""
+        """Append an event to its tenant's chain. It is durable when the transaction returns, and not before."""
         if event.kind in ROW_KINDS:
             raise UsageError(Reason.MISUSE, f"{event.kind} entries are written with their row: append_agent_row")
         return self.append_for_row(event)
 
     def append_for_row(self, event: NewEntry) -> Entry:
-        """The same, for an entry whose row in an agent table the caller writes in this very transaction."""
+        """Append an entry whose row in an agent table the caller writes in the same transaction."""
         if event.kind in CLOCK_KINDS:
             raise UsageError(Reason.MISUSE, f"{event.kind} entries are written by Remit alone: Workspace.accept_clock")
-        if _is_id(event.tenant_id):  # else it is refused below
+        if _is_id(event.tenant_id):  # otherwise it is refused below
             self._notice_jump(event.tenant_id)
         return self._append(event)
 
     def accept_clock(self, tenant_id: str, actor: str, payload: dict[str, Any], now: datetime) -> Entry:
-        """Go on in this chain from `now`, also if its newest entry is later. The payload says from when to when."""
+        """Continue this chain from `now`, even if its newest entry is later. The payload holds both times."""
         self._noticed[tenant_id] = None
-        if self._clock_reading is None:  # a person says that the clock is right: what comes later is compared with it
+        if self._clock_reading is None:  # a person accepts the clock, so later readings are compared with it
             self._clock_reading = self._watch.read()
         return self._append(NewEntry(tenant_id, ACCEPTED, ABOUT_CLOCK, payload, actor=actor), accepted=now)
 
@@ -107,14 +107,14 @@ class Batch:
                 Reason.TOO_LARGE,
                 f"a ledger entry's payload is larger than {MAX_PAYLOAD:,} bytes",
                 where=event.kind,
-                next_step="Record a digest and keep the data elsewhere.",
+                next_step="Record a digest, and store the data in another place.",
             )
-        # What could not be exported and checked again must not get in.
+        # An event that could not be exported and verified must not be recorded.
         if not _is_valid_at_a_glance(event, payload):
             LedgerEvent.from_tree(_tree(event, json.loads(payload)), source="the event to record")
         tip = self._tip(event.tenant_id)
         now = self.clock() if accepted is None else accepted
-        # A clock that was set back must not make the record run backwards, unless a person has accepted it.
+        # After the clock was set back, the times of a chain must not decrease unless a person accepted the clock.
         created_at = max(render_time(now), tip.created_at) if accepted is None else render_time(now)
         entry = Entry(
             tenant_id=event.tenant_id,
@@ -138,23 +138,24 @@ class Batch:
         return entry
 
     def time_in(self, tenant_id: str) -> datetime:
-        """Now, but never earlier than the newest entry of the chain: a clock set back revives no expired authority."""
+        """Return the time now, but never earlier than the newest entry: a clock set back revives no expired authority.
+        """
         newest = self._tip(tenant_id).created_at
         return max(self.clock(), parse_time(newest)) if newest else self.clock()
 
     def require_still_valid(self, actor: str | None, tenant_id: str) -> None:
-        """That the caller's session or token is valid in this transaction. Each entry that names it asks by itself."""
+        """Check that the caller's session or token is valid in this transaction. `append` checks it for each entry."""
         if isinstance(actor, Actor):
             judge_by_ledger(lambda now: actor.require_still_valid(self.store, now), self.time_in(tenant_id), self.clock)
 
     def times_in(self, tenant_id: str) -> ChainTimes:
-        """The clock's time beside `time_in`."""
+        """Return the time of the clock together with `time_in`."""
         shown = self.clock()
         newest = self._tip(tenant_id).created_at
         return ChainTimes(shown, max(shown, parse_time(newest)) if newest else shown)
 
     def count(self, counter: Counter, *labels: str) -> None:
-        """Once, when this transaction is durable, and not before."""
+        """Count once, when this transaction is durable, and not before."""
         self._counts_to_add.append((counter, labels))
 
     def mark(self) -> Any:
@@ -178,7 +179,7 @@ class Batch:
         reach("append.signed")
 
     def is_written(self, connection: Connection) -> bool | None:
-        """By the last entry of each chain. What wrote none left nothing that only it can have written."""
+        """Whether the last entry of each chain is stored. None if the batch wrote none, so nothing can prove it."""
         if not self._written:
             return None
         return all(connection.one(_AT, (tenant, tip.seq)) == (tip.hash,) for tenant, tip in self._written.items())
@@ -199,13 +200,14 @@ class Batch:
             counter.add(*labels)
 
     def insert(self, sql: str, values: tuple[Any, ...]) -> None:
-        """Insert one row. One that a guard refuses, or a foreign trigger swallows: somebody changed the tables."""
+        """Insert one row. Raises EVIDENCE_INVALID if a guard or a foreign trigger prevents it: the tables were changed.
+        """
         try:
             written = self.store.execute(sql, values)
         except GuardedTableError as problem:
             raise _tampered(f"the place of a new row is taken ({problem})") from problem
         if written != 1:
-            raise _tampered("the database did not keep a new row")
+            raise _tampered("the database did not store a new row")
 
     def _insert_next(self, sql: str, values: tuple[Any, ...]) -> None:
         try:
@@ -214,7 +216,7 @@ class Batch:
             raise _tampered(f"the place of a new row is taken ({problem})") from problem
 
     def _notice_jump(self, tenant_id: str) -> None:
-        """Once for each chain in a transaction: was this machine's clock set, or is it behind what is recorded?"""
+        """Record, once for each chain in a transaction, that the clock was set or is behind the ledger."""
         if tenant_id in self._noticed:
             return
         if self._clock_reading is None:
@@ -244,7 +246,7 @@ class Batch:
 
 
 class Ledger:
-    """The record of one workspace. `signer` is asked for at each transaction, so that a rotated key takes effect."""
+    """The ledger of one workspace. It calls `signer` at each transaction, so that a rotated key takes effect."""
 
     def __init__(
         self,
@@ -255,7 +257,7 @@ class Ledger:
         clock: Clock,
         watch: ClockWatch | None = None,
     ) -> None:
-        """`watch` notices a clock that is set while, or since, a process of this machine wrote here."""
+        """Open the ledger. `watch` notices that the clock was set since a process of this machine wrote here."""
         watching = watch or ClockWatch(clock, None)
         self.store = store
         self.anchors = anchors
@@ -272,11 +274,11 @@ class Ledger:
 
     @property
     def transactions(self) -> int:
-        """How many transactions were committed: the benchmark divides entries by it."""
+        """The number of committed transactions. The benchmark divides the entries by it."""
         return self._group.groups
 
     def transact(self, work: Callable[[Batch], T]) -> T:
-        """Run `work` in one durable transaction, shared with whoever else is writing now."""
+        """Run `work` in one durable transaction, which it may share with other writers of this process."""
         return self._group.run(work)
 
     def append(self, event: NewEntry) -> Entry:
@@ -294,13 +296,14 @@ def _shown(payload: dict[str, Any]) -> str:
 def _tampered(what: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EVIDENCE_INVALID,
-        f"the ledger's tables were changed by somebody else: {what}",
+        f"another program changed the ledger's tables: {what}",
         next_step="Keep the database as it is and run `remit ledger verify`.",
     )
 
 
 def _is_valid_at_a_glance(event: NewEntry, payload: bytes) -> bool:
-    """The contract's answer for nearly every event, at a tenth of its price; False means: ask the contract."""
+    """Whether the event is certainly valid. This is ten times faster than the contract. False means: ask the contract.
+    """
     optional = (event.task_id, event.capability_id, event.actor)
     return (
         _is_id(event.tenant_id)
@@ -320,7 +323,7 @@ def _is_id(text: Any) -> bool:
 
 
 def _tree(event: NewEntry, payload: Any) -> dict[str, Any]:
-    """Spelled out: `dataclasses.asdict` copies the payload too, at the price of a signature."""
+    """Return the event as a tree. `dataclasses.asdict` would copy the payload too, and cost as much as a signature."""
     return {
         "tenant_id": event.tenant_id,
         "kind": event.kind,

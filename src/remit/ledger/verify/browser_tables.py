@@ -1,6 +1,6 @@
-"""Tokens, revocations and approvals against the chain: whoever adds, removes or changes a row of them is found out.
+"""Compares tokens, revocations and approvals with the chain, and finds rows that were added, removed or changed.
 
-Nobody who acts believes such a row without its entry. This finds what was done to rows that nobody has looked at since.
+No code acts on such a row without its entry. This check finds changes in rows that were not used since.
 """
 
 import json
@@ -18,7 +18,7 @@ _TABLES: Final = {
     "token.revoked": "browser_token_revocations",
     "approval.requested": "approvals",
 }
-"""One row for each entry of that kind."""
+"""The tables with one row for each entry of that kind."""
 _TOKENS: Final = """SELECT t.jti, t.token_digest, t.entry_seq, e.kind, e.payload FROM browser_tokens t
   LEFT JOIN ledger_entries e ON e.tenant_id = t.tenant_id AND e.seq = t.entry_seq WHERE t.tenant_id = ?"""
 _REVOCATIONS: Final = """SELECT t.jti, t.entry_seq, e.kind, e.correlation_id FROM browser_token_revocations t
@@ -30,7 +30,7 @@ _APPROVALS: Final = f"""SELECT {", ".join(f"a.{name}" for name in ApprovalRow._f
 
 
 class BrowserRowsCheck:
-    """Counts the entries as the chain passes by, then compares with the tables."""
+    """Counts the entries of the chain, and then compares them with the tables."""
 
     def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._connection = connection
@@ -54,22 +54,22 @@ class BrowserRowsCheck:
                 )
         for jti, found, seq, kind, payload in self._connection.stream(_TOKENS, (self._tenant_id,)):
             if kind != "token.issued" or read_payload(payload).get("token_digest") != found:
-                self._report(RecordFault.ROW_EDITED, seq, f"token {jti!r} is not the one that was recorded")
+                self._report(RecordFault.ROW_EDITED, seq, f"token {jti!r} differs from its entry")
         for jti, seq, kind, correlation in self._connection.stream(_REVOCATIONS, (self._tenant_id,)):
             if (kind, correlation) != ("token.revoked", jti):
                 self._report(
-                    RecordFault.ROW_EDITED, seq, f"the revocation of token {jti!r} is not the one that was recorded"
+                    RecordFault.ROW_EDITED, seq, f"the revocation of token {jti!r} differs from its entry"
                 )
         for row in self._connection.stream(_APPROVALS, (self._tenant_id,)):
             if not _is_recorded(row):
-                self._report(RecordFault.ROW_EDITED, row[-6], f"question {row[1]!r} is not as it was recorded")
+                self._report(RecordFault.ROW_EDITED, row[-6], f"approval request {row[1]!r} differs from its entries")
 
     def _report(self, fault: RecordFault, seq: int | None, what: str) -> None:
         self._verdict.report(fault, self._tenant_id, seq, what)
 
 
 def _is_recorded(row: Row) -> bool:
-    """It was asked as it stands there; it is in the state that its last entry says; and by whom it was decided."""
+    """Whether the entries record the same request, the same state, and the same person who decided."""
     approval = ApprovalRow(*row[: len(ApprovalRow._fields)])
     request_kind, request, last_kind, last, actor = row[len(ApprovalRow._fields) :]
     try:
@@ -84,7 +84,7 @@ def _is_recorded(row: Row) -> bool:
 
 
 def read_payload(payload: Any) -> dict[str, Any]:
-    """What an entry says; nothing, if somebody else wrote it."""
+    """Return the payload of an entry. It is empty if Remit cannot have written it."""
     try:
         tree = json.loads(payload or "{}")
     except (ValueError, TypeError, RecursionError):

@@ -1,7 +1,8 @@
-"""Claims against the chain: an outcome that is stored must be the one recorded, and nothing runs twice unnoticed.
+"""Compares claims with the chain: a stored outcome must be the recorded one, and nothing runs twice unnoticed.
 
-A claim decides whether work is done and what every later caller is told. Whoever plants, swaps or removes one would
-speak for the executor, so each is held against the entries that the road wrote with it.
+A claim decides whether work is done, and which outcome every later caller gets. With an inserted, swapped or removed
+claim an attacker could speak for the executor. Therefore each claim is compared with the entries that the engine wrote
+with it.
 """
 
 import json
@@ -25,7 +26,7 @@ _COUNT: Final = "SELECT count(*), count(result) FROM claims WHERE tenant_id = ?"
 
 
 class ClaimsCheck:
-    """Counts intents and outcomes as the chain passes by, then compares with the table."""
+    """Counts the intents and outcomes of the chain, and then compares them with the table."""
 
     def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._connection = connection
@@ -46,16 +47,16 @@ class ClaimsCheck:
             self._report(None, f"{self._outcomes} outcomes are recorded and {row[1]} claims are finished")
         for scope, key, result, seq, kind, payload in self._connection.stream(_DONE, (self._tenant_id,)):
             if kind != f"{scope}.outcome" or not _is_recorded(result, payload):
-                self._report(seq, f"the stored outcome of {scope} {key!r} is not the one that was recorded")
+                self._report(seq, f"the stored outcome of {scope} {key!r} differs from the recorded one")
 
         self._compare_checkpoints()
 
     def _compare_checkpoints(self) -> None:
-        """The way back that stands with a claim must be the one that its intent recorded."""
+        """Check that the checkpoint in a claim is the one that its intent recorded."""
         rows = self._connection.stream(_INTENDED, (self._tenant_id,))
         for (scope, key), group in groupby(rows, key=lambda row: (row[0], row[1])):
             if not _is_intended([(digest, checkpoint, payload) for _, _, digest, checkpoint, payload in group]):
-                self._report(None, f"the checkpoint of {scope} {key!r} is not the one that was recorded")
+                self._report(None, f"the checkpoint of {scope} {key!r} differs from the recorded one")
 
     def _report(self, seq: int | None, what: str) -> None:
         self._verdict.report(RecordFault.CLAIM_FORGED, self._tenant_id, seq, what)
@@ -69,7 +70,7 @@ def _is_recorded(result: str, payload: str) -> bool:
 
 
 def _is_intended(rows: list[tuple[str, str, str | None]]) -> bool:
-    """Of the intents with the claim's correlation, those of the same request decide."""
+    """Whether an intent of the same request recorded the checkpoint. Other intents of the correlation do not matter."""
     _, checkpoint, _ = rows[0]
     recorded = [intent for digest, _, payload in rows if (intent := _read(payload)).get("request_digest") == digest]
     if not recorded:

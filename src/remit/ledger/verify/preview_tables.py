@@ -1,6 +1,6 @@
-"""Stored previews of proposed plans against the chain: a row that was added, removed or changed is found.
+"""Compares stored previews of proposed plans with the chain, and finds rows that were added, removed or changed.
 
-No view shows such a document without its entry. This finds what was done to rows that were not viewed since.
+No view shows such a document without its entry. This check finds changes in rows that were not viewed since.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from remit.store.proposal_previews import COMPUTED_AGAIN, RECORDED_BY, PreviewRo
 from remit.store.proposals import KIND_OF, PLAN_DISCARDED
 
 _MARK: Final = '"preview_document_digest":"'
-"""In the payload of an entry that records a preview. Within a JSON text its quotes would be escaped."""
+"""Part of the payload of an entry that records a preview. Inside a JSON text its quotes would be escaped."""
 _COLUMNS: Final = len(PreviewRow._fields)
 _PREVIEWS: Final = f"""SELECT {", ".join(f"v.{name}" for name in PreviewRow._fields)}, v.document,
     e.kind, e.correlation_id, e.payload, e.actor, e.created_at, p.state,
@@ -29,7 +29,7 @@ _COUNT: Final = "SELECT count(*) FROM proposal_previews WHERE tenant_id = ?"
 
 
 class PreviewRowsCheck:
-    """Counts the entries as the chain passes by, then compares with the table."""
+    """Counts the entries of the chain, and then compares them with the table."""
 
     def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._connection = connection
@@ -37,7 +37,7 @@ class PreviewRowsCheck:
         self._verdict = verdict
         self._with_proposal = 0
         self._again: set[str] = set()
-        """Proposals of which a preview was computed again. That is a deliberate act, so they are few."""
+        """Proposals whose preview was computed again. That is a deliberate act, so there are few."""
 
     def pass_entry(self, entry: Entry) -> None:
         if entry.kind == KIND_OF["PENDING"] and _MARK in entry.payload:
@@ -55,7 +55,7 @@ class PreviewRowsCheck:
         for found in self._connection.stream(_PREVIEWS, (self._tenant_id,)):
             preview = PreviewRow(*found[:_COLUMNS])
             if not _is_recorded(preview, found[_COLUMNS:]):
-                what = f"the stored preview of proposal {preview.proposal_id!r} is not as it was recorded"
+                what = f"the stored preview of proposal {preview.proposal_id!r} differs from its entry"
                 self._verdict.report(RecordFault.ROW_EDITED, self._tenant_id, preview.entry_seq, what)
 
     def _was_made_with_one(self, proposal_id: str) -> bool:
@@ -64,7 +64,7 @@ class PreviewRowsCheck:
 
 
 def _is_recorded(preview: PreviewRow, evidence: Row) -> bool:
-    """The entry that it names says the same of it, and no later preview of this proposal was recorded."""
+    """Whether the entry of the preview records the same, and no later preview of this proposal was recorded."""
     document, kind, correlation_id, payload, actor, created_at, state, latest = evidence
     entry = read_payload(payload)
     try:

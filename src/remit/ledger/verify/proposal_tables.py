@@ -1,6 +1,6 @@
-"""Proposed plans against the chain: whoever adds, removes or changes a row of them is found out.
+"""Compares proposals with the chain, and finds rows that were added, removed or changed.
 
-Nobody who acts believes such a row without its entry. This finds what was done to rows that nobody has looked at since.
+No code acts on such a row without its entry. This check finds changes in rows that were not used since.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ _COUNT: Final = "SELECT count(*) FROM plan_proposals WHERE tenant_id = ?"
 
 
 class ProposalRowsCheck:
-    """Counts the entries as the chain passes by, then compares with the table."""
+    """Counts the entries of the chain, and then compares them with the table."""
 
     def __init__(self, connection: Connection, tenant_id: str, verdict: VerificationReport) -> None:
         self._connection = connection
@@ -49,13 +49,13 @@ class ProposalRowsCheck:
         for found in self._connection.stream(_PROPOSALS, (self._tenant_id,)):
             proposal = ProposalRow(*found[:_COLUMNS])
             if not _is_recorded(proposal, found[_COLUMNS:]):
-                what = f"proposal {proposal.proposal_id!r} is not as it was recorded"
+                what = f"proposal {proposal.proposal_id!r} differs from its entries"
                 self._verdict.report(RecordFault.ROW_EDITED, self._tenant_id, proposal.entry_seq, what)
 
 
 def _is_recorded(proposal: ProposalRow, evidence: Row) -> bool:
-    """It was proposed as it stands there; it is in the state that its last entry says, and no later one says another;
-    by whom it was decided; and what was signed for it is what the entry of the yes says.
+    """Whether the entries record the same proposal, the same last state, the same person who decided, and the same
+    signed envelope.
     """
     plan, made_kind, made_for, made, last_kind, last_for, last, actor, approval, is_behind = evidence
     try:

@@ -1,6 +1,6 @@
-"""Are the triggers that make the tables append-only still there, as shipped and switched on, and are they alone?
+"""Checks that the triggers that make the tables append-only are present, unchanged, enabled, and the only ones.
 
-On SQLite a trigger's own text is compared with the shipped one. PostgreSQL keeps a parsed form: there the table, the
+On SQLite the text of a trigger is compared with the shipped one. PostgreSQL keeps a parsed form. There the table, the
 events, the level and the function are compared, and the function's source, language and search path.
 """
 
@@ -35,7 +35,7 @@ _RULES_POSTGRESQL: Final = "SELECT tablename, rulename FROM pg_rules WHERE schem
 
 @dataclass(frozen=True, slots=True)
 class _Guards:
-    """Trigger definitions by (table, name), in a form that can be compared."""
+    """Trigger definitions by (table, name), in a comparable form."""
 
     shipped: dict[tuple[str, str], object]
     present: dict[tuple[str, str], object]
@@ -43,13 +43,13 @@ class _Guards:
 
 
 def missing_guards(connection: Connection) -> Iterator[tuple[str, str]]:
-    """(table, trigger) for each one that was dropped, changed or disabled."""
+    """Yield (table, trigger) for each trigger that was dropped, changed or disabled."""
     guards = _read(connection)
     yield from (place for place, shape in guards.shipped.items() if guards.present.get(place) != shape)
 
 
 def foreign_triggers(connection: Connection) -> Iterator[tuple[str, str]]:
-    """(table, trigger) for each one on our tables that we did not make: it could drop or copy what is written."""
+    """Yield (table, trigger) for each foreign trigger on our tables. It could drop or copy what is written."""
     guards = _read(connection)
     yield from (place for place in guards.present if place not in guards.shipped and place[0] in guards.tables)
 

@@ -1,4 +1,4 @@
-"""Checking a whole store against its keys and its anchors, in one pass and bounded memory."""
+"""Verifies a whole store against its keys and its anchors, in one pass and with bounded memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,15 +41,15 @@ def verify_store(
     known_heads: tuple[LedgerHead, ...] = (),
     progress: Progress | None = None,
 ) -> VerificationReport:
-    """Every chain, every signed head, the agent tables and the projection; and that none of it was cut short.
+    """Verify every chain, every signed head, the agent tables and the projection, and that nothing was cut off.
 
-    `known_heads` are heads that somebody kept elsewhere: the stronger anchor, since it lies out of reach of whoever
-    could write to both the database and the state directory.
+    `known_heads` are heads that a person kept on another machine. They are stronger than the anchors: an attacker who
+    can write to both the database and the state directory cannot reach them.
     """
     show = progress or (lambda _: None)
     try:
         return _verify(store, keyring, anchors, tenant_id, known_heads, VerificationReport(progress=show))
-    except UnreadableTextError:  # once more, the slow way, so that the rows can be named
+    except UnreadableTextError:  # again, in a slower way that can name the rows
         return _verify(
             store, keyring, anchors, tenant_id, known_heads, VerificationReport(progress=show), any_text=True
         )
@@ -65,7 +65,7 @@ def _verify(
     *,
     any_text: bool = False,
 ) -> VerificationReport:
-    # Before the view of the store is taken: an anchor written meanwhile would speak of entries the view cannot hold.
+    # Before the view of the store is opened: a later anchor may name entries that the view does not have.
     witnesses = collect_witnesses(anchors, known_heads, keyring, verdict)
     try:
         with store.reading() as connection:
@@ -81,7 +81,7 @@ def _verify(
     except UnreadableTextError:
         raise
     except EnvironmentFailureError as problem:
-        # With other tables than ours a query may fail in any way; that they are others is the finding.
+        # If the tables were changed, a query may fail in any way. The change itself is the finding.
         changed = any(finding.fault is RecordFault.SCHEMA_CHANGED for finding in verdict.findings)
         if problem.reason is not Reason.EVIDENCE_INVALID and not changed:
             raise
@@ -112,7 +112,7 @@ def _verify_tenants(
             heads = HeadsCheck(keyring, tenant, _heads(connection, tenant), witnesses.get(tenant, []), verdict)
             _verify_chain(connection, tenant, heads, verdict, suspects)
         if not _is_text(tenant):
-            verdict.report(RecordFault.STORE_DAMAGED, tenant, None, "rows belong to a tenant whose name is no text")
+            verdict.report(RecordFault.STORE_DAMAGED, tenant, None, "rows belong to a tenant whose name is not text")
         verdict.tenants += 1
         verdict.anchored += tenant in witnesses
     suspects.report()
@@ -161,28 +161,28 @@ def _heads(connection: Connection, tenant_id: str) -> Iterator[LedgerHead]:
 
 def _entry(row: Row) -> Entry:
     entry = Entry(*row)
-    # The columns' types can be altered, and a chain cannot be walked by numbers that are none.
+    # The columns' types can be altered, and a chain cannot be walked without valid numbers.
     if type(entry.seq) is not int or not all(type(text) is str for text in (entry.created_at, *row[-3:])):
         raise _OtherKindError
     return entry
 
 
 class _OtherKindError(TypeError):
-    """A row holds a value that is no number, or no text, where Remit writes one."""
+    """A row holds a value of another type than the number or text that Remit writes there."""
 
 
 @contextmanager
 def _other_kinds(verdict: VerificationReport, tenant_id: str) -> Iterator[None]:
-    """Rows that nothing can be done with are a finding about their tenant, not the end of the whole check."""
+    """Report rows that cannot be checked as a finding about their tenant, instead of ending the whole check."""
     try:
         yield
     except (TypeError, ValueError, AttributeError) as problem:
-        what = "rows hold values of another kind than Remit writes; they could not be checked to the end"
+        what = "rows hold values of another type than Remit writes, so they could not be checked completely"
         verdict.report(RecordFault.STORE_DAMAGED, tenant_id, None, f"{what} ({type(problem).__name__})")
 
 
 def _is_text(tenant_id: str) -> bool:
-    """No, for bytes that are no UTF-8, which come out of the database as lone surrogates."""
+    """Whether the name is text. Bytes that are not UTF-8 come from the database as lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in tenant_id)
 
 
@@ -192,12 +192,12 @@ def _owners(connection: Connection, verdict: VerificationReport) -> Iterator[str
             yield owner
         else:
             verdict.report(
-                RecordFault.STORE_DAMAGED, "", None, f"rows belong to a tenant that is no text: {owner!r:.80}"
+                RecordFault.STORE_DAMAGED, "", None, f"rows belong to a tenant whose name is not text: {owner!r:.80}"
             )
 
 
 def chain_owners(connection: Connection) -> Iterator[str]:
-    """Whoever has a row in any table, by skipping through the indexes, not by reading every row."""
+    """Yield every tenant that has a row in a table. Skips through the indexes instead of reading every row."""
     for table in _TABLES_OF_TENANTS:
         row = connection.one(f"SELECT min(tenant_id) FROM {table}")
         while row is not None and row[0] is not None:
