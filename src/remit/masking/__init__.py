@@ -1,4 +1,4 @@
-"""Masking: no log line, error, preview, ledger entry or file name shows a secret.
+"""Masking: a log line, error, preview, ledger entry or file name shows no secret.
 
     password     ********
     card         ****-****-****-1234
@@ -6,10 +6,10 @@
     API key      sk_...xxxx
     e-mail       j***@example.com
 
-`mask_text` is for free text that is kept. For what somebody says yes or no to there are `mask_diff`, `mask_sql`, and
-`mask_shown` for all else: they hide values, and never what stands around them. `mask_field` is for a value whose field
-is known, `mask_json` for a tree; `find_secrets` says where a text has a credential. The lowest layer: it knows nothing
-of the rest of Remit, and compiles no pattern before the first text comes.
+`mask_text` is for free text that is stored. For texts that a person approves there are `mask_diff`, `mask_sql`, and
+`mask_shown` for all others: they hide values, and never the text around them. `mask_field` is for a value whose field
+is known, and `mask_json` for a tree. `find_secrets` says where a text has a credential. This is the lowest layer: it
+imports nothing of the rest of Remit, and compiles no pattern before the first text.
 """
 
 from remit.masking.field_names import is_secret_name

@@ -1,4 +1,4 @@
-"""Secrets known by their shape alone: private key blocks, API keys of well-known issuers, JWTs, bearer credentials."""
+"""Secrets that have a known shape: private key blocks, API keys of well-known issuers, JWTs, bearer credentials."""
 
 import binascii
 import re
@@ -31,7 +31,7 @@ KEY_HINTS = (
     "figd_", "do", "shp", "pypi-", "xai-", "nvapi-", "SG.", "hv", "AGE-", "eyJ", "eyA", "ewo",
 )  # fmt: skip
 
-# An access key's secret has no shape of its own beyond its length; its neighbour gives it away.
+# The secret of an access key has no shape except its length. It is found by the access key id before it.
 _AWS_PAIR = (
     r"(?<![A-Za-z0-9])(A(?:KI|SI)A(?:[A-Z0-9]{16,}+|\.\.\.[A-Z0-9]{4})"
     r"[\s:,;/|\"'=]{1,8})([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
@@ -44,7 +44,7 @@ _BASIC = r"(?i)(?<![A-Za-z0-9])(basic\s{1,4})([A-Za-z0-9+/]{8,}+={0,2}+)"
 
 
 def mask_private_keys(text: str, hide: Callable[[str], str] = lambda _: MASK) -> str:
-    """The whole body of each PEM private key block goes; a block without an end takes the rest of the text along."""
+    """Hide the body of each PEM private key block. In a block without an end, the rest of the text is hidden."""
     if "PRIVATE KEY" not in text:
         return text
     out, done = [], 0
@@ -57,7 +57,7 @@ def mask_private_keys(text: str, hide: Callable[[str], str] = lambda _: MASK) ->
 
 
 def _is_random(token: str) -> bool:
-    """A token that was drawn at random rather than a word of prose ("bearer authentication")."""
+    """Return whether this is a random token and not a word of a sentence ("bearer authentication")."""
     return len(token) >= 20 or any(c.isdecimal() for c in token) or not (token.islower() or token.istitle())
 
 
@@ -77,7 +77,7 @@ def _basic(found: re.Match[str]) -> str:
 
 
 def mask_jwks(text: str) -> str:
-    """Private members of keys in JSON, which another line may say that it is one."""
+    """Mask the private members of keys in JSON. The line that shows that it is a key may be another one."""
     return pattern(_PRIVATE_JWK_MEMBER).sub(rf"\1{MASK}", text) if '"kty' in text else text
 
 

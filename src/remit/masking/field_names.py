@@ -1,8 +1,8 @@
-"""What a field's name says about its value.
+"""Names of fields that hold secrets.
 
-A name is read as words (camelCase, snake_case, kebab-case, dotted, bracketed, spaced), and it is the last words that
-decide: `db_password` holds one, `password_policy` does not. Limit: a name that hides what it holds is not found here;
-the value's shape is then the only witness.
+A name is split into words (camelCase, snake_case, kebab-case, dotted, bracketed, spaced), and the last words decide:
+`db_password` holds a password, `password_policy` does not. Limit: a secret in a field with another name is found only
+by its shape.
 """
 
 import unicodedata
@@ -14,7 +14,7 @@ from remit.masking.regex_cache import pattern, vocabulary
 
 
 class Kind(Enum):
-    PASSWORD = "password"  # noqa: S105  # nothing of it is shown
+    PASSWORD = "password"  # noqa: S105  # masked whole
     KEY = "key"
     AUTHORIZATION = "authorization"
     COOKIE = "cookie"
@@ -26,7 +26,7 @@ _LONGEST_NAME = 80  # the last words decide, so the rest of a longer name need n
 
 _WORD = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+"
 
-# Endings of the name with its words run together, so that PGPASSWORD and dbpassword are found as well.
+# Endings of the name, with its words joined, so that PGPASSWORD and dbpassword are found as well.
 _ENDINGS: Final = {
     Kind.PASSWORD: (
         "password", "passwd", "passphrase", "passcode", "pswd", "pwd", "passwordhash", "passwdhash", "userpass",
@@ -52,13 +52,13 @@ _ENDINGS: Final = {
 _BY_ENDING: Final = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings}
 _LONGEST_ENDING = max(map(len, _BY_ENDING))
 
-# Too short to be looked for inside a word ("bypass", "spin"): the last word must be exactly this.
+# Too short to search for inside a word ("bypass", "spin"): the last word must be equal to one of them.
 _BY_LAST_WORD: Final = {
     "pass": Kind.PASSWORD, "pw": Kind.PASSWORD, "pin": Kind.PASSWORD, "otp": Kind.PASSWORD, "totp": Kind.PASSWORD,
     "cvv": Kind.PASSWORD, "cvc": Kind.PASSWORD, "csc": Kind.PASSWORD, "jwt": Kind.KEY, "bearer": Kind.KEY,
 }  # fmt: skip
 
-# `stripe_key` is a secret, `primary_key` and `public_key` are not: the owner of the key decides.
+# `stripe_key` is a secret, `primary_key` and `public_key` are not: the word before `key` decides.
 _KEY_OWNERS: Final = vocabulary(
     "admin anthropic api aws azure bot cohere datadog deploy gcp gemini github gitlab google groq mailgun mistral "
     "openai pagerduty root segment sendgrid sentry service slack ssh storage stripe symmetric twilio webhook wrapping"
@@ -71,7 +71,7 @@ _QUESTIONS: Final = vocabulary("disable enable generate has is need needs no req
 _AMOUNTS: Final = vocabulary(
     "cached completion count input max min n num number output per prompt reasoning remaining total used"
 )
-# These may hold much else: a title, addresses, a drawing. Only a value that is written like a card's number is one.
+# Fields with these names may hold other data, such as a title. Only a value that is written like a card number is one.
 _CARD_WORDS: Final = vocabulary("card cc pan")
 _NUMBER_WORDS: Final = vocabulary("no nr num number")
 _WORKING_DIRECTORY: Final = frozenset({"PWD", "OLDPWD"})
@@ -112,22 +112,22 @@ def _kind_of(name: str) -> Kind | None:
 
 
 def kind_of_name(name: str) -> Kind | None:
-    """What the named field holds, or None when the name does not make a secret of it."""
+    """Return the kind of secret in a field of this name, or None."""
     return Kind.AUTHORIZATION if name == "_auth" else _kind_of(name[-_LONGEST_NAME:])
 
 
 def is_card_name(name: str) -> bool:
-    """Whether digits in the named field are a card's number, also if their check digit is wrong."""
+    """Return whether digits in a field of this name are a card number, even if their check digit is wrong."""
     words = _split_name(name[-_LONGEST_NAME:])
     last = words[-2:-1] if words and words[-1] in _NUMBER_WORDS else words[-1:]
     return bool(last) and _singular(last[0]) in _CARD_WORDS
 
 
 def counts_tokens(name: str) -> bool:
-    """A bare `tokens` with a number beside it is a count of a language model's tokens, and stays readable."""
+    """Return whether the name ends in `tokens`. With a number, it is a count of a model's tokens and stays visible."""
     return name[-_LONGEST_NAME:].casefold().endswith("tokens")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field of this name is masked whatever it holds."""
+    """Return whether a field of this name is masked with any value."""
     return kind_of_name(name) is not None

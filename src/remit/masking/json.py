@@ -15,7 +15,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 MAX_DEPTH: Final = 100  # deep enough for any message, shallow enough for every reader and writer of JSON
 
-# {"name": "password", "value": "..."}: forms, headers, environments and browser actions name the secret in a sibling.
+# {"name": "password", "value": "..."}: in forms, headers, environments and browser actions a sibling has the name.
 _NAMING_KEYS: Final = vocabulary(
     "env field header id key label locator name param parameter placeholder selector target type variable"
 )
@@ -23,7 +23,7 @@ _NAMED_KEYS: Final = vocabulary("content data default input new_value newvalue o
 _CARD_MEMBERS: Final = vocabulary("digits no num number value")
 _LONGEST_LABEL = 200
 _LONGEST_NAME = 64
-_WORDS_OF_A_NAME = 2  # "API key", "card number"; more of them are a remark
+_WORDS_OF_A_NAME = 2  # "API key", "card number"; a longer text is a remark
 _DIGEST = r"sha256:[0-9a-f]{64}"
 _IDENTIFIER = r"[\w-]+"
 
@@ -32,23 +32,23 @@ _HEADER_KINDS: Final = frozenset({Kind.AUTHORIZATION, Kind.COOKIE})
 
 
 class _Hint(NamedTuple):
-    """What the way to a value says about it."""
+    """What the names on the path to a value say about it."""
 
     kind: Kind | None
     counts: bool = False
     is_card: bool = False
-    """The name is one of a card: digits in it are the card's number."""
+    """The name is that of a card, so its digits are a card number."""
 
 
 class _Key(NamedTuple):
-    """A member's name, judged."""
+    """The name of a member, and what it says."""
 
     shown: str
     hint: _Hint | None
     names: bool
-    """Whether its value may name what a sibling holds."""
+    """Whether the value of this member may be the name of a sibling's value."""
     named: bool
-    """Whether a sibling may name what it holds."""
+    """Whether a sibling may hold the name of this member's value."""
 
 
 class _How(NamedTuple):
@@ -70,7 +70,7 @@ _judge_plain = lru_cache(maxsize=2_048)(_judge)
 
 
 def _judged(key: str) -> _Key:
-    """Plain member names come again with every record. Anything else may be data, and is not kept."""
+    """Judge a member's name. Plain names are cached, since every record has them. Other names may be data."""
     return _judge_plain(key) if len(key) <= _LONGEST_NAME and key.isidentifier() else _judge(key)
 
 
@@ -85,7 +85,10 @@ def _label_kind(label: object, *, is_whole: bool) -> Kind | None:
 
 
 def _item_hints(items: Sequence[Any], outer: _Hint) -> Iterator[_Hint]:
-    """The items of a list; the one after a secret option (an argv) or a secret header's name is that secret."""
+    """Yield the hint of each item of a list.
+
+    The item after a secret option of a command line, or after the name of a secret header, is the secret.
+    """
     before: Kind | None = None
     for index, item in enumerate(items):
         yield _Hint(before) if before else outer
@@ -111,7 +114,7 @@ def _mask_string(value: str, hint: _Hint, mask: Mask) -> str:
     card = written_card_mask(value) if hint.is_card else None
     if card is not None:
         return card
-    # A digest alone is no secret, and every record has several.
+    # A digest alone is not a secret, and every record has several.
     return value if pattern(_DIGEST).fullmatch(value) else mask(value)
 
 
@@ -120,11 +123,14 @@ def _mask_scalar(value: object, hint: _Hint) -> Json:
         return value
     if isinstance(value, int | float):
         return _mask_number(value, hint)
-    return MASK  # not JSON: what cannot be judged is not shown
+    return MASK  # not JSON: a value of unknown kind is not shown
 
 
 def _unused(key: str, used_names: dict[str, Any], last: dict[str, int]) -> str:
-    """Two keys may share a mask; neither member may vanish for it. Numbering goes on from the `last` one given."""
+    """Return a name for a masked key that no other member has. Two keys may have the same mask.
+
+    Numbering continues from the `last` number.
+    """
     if key not in used_names:
         return key
     number = last.get(key, 1) + 1
@@ -146,7 +152,7 @@ def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int, how: _Ho
     for judged, (key, value) in zip(keys, members.items(), strict=True):
         hint = judged.hint or (named if judged.named else None) or inherited
         if outer.is_card and judged.hint is None and str(key).lower() in _CARD_MEMBERS:
-            hint = outer  # {"card": {"number": ...}}; an amount or an id beside it is none
+            hint = outer  # {"card": {"number": ...}}; an amount or an id beside it is not a card number
         if is_jwk and judged.hint is None and str(key) in _PRIVATE_JWK_MEMBERS:
             hint = _Hint(Kind.PASSWORD)
         masked[_unused(judged.shown, masked, numbers)] = _mask(value, hint, depth, how)
@@ -154,7 +160,7 @@ def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int, how: _Ho
 
 
 def _mask(value: object, hint: _Hint, depth: int, how: _How) -> Json:
-    """`depth` is how many containers deep it may still be."""
+    """Return the masked value. `depth` is the number of levels that it may still have."""
     if isinstance(value, str):
         return _mask_string(value, hint, how.mask)
     if isinstance(value, Mapping | list | tuple):
@@ -175,12 +181,12 @@ def mask_json(
     mask: Mask = mask_text,
     whole_labels: bool = False,
 ) -> Json:
-    """A copy with every secret masked, by member name, by sibling name and by shape; keys are masked like any text.
+    """Return a copy with every secret masked, by member name, by sibling name and by shape. Keys are masked like texts.
 
-    `name` is the field the value itself stands in; `mask` masks texts that no name says anything of; `whole_labels`: a
-    sibling names a value only by all that it holds, for what somebody says yes or no to. Containers nested deeper than
-    `max_depth` become `********`, so any depth is safe. The value must be a tree: shared parts are copied each time
-    they appear.
+    `name` is the field of the value itself. `mask` is used for texts without a telling name. With `whole_labels`, only
+    the whole text of a sibling can be the name of a value; that is for texts that a person approves. Containers nested
+    deeper than `max_depth` become `********`, so any depth is safe. The value must be a tree: shared parts are copied
+    each time they appear.
     """
     kind = kind_of_name(name)
     hint = _Hint(kind, counts_tokens(name), kind is None and is_card_name(name))
@@ -188,7 +194,7 @@ def mask_json(
 
 
 def mask_texts(value: JsonLike, mask: Mask, name: str = "") -> Json:
-    """A copy with every text in it masked by itself and by its own name: nothing that stands beside it counts."""
+    """Return a copy with every text masked by its own name and shape alone. Siblings are ignored."""
     if isinstance(value, str):
         kind = None if counts_tokens(name) and value.isdecimal() else kind_of_name(name)
         if kind is None and is_card_name(name) and (card := written_card_mask(value)) is not None:

@@ -1,7 +1,7 @@
-"""Values that stand beside a secret's name: query strings, JSON, YAML, environments, command lines, headers, XML.
+"""Values beside the name of a secret: in query strings, JSON, YAML, environments, command lines, headers and XML.
 
-The name decides that there is a secret, the shape around it where it ends; in doubt the mask takes more. Limits: a
-value on another line than its name, and a short option such as `-p`, are not found.
+The name decides whether there is a secret, and the text around it decides where the secret ends. In doubt, the mask
+hides more. Limits: a value on another line than its name, and a short option such as `-p`, are not found.
 """
 
 import re
@@ -33,7 +33,7 @@ _BARE_VALUE = rf"(?>(?:[^\s&,;\"'`<]++|[&,;](?!\s|\Z|amp;|{_NEXT_NAME})|[\"'`](?
 _ENCODED_VALUE = r"(?>(?:(?!%26|%22|%2[Cc]|%7[Dd])[^\s&\"'<>])+)"
 _HEADER_VALUE = r"(?>(?:[^\s\"'`,;\\]++|\\(?![rn\"']))+)"
 _LINE = r"(?>(?:[^\r\n\\]++|\\(?![rn]))*)"
-# Not the line first and the quote in it afterwards: a line of such headers would be read to its end for each of them.
+# One pattern for the line up to the quote. With two steps, a line of such headers would be read to its end for each.
 _LINE_UP_TO = {quote: rf"(?>(?:[^\r\n\\{quote}]++|\\(?![rn]))*)" for quote in "\"'`"}
 _DIGITS = r"\d(?>(?:[ -]?\d){7,})"
 _SCALAR_BLOCK = r"[|>][+-]?\d?[ \t]*+\r?\n(?>(?:[ \t]*+\n|[ \t]++\S[^\n]*+(?:\n|\Z))+)"
@@ -48,7 +48,10 @@ class _Span(NamedTuple):
 
 
 def _closing(text: str, opening: str, start: int) -> int:
-    """Where the quoted value that starts here ends. Deeper escaped quotes belong to it; the text's end closes it."""
+    """Return where the quoted value that starts here ends: at its quote, or at the end of the text.
+
+    Quotes with more escapes belong to the value.
+    """
     quote = opening[-1]
     if quote in "27;":  # %22, %27, &quot;
         end = text.find(opening, start)
@@ -67,7 +70,7 @@ def _closing(text: str, opening: str, start: int) -> int:
 
 
 def _bracketed(text: str, start: int) -> _Span:
-    """The inside of a list or object, up to its first closing bracket."""
+    """Return the span inside of a list or object, up to its first closing bracket."""
     end = text.find("]" if text[start] == "[" else "}", start)
     return _Span(start + 1, len(text) if end < 0 else end)
 
@@ -80,7 +83,10 @@ def _starts_line(text: str, start: int) -> bool:
 
 
 def _header_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
-    """A header's value: one token after a known scheme, else the line, or up to the quote that opened the header."""
+    """Return the span of a header's value.
+
+    It is one token after a known scheme. Otherwise it is the line, or the text up to the quote that opened the header.
+    """
     start = found.end()
     scheme = pattern(_HEADER_SCHEME).match(text, start)
     token = pattern(_HEADER_VALUE).match(text, scheme.end()) if scheme and kind is Kind.AUTHORIZATION else None
@@ -92,14 +98,14 @@ def _header_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
 
 
 def _bare_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
-    """A value without quotes."""
+    """Return the span of a value without quotes."""
     start, sign = found.end(), found["sign"] or ""
     if sign == ":" and (kind is Kind.AUTHORIZATION or kind is Kind.COOKIE):
         return _header_span(text, found, kind)
     if sign == ":" and text[start - 1] in " \t" and _starts_line(text, found.start()):
         source = _LINE
     elif sign == "=" and found["name"].isupper() and _starts_line(text, found.start()):
-        source = r"\S*"  # an environment: whatever stands there is the value
+        source = r"\S*"  # an environment: all text up to a space is the value
     else:
         source = _ENCODED_VALUE if sign.startswith("%") else _BARE_VALUE
     values = [pattern(source).match(text, start)]
@@ -123,7 +129,7 @@ def _value_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
 
 
 def _is_kept_visible(name: str, value: str) -> bool:
-    """Whether what stands beside the name is no secret: nothing, a placeholder, a count."""
+    """Return whether the value is not a secret: it is empty, a placeholder or a count."""
     if not value or pattern(_PLACEHOLDER).fullmatch(value):
         return True
     return counts_tokens(name) and value.isdecimal()
@@ -149,8 +155,8 @@ def _mask_values(text: str, source: str, hide: Hide) -> str:
     while found := pattern(source).search(text, position):
         position = found.end("name")
         kind = _kind_at(text, found)
-        # A remark is told by its first words. Were its end looked for first, a line of remarks would be read to its end
-        # for each of them.
+        # A remark is recognised by its first words. With a search for its end first, a line of remarks would be read to
+        # its end for each of them.
         if kind is None or _is_remark(text, found, kind):
             continue
         span = _value_span(text, found, kind)

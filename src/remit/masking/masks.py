@@ -1,6 +1,7 @@
-"""The masking table: how each kind of value looks once it is masked.
+"""The masking table: how each kind of value looks after masking.
 
-Each mask is its own mask, shows at most the last four characters and, for keys, a prefix that is public or very short.
+Masking a mask does not change it. A mask shows at most the last four characters and, for keys, a prefix that is public
+or very short.
 """
 
 from collections.abc import Callable
@@ -12,13 +13,14 @@ from remit.masking.regex_cache import pattern
 MASK: Final = "********"
 
 Hide = Callable[[Kind, str], str]
-"""What to put in the place of a value that stands beside a secret's name."""
+"""A function that returns the replacement of a value beside the name of a secret."""
 
-_SHORTEST_SHOWN_KEY = 20  # of a shorter key, four characters would be too large a part
+_SHORTEST_SHOWN_KEY = 20  # four characters would be too large a part of a shorter key
 _CARD_DIGITS = range(12, 20)
 _SSN_DIGITS = 9
 
-# The openings that say whose key it is, not which. A key without one keeps at most three letters and a separator.
+# Prefixes that show the issuer of a key and nothing of its secret part. Of a key without one, at most three letters and
+# a separator stay visible.
 PUBLIC_PREFIX: Final = (
     r"(?:(?:sk|pk|rk|gh[pousr]|github|hf|npm|whsec|dop|doo|shp(?:at|ca|pa|ss)|gsk|rnd|lin|figd|nvapi|glrt)_|"
     r"(?:sk|pypi|glpat|xox[a-z]|xapp|xai|nvapi|dapi|pat)-|(?:SG|ya29|hv[sb])\.|AIza|AKIA|ASIA|eyJ|eyA|ewo)"
@@ -37,7 +39,7 @@ def card_mask(digits: str) -> str:
 
 
 def written_card_mask(value: str) -> str | None:
-    """The mask of a value that is nothing but 12 to 19 digits, in one piece or in groups. None: it is not."""
+    """Return the mask of a value that is 12 to 19 digits, in one piece or in groups, or None if it is not."""
     if not pattern(_CARD_WRITTEN).fullmatch(value):
         return None
     return card_mask("".join(str(int(digit)) for digit in value if digit.isdecimal()))
@@ -48,7 +50,10 @@ def ssn_mask(digits: str) -> str:
 
 
 def key_mask(key: str) -> str:
-    """`sk_...xxxx`: the prefix through its separator, and the last four; all stars if that would show too much."""
+    """Return `sk_...xxxx`: the prefix with its separator, and the last four characters.
+
+    If that would show too much, the result has only stars.
+    """
     if pattern(_MASKED_KEY).fullmatch(key):
         return key
     if len(key) < _SHORTEST_SHOWN_KEY or not pattern(_LONG_KEY).fullmatch(key):
@@ -58,13 +63,13 @@ def key_mask(key: str) -> str:
 
 
 def shape_mask(key: str) -> str:
-    """As `key_mask`, for a value already known by its shape, however short."""
+    """Return the mask of a key that was recognised by its shape, like `key_mask`, for any length."""
     prefix = pattern(PUBLIC_PREFIX).match(key)
     return f"{prefix[0] if prefix else ''}...{key[-4:]}"
 
 
 def authorization_mask(value: str) -> str:
-    """The scheme stays, its credentials go."""
+    """Return the scheme with masked credentials."""
     scheme = pattern(_SCHEME).match(value)
     if not scheme:
         return MASK
@@ -74,7 +79,7 @@ def authorization_mask(value: str) -> str:
 
 
 def named_mask(kind: Kind, value: str) -> str:
-    """The mask of a value whose field's name says what it is. Only an empty value stays as it is."""
+    """Return the mask of a value in a field with a telling name. Only an empty value is unchanged."""
     if not value:
         return value
     digits = "".join(c for c in value if c.isdecimal())

@@ -1,9 +1,9 @@
 """Card numbers and social security numbers in free text.
 
-A card is 13 to 19 digits that pass the Luhn check and start as an issued card can start, in one piece or in groups set
-apart by one kind of separator. Beside the name `card`, `cc` or `pan` the check is not asked for: one wrong digit makes
-no card number harmless. Limit: one number in ten passes Luhn by chance, so a long decimal id may be taken for a
-card; digests, UUIDs, decimal fractions, epoch times and dates are not.
+A card number has 13 to 19 digits that pass the Luhn check and start as those of issued cards do, in one piece or in
+groups with one kind of separator. Beside the name `card`, `cc` or `pan`, the check is not needed, since a card number
+with one wrong digit is still sensitive. Limit: one number in ten passes Luhn by chance, so a long decimal id may be
+masked as a card. Digests, UUIDs, decimal fractions, epoch times and dates are not.
 """
 
 import re
@@ -17,11 +17,11 @@ _SHORTEST, _LONGEST = 13, 19
 _UATP = 15  # the only cards that start with 1; epoch times in milli-, micro- and nanoseconds have 13, 16 or 19 digits
 
 _HEX = "[0-9A-Fa-f]"
-_ESCAPES = (("%", 2), (r"\\x", 2), (r"\\u", 4))  # %22, \x1b, \u0022: their digits are not the number's
-# The first digit of a number. A pattern that starts with a digit is many times faster than one that starts by looking
-# back, so the digit is taken first and looked back from.
+_ESCAPES = (("%", 2), (r"\\x", 2), (r"\\u", 4))  # %22, \x1b, \u0022: their digits do not belong to the number
+# The first digit of a number. A pattern that starts with a digit is many times faster than one that starts with a
+# lookbehind, so the digit is matched first and the lookbehind follows it.
 _IS_FIRST = (
-    r"(?<!\*\*-\d)"  # the shown end of a number that is masked already
+    r"(?<!\*\*-\d)"  # the visible end of a number that is masked already
     + "".join(rf"(?<!{mark}{_HEX}{{{n}}}\d)" for mark, size in _ESCAPES for n in range(size))
     + r"(?:(?<!\d\d)"
     + "".join(rf"|(?<={mark}{_HEX}{{{size}}}\d)" for mark, size in _ESCAPES)
@@ -40,7 +40,7 @@ _HEX_DIGITS = "0123456789abcdefABCDEF"
 _HEX_REACH = 64
 _SPAN_ID, _OBJECT_ID = 16, 20  # hexadecimal ids of 16 characters, and digests and ids of 20 and more
 
-# How cards are printed, as sizes of groups.
+# The sizes of the groups of digits on printed cards.
 _LAYOUTS = frozenset({
     (4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 5), (4, 8, 4), (4, 4, 8),
     *((4, 4, 4, 4, n) for n in (1, 2, 3)), *((4, 4, 4, n) for n in (1, 2, 3)),
@@ -68,7 +68,7 @@ def passes_luhn(digits: str) -> bool:
 
 
 def is_card(digits: str) -> bool:
-    """ASCII digits that could be an issued card's number."""
+    """Return whether these ASCII digits could be the number of an issued card."""
     if not _SHORTEST <= len(digits) <= _LONGEST or digits.startswith(("0", "20")):
         return False  # dates start with 20, issued cards do not
     return (digits[0] != "1" or len(digits) == _UATP) and passes_luhn(digits)
@@ -79,7 +79,7 @@ def _ascii_digits(run: str) -> str:
 
 
 def _inside_hex(text: str, start: int, end: int) -> bool:
-    """Whether these digits are a part of a digest or hexadecimal id."""
+    """Return whether these digits are a part of a digest or hexadecimal id."""
     before = text[max(0, start - _HEX_REACH) : start]
     after = text[end : end + _HEX_REACH]
     before = before[len(before.rstrip(_HEX_DIGITS)) :]
@@ -109,7 +109,10 @@ def _printed_as_card(groups: list[_Group], *, fraction: bool) -> bool:
 
 
 def _grouped_oddly(groups: list[_Group]) -> bool:
-    """The whole stretch is one card in unusual groups. Lists of small numbers and decimal fractions are not."""
+    """Return whether all groups together are one card in unusual groups.
+
+    Lists of small numbers and decimal fractions are not.
+    """
     sizes = [len(digits) for digits, _ in groups]
     if len(groups) == 1 or sum(sizes) > _LONGEST or sizes[0] <= _SMALLEST_GROUP or min(sizes[:-1]) < _SMALLEST_GROUP:
         return False
@@ -117,7 +120,10 @@ def _grouped_oddly(groups: list[_Group]) -> bool:
 
 
 def _card_spans(groups: list[_Group], *, fraction: bool) -> list[tuple[int, int]]:
-    """Index ranges of the groups that are cards: usual layouts first (overlapping ones as one), then what is left."""
+    """Return the index ranges of the groups that are cards.
+
+    Usual layouts are searched first, and overlapping ones are joined. Then the rest is searched.
+    """
     sizes = tuple([len(digits) for digits, _ in groups])
     spans: list[tuple[int, int]] = []
     for first, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""Telling a secret from a sentence about secrets: "token expired", "the password field", "Unexpected token: }"."""
+"""Tests that separate a secret from a sentence about secrets: "token expired", "the password field"."""
 
 import re
 from functools import partial
@@ -8,7 +8,7 @@ from remit.masking.field_names import Kind, kind_of_name
 from remit.masking.masks import Hide, named_mask
 from remit.masking.regex_cache import pattern, vocabulary, without_punctuation
 
-# What a message, a schema or a signature says after `password:`, instead of a password.
+# Words that a message, a schema or a signature has after `password:` in place of a password.
 _REMARK = (
     r"(?:(?:(?:has|is|was|will|does|should|must|may|cannot|can't|too|already|never) )?"
     r"(?:not [a-z]+|accepted|already|cannot|denied|empty|expected|expired|false|granted|hidden|incorrect|invalid|"
@@ -31,7 +31,7 @@ _STATUS: Final = vocabulary("bad expired invalid malformed missing rejected refu
 _OF_A_PARSER: Final = vocabulary("expected lookahead next unexpected")
 _STATUS_CODE = r"(?:BAD|EXPIRED|INVALID|MISSING|REVOKED|UNKNOWN|WRONG)_[A-Z_]+"
 
-# Names of two words, of which only the second stands at the separator: "API key: ...", "card number = ...".
+# The second words of names with two words: "API key: ...", "card number = ...".
 _SECOND_WORDS: Final = vocabulary("code header key keys no num number pan phrase")
 _WORDS_BEFORE = r"(?:[A-Za-z]+ ){1,3}\Z"
 _REACH = 40
@@ -57,7 +57,7 @@ def _word_before(text: str, start: int) -> str:
 
 
 def is_prose(text: str, found: re.Match[str], kind: Kind) -> bool:
-    """Whether an unquoted value beside a secret's name reads as a remark about the secret rather than as the secret."""
+    """Return whether an unquoted value beside a secret's name is a remark about the secret and not the secret."""
     start, sign, name = found.end(), found["sign"] or "", found["name"]
     if name.startswith("-") and sign.isspace():
         return bool(pattern(_AFTER_OPTION).match(text, start))
@@ -75,7 +75,7 @@ def is_prose(text: str, found: re.Match[str], kind: Kind) -> bool:
 
 
 def kind_of_phrase(text: str, found: re.Match[str]) -> Kind | None:
-    """What a name written as several words says ("API key"), when its last word alone says nothing."""
+    """Return the kind of a name of several words ("API key") whose last word alone shows no kind, or None."""
     if found["name"].lower() not in _SECOND_WORDS:
         return None
     before = pattern(_WORDS_BEFORE).search(text[max(0, found.start() - _REACH) : found.start()])
@@ -87,7 +87,7 @@ def _has_letter_and_digit(text: str) -> bool:
 
 
 def _is_opaque(token: str) -> bool:
-    """Drawn at random, by its looks: prose, paths, UUIDs and named digests are not."""
+    """Return whether the token looks random. Prose, paths, UUIDs and named digests do not."""
     if not pattern(_OPAQUE).fullmatch(token) or pattern(_PATH_OR_ID).match(token):
         return False
     mixed = not (token.islower() or token.isupper())
@@ -115,7 +115,7 @@ def _mask_found(found: re.Match[str], hide: Hide) -> str:
 
 
 def mask_prose_secrets(text: str, hide: Hide = named_mask) -> str:
-    """Secrets that a sentence names: "the password is ...", "PASSWORD '...'", "secret access key AKI...", .netrc."""
+    """Mask secrets in sentences: "the password is ...", "PASSWORD '...'", "secret access key AKI...", .netrc."""
     lowered = text.lower()
     if not any(hint in lowered for hint in _PROSE_HINTS):
         return text

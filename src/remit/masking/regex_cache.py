@@ -1,7 +1,7 @@
-"""Regular expressions, compiled at first use: importing the masks costs no compilation.
+"""Regular expressions that are compiled at first use, so that an import of the masks compiles nothing.
 
-Every pattern of this package scans in linear time: a run of characters starts only where the run starts (a lookbehind)
-and, once taken, is not given back (possessive quantifiers).
+Every pattern of this package scans in linear time. A match begins only at the start of a run of characters (a
+lookbehind), and the pattern never backtracks into a run that it has matched (possessive quantifiers).
 """
 
 import re
@@ -18,12 +18,12 @@ def vocabulary(words: str) -> frozenset[str]:
 
 
 def without_punctuation(value: str) -> str:
-    """The value without what may close the sentence or bracket around it: four characters at most."""
+    """Return the value without closing punctuation of the sentence or bracket around it: at most four characters."""
     return value[:-4] + value[-4:].rstrip(")]}>,;.!?:\\")
 
 
-# What may stand directly before a secret although it ends in a letter or digit: an escaped line break, a
-# percent-encoded character, the end of a terminal colour.
+# Texts that end in a letter or digit and may be directly before a secret: an escaped line break, a percent-encoded
+# character, the end of a terminal colour.
 _AFTER_ESCAPE = r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[\[;][0-9]{2}m)|(?<=;[0-9]m)"
 EDGE = rf"(?:(?<![A-Za-z0-9])|{_AFTER_ESCAPE})"
 RUN_EDGE = rf"(?:(?<![A-Za-z0-9_-])|{_AFTER_ESCAPE})"

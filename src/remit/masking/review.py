@@ -1,19 +1,12 @@
-"""Masks for a diff that somebody is to judge: secrets are hidden, and what would be evaluated is not.
+"""Masks for texts that a person approves, such as a diff: values are hidden, and never the text around them.
 
-Line by line: nobody loses count of what a file would get, nothing that one line opens, a quote or a file's name, hides
-another, and each line in which something is hidden can be told, so that whoever approves the diff knows what he did not
-see. Limit: of a secret that goes over several lines, and is no private key, the first one is hidden. Logs and records
-have `mask_text`.
+Masking works line by line. The number of lines never changes. An unclosed quote hides the rest of its own line and no
+line after it. An approver can see in which lines a value is hidden. A part that would be evaluated, such as `$(curl
+...)`, stays visible.
 
-Private keys in a text that somebody is to judge, line by line: what can be a piece of a key is hidden, and no more.
-
-Whoever writes that a key begins hides no line of words or code with it.
-
-Masks for what a person says yes or no to: values are hidden, and never what stands around them.
-
-Line by line: a quote that somebody opened and did not close hides what is left of its own line, and no line after it.
-Of a private key each line is hidden that can be one of it. Limit: of a secret that goes over several lines, and is no
-such key, the first line is hidden. Logs and records have `mask_text`, which takes more in doubt.
+In a private key, each line is hidden that can belong to a key. So a line that announces a key does not hide lines of
+words or code after it. Limit: of any other secret that goes over several lines, only the first line is hidden. Logs and
+records use `mask_text`, which hides more in doubt.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +30,7 @@ _PIECE: Final = r"[A-Za-z0-9+/=\\]{16,}+"
 
 
 def mask_lines(lines: Sequence[str], mask: Mask) -> Iterator[str]:
-    """Each line by itself, but for those that are the body of a key."""
+    """Mask each line by itself. Lines that are the body of a key are hidden."""
     in_key = False
     for number, line in enumerate(lines):
         body = _body_of_key(line, lines[number + 1 : number + 2]) if in_key else None
@@ -46,14 +39,17 @@ def mask_lines(lines: Sequence[str], mask: Mask) -> Iterator[str]:
 
 
 def hide_key(value: str) -> str:
-    """What follows the mark of a key on its own line: words and statements have gaps between them, a key has none."""
+    """Return the masked text after the mark of a key on the same line.
+
+    Words and statements have spaces between them, a key has none.
+    """
     if not value.strip():
         return value
     return pattern(_PIECE).sub(MASK, value) if " " in value.strip() else MASK
 
 
 def _is_in_key(line: str, *, before: bool) -> bool:
-    """After this line. What goes on after both marks, on one line, is no key any more."""
+    """Return whether the text after this line belongs to a key. A key may begin and end on one line."""
     if "PRIVATE KEY" not in line:
         return before
     begin = max((found.start() for found in pattern(PEM_BEGIN).finditer(line)), default=-1)
@@ -62,14 +58,14 @@ def _is_in_key(line: str, *, before: bool) -> bool:
 
 
 def _body_of_key(line: str, following: Sequence[str]) -> str | None:
-    """The line with its piece of a key masked; None if it holds none."""
+    """Return the line with its piece of a key masked, or None if it has none."""
     is_last = bool(following) and pattern(PEM_END).search(following[0]) is not None
     found = pattern(_LAST_KEY_LINE if is_last else _KEY_LINE).fullmatch(line)
     return f"{found[1]}{MASK}{found[3]}" if found else None
 
 
-# `$(curl`, `${f(x)}`, `{f(x)}`, and a call that the value begins with, up to a quote (or the mask of what was quoted).
-# Not `${NAME:-value}`: such a value may well be the secret. A password that was drawn has none of them.
+# `$(curl`, `${f(x)}`, `{f(x)}`, and a call at the start of the value, up to a quote (or the mask of a quoted text). Not
+# `${NAME:-value}`, because such a value may be the secret. A random password has none of these.
 _EVALUATED = (
     r"\$\([ \t]*+[A-Za-z_./][\w./-]*+(?:[ \t][^\n]*\)|[ \t][^\n]*+|\)|\Z)|"
     r"\$?\{[^{}(\n]*+(?<=[\w\])])\([^{}\n]*+\}|"
@@ -78,7 +74,7 @@ _EVALUATED = (
 
 
 def mask_diff(text: str) -> str:
-    """A unified diff with every secret in it masked. It has as many lines as before."""
+    """Return a unified diff with every secret masked. The number of lines stays the same."""
     return "\n".join(mask_lines(mask_jwks(text).split("\n"), mask_line))
 
 
@@ -87,10 +83,10 @@ def mask_line(line: str) -> str:
 
 
 def is_hidden(line: str, masked: str) -> bool:
-    """Whether a mask keeps a reader from seeing what a line says.
+    """Return whether a mask hides the meaning of a line from a reader.
 
-    A card's number, a social security number and an e-mail address are that and nothing else, unless the address has
-    quotes: anything can stand in those.
+    A masked card number, social security number or e-mail address does not, unless the address has quotes: they can
+    contain any text.
     """
     if masked == line:
         return False
@@ -108,7 +104,7 @@ def _hide(kind: Kind, value: str) -> str:
 
 
 def _literal(piece: str) -> str:
-    """What stands beside an evaluated piece may be a part of a secret, or no more than the marks around it."""
+    """Mask the text beside an evaluated piece, which may be a part of a secret. Punctuation alone stays visible."""
     return MASK if any(c.isalnum() or c == "*" for c in piece) else piece
 
 
@@ -126,15 +122,16 @@ _MASKS: Final[tuple[Mask, ...]] = (
 
 
 def mask_shown(text: str) -> str:
-    """The text with every secret in it masked. It has the same line ends. Idempotent."""
+    """Return the text with every secret masked. It has the same line ends. Idempotent."""
     if "\n" not in text and len(text.splitlines()) <= 1:
         return mask_line(text)
     return "".join(mask_lines(mask_jwks(text).splitlines(keepends=True), _masked_line))
 
 
 def mask_shaped(text: str) -> str:
-    """What is a secret by its own looks, and nothing for the word beside it: for texts that were masked already, where
-    that word may have come to stand beside something else.
+    """Mask secrets by their own shape, and ignore the words beside them.
+
+    This is for texts that were masked already, in which a word may now be beside another value.
     """
     return mask_around_hosts(text, _mask_by_shape)
 
@@ -145,6 +142,6 @@ def _mask_by_shape(text: str) -> str:
 
 
 def _masked_line(line: str) -> str:
-    """Without its end, so that no mask can take that along."""
+    """Mask the line without its line end, so that no mask can hide the line end."""
     bare = line.splitlines()[0]
     return mask_line(bare) + line[len(bare) :]

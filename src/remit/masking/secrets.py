@@ -1,7 +1,7 @@
-"""Where a text holds a credential. Finds by the same shapes and names as the masks do, and asks for more certainty.
+"""A search for credentials in a text. It uses the same shapes and names as the masks, and needs more certainty.
 
-A mask that takes too much hides a word; a finding stops a plan until somebody has looked. So a value beside a secret's
-name counts only if it is written out in quotes, or has the looks of one that was drawn.
+A mask that hides too much hides a word, but a finding stops a plan until a person has checked it. So a value beside a
+secret's name is reported only if it is written in quotes or looks random.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ class Secret(NamedTuple):
 _NAMED: Final = frozenset({Kind.PASSWORD, Kind.KEY, Kind.AUTHORIZATION})
 
 _PRIVATE_KEY = r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-# Of bounded length: the beginning of a value tells what it is, and no line is read to its end again and again.
+# The length is bounded, because the beginning of a value is enough, and no line may be read to its end repeatedly.
 _PAIR = (
     r"(?m)(?<![\w.$-])(?P<name>[A-Za-z_$][\w.$-]*+)\\?[\"']?\]?[ \t]*+(?:=>|:=|=(?!=)|:(?![:=]))[ \t]*+"
     r"(?:[rbufRBUF]{0,2}\\?[\"'`](?P<quoted>[^\"'`\n\\]{5,2000}+)|"
     r"(?P<bare>[^\s\"'`(){}\[\]<>,;#]{5,200}+)(?=[ \t]*+(?:[#,;]|\r?$)))"
 )
 
-# In small letters. A line without one of them holds nothing of its kind and is not looked at, which is much faster.
+# In lower case. A line without any of them cannot match and is skipped, which is much faster.
 _PAIR_HINTS: Final = (
     "pass", "pwd", "pswd", "secret", "token", "key", "credential", "authorization", "authheader", "jwt", "bearer",
     "mnemonic", "phrase", "senha", "contrase", "kennwort", "pw", "pin", "otp", "cvv", "cvc", "csc", "code", "sessid",
@@ -51,18 +51,18 @@ _PLACEHOLDER = (
 )
 _METHOD = r"(?i)(?:md|sha|hs|rs|es|utf|crc)-?\d+|(?:argon2(?:id?)?|base64|pbkdf2|int\d+|v\d[\w.]*)"
 _SHORTEST: Final = 5
-"""Of a password that is seen as one by the letters and digits in it."""
+"""The length from which a password is recognised by its letters and digits."""
 _PROSE = r"\S+ \S+ \S+.*"
 _ATTRIBUTE = r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+"
 
 
 def find_secrets(text: str) -> list[Secret]:
-    """All that look like a credential, in order. Linear in the text's length.
+    """Return all texts that look like a credential, in order. The time is linear in the text's length.
 
-    Limit: as for the masks, one that is encrypted, encoded or spelled out is not found.
+    Limit: as with the masks, a credential that is encrypted, encoded or spelled out is not found.
     """
     lowered = text.lower()
-    if len(lowered) != len(text):  # a few letters become two; then places would not agree
+    if len(lowered) != len(text):  # a few letters become two in lower case, which would shift the positions
         lowered = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
     addresses = _finder_by_mask(mask_passwords_in_addresses, "a password in an address")
     shapes = _finder_by_mask(mask_shapes, "a key or token of a known shape")
@@ -77,7 +77,7 @@ def find_secrets(text: str) -> list[Secret]:
 
 
 def prepare() -> None:
-    """Compile what there is to compile: for a process whose children are to find it done."""
+    """Compile all patterns, for a process whose forked children must not compile them again."""
     find_secrets(
         '-----BEGIN PRIVATE KEY-----\napi_key = "ghp_0123456789abcdefghij"\nhttps://a:b@c/ -u a:b AKIA bearer x'
     )
@@ -103,7 +103,7 @@ def _private_keys(text: str) -> list[Secret]:
 
 
 def _finder_by_mask(mask: Callable[[str], str], what: str) -> Callable[[int, str], list[Secret]]:
-    """What a mask would hide is what is looked for: one list of patterns for both."""
+    """Return a function that finds what a mask would hide, so that both use one list of patterns."""
 
     def find(start: int, line: str) -> list[Secret]:
         masked = mask(line)
@@ -113,14 +113,14 @@ def _finder_by_mask(mask: Callable[[str], str], what: str) -> Callable[[int, str
 
 
 def _jwk_member(start: int, line: str) -> list[Secret]:
-    """A private member of a key in JSON, whose other lines say that it is one."""
+    """Find a private member of a key in JSON, of which other lines show that it is a key."""
     lead = _JWK + "\n"
     masked = mask_shapes(lead + line)
     return [] if masked == lead + line else [Secret(start, start + len(line), "a private key")]
 
 
 def _changed_span(line: str, masked: str, place: int) -> tuple[int, int]:
-    """The part of a line that a mask has changed."""
+    """Return the span of a line that a mask has changed."""
     start = next((at for at, (one, other) in enumerate(zip(line, masked, strict=False)) if one != other), 0)
     unchanged = next(
         (at for at, (one, other) in enumerate(zip(line[::-1], masked[::-1], strict=False)) if one != other), 0

@@ -1,10 +1,10 @@
-"""Masks for a statement of SQL that a person says yes or no to: of its strings, numbers and comments.
+"""Masks for an SQL statement that a person approves: of secrets in its strings, numbers and comments.
 
-Key words, names and marks are what the statement does, and stay, whatever a comment or a string pretends to open. The
-text is taken apart by the lexical rules that PostgreSQL and DuckDB share. From where these two do not read it alike, or
-it ends in the middle, only what has the shape of a key is masked: in doubt it is shown.
+Keywords, names and operators are never masked, because they are what the statement does. The text is split into tokens
+by the lexical rules that PostgreSQL and DuckDB share. From a point where the two would read it differently, or if a
+string or comment is not closed, only keys of a known shape are masked: in doubt the text is shown.
 
-Values of SQL that their place says to be secrets: a column's in an INSERT, one that is called so, a default.
+A literal is also a secret because of its position: the value of such a column in an INSERT, an alias, or a default.
 
     INSERT INTO users (name, password) VALUES ('ada', '...')
     INSERT INTO users (name, password) SELECT 'ada', '...'
@@ -12,7 +12,8 @@ Values of SQL that their place says to be secrets: a column's in an INSERT, one 
     SELECT '...' AS password
     ALTER TABLE users ALTER COLUMN password SET DEFAULT '...'
 
-Only a literal that stands alone in its place: what is part of an expression stays, and so does all in doubt.
+This is so only for a literal that is alone in its position. A part of an expression stays visible, and so does a
+literal in doubt.
 """
 
 import re
@@ -38,7 +39,7 @@ _OPENING: Final = frozenset("([{")
 _CLOSING: Final = frozenset(")]}")
 _BEFORE_A_VALUE: Final = frozenset({"(", ",", "select", "all", "distinct"})
 _AFTER_A_VALUE: Final = frozenset({",", ")", ";", ":", "from"})
-"""A colon begins its type."""
+"""A colon begins a type cast."""
 _BETWEEN_ROWS: Final = frozenset({"(", ","})
 _BEFORE_ROWS: Final = frozenset({"values", "select", "="})
 _AFTER_A_SELECT: Final = frozenset(
@@ -47,11 +48,11 @@ _AFTER_A_SELECT: Final = frozenset(
 )
 _BEFORE_A_COLUMN: Final = frozenset({"(", ",", ";", "add", "alter", "column", "exists"})
 _WITHIN_A_COLUMN: Final = 40
-"""Tokens, at most, from the name of a column to its default."""
+"""The most tokens from the name of a column to its default."""
 
 
 class _PlacedToken(NamedTuple):
-    """A token that is no space and no comment, and its place in the statement."""
+    """A token that is neither space nor comment, and its position in the statement."""
 
     place: int
     kind: str
@@ -71,7 +72,7 @@ _END: Final = _PlacedToken(-1, "mark", ";")
 
 
 def find_secret_positions(tokens: Sequence[SqlToken]) -> frozenset[int]:
-    """The places, among the tokens, of the literals that are secrets."""
+    """Return the positions of the tokens that are literals with a secret."""
     code_tokens = [
         _PlacedToken(place, token.kind, token.text)
         for place, token in enumerate(tokens)
@@ -85,7 +86,7 @@ def find_secret_positions(tokens: Sequence[SqlToken]) -> frozenset[int]:
 
 
 def _in_rows(code_tokens: Sequence[_PlacedToken]) -> Iterator[int]:
-    done = 0  # rows within rows are not looked into: each token is read once, whatever is opened and not closed
+    done = 0  # rows within rows are skipped, so that each token is read once, even if brackets are not closed
     for at, one in enumerate(code_tokens):
         if at < done or one.word not in _BEFORE_ROWS or not (columns := _columns_before(code_tokens, at)):
             continue
@@ -99,7 +100,7 @@ def _in_rows(code_tokens: Sequence[_PlacedToken]) -> Iterator[int]:
 
 
 def _columns_before(code_tokens: Sequence[_PlacedToken], at: int) -> list[bool]:
-    """Whether each column is a secret, in the list of names that ends here; none, if it is no such list."""
+    """Return whether each column of the list that ends here is a secret. Empty if it is not a list of columns."""
     names: list[bool] = []
     at = _after_list(code_tokens, at)
     if code_tokens[at].text != ")":
@@ -111,7 +112,7 @@ def _columns_before(code_tokens: Sequence[_PlacedToken], at: int) -> list[bool]:
 
 
 def _after_list(code_tokens: Sequence[_PlacedToken], at: int) -> int:
-    """Back over what may stand between a list of columns and their values: `OVERRIDING USER VALUE`, `AS (`."""
+    """Return the position before words between a list of columns and its values: `OVERRIDING USER VALUE`, `AS (`."""
     words = [one.word for one in code_tokens[max(at - 4, 0) : at]]
     if words[-3:-2] == ["overriding"]:
         return at - 4
@@ -128,7 +129,7 @@ class _Cells(NamedTuple):
 
 
 def _secret_cells(code_tokens: Sequence[_PlacedToken], at: int, columns: Sequence[bool], *, rows: bool) -> _Cells:
-    """Of the rows from here on, or of the one that begins here."""
+    """Return the secret literals of the rows from here on, or of the one row that begins here."""
     secret: list[int] = []
     depth = column = 0
     while at < len(code_tokens) and (depth > 0 or code_tokens[at].text in _BETWEEN_ROWS):
@@ -148,7 +149,7 @@ def _secret_cells(code_tokens: Sequence[_PlacedToken], at: int, columns: Sequenc
 
 
 def _selected(code_tokens: Sequence[_PlacedToken], at: int, columns: Sequence[bool]) -> _Cells:
-    """Up to a star: how many columns that stands for nobody can tell here."""
+    """Return the secret literals of a SELECT, up to a star: its number of columns is not known here."""
     secret: list[int] = []
     depth = column = 0
     while at < len(code_tokens) and depth >= 0 and not (depth == 0 and code_tokens[at].word in _AFTER_A_SELECT):
@@ -174,21 +175,21 @@ def _is_alone(code_tokens: Sequence[_PlacedToken], at: int) -> bool:
 
 
 def _aliased(code_tokens: Sequence[_PlacedToken]) -> Iterator[int]:
-    """`'...' AS password`"""
+    """Yield literals with an alias: `'...' AS password`."""
     for before, one, word, name in zip(code_tokens, code_tokens[1:], code_tokens[2:], code_tokens[3:], strict=False):
         if one.kind in _LITERALS and before.word in _BEFORE_A_VALUE and word.word == "as" and name.is_secret:
             yield one.place
 
 
 def _defaults(code_tokens: Sequence[_PlacedToken]) -> Iterator[int]:
-    """`password SET DEFAULT '...'`; and `password VARCHAR(20) NOT NULL DEFAULT '...'`, of a new column."""
+    """Yield defaults: `password SET DEFAULT '...'`, and `password VARCHAR NOT NULL DEFAULT '...'` of a new column."""
     for at, one in enumerate(code_tokens[:-1]):
         if one.word == "default" and code_tokens[at + 1].kind in _LITERALS and _column_of(code_tokens, at).is_secret:
             yield code_tokens[at + 1].place
 
 
 def _column_of(code_tokens: Sequence[_PlacedToken], at: int) -> _PlacedToken:
-    """The first name of the part that this stands in."""
+    """Return the column that this default belongs to: the first name of its part of the statement."""
     depth = 0
     for place in range(at - 1, max(at - _WITHIN_A_COLUMN, 0), -1):
         one = code_tokens[place]
@@ -210,29 +211,29 @@ _TOKEN: Final = (
     rf"(?P<word>[{_LETTER}][{_LETTER}0-9$]*+)|"
     r"(?P<number>\d[\d_.]*+)|(?P<mark>.)"
 )
-# A backtick quotes a name for the one, and is an operator for the other.
+# A backtick quotes a name in one of the two dialects, and is an operator in the other.
 _OPENED: Final = frozenset("'\"`")
 _MASK_MARGIN: Final = 4
-"""Masks are shorter than what they hide, and what follows a value says what it is of."""
+"""How much more is read than is needed, because masks are shorter than the text and an alias follows its value."""
 _STRINGS: Final = frozenset({"string", "escaped", "dollar"})
 _LINE_END: Final = r"[\n\r]"
 _A_LINE: Final = r"[^\n\r]+"
 _LAYOUT: Final = r"\s+|'"
 _REACH: Final = 200
-"""Characters before a value that say what it is of."""
+"""The number of characters before a value that are read for its name."""
 _NEXT_VALUE: Final = frozenset({",", ";", ")", "and", "or", "where"})
-"""What stands before one of these says nothing of what comes after it."""
+"""Tokens that end the context of a value. The text before them is not the name of the next value."""
 _OF_ITS_FIRST: Final = frozenset(
     {"cast", "concat", "crypt", "digest", "encode", "encrypt", "hmac", "lower", "md5", "pgp_sym_encrypt", "sha1"}
     | {"sha224", "sha256", "sha384", "sha512", "trim", "upper"}
 )
-"""Functions of which a secret is made of their first argument. The string that another one takes may be code."""
+"""Functions whose first argument is a secret if their result is one. The argument of another function may be code."""
 
 
 def mask_sql(text: str, most: int | None = None) -> str:
-    """The statement with the secrets in it masked. It has the same line ends, names, key words and marks.
+    """Return the statement with its secrets masked. It has the same line ends, names, keywords and operators.
 
-    `most`: no more is wanted than so many characters, and about as many are masked and given.
+    With `most`, only about that many characters are masked and returned.
     """
     out: list[str] = []
     before, last, size = "", "", 0
@@ -264,25 +265,25 @@ def tokens_of(text: str, most: int | None = None) -> Iterator[SqlToken]:
 
 
 def _end_of(found: re.Match[str]) -> int | None:
-    """None where something is opened and not closed, or not read alike: how it goes on is a doubt."""
+    """Return the end of the token, or None if it is not closed or the two dialects read it differently."""
     if found.lastgroup == "block":
         return _after_block(found.string, found.start())
     if found.lastgroup == "dollar":
         end = found.string.find(found[0], found.end())
         return end + len(found[0]) if end >= 0 else None
     if found.lastgroup == "escaped" and pattern(_CONTINUATION).match(found.string, found.end()):
-        return None  # on another line: to the one with escapes as before, to the other without
+        return None  # a continuation on another line: one dialect reads escapes in it, the other does not
     is_doubtful = found[0] in _OPENED or (found.lastgroup == "word" and not _is_of_letters(found[0]))
     return None if is_doubtful else found.end()
 
 
 def _is_of_letters(word: str) -> bool:
-    """To one of the two every character beyond ASCII is a letter; to the other some are spaces."""
+    """Return whether both dialects read this as a word. In one of them, some characters beyond ASCII are spaces."""
     return word.isascii() or all(c.isascii() or c.isalnum() for c in word)
 
 
 def _after_block(text: str, at: int) -> int | None:
-    """A comment in a comment must be closed as well."""
+    """Return the end of a block comment, or None. A comment inside a comment must be closed as well."""
     depth = 0
     for found in pattern(r"/\*|\*/").finditer(text, at):
         depth += 1 if found[0] == "/*" else -1
@@ -308,7 +309,7 @@ def _mask_token(token: SqlToken, before: str) -> str:
 
 
 def _split_string(token: SqlToken) -> tuple[str, str, str]:
-    """A string, as its marks and what is between them."""
+    """Return the opening mark, the content and the closing mark of a string."""
     if token.kind == "dollar":
         quote = token.text[: token.text.index("$", 1) + 1]
         return quote, token.text[len(quote) : -len(quote)], quote
@@ -317,7 +318,7 @@ def _split_string(token: SqlToken) -> tuple[str, str, str]:
 
 
 def _hide_token(token: SqlToken) -> str:
-    """Its place says that it is a secret."""
+    """Return the mask of a literal that is a secret because of its position."""
     if token.kind not in _STRINGS:
         return MASK
     opening, value, closing = _split_string(token)
@@ -325,14 +326,14 @@ def _hide_token(token: SqlToken) -> str:
 
 
 def _mask_string(value: str, before: str) -> str:
-    """Of a string: all of it, if what stands before it says that it is a secret; else what is one in it."""
+    """Mask the whole string if the text before it shows that it is a secret, otherwise the secrets in it."""
     masked_value = mask_shown(value)
     quoted = f"'{pattern(_LAYOUT).sub(' ', masked_value[:_REACH])}'"
     return pattern(_A_LINE).sub(MASK, value) if value and _mask_in_context(before, quoted) != quoted else masked_value
 
 
 def _mask_in_context(before: str, value: str) -> str:
-    """What a mask makes of a value for what stands before it. That this would be masked itself says nothing of it."""
+    """Return the value as masked because of the text before it. It is unchanged if that text itself would be masked."""
     masked = mask_line(before + value)
     return masked[len(before) :] if masked.startswith(before) else value
 

@@ -1,4 +1,4 @@
-"""All masks of free text, in their order."""
+"""The masks of free text, in their order."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,7 +14,7 @@ from remit.masking.urls import mask_emails, mask_passwords_in_addresses
 
 Mask = Callable[[str], str]
 
-# What a name says goes before what a shape says, and the wider shape before the narrower.
+# Masks by name come before masks by shape, and wider shapes before narrower ones.
 _MASKS: Final[tuple[Mask, ...]] = (
     mask_private_keys,
     mask_passwords_in_addresses,
@@ -27,8 +27,8 @@ _MASKS: Final[tuple[Mask, ...]] = (
 )
 
 
-# A mask may close the gap between two neighbours, which then read as a name and its value. One more round finds that;
-# a text without a secret costs one round only.
+# A mask may join two parts of a text, which then look like a name and its value. Another round finds that. A text
+# without a secret needs only one round.
 _ROUNDS = 4
 
 
@@ -42,28 +42,28 @@ def mask_in_rounds(text: str, masks: tuple[Mask, ...]) -> str:
     return text
 
 
-# Nothing in such a text can part a name from its value; nor is there room for a number that would be masked.
+# Such a text has no separator between a name and a value, and is too short for a number that would be masked.
 _ONE_WORD = r"[A-Za-z0-9_./~,-]*"
 _NUMBER_SIZED = r"[0-9_.-]{11}"
 _LONGEST_WORD = 300
 
-# Texts that were looked through and hold no secret, so keeping them gives none away.
+# Texts in which no secret was found, so this cache contains none.
 _known_plain: Final[set[str]] = set()
 _LONGEST_CACHED = 1_000
 _MAX_CACHED = 512
 
 
 def _is_one_plain_word(text: str) -> bool:
-    """Most texts of a record are names and paths, and cost a tenth this way."""
+    """Return whether the text is one plain word. Most texts of a record are, and this test costs a tenth of a mask."""
     if len(text) > _LONGEST_WORD or not pattern(_ONE_WORD).fullmatch(text):
         return False
     return not pattern(_NUMBER_SIZED).search(text) and not any(hint in text for hint in KEY_HINTS)
 
 
 def mask_text(text: str) -> str:
-    """The text with every secret in it masked; all else stays as it is. Linear in the text's length, idempotent.
+    """Return the text with every secret masked and the rest unchanged. Linear in the text's length, idempotent.
 
-    Limit: a secret is found by a name beside it or by its shape. One that is encrypted, encoded or spelled out is not.
+    Limit: a secret is found by a name beside it or by its shape. An encrypted, encoded or spelled-out secret is not.
     """
     if text in _known_plain or _is_one_plain_word(text):
         return text
@@ -73,7 +73,7 @@ def mask_text(text: str) -> str:
 
 
 def _cache_plain(plain: str) -> None:
-    """A sentence is masked when it is shown and again when it is recorded; most of them come with every task."""
+    """Remember a text without secrets. A text is masked when shown and again when recorded, and many are repeated."""
     if len(plain) <= _LONGEST_CACHED:
         if len(_known_plain) >= _MAX_CACHED:
             _known_plain.clear()
@@ -81,7 +81,10 @@ def _cache_plain(plain: str) -> None:
 
 
 def mask_field(name: str, value: str, mask: Mask = mask_text) -> str:
-    """The value of a named field, masked whole if the name says it is a secret, else by what `mask` finds in it."""
+    """Return the masked value of a field.
+
+    It is masked whole if the name of the field is that of a secret. Otherwise `mask` masks the secrets in it.
+    """
     if kind := kind_of_name(name):
         return named_mask(kind, value)
     card = written_card_mask(value) if is_card_name(name) else None

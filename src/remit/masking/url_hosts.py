@@ -1,7 +1,7 @@
-"""Keeps the hosts of URLs out of the reach of masks: where a request goes is what somebody says yes to.
+"""Masking that never changes the host of a URL, because an approver must see where a request goes.
 
-A host may look like a card's number or a key, stand beside a secret's name, or read as the user of an e-mail address:
-nothing in it is a secret, and whoever does not see it is shown another place than the one that is meant.
+A host may look like a card number or a key, be beside a secret's name, or look like the user of an e-mail address. It
+is never a secret, and an approver who does not see it could approve a request to another host.
 """
 
 from itertools import chain
@@ -19,9 +19,9 @@ _PRIVATE_USE: Final = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x1
 
 
 def mask_around_hosts(text: str, mask: Mask) -> str:
-    """What `mask` makes of a text, with the userinfo of URLs masked and their hosts as they are.
+    """Apply `mask` to a text, mask the userinfo of its URLs, and leave their hosts unchanged.
 
-    A host goes with the value that it stands in, if that is hidden whole: `password=https://example.com`.
+    A host is hidden only if it is part of a value that is hidden whole: `password=https://example.com`.
     """
     if _SCHEME_END not in text and _ESCAPED_SCHEME_END not in text:
         return mask(text)
@@ -34,11 +34,14 @@ def mask_around_hosts(text: str, mask: Mask) -> str:
 
 
 def is_after_scheme(value: str) -> bool:
-    """`//...` with a host in it: what is before its colon is a scheme, whatever it is called."""
+    """Return whether the value is `//...` with a host. The name before its colon is then a scheme and not a field."""
     return value.startswith("//") and pattern(_PLACEHOLDER).search(value) is not None
 
 
 def _unused_character(text: str) -> str:
-    """It ends a name, an e-mail address and a word, and no value without quotes."""
+    """Return a character that is not in the text.
+
+    It ends a name, an e-mail address and a word, but not a value without quotes.
+    """
     letters = set(text)
     return next((c for c in map(chr, chain(*_PRIVATE_USE)) if c not in letters), "\ue000")

@@ -19,13 +19,13 @@ _CURL_USER = r"((?<!\S)(?:-u|--user|--proxy-user)[ \t=]{1,4}[\"']?[^\s:\"']{1,25
 _QUERY_SECRET = r"([?&;](?:sig|code|auth)=)([^&\s\"'`<>#]{16,})"  # noqa: S105 - a pattern, not a secret
 _HOST_END = r"[/?#\\]"
 _PORT = r"\d{1,5}(?:[/?#]|\Z)"
-_LONG_USER = 16  # a user of this length with a digit in it is a token that stands in for one
+_LONG_USER = 16  # a user name of this length with a digit is probably a token
 
 _LOCAL = r"\w.+*~!#$^-"
 AT = r"(?:@|\uff20|%40|\\u0040|&\#64;)"
 _ENCODED = r"%(?!40)[0-9A-Fa-f]{2}|\\++u(?!0040)[0-9A-Fa-f]{4}"
 _DOMAIN = rf"(?:[\w-]|{_ENCODED})(?:[\w.-]|{_ENCODED})*?\.[^\W\d_]{{2}}[\w.-]*+"
-# Atomic groups, not possessive ones: until 3.11.5 Python kept what a failed last round of a possessive group had eaten.
+# Atomic groups, because until 3.11.5 Python kept the characters of a failed last repetition of a possessive group.
 _MAILBOX = rf"\"[^\"\n]{{1,64}}\"|(?>(?:[{_LOCAL}]++|%(?!40))+)"
 _EMAIL = rf"(?:(?<![%{_LOCAL}])|(?<=%40)|(?<=\\u0040))({_MAILBOX})(?={AT}({_DOMAIN}))"
 _ENCODED_SCHEME_END = r"(?i)%3A%2F%2F"
@@ -42,7 +42,7 @@ def _mask_userinfo(userinfo: str) -> str:
 
 
 def _mask_authority(address: str) -> str:
-    """The userinfo of what follows `scheme://`. Beside a password, an `@` in the path may be a part of it."""
+    """Mask the userinfo in the text after `scheme://`. With a password, an `@` in the path may be a part of it."""
     authority = pattern(r"[^/?#]*+").match(address)
     size = authority.end() if authority else 0
     at = address.rfind("@", 0, size)
@@ -55,7 +55,7 @@ def _mask_authority(address: str) -> str:
 
 
 def _addresses(text: str) -> Iterator[re.Match[str]]:
-    """What follows each `scheme://`."""
+    """Yield the text after each `scheme://`."""
     ends = list(pattern(_SCHEME_END).finditer(text))
     for found, following in zip_longest(ends, ends[1:]):
         stop = following.start() if following else len(text)
@@ -72,10 +72,10 @@ def _mask_urls(text: str) -> str:
 
 
 def mask_and_split_hosts(text: str) -> tuple[list[str], list[str]]:
-    """The text with the userinfo of its URLs masked, taken apart: what stands around their hosts, and the hosts.
+    """Return the text with the userinfo of its URLs masked, split into the parts around the hosts, and the hosts.
 
-    The userinfo ends at the last `@` before anything that ends a host to whatever may read the URL: what is taken for a
-    host here can be one, and must be shown.
+    The userinfo ends at the last `@` before any character at which some program ends the host. So the shown host is
+    complete for every program that may read the URL.
     """
     around, hosts, done = [], [], 0
     for address in _addresses(text):
@@ -89,7 +89,7 @@ def mask_and_split_hosts(text: str) -> tuple[list[str], list[str]]:
 
 
 def _mask_data_sources(text: str) -> str:
-    """`user:password@tcp(host)/db`, read backwards from its host."""
+    """Mask passwords in `user:password@tcp(host)/db`. Each is read backwards from its host."""
     out, done = [], 0
     for host in pattern(_DSN_HOST).finditer(text):
         before = text[max(done, host.start() - _LONGEST_DSN_USER) : host.start()]
@@ -129,7 +129,7 @@ def _email(found: re.Match[str], *, only_mailboxes: bool = False) -> str:
 
 
 def _parted(local: str) -> tuple[str, str]:
-    """What is before the `@`, as the way to it and the user: in a URL that is encoded there is a host in it."""
+    """Split the text before the `@` into a prefix and the user. In an encoded URL, the prefix contains the host."""
     if not pattern(_ENCODED_SCHEME_END).search(local):
         return "", local
     end = max(mark.end() for mark in pattern(_ENCODED_MARK).finditer(local))
@@ -137,7 +137,10 @@ def _parted(local: str) -> tuple[str, str]:
 
 
 def mask_emails(text: str, *, only_mailboxes: bool = False) -> str:
-    """`only_mailboxes`: not what names a release (`acme/build@release.main`, `npm:x@stable.io`)."""
+    """Mask e-mail addresses.
+
+    With `only_mailboxes`, names of releases stay visible (`acme/build@release.main`, `npm:x@stable.io`).
+    """
     if not pattern(AT).search(text):
         return text
     return pattern(_EMAIL).sub(_mailbox if only_mailboxes else _email, text)
