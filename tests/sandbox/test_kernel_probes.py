@@ -114,7 +114,7 @@ def test_a_kernel_without_the_calls_is_reported_and_not_guessed(monkeypatch: pyt
 @on_linux
 def test_whether_two_files_can_change_places_is_tried_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
-    assert probe_exchange(str(tmp_path)) == Probe(True, "two files can change places in one step")
+    assert probe_exchange(str(tmp_path)) == Probe(True, "two files can be exchanged in one step")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -163,4 +163,4 @@ def test_an_ordinary_user_can_confine_itself_too() -> None:
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
     user, code, said = json.loads(done.stdout)
     assert user != 0
-    assert (code, said) == (0, "a process that gave up its rights was refused")
+    assert (code, said) == (0, "a process that dropped its rights was refused")

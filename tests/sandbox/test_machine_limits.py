@@ -37,7 +37,7 @@ def test_a_probe_that_could_not_be_made_is_made_again_and_advises_nothing_unsafe
     with plain_host(tmp_path) as host:
         with monkeypatch.context() as patched:
             patched.setattr(subprocess, "run", no_room)
-            with pytest.raises(EnvironmentFailureError, match="could not be tried") as failed:
+            with pytest.raises(EnvironmentFailureError, match="could not test") as failed:
                 host.run(order("answer"))
         assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
         assert "unsafe" not in failed.value.next_step

@@ -1,1 +1,1 @@
-"""Where effects run: one process for each task, confined by the kernel, watched and killed by the host."""
+"""The sandbox for effects: one process for each task, confined by the Linux kernel, watched and killed by the host."""

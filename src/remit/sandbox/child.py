@@ -1,8 +1,12 @@
-"""One sandboxed process: locked when it is born, given its order, locked to that order's folders, told to go; then the
-effect.
+"""The sandboxed process of one task.
 
-The trusted half is everything before the effect is called. From then on nothing here is trusted any more: the host
-takes the frames as data, and kills. It knows no key, and opens no file by a path of its own choosing.
+1. The first filter is installed right after the fork.
+2. The process receives its order, opens the folders of that order and confines itself to them.
+3. It waits until the host lets it begin.
+4. It calls the effect.
+
+All code before the effect is trusted. From the effect on, nothing in this process is trusted: the host treats its
+frames as data, and kills it. The process has no keys, and the trusted code opens only the paths of the order.
 """
 
 import _socket  # the module around it costs 1 MB, which every fork pays for
@@ -41,18 +45,18 @@ _EXHAUSTED: Final = encode_frame({"kind": "failed", "error": {"type": "exhausted
 
 
 class Confinement(NamedTuple):
-    """What the kernel holds a child to."""
+    """The kernel's limits on a child."""
 
     landlock: Landlock
     filters: Filters
     privileges: Privileges
     libraries: Mapping[str, int] = MappingProxyType({})
-    """What a program may open besides its own folder, and with which rights."""
+    """The paths that a program may open besides its own folder, with the rights on each."""
 
     def restrict_to(self, rights: Mapping[int, int], *, restores: bool) -> None:
-        """Just before the effect. From here on nothing is opened by a path outside of these folders."""
+        """Confine this process, just before the effect. After this, no path outside of these folders can be opened."""
         opened = {os.open(path, os.O_PATH | os.O_CLOEXEC): right for path, right in self.libraries.items()}
-        # They stay open: what is below /proc would be another file, without rights, when nobody holds it.
+        # They stay open: a file below /proc that no process has open becomes another file, without rights.
         self.landlock.restrict(self.landlock.build({**rights, **opened}))
         if restores:
             self.filters.order_to_restore.install()
@@ -62,17 +66,17 @@ class Confinement(NamedTuple):
 
 
 class ChildTemplate(NamedTuple):
-    """All that the zygote prepared for its children."""
+    """The data that the zygote prepared for its children."""
 
     effects: Mapping[str, Effect]
     zygote: int
     confinement: Confinement | None
-    """None for `unsafe-none`: then only the limits hold."""
+    """None for `unsafe-none`: then only the resource limits apply."""
     rehearsal: bytes = b""
-    """An order that nobody gave, as it would come from the host."""
+    """A test order, encoded like an order of the host."""
     hot_pages: HotPages | None = None
     open_files: Limit | None = None
-    """The only limit that is not the zygote's too."""
+    """The only limit that the zygote itself does not have."""
 
 
 _call: Final = prepared(ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
@@ -81,10 +85,10 @@ _PRCTL: Final = number_of("prctl") or 0
 
 
 def initialise_child(template: ChildTemplate, channel: int) -> None:
-    """Right after the fork, before there is an order. If anything does not hold, it says so and dies."""
+    """Apply the first filter right after the fork. On failure, report the error and exit."""
     try:
         _initialise(template, channel)
-    except BaseException as problem:  # noqa: BLE001 - nothing may go on half locked
+    except BaseException as problem:  # noqa: BLE001 - a process that is only partly confined must not continue
         os.write(channel, encode_frame({"kind": "failed", "error": {**describe(problem), "type": "stillborn"}}))
         os._exit(1)
 
@@ -92,15 +96,15 @@ def initialise_child(template: ChildTemplate, channel: int) -> None:
 def _initialise(template: ChildTemplate, channel: int) -> None:
     if template.hot_pages is not None:
         template.hot_pages.copy_pages()
-    # What can be inherited was set once, in the zygote: the other limits, no_new_privs, signals, umask.
+    # All that a child inherits was set once, in the zygote: the other limits, no_new_privs, signals, umask.
     if template.open_files is not None:
         template.open_files.set()
     require(_call(_PRCTL, _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != template.zygote:
-        os._exit(1)  # it died before the line above: nobody would kill us
+        os._exit(1)  # the zygote died before the line above, so no signal would ever end this process
     os.setpgid(0, 0)
     os.dup2(channel, CHANNEL)
-    # Standard streams are /dev/null, so that no file of the effect's can become one of them.
+    # Standard streams are /dev/null, so that no file of the effect can become one of them.
     require(_call(_CLOSE_RANGE, CHANNEL + 1, 0xFFFFFFFF, 0, 0, 0), "close_range")
     if template.confinement is not None:
         template.confinement.filters.birth.install()
@@ -124,7 +128,7 @@ def write_rehearsal() -> bytes:
 
 
 def rehearse(template: ChildTemplate, host: _socket.socket, channel: "Channel") -> None:
-    """In the zygote, to settle the code: the way of an order, without the steps that cannot be taken back."""
+    """Run a test order in the zygote, so that the code is warm. Steps that are irreversible are left out."""
     host.sendall(template.rehearsal + GO)
     order, descriptors = channel.receive_order()
     work, rights = prepare_work(order, descriptors, channel)
@@ -138,7 +142,7 @@ def rehearse(template: ChildTemplate, host: _socket.socket, channel: "Channel") 
 
 
 def run_order(template: ChildTemplate) -> NoReturn:
-    """Take the one order, do it, answer, and wait to be killed."""
+    """Receive the order, run it, send the answer, and wait to be killed."""
     channel = Channel()
     try:
         order, descriptors = channel.receive_order()
@@ -147,7 +151,7 @@ def run_order(template: ChildTemplate) -> NoReturn:
         answer: Mapping[str, Any] = {"kind": "done", "output": call_effect()}
     except MemoryError:
         channel.write(_EXHAUSTED)
-    except BaseException as problem:  # noqa: BLE001 - whatever the effect raised is told to the host
+    except BaseException as problem:  # noqa: BLE001 - any exception of the effect is reported to the host
         channel.send({"kind": "failed", "error": describe(problem)})
     else:
         channel.finish(answer)
@@ -156,7 +160,7 @@ def run_order(template: ChildTemplate) -> NoReturn:
 
 
 class Channel:
-    """The child's end of the socket. Written with write(2): sending by any other call is denied."""
+    """The child's end of the socket. It is written with write(2), because the filter denies all other calls."""
 
     def __init__(self, descriptor: int = CHANNEL) -> None:
         self._descriptor = descriptor
@@ -171,7 +175,7 @@ class Channel:
         return self.next_message(first), descriptors
 
     def wait_for_go(self) -> None:
-        """The host says it when the intent is durable. Else it kills this process, which has done nothing."""
+        """Wait for the host, which sends the frame when the intent is durable. Otherwise it kills this process."""
         self._next_frame(b"")
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -185,12 +189,12 @@ class Channel:
         self.write(frame)
 
     def note(self, what: Mapping[str, Any]) -> None:
-        """Returns when the host has it, durably if it keeps notes at all."""
+        """Send a note, and return when the host has stored it. It is durable if the host stores notes durably."""
         self.send({"kind": "note", "note": what})
         self._next_frame(b"")
 
     def progress(self, done: int, total: int) -> None:
-        """Said at most some hundred times in all: the host counts frames."""
+        """Report progress, at most some hundred times in all, because the host limits the number of frames."""
         now, (when, last) = time.monotonic(), self._last_progress
         if now - when >= _PROGRESS_PAUSE and (done - last) * _PROGRESS_STEPS >= total:
             self._last_progress = (now, done)
@@ -210,7 +214,7 @@ class Channel:
             view = view[os.write(self._descriptor, view) :]
 
     def wait_for_the_end(self) -> None:
-        """The host reads what this process has used while it is still there, then kills it."""
+        """Wait while the host reads the resource usage of this process, until the host kills it."""
         while os.read(self._descriptor, CHUNK):
             pass
 
@@ -227,13 +231,16 @@ class Channel:
                 return frame
             data = os.read(self._descriptor, CHUNK)
             if not data:
-                os._exit(0)  # the host is gone, or wants nobody any more
+                os._exit(0)  # the host is gone, or needs this child no more
 
 
 def prepare_effect(
     template: ChildTemplate, order: dict[str, Any], descriptors: list[int], channel: Channel
 ) -> Callable[[], dict[str, Any] | None]:
-    """All but the effect itself: the folders are open and the walls closed. Nothing of the effect's has run."""
+    """Open the folders, confine this process, and return a function that calls the effect.
+
+    No code of the effect has run, except `connect` for an order with a network.
+    """
     effect = template.effects.get(order["effect"])
     if effect is None:
         raise RefusedError(
@@ -249,7 +256,7 @@ def prepare_effect(
             return partial(effect.run, work)
         case "finish" | "undo" as call:
             return partial(effect.settle, work, finish=call == "finish")
-    raise UsageError(Reason.MISUSE, "an order is to run, to finish or to undo")
+    raise UsageError(Reason.MISUSE, "the call of an order must be run, finish or undo")
 
 
 def prepare_work(
@@ -276,7 +283,7 @@ def prepare_work(
 
 
 def open_folders(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, PathHandle], dict[int, int]]:
-    """Each path's folder, opened without following a link, and what the kernel will allow in it."""
+    """Open the folder of each path without following a link, and return the paths and the kernel's rights."""
     folders: dict[tuple[str, ...], int] = {}
     spots, uses = {}, []
     for name, place in places.items():
@@ -293,7 +300,7 @@ def open_folders(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Pat
 
 
 def describe(problem: BaseException) -> dict[str, str]:
-    """An error as the host will hear of it. What is not one of ours is a bug, told with the line it came from."""
+    """Return an error as it is sent to the host. An exception of another kind is a bug, sent with its line."""
     if isinstance(problem, RemitError):
         return {"type": _kind_of(problem), **problem.as_json()}
     trace = problem.__traceback__
@@ -304,7 +311,7 @@ def describe(problem: BaseException) -> dict[str, str]:
 
 
 def _kind_of(problem: RemitError) -> str:
-    """As `remit.sandbox.results.KINDS` names it."""
+    """Return the name of the error's kind in `remit.sandbox.results.KINDS`."""
     if isinstance(problem, RefusedError):
         return "Refused"
     return "Misuse" if isinstance(problem, UsageError) else "EnvironmentFailed"

@@ -1,4 +1,4 @@
-"""An order on its way to a child: the frame that is sent, and what the host keeps to itself."""
+"""An encoded order: the frame that the host sends to a child, and the times that the host keeps."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -9,11 +9,11 @@ from remit.sandbox.orders import Order
 from remit.sandbox.session import OrderTimes
 
 _THE_HOSTS: Final = frozenset({"seconds", "paces"})
-"""What the child is not told of an order."""
+"""The fields of an order that the child does not receive."""
 
 
 class EncodedOrder(NamedTuple):
-    """An order as it goes over to a child, and what the host keeps to itself of it."""
+    """The frame and descriptors that a child receives, and the times that the host keeps."""
 
     frame: bytes
     descriptors: tuple[int, ...]

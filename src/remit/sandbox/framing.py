@@ -1,7 +1,7 @@
-"""What host and child say to each other: four bytes of length, big-endian, then one JSON object.
+"""The frames between host and child: four bytes of length, big-endian, then one JSON object.
 
-Both ends read with bounds. The host takes nothing for granted of what comes from the child: `parse_json` on its side,
-never pickle. Loaded in the sandboxed process too: standard library only.
+Both sides read with bounds. The host does not trust the frames of a child: it parses them with `parse_json` and never
+with pickle. The sandboxed process loads this module too, so it uses the standard library only.
 """
 
 import json
@@ -10,23 +10,26 @@ from typing import Any, Final
 
 MAX_FRAME: Final = 1 << 20
 MAX_FRAMES: Final = 1_000
-"""In one conversation, from the child to the host; for each step of the order there are some more."""
+"""The most frames from one child to the host. Each step of the order adds `FRAMES_OF_A_STEP`."""
 FRAMES_OF_A_STEP: Final = 4
 MAX_GIVEN: Final = 120
-"""Descriptors that go with an order, of any build. The kernel takes 253 in one message."""
+"""The most descriptors with an order of any build. The kernel accepts 253 in one message."""
 MAX_ANSWERS: Final = 5_000
-"""From the host to the child, which could else not ask before each of a thousand steps."""
+"""The most frames from the host to a child. A child may ask before each of a thousand steps."""
 
 CHUNK: Final = 1 << 16
 _LENGTH: Final = 4
 
 
 class FramingError(Exception):
-    """The other side said too much: a frame too large, or too many."""
+    """Raised if the other side sent a frame that is too large, or too many frames."""
 
 
 def encode_frame(message: Mapping[str, Any]) -> bytes:
-    """One frame. TypeError or ValueError for what JSON cannot say; FramesBroken if it is too large to be read."""
+    """Return one frame.
+
+    Raises TypeError or ValueError for a message that is not JSON, and FramingError for one that is too large.
+    """
     body = _ENCODER.encode(message).encode("ascii")
     if len(body) > MAX_FRAME:
         raise FramingError(f"a message is larger than {MAX_FRAME:,} bytes")
@@ -34,7 +37,7 @@ def encode_frame(message: Mapping[str, Any]) -> bytes:
 
 
 class FrameReader:
-    """Bytes in, whole frames out. Never holds more than one frame and one chunk."""
+    """A reader that turns bytes into whole frames. It never holds more than one frame and one chunk."""
 
     def __init__(self, most: int = MAX_FRAMES) -> None:
         self._buffer = bytearray()
@@ -42,7 +45,7 @@ class FrameReader:
         self._most = most
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The frames that are complete now. Take them all before feeding again."""
+        """Yield the frames that are complete now. Read all of them before the next call."""
         buffered = self._buffer
         buffered += data
         while len(buffered) >= _LENGTH:
@@ -61,17 +64,17 @@ class FrameReader:
 
 
 def _plain(value: Any) -> Any:
-    """For `json`: a read-only mapping or a small dataclass, as the plain object it stands for."""
+    """Return a read-only mapping or a small dataclass as a plain object, for `json`."""
     if isinstance(value, Mapping):
         return dict(value)
     # Without `dataclasses`, which loads 1.4 MB that every fork would pay for.
     names = getattr(value, "__dataclass_fields__", None)
     if names is not None and not isinstance(value, type):
         return {name: getattr(value, name) for name in names}
-    raise TypeError(f"{type(value).__name__} cannot be said in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 _ENCODER: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_plain)
 
 GO: Final = encode_frame({"kind": "go"})
-"""After the order: the effect may begin."""
+"""The frame after the order that lets the effect begin."""

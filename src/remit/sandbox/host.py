@@ -1,7 +1,7 @@
-"""Where effects run: one sandboxed process for each task, forked ahead, locked by the kernel, watched, certainly dead.
+"""The host of a sandbox: it runs each task in a process of its own, watches that process, and kills it at the end.
 
-The one door of this room. Nothing is started before the first task. Thread-safe; not to be used in a process that was
-forked from the one that made it.
+This is the interface of the package. Processes are forked in advance. Nothing is started before the first task.
+Thread-safe. A process that was forked from the one that made a host must not use it.
 """
 
 import fcntl
@@ -52,15 +52,15 @@ __all__ = ["CancelledError", "EffectResult", "InterruptedTaskError", "PrewarmedP
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _TRIES: Final = 2 * AHEAD
-"""As many children may have died while they waited, with their zygote or without."""
+"""How often a child is replaced that died while it waited, with its zygote or without."""
 
 
 class SandboxHost:
-    """Runs orders for the effects it was made with, and for no other.
+    """Runs orders for the effects it was made with, and for no others.
 
     `lock` is a file on which this process, the zygote and every child hold a shared flock until the last of them is
-    dead. `import_paths` are folders where the effects' packages are found. `confined=False` is `sandbox: unsafe-none`:
-    the quotas still hold, Landlock and seccomp do not.
+    dead. `import_paths` are the folders with the packages of the effects. `confined=False` is `sandbox: unsafe-none`:
+    then the quotas apply, but not Landlock and seccomp.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SandboxHost:
         self._closed = False
         _hosts.add(self)
 
-    def run(  # noqa: PLR0913 - what the caller wants to hear, by name
+    def run(  # noqa: PLR0913 - the caller's callbacks, by name
         self,
         order: Order,
         *,
@@ -99,7 +99,7 @@ class SandboxHost:
         on_step: OnStep | None = None,
         is_cancelled: IsCancelled | None = None,
     ) -> EffectResult:
-        """Do it in a process of its own, which is dead when this returns or raises. See `PrewarmedProcess.run`."""
+        """Run an order in its own process, which is dead when this returns or raises. See `PrewarmedProcess.run`."""
         with self.prewarm(order, given=given) as prewarmed:
             return prewarmed.run(
                 on_progress=on_progress,
@@ -111,9 +111,9 @@ class SandboxHost:
             )
 
     def prewarm(self, order: Order, *, given: Mapping[str, int] = _NOTHING) -> "PrewarmedProcess":
-        """A process that has this order, has its folders open and its walls closed, and does nothing before `run`.
+        """Return a confined process that has this order and its folders, and does nothing before `run`.
 
-        To be had while the intent is being recorded. The descriptors in `given` must stay open until `run` is over.
+        It can be prepared while the intent is recorded. The descriptors in `given` must stay open until `run` ends.
         """
         self.require_usable()
         self._require_runnable(order, given)
@@ -129,7 +129,7 @@ class SandboxHost:
         return prewarmed
 
     def close(self) -> None:
-        """End the zygote, and with it every child. A forked copy has let go already."""
+        """End the zygote, and with it every child. A forked copy of this process has detached already."""
         with self._guard:
             self._closed = True
             if self._zygote is not None:
@@ -137,9 +137,9 @@ class SandboxHost:
             close_all(self._lock)
 
     def detach_after_fork(self) -> None:
-        """In a forked copy of the process: keep nothing open that says to others that a task may still run."""
+        """Close all descriptors in a forked copy of the process, so that none shows others a task that still runs."""
         self._closed = True
-        self._guard = threading.Lock()  # whoever held the old one is not in this process
+        self._guard = threading.Lock()  # the thread that held the old one is not in this process
         for zygote in (self._zygote, *self._retired):
             if zygote is not None:
                 zygote.detach()
@@ -157,13 +157,13 @@ class SandboxHost:
 
     @property
     def ready(self) -> int:
-        """Processes that were forked ahead and wait for an order."""
+        """The number of processes that were forked in advance and wait for an order."""
         zygote = self._zygote
         return 0 if zygote is None else zygote.ready
 
     def require_usable(self) -> None:
         if os.getpid() != self._owner:
-            raise _unusable_error("belongs to the process that this one was forked from")
+            raise _unusable_error("belongs to the parent process, from which this one was forked")
         if self._closed:
             raise _unusable_error("is closed")
 
@@ -171,13 +171,13 @@ class SandboxHost:
         if order.effect not in self._effects:
             raise UsageError(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
         if order.network and not self._build.network:
-            raise UsageError(Reason.MISUSE, "these processes cannot use the network", where=order.capability_id)
+            raise UsageError(Reason.MISUSE, "this sandbox was built without a network", where=order.capability_id)
         most = self._build.max_descriptors
         if len(given) > most:
-            raise UsageError(Reason.MISUSE, f"an order is given at most {most} descriptors here", where=order.task_id)
+            raise UsageError(Reason.MISUSE, f"an order may have at most {most} descriptors", where=order.task_id)
 
     def send_order(self, encoded: EncodedOrder, handle: ChildHandle) -> "StartedChild | None":
-        """The order to a child that is alive; None if it died at that moment, and another one is to have it."""
+        """Send the order to a child that is alive. Returns None if the child died, so that another one gets it."""
         zygote, child = self._claim_child(handle)
         session = ChildSession(child, self._quotas, zygote.resident, encoded.times)
         try:
@@ -193,13 +193,13 @@ class SandboxHost:
         return StartedChild(zygote, child, session)
 
     def add_exit_status(self, cut: InterruptedTaskError, ready: "StartedChild") -> InterruptedTaskError:
-        """With what the zygote knows of a child that ended by itself."""
+        """Return the error with the exit status that the zygote has, if the child ended by itself."""
         if not ready.session.died:
             return cut
         return explain_death(cut, ready.zygote.wait_status(ready.child.pid), self._quotas)
 
     def _claim_child(self, handle: ChildHandle) -> tuple[Zygote, Child]:
-        """A child that is alive. A zygote that died meanwhile is replaced."""
+        """Return a child that is alive. A zygote that has died is replaced."""
         exit_message = ""
         for _ in range(_TRIES):
             zygote = self._running()
@@ -229,7 +229,10 @@ class SandboxHost:
             return self._zygote
 
     def _start(self) -> Zygote:
-        """One that is ready. Whatever ended the first may have been meant for somebody else: it is tried once more."""
+        """Start a zygote and return it when it is ready.
+
+        It is tried twice, because the signal that ended the first may have been meant for another process.
+        """
         self._retired = [zygote for zygote in self._retired if not zygote.close(at_once=True)]
         lock_shared(self._lock_path, self._lock)
         ended = ""
@@ -244,7 +247,7 @@ class SandboxHost:
             )
             try:
                 if self._confined:
-                    require_confinement_here()  # meanwhile the zygote imports
+                    require_confinement_here()  # while the zygote imports
                 zygote.wait_until_ready()
             except ZygoteGoneError:
                 zygote.close(at_once=False)
@@ -262,14 +265,14 @@ class SandboxHost:
                 self._retire(zygote, at_once=True)
 
     def _retire(self, zygote: Zygote, *, at_once: bool) -> None:
-        """Other threads may still hold children of it. They close them; if they cannot, the next start does."""
+        """Stop using a zygote. Threads that still have its children close them; otherwise the next start does."""
         if not zygote.close(at_once=at_once):
             self._retired.append(zygote)
         self._zygote = None
 
 
 class StartedChild(NamedTuple):
-    """A child that has its order, and whom it is of."""
+    """A child that has its order, with its zygote and its session."""
 
     zygote: Zygote
     child: Child
@@ -277,9 +280,9 @@ class StartedChild(NamedTuple):
 
 
 class PrewarmedProcess:
-    """One order and a process that waits to do it: `run` once, or `dismiss`. Not for two threads at a time.
+    """One order and a process that waits to run it: `run` once, or `dismiss`. Not for two threads at a time.
 
-    Whatever becomes of this object, the process is killed: at the latest when the next task takes a child.
+    Even if this object is lost, the process is killed, at the latest when the next task takes a child.
     """
 
     __slots__ = ("_encoded_order", "_handle", "_host", "_ready")
@@ -304,18 +307,18 @@ class PrewarmedProcess:
         on_step: OnStep | None = None,
         is_cancelled: IsCancelled | None = None,
     ) -> EffectResult:
-        """Go. The process is dead when this returns or raises; one that died before it was told is replaced.
+        """Run the effect. The process is dead when this returns or raises. One that died before the start is replaced.
 
-        The effect goes on only when `on_note` has returned; what that raises ends the task and comes out as it is.
-        `meanwhile` is called with the output of a task that came to its end, when its process was killed and may not
-        be dead yet: for work on the way to the outcome, which must not be told to anybody before `run` has returned.
-        `on_step` hears of the steps of an order that has paces. `is_cancelled` is asked every few milliseconds; a yes
-        ends the task with `CancelledError`.
-        Raises what the effect raised; `InterruptedTaskError` where it did not come to its end, and must be settled;
-        EnvironmentFailureError, with nothing begun, where there can be no sandbox.
+        The effect continues only after `on_note` has returned. An exception of `on_note` ends the task and is raised
+        unchanged. `meanwhile` is called with the output of a completed task while its process is being killed. It is
+        for work towards the outcome, which must not be published before `run` has returned. `on_step` receives the
+        steps of an order that has paces. `is_cancelled` is called every few milliseconds; true ends the task with
+        `CancelledError`.
+        Raises the error of the effect; `InterruptedTaskError` if the effect did not complete and must be settled; and
+        EnvironmentFailureError, with nothing started, if no sandbox is possible.
         """
         if self._handle.over:
-            raise UsageError(Reason.MISUSE, "a process that stood by serves once, and this one was used or dismissed")
+            raise UsageError(Reason.MISUSE, "a prewarmed process serves once, and this one was used or dismissed")
         listener = SessionCallbacks(on_progress, on_ask, on_note, meanwhile, on_step, is_cancelled)
         try:
             self._host.require_usable()
@@ -329,7 +332,7 @@ class PrewarmedProcess:
             self._handle.over = True  # no call, so no interrupt can come before it
 
     def dismiss(self) -> None:
-        """Nothing was done, and nothing will be. Can be called again, and after `run`."""
+        """End the process without running the effect. Can be called again, and after `run`."""
         self._handle.over = True
         ready, self._ready = self._ready, None
         if ready is not None:
@@ -379,7 +382,7 @@ def _no_process_error(exit_message: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"no sandboxed process could be started{': ' + exit_message if exit_message else ''}",
-        next_step="`remit doctor` shows what holds on this machine.",
+        next_step="`remit doctor` shows what this machine supports.",
     )
 
 
@@ -387,7 +390,7 @@ def _stuck_error() -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"the process that sandboxes are forked from did not answer for {ANSWER_SECONDS:g} seconds",
-        next_step="Try again: it was killed, and the next task starts another.",
+        next_step="Try again. Remit has killed it, and the next task starts another.",
     )
 
 
@@ -395,17 +398,17 @@ def _start_failed_error(ended: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"the process that sandboxes are forked from died twice while it started ({ended})",
-        next_step="See what ends it: the kernel for want of memory, a supervisor, or an effect as it is imported.",
+        next_step="Find out what ends it: a lack of memory, a supervisor, or the import of an effect.",
     )
 
 
 def lock_shared(path: Path, descriptors: list[int]) -> None:
-    """A shared lock on this file, while a copy of the descriptor, the only one in `descriptors`, is open anywhere."""
+    """Take a shared lock on this file. It lasts while any process has a copy of the one descriptor in `descriptors`."""
     make_private_directory(path.parent)
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         if not descriptors:
-            # One call, all C: no interrupt can come between opening and remembering.
+            # One call in C, so that no interrupt can come between the open and the list.
             descriptors.extend(map(os.open, (path,), (flags,), (0o600,)))
     except OSError as problem:
         raise disk_failure(problem, path) from problem
@@ -415,7 +418,7 @@ def lock_shared(path: Path, descriptors: list[int]) -> None:
         close_all(descriptors)
         raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
-            "somebody recovers for this process, as if it were dead",
+            "another process is recovering the requests of this one, as if it were dead",
             where=str(path),
             next_step="Try again.",
         ) from None
@@ -428,7 +431,7 @@ def is_dead(pidfd: int) -> bool:
 
 
 def read_exit_message(child: Child) -> str:
-    """Why a child that never had an order died, if it could say so."""
+    """Return why a child without an order died, if it reported that."""
     try:
         for frame in FrameReader().feed(os.read(child.channel, CHUNK)):
             return str(parse_json(frame)["error"]["what"])

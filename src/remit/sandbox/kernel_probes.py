@@ -1,9 +1,9 @@
-"""What this kernel can confine, found by asking it and not by reading its version.
+"""Probes of what this kernel can confine. They try each feature and do not read the kernel's version.
 
-Nothing here changes this process or a file of anybody's: the one trial that cannot be undone, Landlock's, runs in a
-process of its own (this file, started as a program, so it imports the standard library only), and `probe_exchange` puts
-two empty files of its own into a folder, and removes them. On another system than Linux, or on a
-processor whose system call numbers are not listed, every answer is no, with the reason.
+A probe changes neither this process nor a user's file. The trial of Landlock cannot be undone, so it runs in a process
+of its own: this file, started as a program, which is why it imports the standard library only. `probe_exchange` makes
+two empty files in a folder and removes them. On a system other than Linux, or a processor whose system call numbers are
+not listed, every probe fails, with the reason.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 LANDLOCK_NEEDED: Final = 3
-"""From ABI 3 on, moving between directories and truncating can both be governed."""
+"""The first ABI that governs both moves between directories and truncation."""
 
 TRIAL_SECONDS: Final = 5.0
 
@@ -58,17 +58,17 @@ _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAG
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One answer of the kernel's: whether the thing works here, and what was seen."""
+    """The answer of one probe: whether the feature works here, and what was found."""
 
     works: bool
     found: str
     tried: bool = field(default=True, compare=False)
-    """False where this process, and not the kernel, was in the way: it says nothing about the next time."""
+    """False if this process, and not the kernel, was the cause. Then the next try may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelFeatures:
-    """Everything the sandbox and the path gate will stand on."""
+    """The features that the sandbox and the checks of paths need."""
 
     system: str
     release: str
@@ -83,7 +83,7 @@ class KernelFeatures:
 
 
 def probe_kernel() -> KernelFeatures:
-    """Ask this machine. Takes some 50 ms, most of it the trial process."""
+    """Probe this machine. Takes some 50 ms, most of it for the trial process."""
     system, release, machine = platform.system(), platform.release(), platform.machine()
     missing = missing_support(system, machine, sys.maxsize)
     if missing:
@@ -105,12 +105,12 @@ def probe_kernel() -> KernelFeatures:
 
 
 def missing_support(system: str, machine: str, word: int) -> str:
-    """Why no system call can be made from here, or an empty string."""
+    """Return why no system call can be made from here, or an empty string."""
     if system != "Linux":
         return "not Linux"
     if machine not in SYSCALLS:
         return f"no system call numbers are known for {machine}"
-    # A 32-bit interpreter on a 64-bit kernel has other numbers: asking would call something else.
+    # A 32-bit interpreter on a 64-bit kernel has other numbers, so a probe would make another call.
     return "" if word > 2**32 else "a 32-bit Python"
 
 
@@ -120,10 +120,10 @@ def unsupported(system: str, release: str, machine: str, why: str) -> KernelFeat
 
 
 def clock_is_synchronised() -> bool | None:
-    """Whether the kernel says that something disciplines its clock; None where it does not tell."""
+    """Return whether the kernel reports that its clock is synchronised, or None if it does not report that."""
     if missing_support(platform.system(), platform.machine(), sys.maxsize):
         return None
-    state = ctypes.create_string_buffer(_TIMEX_SIZE)  # all zero: only ask, set nothing
+    state = ctypes.create_string_buffer(_TIMEX_SIZE)  # all zero: read, and set nothing
     if _libc().adjtimex(state) < 0:
         return None
     status = int.from_bytes(state.raw[_TIMEX_STATUS : _TIMEX_STATUS + 4], sys.byteorder)
@@ -135,17 +135,17 @@ def _libc() -> ctypes.CDLL:
 
 
 def _call(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | ctypes.Array[ctypes.c_uint64] | None) -> int:
-    """One system call: its result, or minus the error number."""
+    """Make one system call. Returns its result, or the negative error number."""
     call = _libc().syscall
     call.restype = ctypes.c_long
-    # Plain ints would be passed as 32 bits, and the upper half of a register left to chance.
+    # Plain ints would be passed as 32 bits, and the upper half of the register would be undefined.
     values = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     result = int(call(ctypes.c_long(number), *values))
     return result if result >= 0 else -ctypes.get_errno()
 
 
 def _prctl(option: int, argument: int) -> int:
-    """As `_call`: the result, or minus the error number."""
+    """Call prctl. Returns its result, or the negative error number."""
     zero = ctypes.c_ulong(0)
     result = int(_libc().prctl(ctypes.c_int(option), ctypes.c_ulong(argument), zero, zero, zero))
     return result if result >= 0 else -ctypes.get_errno()
@@ -187,7 +187,7 @@ def _no_new_privs() -> Probe:
 
 
 def _openat2(numbers: Numbers) -> Probe:
-    """Opens a folder, and is refused both the way up and a symbolic link."""
+    """Open a folder, and check that the kernel refuses both `..` and a symbolic link."""
     try:
         root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as problem:
@@ -197,7 +197,7 @@ def _openat2(numbers: Numbers) -> Probe:
         if plain < 0:
             return _no(plain)
         if _open_beneath(numbers, root, b"..") != -errno.EXDEV:
-            return Probe(False, "a way out of the folder was not refused")
+            return Probe(False, "`..` was not refused, so a path can leave the folder")
     finally:
         os.close(root)
     try:
@@ -224,7 +224,7 @@ def _open_beneath(numbers: Numbers, folder: int, name: bytes) -> int:
 
 
 def _renameat2(numbers: Numbers) -> Probe:
-    """The empty name cannot exist, so a kernel that knows the call and the flag answers ENOENT and renames nothing."""
+    """Rename an empty name, which cannot exist. A kernel with the call and the flag returns ENOENT."""
     nothing = ctypes.create_string_buffer(b"")
     result = _call(numbers.renameat2, _AT_FDCWD, nothing, _AT_FDCWD, nothing, _RENAME_NOREPLACE)
     if result == -errno.ENOENT:
@@ -233,8 +233,9 @@ def _renameat2(numbers: Numbers) -> Probe:
 
 
 def probe_exchange(folder: str) -> Probe:
-    """Whether two files in this folder can change places in one step. That is up to its file system, not to the kernel
-    alone, and is found out only by doing it: in a folder of its own below, which is removed again.
+    """Return whether two files in this folder can be exchanged in one step.
+
+    This depends on the file system too, so the probe does it, in a folder of its own below, which is removed again.
     """
     missing = missing_support(platform.system(), platform.machine(), sys.maxsize)
     if missing:
@@ -256,13 +257,14 @@ def _exchange(numbers: Numbers, place: str) -> Probe:
     if result < 0:
         return _no(result)
     if (os.stat(other).st_ino, os.stat(one).st_ino) != before:
-        return Probe(False, "the two files did not change places")
-    return Probe(True, "two files can change places in one step")
+        return Probe(False, "the two files were not exchanged")
+    return Probe(True, "two files can be exchanged in one step")
 
 
 def _confinement() -> Probe:
-    """Landlock may be listed and still be refused here (a container's own filter), so let a process try it."""
-    # Not a fork: this process may have threads. Isolated: neither the environment nor this folder can add code.
+    """Try Landlock in a process. It may be listed and still be refused, for example by the filter of a container."""
+    # It is not forked, since this process may have threads. It is isolated, so that neither the environment nor this
+    # folder can add code.
     command = [sys.executable, "-I", "-S", __file__]
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter and this file
@@ -272,14 +274,14 @@ def _confinement() -> Probe:
         return Probe(False, f"the trial process did not run: {type(problem).__name__}", tried=False)
     output = done.stdout.decode("utf-8", errors="replace").strip()[:200]
     if done.returncode != 0:
-        # Without a word it came to no answer; only a filter that kills is one.
+        # Without output the trial has no result, unless a filter killed the process.
         tried = bool(output) or done.returncode == -signal.SIGSYS
         return Probe(False, output or f"the trial process ended with {done.returncode}", tried=tried)
     return Probe(True, output)
 
 
 def _confine_this_process() -> tuple[int, str]:
-    """Give up every right to files, then look at one. Only for the trial process: there is no way back."""
+    """Drop every right to files, then open a folder. Only for the trial process, because it cannot be undone."""
     numbers = SYSCALLS[platform.machine()]
     promised = _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if promised < 0:
@@ -294,8 +296,8 @@ def _confine_this_process() -> tuple[int, str]:
     try:
         os.close(os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except PermissionError:
-        return 0, "a process that gave up its rights was refused"
-    return 1, "a process that gave up its rights could still open a folder"
+        return 0, "a process that dropped its rights was refused"
+    return 1, "a process that dropped its rights could still open a folder"
 
 
 if __name__ == "__main__":

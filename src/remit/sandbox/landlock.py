@@ -1,9 +1,9 @@
-"""Landlock: this process may use these folders in these ways, and no other file, for the rest of its life.
+"""Landlock rules: a process can use only these folders, each with certain rights, until it ends.
 
-The rights are those of `effects.registry.PathUse`. Everything else that the kernel's Landlock knows is handled, that
-is, denied: directories, links, devices, execution, TCP, abstract sockets and signals to processes outside. Limits: a
-folder's rights hold for everything below it; looking at a file's size, owner or times is not governed.
-Loaded in the sandboxed process: standard library only. The buffers are made once, before the fork.
+The rights are those of `effects.registry.PathUse`. All other actions that the kernel's Landlock knows are handled, that
+is, denied: directories, links, devices, execution, TCP, abstract sockets and signals to processes outside. Limits: the
+rights of a folder apply to all files below it, and reading a file's size, owner or times is not governed. The sandboxed
+process loads this module, so it uses the standard library only. The buffers are made once, before the fork.
 """
 
 import ctypes
@@ -33,9 +33,9 @@ RIGHTS: Final[Mapping[str, int]] = {
 }
 
 LIBRARY: Final = READ_FILE | READ_DIR
-"""A folder that modules are loaded from. To execute a file is another right, which nobody has."""
+"""The rights on a folder from which modules are loaded. The right to execute a file is never granted."""
 
-# How many file rights each ABI knows: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5.
+# The number of file rights in each ABI: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5.
 _FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 4: 15}
 _FILE_RIGHTS_FROM_5: Final = 16
 _BIND_AND_CONNECT_TCP: Final = 0b11
@@ -48,11 +48,11 @@ _PATH_BENEATH_ATTR: Final = struct.Struct("=Qi")  # allowed_access, parent_fd; p
 
 
 def decide_rights(uses: Iterable[tuple[int, str]]) -> dict[int, int]:
-    """What each folder is opened for, by descriptor.
+    """Return the rights on each folder, by descriptor.
 
-    The kernel refuses a rename that would give the moved file more rights than it had (as EXDEV, which looks like
-    another filesystem). So where a file is taken from one folder and made in another, both get the same rights to
-    content. A folder to take from lets any file in it be removed already: this gives little more away.
+    The kernel refuses a rename that would give the moved file more rights than it had. It returns EXDEV, as for another
+    filesystem. So if a file is moved from one folder to another, both get the same rights to content. In a folder to
+    move from, any file may be removed already, so this adds little.
     """
     rights: dict[int, int] = {}
     kinds = set()
@@ -65,7 +65,7 @@ def decide_rights(uses: Iterable[tuple[int, str]]) -> dict[int, int]:
 
 
 def handled(abi: int) -> tuple[int, ...]:
-    """`struct landlock_ruleset_attr` in 64-bit words, as long as this ABI knows it."""
+    """Return `struct landlock_ruleset_attr` in 64-bit words, with the length that this ABI knows."""
     files = (1 << _FILE_RIGHTS.get(abi, _FILE_RIGHTS_FROM_5)) - 1
     if abi < 4:
         return (files,)
@@ -73,7 +73,7 @@ def handled(abi: int) -> tuple[int, ...]:
 
 
 class Landlock:
-    """Prepared once in the zygote, used once in each child."""
+    """Landlock of this kernel. It is prepared once in the zygote, and used once in each child."""
 
     def __init__(self) -> None:
         self._numbers = [number_of(f"landlock_{name}") or 0 for name in ("create_ruleset", "add_rule", "restrict_self")]
@@ -87,7 +87,7 @@ class Landlock:
         self._rule_address = ctypes.addressof(self._rule)
 
     def build(self, rights: Mapping[int, int]) -> int:
-        """A ruleset for these folders (open descriptors) with these rights. Changes nothing yet."""
+        """Return a ruleset for these folders (open descriptors) with these rights. It has no effect yet."""
         create, add, _ = self._numbers
         ruleset = require(self._create(create, self._attributes, self._size, 0), "landlock_create_ruleset")
         for folder, right in rights.items():
@@ -96,6 +96,6 @@ class Landlock:
         return ruleset
 
     def restrict(self, ruleset: int) -> None:
-        """From now on only what the ruleset says, which is closed. There is no way back."""
+        """Restrict this process to the ruleset, and close the ruleset. This cannot be undone."""
         require(self._restrict(self._numbers[2], ruleset, 0), "landlock_restrict_self")
         os.close(ruleset)

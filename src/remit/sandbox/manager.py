@@ -1,6 +1,6 @@
-"""The sandboxes of one workspace: one for each set of effects and each way to build their children.
+"""The sandboxes of one workspace: one for each set of effects and each build of their processes.
 
-Each is started when it is first asked for, and ends with the fleet. Thread-safe.
+Each is started at its first use, and ends with the fleet. Thread-safe.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ _TRIAL: Final = no_effect_capability.CAPABILITY
 
 
 class _Kind(NamedTuple):
-    """What makes two sandboxes the same."""
+    """The key of a sandbox. Requests with an equal key share one."""
 
     effects: tuple[str, ...]
     build: Build
@@ -30,7 +30,7 @@ class _Kind(NamedTuple):
 
 
 class Fleet:
-    """`hosts` is the folder for the locks that tell recovery which processes are still at work."""
+    """All sandboxes of a workspace. `hosts` is the folder of the locks that show recovery which processes run."""
 
     def __init__(self, config: SystemConfig, hosts: Path) -> None:
         self._config = config
@@ -39,20 +39,20 @@ class Fleet:
         self._sandboxes: dict[_Kind, SandboxHost] = {}
 
     def host_for(self, effects: tuple[str, ...], build: Build = TASKS, quotas: Quotas | None = None) -> SandboxHost:
-        """One that was tried out: whether there can be a sandbox here is learned before anything is claimed.
+        """Return a sandbox that has passed a trial, so that a machine without one is found before any claim.
 
-        Without `quotas`, those that the configuration has for a task. Raises EnvironmentFailureError.
+        Without `quotas`, those of a task in the configuration are used. Raises EnvironmentFailureError.
         """
         kind = _Kind(tuple(dict.fromkeys((*effects, _TRIAL.effect))), build, quotas or self._quotas())
         with self._lock:
             if kind not in self._sandboxes:
-                # An older one may have a task at work: it is closed with the fleet.
+                # An older sandbox may have a running task, so it is closed only with the fleet.
                 self._sandboxes[kind] = self._make(kind)
             return self._sandboxes[kind]
 
     @property
     def ready(self) -> int:
-        """Processes of all sandboxes that wait for an order."""
+        """The number of processes of all sandboxes that wait for an order."""
         with self._lock:
             return sum(sandbox.ready for sandbox in self._sandboxes.values())
 
@@ -81,7 +81,7 @@ class Fleet:
 
 
 def run_trial(sandbox: SandboxHost) -> None:
-    """By a task that does nothing. A sandbox that cannot do it is closed."""
+    """Run a task that does nothing. If the sandbox fails to run it, close the sandbox and raise."""
     try:
         sandbox.run(Order(_TRIAL.effect, "run", "trial", _TRIAL.capability_id, {}, reversible=True, part_name=""))
     except BaseException:
@@ -90,14 +90,14 @@ def run_trial(sandbox: SandboxHost) -> None:
 
 
 def import_paths(effects: Sequence[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
-    """The folders in which this process finds the packages of these effects, and these packages. Loads none of them."""
+    """Return the folders that contain the packages of these effects, and these packages. Imports none of them."""
     found: dict[str, None] = {}
     for name, why in (*((effect.partition(":")[0], effect) for effect in effects), *((one, one) for one in packages)):
         package = name.partition(".")[0]
         spec = importlib.util.find_spec(package)
         if spec is None or (spec.origin is None and not spec.submodule_search_locations):
             raise UsageError(
-                Reason.MISUSE, f"there is no package {package!r} to load the effect {why!r} from", where="registry"
+                Reason.MISUSE, f"there is no package {package!r}, which {why!r} needs", where="registry"
             )
         for place in spec.submodule_search_locations or [spec.origin or ""]:
             found[str(Path(place).resolve().parent)] = None

@@ -1,6 +1,6 @@
-"""Bytes that are too large for an order, as a file in memory that nobody can change any more.
+"""Sealed files in memory, for bytes that are too large for an order. No process can change them.
 
-The child reads them with `effects.work.read_given`. Several children may have the same file at a time.
+The child reads them with `effects.context.read_given`. Several children may have the same file at a time.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ _SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | f
 
 @contextmanager
 def sealed(name: str, content: bytes) -> Iterator[int]:
-    """A descriptor to be given with an order. Open until this is over: the children then have copies of their own."""
+    """Yield a descriptor that can be sent with an order. It is closed at the end; children have their own copies."""
     try:
         descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     except OSError as problem:
@@ -37,6 +37,6 @@ def sealed(name: str, content: bytes) -> Iterator[int]:
 def _no_memory(problem: OSError) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
-        f"what the sandboxed process is to work on could not be kept in memory: {problem.strerror}",
-        next_step="Run less at once, or raise the limits on memory and open files (ulimit -v, ulimit -n).",
+        f"the input of the sandboxed process could not be put into memory: {problem.strerror}",
+        next_step="Run fewer requests at once, or raise the limits on memory and open files (ulimit -v, ulimit -n).",
     )

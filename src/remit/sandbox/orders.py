@@ -1,4 +1,4 @@
-"""What the host asks of one sandboxed process, and how much that may use. Plain values: no model crosses over."""
+"""Orders of the host to a sandboxed process, and their quotas. These are plain values: no model is sent to a child."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,50 +8,50 @@ from remit.effects.registry import PathUse
 from remit.sandbox.framing import MAX_GIVEN
 
 MOST_THREADS: Final = 256
-"""Of a program. Each takes memory of the kernel's that is in nobody's count."""
+"""The most threads of a program. Each needs kernel memory that no quota includes."""
 _OWN_FILES: Final = 32
-"""Standard streams, the lock, the channel, and what an effect opens for itself."""
+"""Descriptors for standard streams, the lock, the channel, and the files that an effect opens itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What one sandboxed process may use. Past any of them it is killed."""
+    """The resources that one sandboxed process may use. The host kills a process that exceeds one of them."""
 
     memory_bytes: int
     read_bytes: int
     write_bytes: int
     seconds: float
     threads: int | None = None
-    """At a time. None where there is no need to count: nobody can start one."""
+    """The most threads at a time. None if they need not be counted, because the process cannot start one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What the children of one zygote are made for. The default is for tasks."""
+    """The kind of work that the children of one zygote can do. The default is for tasks."""
 
     exchanges: bool = False
-    """Whether two files of a folder may change places (RENAME_EXCHANGE). Needs no right that making one does not."""
+    """Whether two files of a folder may be exchanged (RENAME_EXCHANGE). Needs no more rights than making a file."""
     engine: bool = False
-    """Whether a database engine runs in them: it opens files by name, within their folders, and locks them."""
+    """Whether a database engine runs in the children. It opens files by name, within its folders, and locks them."""
     program: bool = False
-    """Whether programs of a project run in them: within one folder, with the modules that Remit's own Python has."""
+    """Whether programs of a project run in the children, within one folder, with the modules of Remit's own Python."""
     network: bool = False
-    """Whether an order may have one connection, which is made before its walls close. Afterwards no other can be."""
+    """Whether an order may have one connection, which is made before the confinement. No other can follow."""
     open_files: int = 64
     packages: tuple[str, ...] = ()
-    """What the effects import beside Remit and the standard library, by the names of the topmost packages."""
+    """The top-level packages that the effects import besides Remit and the standard library."""
     announces: bool = False
-    """Fault points are shown to a supervisor: for tests."""
+    """Whether fault points are reported to a supervisor, for tests."""
 
     @property
     def max_descriptors(self) -> int:
-        """Descriptors that an order may bring along. Most of the room is for folders, and a little for the rest."""
+        """The most descriptors that an order may have. Most of `open_files` is for folders."""
         return min(MAX_GIVEN, (self.open_files - _OWN_FILES) // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class FolderGrant:
-    """A path of the inputs, as the host took it apart: an allowed directory, the folders below it, a name."""
+    """A path of the inputs, split by the host into an allowed directory, the folders below it, and a name."""
 
     base: str
     parents: tuple[str, ...]
@@ -61,7 +61,7 @@ class FolderGrant:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One call of an effect: `run`, or `settle` after one that was cut short."""
+    """One call of an effect: `run`, or `settle` after an interrupted one."""
 
     effect: str
     call: Literal["run", "finish", "undo"]
@@ -78,14 +78,14 @@ class Order:
     """Whether the effect's `connect` is called. The children must be built for it."""
     restores: bool = False
     seconds: float | None = None
-    """For the whole order, instead of the host's quota."""
+    """The time limit of the whole order, in place of the host's quota."""
     paces: tuple[float, ...] = ()
-    """Seconds for each step, by its number. Empty: there are no steps, and the child can speak of none."""
+    """The time limit in seconds of each step, by its number. If it is empty, the child may report no steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process had used when it ended, as far as the host saw."""
+    """The resources that a process had used when it ended, as measured by the host."""
 
     seconds: float
     memory_bytes: int

@@ -1,9 +1,9 @@
-"""The memory that every child will write to, made its own in one call at its birth, and not by a page fault each.
+"""Copies the memory pages that every child writes to, with one call at the start and not with a page fault for each.
 
-A fork shares memory until it is written to, and every task writes to the same few hundred pages. Which they are, the
-zygote finds out from a first child that does a rehearsal. A fault costs three microseconds here, and most of them would
-come while somebody waits for the task; together, and before there is an order, a page costs half of that.
-Only a saving: a kernel that does not know the call (before 6.13) is left alone. Standard library only.
+A fork shares memory until it is written to, and every task writes to the same few hundred pages. The zygote finds those
+pages with a first child that runs a test order. A fault costs three microseconds, and most faults would come while a
+caller waits for the task. With one call, before there is an order, a page costs half of that. This only saves time: a
+kernel without the call (before 6.13) works as well. Standard library only.
 """
 
 import ctypes
@@ -16,14 +16,14 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _POPULATE_WRITE: Final = 23
 _MOST_RANGES: Final = 1_024
 """IOV_MAX."""
-# In /proc/<pid>/pagemap: there is a page, and nobody else has it.
+# In /proc/<pid>/pagemap: the page is present, and no other process maps it.
 _PRIVATE: Final = 1 << 63 | 1 << 56
 
 Range = tuple[int, int]
 
 
 def find_private_pages(pid: int) -> list[Range]:
-    """Address and length of what this process shares with nobody, in memory that it can write to. Raises OSError."""
+    """Return address and length of the writable memory that the process shares with no other. Raises OSError."""
     found: list[Range] = []
     with open(f"/proc/{pid}/maps", "rb") as maps, open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:
         for line in maps:
@@ -38,7 +38,7 @@ def find_private_pages(pid: int) -> list[Range]:
 
 
 def join_pages(numbers: list[int]) -> list[Range]:
-    """Pure: page numbers in rising order, as ranges of addresses."""
+    """Return page numbers in rising order as ranges of addresses. Pure."""
     ranges: list[Range] = []
     for number in numbers:
         address = number * _PAGE
@@ -50,7 +50,7 @@ def join_pages(numbers: list[int]) -> list[Range]:
 
 
 class HotPages:
-    """Prepared once in the zygote."""
+    """The pages to copy in each child. Prepared once in the zygote."""
 
     def __init__(self, ranges: list[Range]) -> None:
         numbers = [number for one in ranges[:_MOST_RANGES] for number in one]
@@ -61,7 +61,7 @@ class HotPages:
         self._number = number_of("process_madvise") or 0
 
     def copy_pages(self) -> bool:
-        """Of the process that calls. Says whether the kernel did it."""
+        """Copy the pages for the calling process. Returns whether the kernel did it."""
         this = os.pidfd_open(os.getpid())
         done: int = self._call(self._number, this, self._address, self._count, _POPULATE_WRITE, 0)
         os.close(this)

@@ -1,7 +1,7 @@
-"""What root's power is left to a sandboxed process. An ordinary user has none of it, and nothing is done.
+"""The Linux capabilities that a sandboxed process keeps if it runs as root. For an ordinary user this does nothing.
 
-Landlock and seccomp hold for root as for anybody; this is the third wall. Loaded in the sandboxed process: standard
-library only.
+Landlock and seccomp confine root like any other user. This is the third layer of the confinement. The sandboxed process
+loads this module, so it uses the standard library only.
 """
 
 import ctypes
@@ -11,17 +11,17 @@ from remit.core.syscalls import number_of, prctl, prepared, require
 
 CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID = (1 << place for place in range(5))
 ON_FILES: Final = CHOWN | DAC_OVERRIDE | DAC_READ_SEARCH | FOWNER | FSETID
-"""Acting on files of others. Nothing that mounts, traces, kills or opens raw sockets."""
+"""The capabilities for files of other users. None of them mounts, traces, kills or opens raw sockets."""
 
 WITHOUT_MAKING_PROGRAMS: Final = ON_FILES & ~(CHOWN | FSETID)
-"""Without FSETID the kernel takes the set-user-id bit from a file as soon as it is written to."""
+"""The same without CHOWN and FSETID. Without FSETID, the kernel clears the set-user-id bit of a written file."""
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _VERSION: Final = 0x20080522
 
 
 class Privileges:
-    """A set of capabilities to go down to. Prepared once, in the zygote."""
+    """A set of capabilities to keep. Prepared once, in the zygote."""
 
     def __init__(self, wanted: int) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -35,7 +35,7 @@ class Privileges:
         self._number = number_of("capset") or 0
 
     def drop_all_others(self) -> None:
-        """There is no way back."""
+        """Drop all other capabilities permanently."""
         if not self._empty_sets:
             require(self._call(self._number, self._header, self._data), "capset")
 

@@ -1,8 +1,8 @@
-"""What a process uses, read from the kernel while it runs, and whether that is too much.
+"""Measures the resources of a running process from the kernel's data, and compares them with the quotas.
 
-Bytes are the larger of two counts each: `rchar`/`wchar` miss nothing that goes through a call, `read_bytes` and
-`write_bytes` nothing that reaches a disk. Limit: between two looks a process can go past a quota by what it moves in
-that time; what it does with mapped files is in neither count, so the sandbox allows none.
+Bytes are the larger of two counts: `rchar` and `wchar` include all system calls, and `read_bytes` and `write_bytes`
+include all traffic to a disk. Limit: between two checks a process can exceed a quota by the amount that it moves in
+that time. Neither count includes mapped files, so the sandbox does not allow them.
 """
 
 import os
@@ -17,7 +17,7 @@ from remit.sandbox.orders import Quotas, Usage
 FIRST_CHECK_SECONDS: Final = 0.010
 FAR_SECONDS: Final = 0.020
 NEAR_SECONDS: Final = 0.005
-"""How often to look: far from every quota, and past half of one."""
+"""The time between two checks: far from every quota, and past half of one."""
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _LONGEST: Final = 4_096
@@ -26,7 +26,7 @@ _NOTHING: Final = b"0 "
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """Which quota was passed, in words for a person."""
+    """The quota that was exceeded, as a message."""
 
     what: str
     next_step: str
@@ -34,7 +34,7 @@ class Breach:
 
 
 def decide_breach(quotas: Quotas, used: Usage) -> Breach | None:
-    """Pure: the first quota that is passed, if any."""
+    """Return the first quota that is exceeded, or None. Pure."""
     if used.seconds > quotas.seconds:
         return Breach(f"the task took longer than {quotas.seconds:g} seconds", _raise("timeouts.file_operation"))
     if used.memory_bytes > quotas.memory_bytes:
@@ -44,7 +44,7 @@ def decide_breach(quotas: Quotas, used: Usage) -> Breach | None:
     if used.write_bytes > quotas.write_bytes:
         return write_breach(quotas)
     if quotas.threads is not None and used.threads > quotas.threads:
-        return Breach(f"the task had more than {quotas.threads:,} threads at a time", "Let it start fewer.")
+        return Breach(f"the task had more than {quotas.threads:,} threads at a time", "Start fewer threads.")
     return None
 
 
@@ -55,10 +55,10 @@ def memory_breach(quotas: Quotas) -> Breach:
 
 
 def time_breach(seconds: float) -> Breach:
-    """Of the time that the order itself had set."""
+    """Return the breach of the time limit that the order itself has."""
     return Breach(
         f"it took longer than {seconds:g} seconds in all",
-        "Give it less to do, or more time: `timeout_seconds` of the plan, or timeouts.task in remit.yaml.",
+        "Reduce the work, or raise the time limit: `timeout_seconds` of the plan, or timeouts.task in remit.yaml.",
         Reason.TIMED_OUT,
     )
 
@@ -68,7 +68,7 @@ def write_breach(quotas: Quotas) -> Breach:
 
 
 def next_check(quotas: Quotas, used: Usage) -> float:
-    """Pure: seconds until the next look. Never past the end of the time."""
+    """Return the seconds until the next check, at most until the time limit. Pure."""
     shares = (
         used.memory_bytes / max(quotas.memory_bytes, 1),
         used.read_bytes / max(quotas.read_bytes, 1),
@@ -79,16 +79,16 @@ def next_check(quotas: Quotas, used: Usage) -> float:
 
 
 def _raise(setting: str) -> str:
-    return f"Give it less to do, or raise {setting} in remit.yaml."
+    return f"Reduce the work, or raise {setting} in remit.yaml."
 
 
 def _find_thread_statm(tasks: int) -> bytes:
-    """Of any thread that still has the memory: of a first thread that has ended, the kernel says that it has none.
+    """Return `statm` of a thread that still has the memory. For a first thread that has ended, the kernel shows none.
 
-    Empty where no thread has it any more. `tasks` is the open folder of the process's threads.
+    The result is empty if no thread has it. `tasks` is the open folder of the process's threads.
     """
     for thread in os.listdir(tasks):
-        with suppress(OSError):  # this one ended meanwhile
+        with suppress(OSError):  # this thread has ended
             file = os.open(f"{thread}/statm", os.O_RDONLY | os.O_CLOEXEC, dir_fd=tasks)
             try:
                 statm = os.pread(file, _LONGEST, 0)
@@ -100,14 +100,14 @@ def _find_thread_statm(tasks: int) -> bytes:
 
 
 class WatchError(Exception):
-    """The kernel does not tell what the process uses, so no quota can be kept."""
+    """Raised if the kernel does not show the resources of a process, so that no quota can be enforced."""
 
 
 class Meter:
-    """Reads one process. `resident` is what it had before it began, shared with the zygote.
+    """Measures one process. `resident` is the memory that it shared with the zygote at its start.
 
-    The descriptors name the process itself, so its id may be given to another meanwhile; the caller makes sure that it
-    was alive after the first reading. They are put on `descriptors`, for whoever lets go of the process to close.
+    The descriptors belong to the process itself, so its id may be reused. The caller makes sure that it was alive after
+    the first measurement. The descriptors are added to `descriptors`, which the owner of the process closes.
     """
 
     def __init__(self, pid: int, resident: int, descriptors: list[int], *, counts_threads: bool = False) -> None:
@@ -120,12 +120,12 @@ class Meter:
         self._last = (0, 0)
 
     def open(self) -> None:
-        """Ahead of the first reading, while nobody waits for it. What does not succeed is tried again then."""
+        """Open the files before the first measurement, to save time. A failure is tried again at that measurement."""
         with suppress(OSError):
             self._open()
 
     def read(self, seconds: float) -> Usage:
-        """What it has used by now. Of a process that is dead: what was seen last."""
+        """Return the present usage, or for a dead process the last one that was seen."""
         try:
             if not self._opened:
                 self._open()
@@ -146,7 +146,7 @@ class Meter:
         return self.last(seconds)
 
     def _open(self) -> None:
-        # One call, all C: no interrupt can come between opening and remembering.
+        # One call in C, so that no interrupt can come between the open and the list.
         self._descriptors.extend(map(os.open, self._paths, repeat(os.O_RDONLY | os.O_CLOEXEC)))
         self._opened = True
 
@@ -155,7 +155,7 @@ class Meter:
 
 
 def parse_io(text: bytes) -> tuple[int, int]:
-    """Bytes read and written, from the text of /proc/<pid>/io."""
+    """Return the bytes read and written, from the text of /proc/<pid>/io."""
     numbers = dict(line.split(b": ") for line in text.splitlines())
     count = {name: int(number) for name, number in numbers.items()}
     return max(count[b"rchar"], count[b"read_bytes"]), max(count[b"wchar"], count[b"write_bytes"])

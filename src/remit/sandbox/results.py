@@ -1,4 +1,4 @@
-"""How a task in a sandboxed process can end, as the caller hears of it."""
+"""The results and errors of a task in a sandboxed process."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ KINDS: Final[dict[str, type[RemitError]]] = {
     "Misuse": UsageError,
     "EnvironmentFailed": EnvironmentFailureError,
 }
-# An effect has no say on these: who may ask, what was recorded, whether the store works.
+# An effect must not use these reasons. They are about authority, about the records, and about the store.
 _RESERVED_REASONS: Final = frozenset(
     {
         Reason.AUTHORITY_MALFORMED,
@@ -34,7 +34,7 @@ _RESERVED_REASONS: Final = frozenset(
         Reason.SANDBOX_UNAVAILABLE,
         Reason.STORE_UNAVAILABLE,
         Reason.STORE_OUTDATED,
-        # what was approved, how long it took, whether somebody cancelled it, and what becomes of the way back
+        # about the approval, the time limit, a cancellation, and the rollback
         Reason.PROTECTED,
         Reason.TIMED_OUT,
         Reason.CANCELLED,
@@ -47,10 +47,10 @@ _RESERVED_REASONS: Final = frozenset(
 
 
 class InterruptedTaskError(EnvironmentFailureError):
-    """The task did not come to its end, and its process is certainly dead. What it left must be settled.
+    """Raised if a task did not complete. Its process is dead, and its unfinished work must be settled.
 
-    `reason` is RESOURCE_EXHAUSTED for a quota, TIMED_OUT for a time that the order had set, and EFFECT_FAILED where it
-    died or did not keep to its contract. `step` is the one whose clock ran, if any.
+    `reason` is RESOURCE_EXHAUSTED for a quota, TIMED_OUT for a time limit of the order, and EFFECT_FAILED if the
+    process died or broke the protocol. `step` is the step that was running, if any.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class InterruptedTaskError(EnvironmentFailureError):
 
 
 class CancelledError(InterruptedTaskError):
-    """By the caller, at one of the looks. `reason` is CANCELLED."""
+    """Raised if the caller cancelled the task. `reason` is CANCELLED."""
 
 
 class EffectResult(NamedTuple):
-    """What the effect returned, what it had noted, and what it used."""
+    """The output of the effect, its notes, and the resources that it used."""
 
     output: dict[str, Any] | None
     notes: tuple[Note, ...]
@@ -83,7 +83,7 @@ class EffectResult(NamedTuple):
 
 
 def reason_of(code: object) -> Reason:
-    """An effect's own reason, as far as it is its to give."""
+    """Return the reason that an effect gave, or EFFECT_FAILED if an effect must not give it."""
     try:
         reason = Reason(str(code))
     except ValueError:
@@ -92,7 +92,7 @@ def reason_of(code: object) -> Reason:
 
 
 def describe_status(status: int | None) -> tuple[str, bool]:
-    """How a process ended, in words, and whether that was a limit of the kernel's."""
+    """Return how a process ended, as a text, and whether the kernel's limit on file sizes ended it."""
     if status is None:
         return "the task's process died", False
     if os.WIFSIGNALED(status):
@@ -103,7 +103,7 @@ def describe_status(status: int | None) -> tuple[str, bool]:
 
 
 def explain_death(cut: InterruptedTaskError, status: int | None, quotas: Quotas) -> InterruptedTaskError:
-    """The same, with what the zygote knows of the end."""
+    """Return the error with the exit status that the zygote has."""
     what, too_large = describe_status(status)
     known: dict[str, Any] = {"notes": cut.notes, "usage": cut.usage, "step": cut.step}
     if too_large:

@@ -1,9 +1,10 @@
-"""The system calls that a sandboxed process has left, as two BPF programs: one from its birth, one from its order.
+"""The system calls that a sandboxed process may make, as two BPF programs: one from its start, one from its order.
 
-An allow-list: what is not named fails with EPERM, and a call of a foreign architecture kills. Where a call is allowed
-only in part, its arguments are looked at: no executable or file-backed memory, no rename that replaces, no limit that
-is set, times on a descriptor only, and the lock that tells recovery "this child still runs" cannot be closed.
-Loaded in the sandboxed process: standard library only. The programs are made once, before the fork.
+It is an allow-list: every other call fails with EPERM, and a call of a foreign architecture kills the process. If a
+call is allowed only in part, its arguments are checked: no executable or file-backed memory, no rename that replaces,
+no change of limits, times on a descriptor only, and no close of the lock that shows recovery "this child still runs".
+The sandboxed process loads this module, so it uses the standard library only. The programs are made once, before the
+fork.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ from remit.core.syscalls import number_of, prepared, require
 LOCK_DESCRIPTOR: Final = 3
 MAX_TRANSFER: Final = 64 << 20
 MAX_COPY: Final = 16 << 20
-"""Bytes that one call may be asked for: to read or write, and to copy between files."""
+"""The most bytes of one call: to read or write, and to copy between files."""
 
 PLAIN: Final = (
     *("lseek", "dup"),
@@ -27,7 +28,7 @@ PLAIN: Final = (
     *("brk", "munmap", "mremap", "madvise", "futex", "sched_yield", "getrandom"),
     *("clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "poll", "ppoll"),
     *("getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getrusage"),
-    # restart_syscall: a sleep that the host stopped and continued goes on with it.
+    # restart_syscall: the kernel uses it to continue a sleep after the host stopped the process.
     *("rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall", "exit", "exit_group"),
 )
 """Allowed with any arguments. Reading a directory, links, mkdir, chdir and kill are not here."""
@@ -40,12 +41,12 @@ PRELUDE: Final = (
     "recvmsg",
     "capset",
 )
-"""What the trusted code needs between birth and order; the second program takes them away."""
+"""The calls that the trusted code needs between start and order. The second program removes them."""
 
 ENGINE: Final = ("stat", "unlink")
-"""What a database engine needs beyond: it names its files by their whole paths, and not from an open folder.
+"""The additional calls of a database engine, which uses full paths of files and no open folder.
 
-Landlock governs what is removed. An engine would also read links, and does without if it may not.
+Landlock governs what is removed. An engine would also read links, and works without it.
 """
 
 PROGRAM: Final = (
@@ -54,38 +55,41 @@ PROGRAM: Final = (
     *("set_robust_list", "rseq", "sched_getaffinity", "getcpu", "select", "pselect6"),
     *("uname", "sysinfo", "times"),
 )
-"""What a program needs beyond an engine: names of files, threads, and a few questions.
+"""The additional calls of a program besides those of an engine: names of files, threads, and facts about the system.
 
-Landlock governs what is read, made, moved and removed. Not here, though programs know it: links (a way for others to
-step out of a folder), flock (it could give away the lock that recovery looks at), fallocate (bytes that nobody counts).
+Landlock governs what is read, made, moved and removed. Not allowed, though programs use them: links (another process
+could leave a folder through one), flock (it could release the lock that recovery checks), and fallocate (its bytes are
+in no count).
 """
 
 PRETENDED: Final = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "umask"),
     *("listxattr", "llistxattr"),
 )
-"""What a program is told it has done, and what it has not: Landlock does not govern modes and times, so that they could
-be set on any file of the user's. To copy a file in Python sets both.
+"""Calls that report success to a program and do nothing.
+
+Landlock does not govern modes and times, so a program could set them on any file of the user. Copying a file in Python
+sets both.
 """
 
 CONNECTING: Final = ("connect", "getsockopt", "setsockopt", "getsockname", "getpeername", "stat")
-"""What it takes to connect, before the walls close; the second program takes it away, and `socket` with it.
+"""The calls for a connection, before the confinement. The second program removes them, and `socket` too.
 
-The library looks by name at the certificates that it was told to trust.
+`stat` is here because the library looks up the trusted certificates by their paths.
 """
 
 CONNECTED: Final = ("rt_sigpending", "rt_sigtimedwait")
-"""What a library needs, beside sending and receiving, to heed that the other end of its connection closed."""
+"""The calls that a library needs, besides sending and receiving, to notice that its connection was closed."""
 
 RESTORES: Final = ("fchmod", "fchown", "fsetxattr", "fremovexattr")
-"""Owner, mode and attributes, on a descriptor: only for an effect that gives back what a snapshot kept."""
+"""Owner, mode and attributes, on a descriptor: only for an effect that restores a file from a snapshot."""
 
 _PROT_EXEC: Final = 4
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _MAP_SHARED: Final = 1
 _AT_REMOVEDIR: Final = 0x200
-# CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID, CHILD_CLEARTID, as C libraries start a thread;
-# one of them adds CLONE_DETACHED, which means nothing.
+# CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID, CHILD_CLEARTID: the flags with which C libraries
+# start a thread. One library adds CLONE_DETACHED, which has no effect.
 _A_THREAD: Final = (0x003D0F00, 0x007D0F00)
 _READ_WRITE_AND_ENTER: Final = (0o400, 0o200, 0o100)
 _MAP_ANONYMOUS: Final = 0x20
@@ -115,26 +119,27 @@ class ArgumentCheck(NamedTuple):
     values: tuple[int, ...] = ()
 
 
-# Flags, commands and descriptors are 32 bits wide in the kernel, which ignores the upper half: so do the checks.
+# Flags, commands and descriptors have 32 bits in the kernel, which ignores the upper half. The checks do the same.
 CHECKED: Final[dict[str, tuple[ArgumentCheck, ...]]] = {
-    # Only anonymous memory: a mapped file escapes the count of bytes. Never executable: no code but what is there.
+    # Only anonymous memory, because mapped files are not in the count of bytes. Never executable, so that no code can
+    # be added.
     "mmap": (ArgumentCheck("lacks", 2, (_PROT_EXEC,)), ArgumentCheck("has", 3, (_MAP_ANONYMOUS,))),
-    # The kernel counts bytes, and heeds a kill, when such a call is over: none may take long. (For the same reason
-    # readv and its like are not allowed: they can name one piece of memory a thousand times.)
+    # The kernel counts bytes, and acts on a kill, when such a call ends, so none may take long. For the same reason
+    # readv and similar calls are not allowed: they can list one piece of memory a thousand times.
     "copy_file_range": (ArgumentCheck("most", 4, (MAX_COPY,)),),
     **dict.fromkeys(("read", "write", "pread64", "pwrite64"), (ArgumentCheck("most", 2, (MAX_TRANSFER,)),)),
     "mprotect": (ArgumentCheck("lacks", 2, (_PROT_EXEC,)),),
     "renameat2": (ArgumentCheck("in", 4, (_RENAME_NOREPLACE,)),),
-    # Only to begin with what fsync does as well: the other flags wait.
+    # Only the flag that starts the writing. The other flags wait.
     "sync_file_range": (ArgumentCheck("in", 3, (_SYNC_FILE_RANGE_WRITE,)),),
-    # No file is born as a program that runs as its owner. Of openat2 the kernel shows us too little to say so; there
-    # the missing privilege does it.
+    # No file may be created as a program that runs as its owner. The arguments of openat2 are not visible to a filter;
+    # there the missing privilege prevents it.
     "openat": (ArgumentCheck("lacks", 3, (_SET_ID_BITS,)),),
     "unlinkat": (ArgumentCheck("in", 2, (0,)),),
     "utimensat": (ArgumentCheck("null", 1),),
     "prlimit64": (ArgumentCheck("in", 0, (0,)), ArgumentCheck("null", 2)),
     "ioctl": (ArgumentCheck("in", 1, (_FIOCLEX, _FIONCLEX)),),
-    # Not among them: leases, locks and owners, with which a descriptor can trouble other processes.
+    # Not allowed: leases, locks and owners, with which a descriptor can disturb other processes.
     "fcntl": (ArgumentCheck("in", 1, _COMMANDS),),
     "close": (ArgumentCheck("not_in", 0, (LOCK_DESCRIPTOR,)),),
     "dup2": (ArgumentCheck("not_in", 1, (LOCK_DESCRIPTOR,)),),
@@ -151,7 +156,7 @@ _X32: Final = 0x40000000
 _SET_MODE_FILTER: Final = 1
 
 _FAR: Final = 255
-"""As many instructions a jump on a condition can pass over; a plain one any number."""
+"""The most instructions that a conditional jump can skip. An unconditional jump can skip any number."""
 _TOGETHER: Final = 5
 
 _deny: Final = Instruction(_RETURN, 0, 0, _FAIL | errno.EPERM)
@@ -160,13 +165,13 @@ _pretend: Final = Instruction(_RETURN, 0, 0, _FAIL)
 
 
 PROGRAM_CHECKED: Final[dict[str, tuple[ArgumentCheck, ...]]] = {
-    # Modules are mapped from files, and files may be mapped to be read; what is written goes through calls that count.
-    # A program could bring code in any case, so executable memory gives nothing away: it is the calls that are few.
+    # Modules are mapped from files, and files may be mapped for reading. Writing needs calls that are counted. A
+    # program can bring its own code in any case, so executable memory adds no risk: the limit is the few calls.
     "mmap": (ArgumentCheck("lacks", 3, (_MAP_SHARED,)),),
     "renameat2": (ArgumentCheck("in", 4, (0, _RENAME_NOREPLACE)),),
     "unlinkat": (ArgumentCheck("in", 2, (0, _AT_REMOVEDIR)),),
     "clone": (ArgumentCheck("in", 0, _A_THREAD),),
-    # A folder that its owner cannot look into could not be cleared away.
+    # A folder that its owner cannot read could not be removed later.
     "mkdir": tuple(ArgumentCheck("has", 1, (bit,)) for bit in _READ_WRITE_AND_ENTER),
     "mkdirat": tuple(ArgumentCheck("has", 2, (bit,)) for bit in _READ_WRITE_AND_ENTER),
 }
@@ -174,7 +179,7 @@ PROGRAM_CHECKED: Final[dict[str, tuple[ArgumentCheck, ...]]] = {
 
 NETWORK_CHECKED: Final[dict[str, tuple[ArgumentCheck, ...]]] = {
     "socket": (ArgumentCheck("in", 0, (_AF_UNIX, _AF_INET, _AF_INET6)),),
-    # To nobody but the other end.
+    # Only to the other end of the connection.
     "sendto": (ArgumentCheck("null", 4), ArgumentCheck("most", 2, (MAX_TRANSFER,))),
     "recvfrom": (ArgumentCheck("null", 4), ArgumentCheck("most", 2, (MAX_TRANSFER,))),
 }
@@ -183,11 +188,12 @@ NETWORK_CHECKED: Final[dict[str, tuple[ArgumentCheck, ...]]] = {
 def checks_of(
     *, exchanges: bool, engine: bool, program: bool = False, network: bool = False
 ) -> dict[str, tuple[ArgumentCheck, ...]]:
-    """What is allowed in part. An exchange loses neither file; without it a rename can only go where nothing is.
+    """Return the checks of the calls that are allowed in part.
 
-    An engine locks its database, so that no other one writes to it meanwhile. It may not wait for a lock. A program
-    could take any number of locks, each of them memory of the kernel's that no quota counts. It works on copies that no
-    other process opens, so it is told that it has the lock, and none is taken.
+    With `exchanges`, two files may be exchanged, which loses neither. Otherwise the new name of a rename must be free.
+    An engine locks its database, so that no other engine writes to it. It may not wait for a lock. A program could take
+    any number of locks, and each needs kernel memory that no quota includes. It works on copies that no other process
+    opens, so its locks report success and none is taken.
     """
     checked = dict(CHECKED)
     if exchanges:
@@ -204,7 +210,7 @@ def checks_of(
 def allow_list(
     machine: str, *, exchanges: bool = False, engine: bool = False, program: bool = False, network: bool = False
 ) -> list[Instruction]:
-    """The program from birth on. A balanced tree over the numbers: the kernel walks it for every call there is."""
+    """Return the program from the start on: a balanced tree over the numbers, which the kernel walks for every call."""
     blocks: dict[int, list[Instruction]] = {}
     checked = checks_of(exchanges=exchanges, engine=engine, program=program, network=network)
     more = (*ENGINE, *PROGRAM) if program else ENGINE if engine else ()
@@ -234,9 +240,9 @@ def allow_list(
 
 
 def remove_calls(machine: str, *, restores: bool, program: bool = False, network: bool = False) -> list[Instruction]:
-    """The program from the order on: a short list of what is gone as well. The first one stays in force."""
+    """Return the program from the order on: a short list of calls to remove. The first program stays in force."""
     names: tuple[str, ...] = PRELUDE if restores else (*PRELUDE, *RESTORES)
-    if program:  # of two answers, the kernel gives that of the later program
+    if program:  # if two programs answer, the kernel uses the answer of the later one
         names = tuple(name for name in names if name not in PRETENDED)
     if network:
         names = (*names, "socket", *CONNECTING)
@@ -246,13 +252,13 @@ def remove_calls(machine: str, *, restores: bool, program: bool = False, network
 
 
 def _pretend_if(argument: int, value: int) -> list[Instruction]:
-    """Falls through unless the argument has this value; then the call is said to be done, and is not."""
+    """Return instructions that report success, without the call, if the argument has this value."""
     load = Instruction(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)
     return [load, Instruction(_EQUAL, 0, 1, value), _pretend]
 
 
 def compile_check(check: ArgumentCheck) -> list[Instruction]:
-    """Falls through when the condition holds, and returns EPERM when not."""
+    """Return instructions that return EPERM unless the condition is true."""
     low = _ARGUMENTS_AT + 8 * check.argument
     load, count = Instruction(_LOAD, 0, 0, low), len(check.values)
     match check.kind:
@@ -275,11 +281,14 @@ def compile_check(check: ArgumentCheck) -> list[Instruction]:
 
 
 Leaf = tuple[int, list[Instruction]]
-"""The lowest number that it is for, and what is to be done with that one and those up to the next leaf."""
+"""The lowest call number of a leaf, and its instructions for the numbers from there up to the next leaf."""
 
 
 def _leaves(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Leaf]:
-    """Neighbours that are simply allowed share one: every child pays for each instruction, which is compiled anew."""
+    """Return the leaves of the tree. Neighbours that are always allowed share one leaf.
+
+    The kernel compiles the program for every child, so each instruction costs time.
+    """
     leaves: list[Leaf] = []
     together: list[int] = []
     for number, block in blocks:
@@ -310,7 +319,7 @@ def _tree(leaves: Sequence[Leaf]) -> list[Instruction]:
 
 
 class Filter:
-    """A program ready to be installed: one system call in the child."""
+    """A program that a child installs with one system call."""
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         # An array of `struct sock_filter`, and the `struct sock_fprog` that points to it.
@@ -322,12 +331,12 @@ class Filter:
         self._number = number_of("seccomp") or 0
 
     def install(self) -> None:
-        """Needs no_new_privs. There is no way back."""
+        """Install the program permanently. Needs no_new_privs."""
         require(self._call(self._number, _SET_MODE_FILTER, 0, self._address), "seccomp")
 
 
 class Filters(NamedTuple):
-    """All that a child may need, made in the zygote."""
+    """The filters that a child may need, made in the zygote."""
 
     birth: Filter
     order: Filter

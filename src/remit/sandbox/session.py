@@ -1,7 +1,7 @@
-"""One task, from the host's side: hand over the order, say go, listen, watch the quotas, and see the process dead.
+"""The host's side of one task: send the order, start the effect, receive frames, check the quotas, end the process.
 
-Whatever comes from the child is data. However this ends, the child is dead before it returns or raises: by SIGKILL
-through its pidfd, and then by waiting until the kernel says so.
+All frames of the child are untrusted data. The child is always dead when this returns or raises: the host sends SIGKILL
+through its pidfd and waits until the kernel reports the end.
 """
 
 import _socket
@@ -49,16 +49,16 @@ OnStep = Callable[[Mapping[str, Any]], None]
 IsCancelled = Callable[[], bool]
 Meanwhile = Callable[[dict[str, Any] | None], None]
 
-_DOCTOR: Final = {"next_step": "Mount /proc without hidepid; `remit doctor` shows what holds on this machine."}
+_DOCTOR: Final = {"next_step": "Mount /proc without hidepid; `remit doctor` shows what this machine supports."}
 MAX_NOTED: Final = 64 << 10
-"""Bytes of notes in all: they go into the order to settle, which has a bound as well."""
+"""The most bytes of notes of a task. The order to settle contains them, and has a bound too."""
 
 _BOUNDS: Final = Bounds(max_bytes=MAX_FRAME)
 _NOTED: Final = encode_frame({"kind": "noted"})
 
 
 class SessionCallbacks(NamedTuple):
-    """What the caller wants to hear while a task runs."""
+    """The functions of the caller that are called while a task runs."""
 
     on_progress: OnProgress | None = None
     on_ask: OnAsk | None = None
@@ -69,7 +69,7 @@ class SessionCallbacks(NamedTuple):
 
 
 class OrderTimes(NamedTuple):
-    """What an order says of its time: in all, if that is not the host's quota, and for each step."""
+    """The time limits of an order: for all of it, if not the host's quota, and for each step."""
 
     seconds: float | None = None
     paces: tuple[float, ...] = ()
@@ -79,11 +79,11 @@ _NO_TIMES: Final = OrderTimes()
 
 
 class NeverStartedError(Exception):
-    """The child died before it had read that it may begin, so another one can have its order."""
+    """Raised if the child died before it was allowed to begin, so that another child can get its order."""
 
 
 class ChildSession:
-    """With one child, once: it is dead after `run`. Its descriptors are the caller's to close."""
+    """The exchange with one child, which is dead after `run`. The caller closes its descriptors."""
 
     def __init__(self, child: Child, quotas: Quotas, resident: int, times: OrderTimes = _NO_TIMES) -> None:
         self._child = child
@@ -101,12 +101,12 @@ class ChildSession:
         self._paused = 0.0
         self._poll = select.poll()
         self.died = False
-        """Whether the child ended by itself, so that its exit status tells something."""
+        """Whether the child ended by itself, so that its exit status is of interest."""
 
     def send_order(self, frame: bytes, descriptors: Sequence[int]) -> None:
-        """The order. The child opens its folders and closes its walls, and then waits for `run`. May raise NeverBegun.
+        """Send the order. The child opens its folders, confines itself and waits for `run`. Raises NeverStartedError.
 
-        Whatever it says meanwhile, such as that a folder is not there, is heard by `run`.
+        `run` receives the messages that the child sends until then, such as that a folder is missing.
         """
         self._outgoing = memoryview(frame)
         try:
@@ -116,24 +116,24 @@ class ChildSession:
         self._outgoing = self._outgoing[sent:]
 
     def start_watching(self) -> None:
-        """What can be done while the child closes its walls, so that nobody waits for it later."""
+        """Prepare the poll and the meter while the child confines itself, so that no time is lost later."""
         self._poll.register(self._child.channel, select.POLLIN)
         self._poll.register(self._child.pidfd, select.POLLIN)
         self._meter.open()
 
     def run(self, listener: SessionCallbacks) -> EffectResult:
-        """Say go. Raises what the effect raised, CutShort, or NeverBegun."""
+        """Start the effect. Raises the error of the effect, InterruptedTaskError, or NeverStartedError."""
         self._listener = listener
         try:
             finished = self._run_to_end()
             if listener.meanwhile is not None:
                 self._child.signal(signal.SIGKILL)
-                listener.meanwhile(finished.output)  # the kernel takes the process down in the same time
+                listener.meanwhile(finished.output)  # at the same time the kernel ends the process
             return finished
         finally:
             self._kill_and_wait()
 
-    # --- talking ------------------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
     def _run_to_end(self) -> EffectResult:
         try:
@@ -144,14 +144,14 @@ class ChildSession:
             self._require_within(used)
             return EffectResult(output, tuple(self._notes), used)
         except FramingError as problem:
-            raise self._limit_error(Breach(f"the task's process said too much: {problem}", "")) from None
+            raise self._limit_error(Breach(f"the task's process sent too much: {problem}", "")) from None
         except WatchError as problem:
             raise self._interrupted_error(
-                Reason.EFFECT_FAILED, f"what a task uses cannot be watched here: {problem}", _DOCTOR
+                Reason.EFFECT_FAILED, f"the resources of a task cannot be measured here: {problem}", _DOCTOR
             ) from None
 
     def _send_go(self) -> None:
-        # A large order may not have found room yet.
+        # A part of a large order may still be unsent, because the socket was full.
         self._outgoing = memoryview(b"".join((self._outgoing, GO)))
         try:
             sent = os.write(self._child.channel, self._outgoing)
@@ -162,7 +162,7 @@ class ChildSession:
         self._outgoing = self._outgoing[sent:]
 
     def _listen(self) -> dict[str, Any] | None:
-        """Until it is done. Looks at the quotas when it is time to, however much the child has to say."""
+        """Receive messages until the task is done. The quotas are checked on time, even if the child sends a lot."""
         channel, next_check_at = self._child.channel, self._began + FIRST_CHECK_SECONDS
         while True:
             if self._outgoing:
@@ -184,7 +184,7 @@ class ChildSession:
                 next_check_at = self._check_limits() + time.monotonic()
 
     def _check_limits(self) -> float:
-        """Whether it may go on. Seconds until the next look."""
+        """Check cancellation and quotas. Raises if the task must end, else returns the seconds until the next check."""
         if self._listener.is_cancelled is not None and self._listener.is_cancelled():
             raise self._interrupted_error(Reason.CANCELLED, "it was cancelled", {}, CancelledError)
         used = self._meter.read(self._seconds())
@@ -206,7 +206,7 @@ class ChildSession:
         except BlockingIOError:
             return ()
         except ConnectionError:
-            # The kernel says this, and not the end of file, of a socket that was closed with something unread in it.
+            # The kernel reports this, and not the end of file, for a socket that was closed with unread data.
             if not self._has_received:
                 raise NeverStartedError from None
             data = b""
@@ -256,12 +256,13 @@ class ChildSession:
             self._listener.on_step(checked)
 
     def _handle_note(self, note: Note, size: int) -> None:
-        """The child goes on when it is kept. The clock stands still, but not the child: it is but a moment.
+        """Store a note, and let the child continue. The clock is paused meanwhile; the process is not stopped.
 
-        Limit: one that does not wait for the word has that moment for free; what it used is looked at afterwards.
+        Limit: a child that does not wait for the answer works in that moment without a time limit. Its other resources
+        are checked afterwards.
         """
         if self._outgoing:
-            raise self._protocol_error()  # it has not heard of the last one yet
+            raise self._protocol_error()  # it has not received the answer to the last note yet
         self._store_note(note, size)
         if self._listener.on_note is not None:
             began = time.monotonic()
@@ -271,9 +272,12 @@ class ChildSession:
         self._send_more()
 
     def _handle_question(self, question: dict[str, Any]) -> None:
-        """The clock stands still, and so does the child: it could else work on for free while a person thinks."""
+        """Answer a question. The clock is paused and the child is stopped.
+
+        Otherwise it could work without a time limit while a person decides.
+        """
         if self._outgoing:
-            raise self._protocol_error()  # it has not heard the last answer yet
+            raise self._protocol_error()  # it has not received the last answer yet
         paused_at = time.monotonic()
         self._child.signal(signal.SIGSTOP)
         answer = self._listener.on_ask(question) if self._listener.on_ask is not None else {}
@@ -290,7 +294,7 @@ class ChildSession:
         except BlockingIOError:
             return
         except ConnectionError:
-            sent = len(self._outgoing)  # it will be seen as the end of the child
+            sent = len(self._outgoing)  # the next read reports the end of the child
         self._outgoing = self._outgoing[sent:]
         if not self._outgoing:
             self._poll.modify(self._child.channel, select.POLLIN)
@@ -304,7 +308,7 @@ class ChildSession:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _kill_and_wait(self) -> None:
-        """A process that was killed may still finish the system call it is in: so wait for the end of it."""
+        """Kill the process and wait for its end, because a killed process may still finish its system call."""
         if self._child.is_dead:
             return
         self._child.signal(signal.SIGKILL)
@@ -314,7 +318,7 @@ class ChildSession:
         self._child.is_dead = True
 
     def _failure(self, error: dict[str, Any]) -> RemitError:
-        """What the effect raised. A bug in it leaves the world as it may be, so that is a task cut short."""
+        """Return the error of the effect. A bug may leave any state, so it is an interrupted task."""
         details = {key: value for key in ("what", "where", "next_step") if isinstance(value := error.get(key, ""), str)}
         match error.get("type"):
             case "exhausted":
@@ -347,7 +351,7 @@ class ChildSession:
         details: Mapping[str, str],
         kind: type[InterruptedTaskError] = InterruptedTaskError,
     ) -> InterruptedTaskError:
-        """Kills first: what it had noted until then is still in the socket, and `settle` will need it."""
+        """Kill the process, read the notes that are still in the socket for `settle`, and return the error."""
         self._kill_and_wait()
         self._drain()
         more = {key: details[key] for key in ("where", "next_step") if details.get(key)}
@@ -355,7 +359,7 @@ class ChildSession:
         return kind(reason, what, notes=self._notes, usage=used, step=step, **more)
 
     def _drain(self) -> None:
-        """The notes among what is left in the socket, up to the first thing that is not as agreed."""
+        """Store the notes that are left in the socket, up to the first message that breaks the protocol."""
         try:
             while data := os.read(self._child.channel, CHUNK):
                 for frame in self._reader.feed(data):
@@ -367,10 +371,10 @@ class ChildSession:
 
 
 def send_with_descriptors(channel: int, frame: bytes, descriptors: Sequence[int]) -> int:
-    """The order, or as much of it as there is room for, with the descriptors that go along."""
+    """Send the order, or as much of it as the socket takes, with its descriptors. Returns the bytes sent."""
     if not descriptors:
         return os.write(channel, frame)
-    # A second descriptor, closed with its object: the first one has an owner.
+    # A second descriptor, because the socket object closes it and the first one has another owner.
     (end,) = map(_socket.socket, (_socket.AF_UNIX,), (_socket.SOCK_STREAM,), (0,), map(os.dup, (channel,)))
     try:
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", descriptors))

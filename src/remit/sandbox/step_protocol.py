@@ -1,6 +1,6 @@
-"""What a child says of the steps of its order: in the agreed words, in the agreed order, each within its time.
+"""Checks of a child's messages about the steps of its order: known phases, in the right order, each within its time.
 
-Pure but for what it remembers; the clock is the caller's. The words are explained at `effects.work.Work.step`.
+It has state and no I/O; the caller passes the time. The phases are explained at `effects.context.EffectContext.step`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _ERROR: Final = frozenset({"reason", "what", "where", "next_step"})
 
 
 class _Rule(NamedTuple):
-    """What must, and what must not have been said of a step before."""
+    """The phases of a step that must come before a phase, and those that must not."""
 
     after: frozenset[str] = frozenset()
     not_after: frozenset[str] = _ENDS
@@ -33,21 +33,24 @@ _RULES: Final[Mapping[str, _Rule]] = {
 
 
 class ProtocolError(Exception):
-    """A step that the order does not have, a word that nobody knows, or one that is said out of turn."""
+    """Raised for a step that the order does not have, an unknown phase, or a phase in the wrong order."""
 
 
 class Paces:
-    """The steps of one order: what was said of each, and how long the one at work may still take."""
+    """The phases of the steps of one order, and the time limit of the running step."""
 
     def __init__(self, paces: Sequence[float]) -> None:
         self._paces = paces
         self._phases: dict[int, set[str]] = {}
         self._began_at = 0.0
         self.running: int | None = None
-        """The step whose clock runs."""
+        """The step that is running."""
 
     def check_step(self, message: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-        """The message without its kind, and with nothing said in it that is not the child's to say. May raise."""
+        """Return the message without its kind, and with only the reasons that a child may give.
+
+        Raises ProtocolError.
+        """
         number, phase = message.get("number"), message.get("phase")
         if type(number) is not int or not 0 <= number < len(self._paces) or not isinstance(phase, str):
             raise ProtocolError
@@ -67,7 +70,7 @@ class Paces:
             self.running = None
 
     def left(self, now: float) -> float | None:
-        """Seconds until the step at work is late; less than nothing if it is."""
+        """Return the seconds that the running step has left, negative if it is late, or None if no step runs."""
         return None if self.running is None else self._paces[self.running] - (now - self._began_at)
 
     def breach(self, now: float) -> Breach | None:
@@ -76,13 +79,13 @@ class Paces:
             return None
         return Breach(
             f"step {self.running + 1} took longer than {self._paces[self.running]:g} seconds",
-            "Give it less to do, or more time: `timeout_seconds` of the action, or `timeouts` in remit.yaml.",
+            "Reduce the work, or raise the time limit: `timeout_seconds` of the action, or `timeouts` in remit.yaml.",
             Reason.TIMED_OUT,
         )
 
 
 def _errors_of(message: Mapping[str, Any], phase: str) -> dict[str, dict[str, str]]:
-    """What the child gives as the cause of a failure or of a problem, with a reason that is its to give."""
+    """Return the error that the child gives for a failure or problem, with a reason that a child may give."""
     name = {"failed": "error", "seen": "problem"}.get(phase)
     error = None if name is None else message.get(name)
     if name is None or (error is None and phase == "seen"):

@@ -1,8 +1,8 @@
-"""The process that the children are forked from: small, one thread, effects imported, everything prepared.
+"""The zygote: the small process from which children are forked. It has one thread and has imported the effects.
 
-Started by `sandbox.pool` as a program of its own, with an empty environment and isolated from the caller's folders, so
-that it has never held a key. It talks to the host only, over a socket of packets; when that closes or the host dies, it
-kills and reaps its children and ends.
+`sandbox.zygote_pool` starts it as a separate program, with an empty environment and isolated from the caller's folders,
+so that it never has a key. It communicates only with the host, over a packet socket. When that socket closes or the
+host dies, the zygote kills and reaps its children and ends.
 """
 
 import _socket  # the module around it costs 1 MB, which every fork pays for
@@ -41,7 +41,7 @@ from remit.sandbox.privileges import ON_FILES, WITHOUT_MAKING_PROGRAMS, Privileg
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, prepare_filters
 
 MORE: Final = b"+"
-"""One child. A packet of several asks for as many."""
+"""The request for one child. A packet may contain several."""
 HOW_ENDED: Final = b"?"
 MAX_PACKET: Final = 4_096
 
@@ -53,7 +53,7 @@ _MANY_FILES: Final = 1 << 20
 _REHEARSALS: Final = 20
 _TRIAL_SECONDS: Final = 2.0
 _FOR_CODE: Final = 1 << 30
-"""Bytes that a program may map beyond its memory: modules, and stacks of threads, most of which nobody touches."""
+"""The bytes that a program may map besides its memory: modules and stacks of threads, most of which stay unused."""
 _ZONES: Final = "/usr/share/zoneinfo"
 _LOCAL_TIME: Final = "/etc/localtime"
 _GROUPS: Final = "/sys/fs/cgroup"
@@ -61,19 +61,19 @@ _OWN_GROUP: Final = "/proc/self/cgroup"
 
 
 def main(settings: dict[str, Any]) -> NoReturn:
-    """Serve until the host is gone. `settings` come from `sandbox.pool.Zygote`."""
+    """Serve until the host is gone. `settings` come from `sandbox.zygote_pool.Zygote`."""
     control = _normalise_process(settings["control"], settings["lock"])
     try:
         template = _prepare(settings)
-    except BaseException as problem:  # noqa: BLE001 - importing an effect can raise anything, and the host is to know
+    except BaseException as problem:  # noqa: BLE001 - an import can raise anything, and the host needs the reason
         control.send(json.dumps({"kind": "broken", **describe(problem)}).encode()[:MAX_PACKET])
         os._exit(1)
     _Nursery(template, control, settings["host"]).serve()
 
 
 def _normalise_process(control: int, lock: int) -> _socket.socket:
-    """Descriptors at known places, no signal blocked, no environment."""
-    call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_long)  # `fcntl`, whose module every fork would pay for
+    """Move the descriptors to known numbers, unblock all signals, and clear the environment."""
+    call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_long)  # `fcntl`; its module would cost time in every fork
     control_copy, locked = (
         require(call(number_of("fcntl") or 0, number, _F_DUPFD_CLOEXEC, _FIRST_FREE), "fcntl")
         for number in (control, lock)
@@ -88,7 +88,7 @@ def _normalise_process(control: int, lock: int) -> _socket.socket:
     os.chdir("/")
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: past the limit it is to kill
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, but it must kill past the limit
     return _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fileno=control_copy)
 
 
@@ -107,11 +107,12 @@ def _prepare(settings: dict[str, Any]) -> ChildTemplate:
     confinement = Confinement(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS), libraries) if confined else None
     template = warm_up_code(ChildTemplate(effects=effects, zygote=os.getpid(), confinement=confinement))
     _freeze_memory()
-    # Not before: importing may write byte code, which nobody else is to change. What programs make is the host's alone.
+    # Set after the imports, which may write byte code that other users must not change. Files that programs make belong
+    # to the host alone.
     os.umask(0o077 if program else 0)
     limit("core", 0)
-    # A child's channel counts as open, for all processes of a user together, until the host has fetched it: so only the
-    # children themselves are held short.
+    # The kernel counts the channel of a child as open, for all processes of a user, until the host has received it. So
+    # only the children have the low limit.
     most = limit("nofile", _MANY_FILES)
     template = template._replace(open_files=Limit("nofile", min(most, settings["open_files"])))
     limit("fsize", settings["write_bytes"])
@@ -120,15 +121,15 @@ def _prepare(settings: dict[str, Any]) -> ChildTemplate:
         with rehearsal.stub_system_calls():
             template = template._replace(hot_pages=find_hot_pages(template))
     if settings["announces"]:
-        faultpoints.announce()  # not before: what is rehearsed does not count
+        faultpoints.announce()  # after the rehearsal, which must not be reported
     return template
 
 
 def libraries_of_programs() -> dict[str, int]:
-    """What any program may open: the modules of this Python, as they were found, and what there is to know of time.
+    """Return the paths that any program may open: the modules of this Python, and the data about time zones.
 
-    And how much of the machine it may have. DuckDB asks when it begins, and dies of it if that is there to be seen and
-    cannot be read.
+    Also the limits of the control group, because DuckDB reads them at its start, and fails if they exist and cannot be
+    read.
     """
     folders = {**dict.fromkeys((*sys.path, _ZONES), LIBRARY), _GROUPS: READ_FILE}
     files = {_LOCAL_TIME: READ_FILE, _OWN_GROUP: READ_FILE, os.devnull: READ_FILE | WRITE_FILE}
@@ -139,7 +140,7 @@ def libraries_of_programs() -> dict[str, int]:
 
 
 def warm_up_code(template: ChildTemplate) -> ChildTemplate:
-    """Rehearse until the code no longer changes. It only saves time, so it need not succeed."""
+    """Run test orders until the interpreter has optimised the code. It only saves time, so a failure is ignored."""
     with contextlib.suppress(OSError, RemitError):
         template = template._replace(rehearsal=write_rehearsal())
         host, child = _socket.socketpair()
@@ -157,15 +158,15 @@ def _freeze_memory() -> None:
     gc.freeze()
     gc.disable()
     with contextlib.suppress(AttributeError):  # only glibc has it
-        ctypes.CDLL(None).malloc_trim(0)  # what importing has freed: every page costs a fork
+        ctypes.CDLL(None).malloc_trim(0)  # release the memory that imports have freed: each page makes a fork slower
 
 
 def find_hot_pages(template: ChildTemplate) -> HotPages | None:
-    """From a child that does a rehearsal, as it would do a task, and is killed. None where that does not work."""
+    """Find the pages that a child writes to, with a child that runs a test order and is killed. None on failure."""
     ours, theirs = _socket.socketpair()
     started: list[int] = []
     try:
-        # Shares what only we write to from here on, which would else seem to be the child's own.
+        # It shares the pages that this process writes from here on. Otherwise they would seem to belong to the child.
         started.append(fork_witness())
         pid = os.fork()
         if pid == 0:
@@ -197,14 +198,14 @@ def fork_witness() -> int:
 
 
 def load_effect(name: str) -> Effect:
-    """`package.module:name`."""
+    """Import the effect with the name `package.module:name`."""
     module, _, attribute = name.partition(":")
     effect: Effect = getattr(importlib.import_module(module), attribute)
     return effect
 
 
 def mapped_and_resident() -> tuple[int, int]:
-    """This process's own memory, in bytes."""
+    """Return the mapped and the resident memory of this process, in bytes."""
     with open("/proc/self/statm", "rb", buffering=0) as statm:
         pages = statm.read().split()
     size = os.sysconf("SC_PAGE_SIZE")
@@ -216,11 +217,11 @@ def run_child(template: ChildTemplate, channel: _socket.socket) -> NoReturn:
         initialise_child(template, channel.fileno())
         run_order(template)
     finally:
-        os._exit(1)  # whatever it was, this process must not run on as a second zygote
+        os._exit(1)  # after any error, because this process must not continue as a second zygote
 
 
 class _Nursery:
-    """The loop, and the children it has not reaped yet."""
+    """The loop of the zygote, and the children that it has not reaped yet."""
 
     def __init__(self, template: ChildTemplate, control: _socket.socket, host: int) -> None:
         self._cell = template
@@ -235,14 +236,14 @@ class _Nursery:
         try:
             self._serve()
         finally:
-            self._end()  # whatever happened, no child is left behind
+            self._end()  # after any error, so that no child is left
 
     def _serve(self) -> None:
         watched = select.poll()
         watched.register(self._control, select.POLLIN)
         watched.register(os.pidfd_open(self._host), select.POLLIN)
         if os.getppid() != self._host:
-            return  # it died before we could watch it
+            return  # the host died before this process could watch it
         signal.signal(signal.SIGCHLD, self._reap)
         _, resident = mapped_and_resident()
         self._send({"kind": "ready", "resident": resident})
@@ -262,7 +263,10 @@ class _Nursery:
                 return
 
     def _fork(self, count: int) -> None:
-        """One answer for each. First all forks, then all answers: after a fork, whatever is written is copied first."""
+        """Fork children, and send an answer for each.
+
+        All forks come first, because after a fork each page must be copied before it is written.
+        """
         pairs: list[tuple[_socket.socket, _socket.socket]] = []
         forked: list[tuple[int, int]] = []
         failed = ""
@@ -274,9 +278,9 @@ class _Nursery:
         for (ours, _), (pid, pidfd) in zip(pairs, forked, strict=False):
             try:
                 self._send_child(pid, pidfd, ours)
-            except OSError as problem:  # too many descriptors are on their way: the others can still be served
+            except OSError as problem:  # too many descriptors are in transit; the other children can still be sent
                 os.kill(pid, signal.SIGKILL)
-                self._send({"kind": "failed", "what": f"a process could not be handed over: {problem}"})
+                self._send({"kind": "failed", "what": f"a process could not be sent to the host: {problem}"})
         for ours, theirs in pairs:
             ours.close()
             theirs.close()
@@ -298,7 +302,7 @@ class _Nursery:
     def _send_child(self, pid: int, pidfd: int, channel: _socket.socket) -> None:
         self._fork_count += 1
         try:
-            channel.setblocking(False)  # for the host, which must never wait for what a child says
+            channel.setblocking(False)  # for the host, which must never wait for a message of a child
             rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("2i", channel.fileno(), pidfd))
             self._control.sendmsg([_CHILD % (self._fork_count, pid)], [rights])
         finally:
@@ -308,7 +312,10 @@ class _Nursery:
         self._control.send(json.dumps(message).encode())
 
     def _reap(self, *_: object) -> None:
-        """Also called by SIGCHLD, at any moment: not within itself, nor before a new child is remembered."""
+        """Reap the children that have ended. SIGCHLD can call it at any time.
+
+        It does nothing while it runs already, or before a new child is stored.
+        """
         if self._busy:
             return
         self._busy = True

@@ -1,4 +1,4 @@
-"""The zygote as the host holds it: started when needed, asked for children ahead of need, closed with the host."""
+"""The host's side of the zygote: it starts the zygote, requests children in advance, and closes it with the host."""
 
 import _socket  # its objects are closed by C when they are lost
 import contextlib
@@ -23,13 +23,13 @@ from remit.sandbox.orders import Build, Quotas
 from remit.sandbox.zygote import HOW_ENDED, MAX_PACKET, MORE
 
 AHEAD: Final = 4
-"""Children that are forked before anybody asks."""
+"""The number of children that are forked in advance."""
 AT_ONCE: Final = 2
-"""As many are asked for together: what the zygote writes after a fork is copied once for all of them."""
+"""The least number of children in one request. Pages that the zygote writes after a fork are copied once for all."""
 
 START_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 10.0
-"""A fork takes a millisecond. Whoever does not answer for so long is stopped, or stuck."""
+"""A fork takes a millisecond. A zygote that does not answer within this time is stopped or hangs."""
 STOP_SECONDS: Final = 5.0
 
 TASKS: Final = Build()
@@ -41,7 +41,7 @@ _POP: Final[Callable[[Any], Any]] = deque.popleft
 _LAST: Final = list.pop
 
 _PACKAGES: Final = str(Path(__file__).resolve().parents[2])
-"""The folder that this package was found in."""
+"""The folder that contains this package."""
 
 _PROGRAM: Final = (
     "import json, sys; settings = json.loads(sys.argv[1]); sys.path.extend(settings['paths']); "
@@ -50,15 +50,15 @@ _PROGRAM: Final = (
 
 
 class ZygoteGoneError(Exception):
-    """It ended without being asked to. The next call starts another."""
+    """Raised if the zygote ended unexpectedly. The next call starts another."""
 
 
 class ZygoteStuckError(Exception):
-    """It is there and does not answer."""
+    """Raised if the zygote runs and does not answer."""
 
 
 class ChildHandle:
-    """Stands for one who uses a child. When it is `over`, or lost, whatever it still has is closed."""
+    """The use of a child by one caller. When it is `over`, or this object is lost, the child is closed."""
 
     __slots__ = ("__weakref__", "over")
 
@@ -67,9 +67,9 @@ class ChildHandle:
 
 
 class Child:
-    """A process that waits for its order: its id, our end of its socket, and a descriptor to kill it by.
+    """A process that waits for its order: its id, the host's end of its socket, and a descriptor to kill it.
 
-    `descriptors` are the descriptors that go with it, numbers only: nothing else closes them.
+    `descriptors` are the numbers of all descriptors of this child. Only `close` and `detach` close them.
     """
 
     __slots__ = ("channel", "descriptors", "is_dead", "pid", "pidfd", "user")
@@ -80,17 +80,17 @@ class Child:
         self.pidfd = pidfd
         self.descriptors = [channel, pidfd]
         self.user: weakref.ref[ChildHandle] | None = None
-        """None while it waits. Weak: a user who was interrupted may have lost it before it could be over."""
+        """None while the child waits. The reference is weak, because an interrupted caller may lose its handle."""
         self.is_dead = False
-        """True when somebody has seen the end of it."""
+        """True when the host has seen the end of the process."""
 
     def signal(self, number: int) -> None:
-        if self.descriptors:  # a number that was closed may mean another process by now
+        if self.descriptors:  # the number of a closed descriptor may belong to another process
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
 
     def close(self) -> None:
-        """Let go of it, once or more often. It is killed, in case that whoever should have done so was interrupted."""
+        """Kill the process unless it is dead, and close its descriptors. Can be called again."""
         if not self.is_dead:
             self.signal(signal.SIGKILL)
         close_all(self.descriptors)
@@ -105,8 +105,8 @@ class Child:
 class Zygote:
     """One running zygote. Thread-safe.
 
-    An interrupt can come between any two steps of Python's, but not within a call that is all C. So what the kernel
-    hands out is put where it is remembered in the same call that fetches it; the rest can be done twice.
+    An interrupt can come between any two steps of Python, but not within a call in C. So each descriptor from the
+    kernel is stored by the same call that fetches it. All other work can be done twice.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Zygote:
         self.resident = 0
         self._guard = threading.Lock()
         self._requested: deque[int] = deque()
-        """One for each child that was asked for and has not come."""
+        """One item for each child that was requested and has not arrived."""
         self._packets: deque[Packet] = deque()
         self._children: dict[int, Child] = {}
         try:
@@ -154,7 +154,8 @@ class Zygote:
             raise EnvironmentFailureError(
                 Reason.SANDBOX_UNAVAILABLE,
                 f"the process that sandboxes are forked from could not be started: {problem}",
-                next_step="Run less at once, or raise the limits on processes and open files (ulimit -u, ulimit -n).",
+                next_step="Run fewer requests at once, or raise the limits on processes and open files"
+                " (ulimit -u, ulimit -n).",
             ) from problem
 
     @property
@@ -163,11 +164,14 @@ class Zygote:
 
     @property
     def ready(self) -> int:
-        """Children that wait for an order, as far as was heard of. Takes no lock: it is for whoever watches."""
+        """The number of children that wait for an order and have arrived. Takes no lock, because it is for metrics."""
         return sum(child.user is None and bool(child.descriptors) for child in tuple(self._children.values()))
 
     def wait_until_ready(self) -> None:
-        """Raises with what went wrong, such as an effect that cannot be imported; ZygoteGone if it died."""
+        """Wait until the zygote is ready.
+
+        Raises EnvironmentFailureError, for example if an effect cannot be imported, and ZygoteGoneError if it died.
+        """
         self._control.settimeout(START_SECONDS)
         try:
             message = self._next()
@@ -175,24 +179,27 @@ class Zygote:
             raise EnvironmentFailureError(
                 Reason.SANDBOX_UNAVAILABLE,
                 f"the process that sandboxes are forked from was not ready after {START_SECONDS:g} seconds",
-                next_step="Importing a registered effect must not wait for anything. If none does, try again.",
+                next_step="The import of a registered effect must not wait. If no effect waits, try again.",
             ) from None
         if message["kind"] != "ready":
             raise EnvironmentFailureError(
                 Reason.SANDBOX_UNAVAILABLE,
                 f"the effects could not be loaded: {message.get('what', '')}",
                 where=message.get("where", ""),
-                next_step="Every registered effect must be importable, with the standard library and Remit alone.",
+                next_step="Every registered effect must be importable with only the standard library and Remit.",
             )
         self.resident = message["resident"]
         self._control.settimeout(ANSWER_SECONDS)
 
     def claim_child(self, user: ChildHandle) -> Child:
-        """A child that waits for its order, `user`'s until that is over. Then `fork_ahead` for the next."""
+        """Return a child that waits for its order. It belongs to `user` until that is over.
+
+        Call `fork_ahead` after it has its order.
+        """
         with self._guard:
             try:
                 while self._packets:
-                    self._receive_packet()  # somebody was interrupted in it: before its child is anybody's
+                    self._receive_packet()  # left by an interrupted caller; its child must be stored first
                 self._sweep()
                 while not (waiting := self._waiting()):
                     if not self._requested:
@@ -206,17 +213,20 @@ class Zygote:
             return waiting[0]
 
     def fork_ahead(self) -> None:
-        """When a child has its order: the zygote would else compete with it for a processor."""
+        """Request children in advance, after a child has its order.
+
+        Earlier, the zygote would compete with that child for a processor.
+        """
         if self._guard.locked():
-            return  # by one who takes a child, and asks if there is none
+            return  # another thread is claiming a child, and requests some if there is none
         with self._guard:
             missing = AHEAD - len(self._requested) - len(self._waiting())
             if missing >= AT_ONCE:
-                with contextlib.suppress(OSError):  # the next who takes one will see it
+                with contextlib.suppress(OSError):  # the next claim of a child reports it
                     self._request_children(missing)
 
     def wait_status(self, pid: int) -> int | None:
-        """The wait status of a child that is dead, if it is still known."""
+        """Return the wait status of a dead child, or None if it is not known any more."""
         with self._guard:
             try:
                 self._control.send(HOW_ENDED + str(pid).encode())
@@ -229,9 +239,10 @@ class Zygote:
                 return None
 
     def close(self, *, at_once: bool = False) -> bool:
-        """The zygote sees the end of its socket, kills its children, and ends; or is killed, and they with it.
+        """End the zygote and its children.
 
-        Can be called again. Says whether nobody uses a child of it any more.
+        The zygote sees the end of its socket, kills its children, and ends. If it does not, it is killed, and the
+        kernel kills its children. Can be called again. Returns whether no caller uses one of its children.
         """
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for a child
@@ -252,24 +263,24 @@ class Zygote:
         return not self._children
 
     def exit_description(self) -> str:
-        """After `close`, in words."""
+        """Return how the zygote ended, as a text. Called after `close`."""
         code = self._process.returncode
         return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
 
     def detach(self) -> None:
-        """In a process that was forked from the host: let go, and touch nothing that the host still uses.
+        """Close the descriptors in a process that was forked from the host, and nothing that the host still uses.
 
-        Takes no lock: whoever held it is not in this process.
+        Takes no lock, because the thread that held it is not in this process.
         """
         self._control.close()
         while self._packets:
             self._receive_packet()
         for child in tuple(self._children.values()):
             close_all(child.descriptors)
-        self._process.returncode = 0  # not our child: nothing to wait for
+        self._process.returncode = 0  # it is not a child of this process, so there is nothing to wait for
 
     def _request_children(self, count: int) -> None:
-        # All C, from sending to remembering: one of the owed for each byte that was sent.
+        # One call in C sends the request and stores one item for each byte that was sent.
         sent = map(self._control.send, (MORE * count,))
         self._requested.extend(chain.from_iterable(map(repeat, (1,), sent)))
 
@@ -277,7 +288,7 @@ class Zygote:
         return [child for child in self._children.values() if child.user is None and child.descriptors]
 
     def _sweep(self) -> None:
-        """Children whose user was interrupted before it could let go of them."""
+        """Close the children whose caller was interrupted before it closed them."""
         for number, child in tuple(self._children.items()):
             if child.descriptors and child.is_abandoned():
                 child.close()
@@ -285,7 +296,7 @@ class Zygote:
                 self._children.pop(number, None)
 
     def _next(self) -> dict[str, Any]:
-        """The next message. A child that comes with it is among the others when this returns."""
+        """Return the next message. A child that comes with it is stored when this returns."""
         if not self._packets:
             receive = self._control.recvmsg
             try:
@@ -301,12 +312,13 @@ class Zygote:
             raise EnvironmentFailureError(
                 Reason.SANDBOX_UNAVAILABLE,
                 message["what"],
-                next_step="Run less at once, or raise the limits on processes and open files (ulimit -u, ulimit -n).",
+                next_step="Run fewer requests at once, or raise the limits on processes and open files"
+                " (ulimit -u, ulimit -n).",
             )
         return message
 
     def _receive_packet(self) -> dict[str, Any]:
-        """The oldest packet. If it was interrupted, the next call begins with the same one."""
+        """Handle the oldest packet. After an interrupt, the next call begins with the same packet."""
         raw, extras, _, _ = self._packets[0]
         message: dict[str, Any] = json.loads(raw) if raw else {"kind": "gone"}
         descriptors = [number for _, _, numbers in extras for number in memoryview(numbers).cast("i")]
@@ -324,19 +336,19 @@ class Zygote:
 
 
 def close_all(descriptors: list[int]) -> None:
-    """Each of them once, whatever interrupts: a number that is closed is on the list no more."""
+    """Close each descriptor once, even after interrupts: a closed number is removed from the list."""
     while descriptors:
         with contextlib.suppress(OSError):
             list(map(os.close, map(_LAST, [descriptors] * len(descriptors))))
 
 
 def site_folders() -> list[str]:
-    """Where this Python has what was installed for it. The zygote, which is isolated, does not know."""
+    """Return the folders of packages installed for this Python. The isolated zygote does not know them."""
     return list(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
 
 
 def start_program(settings: dict[str, Any]) -> subprocess.Popen[bytes]:
-    # Isolated (-I -S): neither the environment nor a folder of the caller's can add code.
+    # Isolated (-I -S), so that neither the environment nor a folder of the caller can add code.
     options = ["-I", "-S", "-X", "utf8", "-X", SANDBOX_OPTION, *(["-B"] if sys.dont_write_bytecode else [])]
     return subprocess.Popen(  # noqa: S603 - this interpreter and this package
         [sys.executable, *options, "-c", _PROGRAM, json.dumps(settings)],
@@ -345,6 +357,6 @@ def start_program(settings: dict[str, Any]) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         env={},
         pass_fds=[settings["control"], settings["lock"]],
-        # Ctrl-C at the terminal is for the host, which then kills what it must.
+        # Ctrl-C at the terminal must reach only the host, which then ends the processes.
         start_new_session=True,
     )

@@ -47,10 +47,10 @@ ENDINGS: Final = {
     "the channel closed": ("os.close(4)", "failed"),
     "the channel closed and slept": ("os.close(4); time.sleep(20)", "its process"),
     "another channel": ("os.dup2(os.open('x', os.O_CREAT | os.O_RDWR), 4)", "its process"),
-    "garbage": ("os.write(4, b'garbage' * 100)", "said too much"),
+    "garbage": ("os.write(4, b'garbage' * 100)", "sent too much"),
     "garbage in a frame": ("os.write(4, b'\\0\\0\\0\\4abcd'); time.sleep(20)", "did not answer as agreed"),
-    "a huge frame": ("os.write(4, b'\\x7f\\xff\\xff\\xff')", "said too much"),
-    "frames without end": (_FRAME + "while True: say({'kind': 'progress', 'done': 1, 'total': 1})", "said too much"),
+    "a huge frame": ("os.write(4, b'\\x7f\\xff\\xff\\xff')", "sent too much"),
+    "frames without end": (_FRAME + "while True: say({'kind': 'progress', 'done': 1, 'total': 1})", "sent too much"),
     "a word that nobody knows": (_FRAME + "say({'kind': 'approve'}); time.sleep(20)", "did not answer as agreed"),
     "a step that there is not": (
         _FRAME + "say({'kind': 'step', 'number': 7, 'phase': 'begun'}); time.sleep(20)",
@@ -94,7 +94,7 @@ def test_no_way_to_end_is_a_success(bench: Bench, way: str) -> None:
         assert ran.steps[0].rows is None
         return
     assert ran.problem is not None
-    assert ran.problem.reason is (EXHAUSTED if words == "said too much" else FAILED)
+    assert ran.problem.reason is (EXHAUSTED if words == "sent too much" else FAILED)
     assert words in ran.problem.what
     if "skipped" not in way:
         assert [one.state for one in ran.steps] == ["failed"]
