@@ -1,7 +1,7 @@
 """The process of the browser host: `python -m remit.browser_daemon WORKSPACE DESCRIPTOR`.
 
-Says on the descriptor, once, that it is ready or why not. One host a workspace: a second one finds the lock taken, and
-leaves it to the first.
+It writes to the descriptor, once, that it is ready, or why not. A workspace has one host. A second one finds the lock
+taken and ends.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def main(root: str, descriptor: int) -> int:
                 listeners.append(listen_on(config.metrics_port))
             for listener in listeners:
                 stack.callback(listener.close)
-        except Exception as problem:  # noqa: BLE001 - told to whoever started this
+        except Exception as problem:  # noqa: BLE001 - reported to the process that started this
             _report(descriptor, error_to_frame(as_remit_error(problem)))
             return 1
         server = stack.enter_context(contextlib.closing(HostServer(workspace.browser_service, config.idle_seconds)))
@@ -59,7 +59,7 @@ def main(root: str, descriptor: int) -> int:
 
 
 def _lock_unless_served(folder: DaemonFolder) -> int | None:
-    """The lock; None once another host answers. One that is about to begin, or to end, is waited for."""
+    """Acquire the lock, or return None when another host answers. Waits for a host that is starting or ending."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         lock = folder.lock()
@@ -74,13 +74,13 @@ def _lock_unless_served(folder: DaemonFolder) -> int | None:
                 Reason.IN_PROGRESS,
                 "another browser host has the lock and does not answer",
                 where=str(folder.folder),
-                next_step="End that process; its log is beside its socket.",
+                next_step="End that process. Its log is in the folder of its socket.",
             )
         time.sleep(PAUSE_SECONDS)
 
 
 def _report(descriptor: int, message: dict[str, Any]) -> None:
-    """The starter may be gone by now; the host is not for him alone."""
+    """Write a message to the process that started the host. It may have ended by now, and the host goes on."""
     with contextlib.suppress(OSError):
         os.write(descriptor, json.dumps(message).encode() + b"\n")
     with contextlib.suppress(OSError):

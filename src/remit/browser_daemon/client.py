@@ -1,4 +1,4 @@
-"""Asking the browser host of a workspace; starting it first, if none is there."""
+"""The client of a workspace's browser host. It starts the host if there is none."""
 
 import contextlib
 import json
@@ -20,13 +20,13 @@ from remit.core.errors import EnvironmentFailureError, Reason
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0
 SENDING_SECONDS: Final = 10.0
-"""How long whoever does not wait for a person waits for what follows from his yes."""
+"""How long a caller that does not wait for a person waits for the result after the approval."""
 _started: Final[set[int]] = set()
-"""Hosts that are children of this process, as far as it has not seen the end of them."""
+"""Hosts that are children of this process and that it has not reaped yet."""
 
 
 class PendingApproval(NamedTuple):
-    """A question that a person has to answer before the action can go on; or that one has answered just now."""
+    """An approval request that the action waits for, or that a person has just answered."""
 
     approval_id: str
     expires: str
@@ -41,13 +41,13 @@ class PendingApproval(NamedTuple):
 class ActionReply(NamedTuple):
     result: ActionResult
     refused: bool
-    """Nothing was claimed or done."""
+    """Whether the action was refused, so that nothing was claimed or done."""
     stored: bool
-    """It is the result of an earlier call."""
+    """Whether this is the stored result of an earlier call."""
 
 
 class HostClient:
-    """`root` is the workspace's folder; `environ`, what a host that has to be started is given."""
+    """The client. `root` is the workspace's folder. `environ` is the environment for a host that has to be started."""
 
     def __init__(self, root: Path, folder: DaemonFolder, environ: Mapping[str, str]) -> None:
         self._root = root
@@ -62,9 +62,10 @@ class HostClient:
         on_waiting: Callable[[PendingApproval], bool] = lambda _: True,
         on_retry: Callable[[int], None] = lambda _: None,
     ) -> ActionReply | None:
-        """The result; None if `on_waiting` did not want to wait: then the action goes on in the host.
+        """Run the action and return the result. None if `on_waiting` decided not to wait; the action then goes on in
+        the host.
 
-        Even then what a person has answered is waited for a while: most often the result is there at once.
+        After an approval the client waits for a while even then, because most results follow at once.
         """
         with self._connect_or_start() as connection:
             _send(connection, {"do": "browse", "action": action.decode("utf-8", "replace"), "token": token})
@@ -87,7 +88,7 @@ class HostClient:
                 return ActionReply(result, bool(message["refused"]), bool(message["stored"]))
 
     def status(self) -> dict[str, Any] | None:
-        """What the host is at; None if there is none."""
+        """Return the status of the host. None if there is no host."""
         connection = self._folder.connect() if self._folder.folder.exists() else None
         if connection is None:
             return None
@@ -97,7 +98,9 @@ class HostClient:
             return dict(status)
 
     def stop(self) -> int | None:
-        """How many sessions ended with the host; None if there was none. Its process is gone when this returns."""
+        """Stop the host and return how many sessions ended with it. None if there was no host. When this returns, the
+        process of the host has ended.
+        """
         connection = self._folder.connect() if self._folder.folder.exists() else None
         if connection is None:
             return None
@@ -105,7 +108,7 @@ class HostClient:
         with connection, contextlib.ExitStack() as stack:
             connection.settimeout(STOP_SECONDS)
             try:
-                process = open_peer(connection)  # now: once it is gone, its number may be another's
+                process = open_peer(connection)  # now, because after its end another process may get its number
             except ProcessLookupError:
                 return None
             stack.callback(os.close, process)
@@ -129,12 +132,12 @@ class HostClient:
             self._start()
             connection = self._folder.connect()
         if connection is None:
-            raise _not_started_error("it ended as soon as it had begun", self._folder.log)
+            raise _not_started_error("it ended right after its start", self._folder.log)
         with connection:
             yield connection
 
     def _start(self) -> None:
-        """A process of its own, in a session of its own: it outlives this command and its terminal."""
+        """Start the host as a process in a session of its own, so that it outlives this command and its terminal."""
         _reap_ended()
         ready, write_end = os.pipe2(os.O_CLOEXEC)
         log = self._folder.open_log()
@@ -149,7 +152,7 @@ class HostClient:
                 pass_fds=(write_end,),
                 start_new_session=True,
             )
-            host.returncode = 0  # nobody waits for it: it outlives a command
+            host.returncode = 0  # no code waits for it, because it outlives a command
             _started.add(host.pid)
         finally:
             os.close(log)
@@ -159,11 +162,13 @@ class HostClient:
         if message != {"ready": True}:
             if "error" in message:
                 raise error_from_frame(message["error"])
-            raise _not_started_error("it did not say that it is ready", self._folder.log)
+            raise _not_started_error("it did not report that it is ready", self._folder.log)
 
 
 def _reap_ended() -> None:
-    """A server outlives many hosts, and each would stay in the kernel's table until the server ends."""
+    """Reap hosts that have ended. A server outlives many hosts, and each would stay in the process table until it
+    ends.
+    """
     for pid in tuple(_started):
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
@@ -172,7 +177,7 @@ def _reap_ended() -> None:
 
 
 def _read_message(descriptor: int) -> dict[str, Any]:
-    """One line of JSON, or nothing if the process ended first or takes too long."""
+    """Read one line of JSON. Returns an empty dict if the process ended before, or takes too long."""
     deadline, line = time.monotonic() + START_SECONDS, b""
     while not line.endswith(b"\n"):
         if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -188,7 +193,7 @@ def _read_message(descriptor: int) -> dict[str, Any]:
 
 
 def _send(connection: socket.socket, message: dict[str, Any]) -> None:
-    """A host that hangs up at once has said why before."""
+    """Send a message. A host that hangs up at once has sent the reason before, so that error is ignored."""
     with contextlib.suppress(ConnectionError):
         send_frame(connection, message)
 
@@ -202,7 +207,7 @@ def _receive(connection: socket.socket) -> dict[str, Any]:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
             "the browser host ended before it had answered",
-            next_step="What it held is void. `remit recover` tells what came of the action.",
+            next_step="Its approval requests are void. `remit recover` reports the outcome of the action.",
         )
     if "error" in message:
         raise error_from_frame(message["error"])
@@ -214,5 +219,5 @@ def _not_started_error(why: str, log: Path) -> EnvironmentFailureError:
         Reason.EFFECT_FAILED,
         f"the browser host could not be started: {why}",
         where=str(log),
-        next_step="Its log tells more.",
+        next_step="Read its log.",
     )

@@ -1,4 +1,4 @@
-"""What is said between a command and the browser host: JSON documents, each behind its length, none too long."""
+"""The messages between a command and the browser host: JSON documents of limited size, each after its length."""
 
 import json
 import socket
@@ -21,26 +21,26 @@ _KINDS: Final[dict[str, type[RemitError]]] = {
 def send_frame(connection: socket.socket, document: dict[str, Any]) -> None:
     body = json.dumps(document).encode()
     if len(body) > MAX_FRAME:
-        raise EnvironmentFailureError(Reason.TOO_LARGE, "what is to be said to the other side is too long")
+        raise EnvironmentFailureError(Reason.TOO_LARGE, "the message to the other process is too long")
     connection.sendall(LENGTH.pack(len(body)) + body)
 
 
 def receive_frame(connection: socket.socket, *, prefix: bytes = b"", max_bytes: int = MAX_FRAME) -> Any:
-    """None at the end of the conversation. `prefix` is what was read of it already."""
+    """Receive one message. None at the end of the connection. `prefix` is the part that was read already."""
     head = prefix + receive_exactly(connection, LENGTH.size - len(prefix))
     if not head:
         return None
     size = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else -1
     if not 0 <= size <= max_bytes:
-        raise RefusedError(Reason.TOO_LARGE, "a frame is cut short or too long", where="the browser host's socket")
+        raise RefusedError(Reason.TOO_LARGE, "a message is incomplete or too long", where="the browser host's socket")
     body = receive_exactly(connection, size)
     if len(body) < size:
-        raise RefusedError(Reason.MALFORMED, "the other side ended in the middle of a frame")
+        raise RefusedError(Reason.MALFORMED, "the other process ended in the middle of a message")
     return parse_json(body, BOUNDS, source="frame")
 
 
 def receive_exactly(connection: socket.socket, size: int) -> bytes:
-    """Less only at the end."""
+    """Receive that many bytes. Returns fewer only at the end of the connection."""
     pieces: list[bytes] = []
     while size > 0:
         piece = connection.recv(min(size, 1 << 16))
@@ -57,9 +57,9 @@ def error_to_frame(problem: RemitError) -> dict[str, Any]:
 
 
 def error_from_frame(fields: Any) -> RemitError:
-    """Made anew, and so masked anew. What cannot be read is a failure of the other side."""
+    """Build the error again, so that it is masked again. An unreadable error is a failure of the other process."""
     try:
         kind, reason = _KINDS[fields["kind"]], Reason(fields["reason"])
         return kind(reason, str(fields["what"]), where=str(fields["where"]), next_step=str(fields["next_step"]))
     except (KeyError, TypeError, ValueError):
-        return EnvironmentFailureError(Reason.INTERNAL, "the browser host answered in a way that cannot be read")
+        return EnvironmentFailureError(Reason.INTERNAL, "the answer of the browser host cannot be read")

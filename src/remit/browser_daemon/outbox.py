@@ -1,4 +1,4 @@
-"""What one caller is to be told, in its order, and whether he is still there to hear it."""
+"""The queue of messages for one caller, and whether the caller is still connected."""
 
 import contextlib
 import select
@@ -12,7 +12,9 @@ Message = dict[str, Any]
 
 
 class Outbox:
-    """Whoever speaks never waits; whoever waits to be told wakes as soon as the caller hangs up."""
+    """The queue. A thread that adds a message never waits. A thread that waits for a message wakes up as soon as the
+    caller disconnects.
+    """
 
     def __init__(self, caller: socket.socket) -> None:
         self._caller = caller
@@ -21,20 +23,20 @@ class Outbox:
         self._wake, self._waker = socket.socketpair()
         self._waker.setblocking(False)
         self.caller_left: Future[None] = Future()
-        """Done once nobody is there any more."""
+        """Done when the caller has disconnected."""
 
     def put(self, message: Message) -> bool:
-        """Whether there is anybody to hear it. From any thread."""
+        """Add a message. Returns False if the caller has disconnected. May be called from any thread."""
         with self._lock:
             if self.caller_left.done():
                 return False
             self._queue.append(message)
-            with contextlib.suppress(BlockingIOError):  # then he is awake
+            with contextlib.suppress(BlockingIOError):  # the reader is awake already
                 self._waker.send(b"x")
             return True
 
     def next(self) -> Message:
-        """Waits for it. ConnectionResetError once the caller is gone."""
+        """Wait for a message and return it. Raises ConnectionResetError when the caller has disconnected."""
         poll = select.poll()
         for end in (self._wake, self._caller):
             poll.register(end, select.POLLIN)
@@ -47,7 +49,7 @@ class Outbox:
                 self._wake.recv(4_096)
                 continue
             with self._lock:
-                if not self._queue:  # and nothing can be put any more
+                if not self._queue:  # and no message can be added any more
                     self._mark_caller_left()
                     raise ConnectionResetError("the caller hung up")
 

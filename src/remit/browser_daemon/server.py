@@ -1,4 +1,4 @@
-"""The host's side of the socket: each caller in a thread, actions run to their end, metrics for whoever asks."""
+"""The host's side of the socket: a thread for each caller, actions that run to their end, and the metrics."""
 
 import contextlib
 import logging
@@ -18,13 +18,13 @@ from remit.contracts.browser.browser import Approval
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
 
 REQUEST_SECONDS: Final = 10.0
-"""How long a caller may take to say what he wants."""
+"""How long a caller may take to send its request."""
 MAX_REQUEST: Final = 256 << 10
 MAX_HEAD: Final = 8_192
 MAX_WAITING_CALLERS: Final = 64
-"""Who wait for actions."""
+"""The callers that may wait for actions at a time."""
 MAX_CONNECTIONS: Final = MAX_WAITING_CALLERS + 16
-"""So that there is room to ask how things stand, or to have it all end, however many wait."""
+"""A few more, so that the status and the stop of the host work however many callers wait."""
 MAX_METRICS_READERS: Final = 8
 MAX_DELIVERIES_NOTED: Final = 1_000
 POLL_SECONDS: Final = 0.5
@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger("remit.browser_host")
 
 
 class HostServer:
-    """Serves until it is stopped, or nothing was asked of it for `idle_seconds`."""
+    """The server. It runs until it is stopped, or until it has received no request for `idle_seconds`."""
 
     def __init__(self, browsing: BrowserActions, idle_seconds: float) -> None:
         self._browsing = browsing
@@ -40,15 +40,17 @@ class HostServer:
         self._stopping = threading.Event()
         self._action_slots = threading.BoundedSemaphore(MAX_WAITING_CALLERS)
         self._connection_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        # Of their own: whoever can reach the port for the metrics must not keep others from the browser.
+        # Separate slots, so that readers of the metrics port cannot block callers of the browser.
         self._metrics_slots = threading.BoundedSemaphore(MAX_METRICS_READERS)
         self._delivered: dict[str, bool] = {}
-        """Of the last actions: whether anybody heard the result. Whoever did not wait was not told it."""
+        """For the last actions, whether a caller received the result. A caller that did not wait has not received
+        it.
+        """
         self._last_used = time.monotonic()
         self._wake, self._waker = socket.socketpair()
 
     def stop(self) -> None:
-        """From any thread, and from a signal handler."""
+        """Stop the server. May be called from any thread and from a signal handler."""
         self._stopping.set()
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
@@ -90,9 +92,9 @@ class HostServer:
                 connection.setblocking(True)
                 connection.settimeout(REQUEST_SECONDS)
                 self._answer(connection)
-        except OSError:  # the caller went away
+        except OSError:  # the caller disconnected
             pass
-        except Exception:  # noqa: BLE001 - one caller is no reason to end
+        except Exception:  # noqa: BLE001 - an error of one caller does not end the server
             _LOG.exception("a caller could not be answered")
         finally:
             slots.release()
@@ -103,14 +105,14 @@ class HostServer:
             self._answer_http(connection)
             return
         if connection.family != socket.AF_UNIX or peer_user(connection) != os.geteuid():
-            return  # nobody else is spoken to; the metrics hold nothing
+            return  # no other user is served; the metrics contain no secrets
         try:
             message = receive_frame(connection, prefix=prefix, max_bytes=MAX_REQUEST) if prefix else None
             if message is not None:
                 self._dispatch(connection, message)
         except OSError:
             raise
-        except Exception as problem:  # noqa: BLE001 - said to whoever asked
+        except Exception as problem:  # noqa: BLE001 - reported to the caller
             send_frame(connection, error_to_frame(as_remit_error(problem)))
 
     def _dispatch(self, connection: socket.socket, message: Any) -> None:
@@ -128,12 +130,12 @@ class HostServer:
             send_frame(connection, {"stopping": True, "sessions": self._browsing.sessions})
             self.stop()
         else:
-            raise RefusedError(Reason.MALFORMED, "the browser host was asked for something it does not know")
+            raise RefusedError(Reason.MALFORMED, "the browser host does not know this request")
 
     def _browse(self, connection: socket.socket, action: bytes, token: str) -> None:
-        """What is to be said is queued: a caller who does not listen must not keep the action waiting.
+        """Run an action for a caller. Messages are queued, so a caller that does not read cannot delay the action.
 
-        One who hangs up is forgotten at once; the action goes on, and whoever asks for it again joins it.
+        If the caller disconnects, the action goes on, and a caller that asks for it again joins it.
         """
         self._last_used = time.monotonic()
         flags: dict[str, bool] = {"refused": False, "stored": False}
@@ -162,7 +164,7 @@ class HostServer:
                     self._note_delivered(ending, delivered=False)
             except CallerLeftError:
                 pass
-            except Exception as problem:  # noqa: BLE001 - said to whoever asked
+            except Exception as problem:  # noqa: BLE001 - reported to the caller
                 _log_unexpected(problem)
                 outbox.put(error_to_frame(as_remit_error(problem)))
             finally:
@@ -175,7 +177,9 @@ class HostServer:
             self._send_result(connection, message)
 
     def _send_result(self, connection: socket.socket, message: Message) -> None:
-        """The end of an action. Whoever did not wait for it is told later, and then for the first time."""
+        """Send the result of an action. A caller that did not wait receives it later, and then not as a stored
+        result.
+        """
         if message.get("stored") and self._delivered.get(message["result"]["action_id"]) is False:
             message["stored"] = False
         delivered = False
@@ -194,7 +198,7 @@ class HostServer:
             self._delivered.pop(oldest, None)
 
     def _answer_http(self, connection: socket.socket) -> None:
-        """GET /metrics, and nothing else."""
+        """Answer GET /metrics. Every other request gets 404."""
         head = b""
         deadline = time.monotonic() + REQUEST_SECONDS
         while b"\r\n\r\n" not in head and len(head) < MAX_HEAD:
@@ -205,7 +209,7 @@ class HostServer:
             head += piece
         path = head.partition(b" ")[0]
         if path != b"/metrics":
-            _respond(connection, "404 Not Found", "text/plain", b"only /metrics is here\n")
+            _respond(connection, "404 Not Found", "text/plain", b"this port serves only /metrics\n")
             return
         metrics = self._browsing.metrics
         _respond(connection, "200 OK", metrics.content_type, metrics.render())
@@ -228,9 +232,9 @@ def _render_waiting(approval: Approval) -> dict[str, str]:
 def _too_many_callers_error() -> RefusedError:
     return RefusedError(
         Reason.IN_PROGRESS,
-        "too many callers at once wait for this browser",
+        "too many callers wait for this browser",
         where="the browser host",
-        next_step="This call began nothing. Make it again when others have ended.",
+        next_step="This call began nothing. Repeat it when other calls have ended.",
     )
 
 
@@ -240,13 +244,13 @@ def _log_unexpected(problem: Exception) -> None:
 
 
 def listen_on(port: int) -> socket.socket:
-    """On loopback, for the metrics. Refuses a port that somebody else has."""
+    """Listen on loopback for the metrics. Raises if another process has the port."""
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as problem:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            f"the port for the metrics cannot be had: {problem.strerror}",
+            f"the port for the metrics cannot be opened: {problem.strerror}",
             where="browser.metrics_port",
-            next_step="Name another one in remit.yaml.",
+            next_step="Name another port in remit.yaml.",
         ) from None

@@ -1,4 +1,4 @@
-"""Where a workspace's browser host is found: a folder of its own in the state directory, closed to everybody else."""
+"""The folder of a workspace's browser host in the state directory. Other users cannot open it."""
 
 import contextlib
 import fcntl
@@ -20,7 +20,7 @@ MAX_LOG: Final = 4 << 20
 
 
 class DaemonFolder:
-    """The run folder. Sockets are reached through its descriptor: a path may be longer than a socket's name can be."""
+    """The run folder. Sockets are opened through its descriptor, because a path may be too long for a socket's name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,7 +30,7 @@ class DaemonFolder:
         return cls(state.path / "browser" / "host")
 
     def clear(self) -> None:
-        """No socket without somebody behind it."""
+        """Remove a socket whose host has ended."""
         (self.folder / SOCKET).unlink(missing_ok=True)
 
     def make(self) -> None:
@@ -50,7 +50,7 @@ class DaemonFolder:
             os.close(descriptor)
 
     def connect(self, seconds: float | None = None) -> socket.socket | None:
-        """To the host that listens; None if there is none. `seconds`: TimeoutError if it does not take us by then."""
+        """Connect to the host. None if no host listens. Raises TimeoutError if it does not accept within `seconds`."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         connection.settimeout(seconds)
         try:
@@ -66,7 +66,7 @@ class DaemonFolder:
         return connection
 
     def listen(self) -> socket.socket:
-        """For the one who holds the lock: whatever socket is there is a dead one's."""
+        """Listen on a new socket. Only the holder of the lock may call this. It replaces the socket of a dead host."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         with contextlib.suppress(FileNotFoundError):
             (self.folder / SOCKET).unlink()
@@ -80,7 +80,7 @@ class DaemonFolder:
         return listener
 
     def lock(self) -> int | None:
-        """A descriptor, as long as it is open; None if another host has it."""
+        """Acquire the lock. It is held while the returned descriptor is open. None if another host holds it."""
         descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,13 +98,13 @@ class DaemonFolder:
 
 
 def require_same_user(connection: socket.socket) -> None:
-    """Only a process of the same user may be talked to: it is told tokens, and tells what pages hold."""
+    """Refuse a peer of another user. Tokens and the content of pages are sent over the socket."""
     user = peer_user(connection)
     if user != os.geteuid():
         raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
             f"the other end of the browser host's socket belongs to user {user}",
-            next_step="Find out who took it over, then end that process.",
+            next_step="Find and end the process of that user that owns the socket.",
         )
 
 
@@ -113,12 +113,12 @@ def peer_user(connection: socket.socket) -> int:
 
 
 def open_peer(connection: socket.socket) -> int:
-    """A descriptor of the process at the other end, which can be read from once it has ended."""
+    """Return a descriptor of the process at the other end. It becomes readable when that process has ended."""
     return os.pidfd_open(_peer_credentials(connection)[0])
 
 
 def _peer_credentials(connection: socket.socket) -> tuple[int, int]:
-    """Its process and its user, as they were when it began to listen, or to connect."""
+    """Return the peer's process and user, as they were when it began to listen or to connect."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     process, user, _ = struct.unpack("3i", credentials)
     return process, user
